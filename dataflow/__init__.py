@@ -1,0 +1,87 @@
+"""WHAT results are computed: the SDK.  ``import dataflow as df`` is all a user needs.
+
+Re-exports the public names of `windowing` (where) and `triggers` (when, how).  Knows no engine.
+"""
+
+from dataflow.combine_fn import CombineFn
+from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue
+from dataflow.errors import (
+    DataflowError,
+    DuplicateLabelError,
+    InputError,
+    KeyEncodingError,
+    PipelineError,
+    TimeError,
+    TransformError,
+    WindowError,
+)
+from dataflow.io.files import ReadFromCsv, ReadFromJsonLines
+from dataflow.io.postgres import WriteToPostgres
+from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.pcollection import PCollection, PCollectionTuple
+from dataflow.pipeline import Pipeline
+from dataflow.ptransform import PTransform
+from dataflow.runner import PipelineResult, Runner
+from dataflow.transforms.create import Create, Read
+from dataflow.transforms.flatten import Flatten
+from dataflow.transforms.group import CombinePerKey, GroupByKey
+from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo
+from dataflow.transforms.window_into import WindowInto
+from triggers import AccumulationMode, DefaultTrigger, Trigger
+from windowing import (
+    FixedWindows,
+    GlobalWindows,
+    PaneInfo,
+    PaneTiming,
+    Sessions,
+    Window,
+    WindowFn,
+)
+
+__all__ = [
+    "AccumulationMode",
+    "CombineFn",
+    "CombinePerKey",
+    "Create",
+    "DataflowError",
+    "DefaultTrigger",
+    "DoFn",
+    "DuplicateLabelError",
+    "Filter",
+    "FixedWindows",
+    "FlatMap",
+    "Flatten",
+    "GlobalWindows",
+    "GroupByKey",
+    "InputError",
+    "KeyEncodingError",
+    "Map",
+    "PCollection",
+    "PCollectionTuple",
+    "PTransform",
+    "PaneInfo",
+    "PaneTiming",
+    "ParDo",
+    "Pipeline",
+    "PipelineError",
+    "PipelineResult",
+    "Read",
+    "ReadFromCsv",
+    "ReadFromJsonLines",
+    "Runner",
+    "Sessions",
+    "Source",
+    "SourceBatch",
+    "SourceReader",
+    "SplitStatus",
+    "TaggedOutput",
+    "TimeError",
+    "TimestampedValue",
+    "TransformError",
+    "Trigger",
+    "Window",
+    "WindowError",
+    "WindowFn",
+    "WindowInto",
+    "WriteToPostgres",
+]

@@ -1,0 +1,34 @@
+"""Errors that users see.  Each is one fact, then detail, then what to do; all survive pickling."""
+
+from windowing.errors import DataflowError, TimeError, WindowError
+
+__all__ = [
+    "DataflowError",
+    "DuplicateLabelError",
+    "InputError",
+    "KeyEncodingError",
+    "PipelineError",
+    "TimeError",
+    "TransformError",
+    "WindowError",
+]
+
+
+class PipelineError(DataflowError):
+    """The pipeline cannot be built or run as written; raised before any work starts where that is possible."""
+
+
+class DuplicateLabelError(PipelineError):
+    """Two transforms in one scope carry the same explicit label."""
+
+
+class TransformError(DataflowError):
+    """User code inside a transform raised; names the transform, the file and line, and the element."""
+
+
+class KeyEncodingError(DataflowError):
+    """A key has no deterministic encoding, so it cannot be grouped or routed."""
+
+
+class InputError(DataflowError):
+    """An input is missing or malformed."""

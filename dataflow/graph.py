@@ -1,0 +1,127 @@
+"""The pipeline as a value: operations, what they read and write, and how each PCollection is windowed.
+
+This is what a runner gets.  It knows no engine; an operation says *what*, never *how*.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+import attrs
+
+from dataflow.combine_fn import CombineFn
+from dataflow.do_fn import CallableDoFn, DoFn
+from dataflow.io.source import Source
+from dataflow.io.table import TableSpec
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.window_fn import WindowFn
+
+#: The output of an operation that has only one.
+MAIN = "main"
+
+
+@attrs.frozen
+class Read:
+    """Elements of a source."""
+
+    source: Source
+
+
+@attrs.frozen
+class ParDo:
+    """User code on each element; outputs are tagged."""
+
+    fn: DoFn | CallableDoFn
+    tags: tuple[str, ...] = (MAIN,)
+
+
+@attrs.frozen
+class AssignWindows:
+    """The paper's AssignWindows: a copy of the element for each window it is in."""
+
+    window_fn: WindowFn
+
+
+@attrs.frozen
+class Group:
+    """GroupByKeyAndWindow, combining each group with ``combine_fn``."""
+
+    combine_fn: CombineFn
+
+
+@attrs.frozen
+class Flatten:
+    """The union of the inputs."""
+
+
+@attrs.frozen
+class WriteTable:
+    """Rows (mappings with the columns' names) into a table of the store."""
+
+    table: TableSpec
+
+
+Operation = Read | ParDo | AssignWindows | Group | Flatten | WriteTable
+
+
+@attrs.frozen(kw_only=True)
+class PCollectionNode:
+    """One collection of the graph.
+
+    ``is_retracting``: elements may be taken back after they were said.
+    """
+
+    id: int
+    strategy: WindowingStrategy
+    is_retracting: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class TransformNode:
+    """One operation of the graph.
+
+    ``label`` is the unique path of labels; it names the computation in the store, so it must not change when
+    unrelated code does.  ``location`` is the user's file and line.
+    """
+
+    label: str
+    location: str
+    operation: Operation
+    inputs: tuple[int, ...]
+    outputs: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return f"transform {self.label!r} ({self.location})"
+
+
+@attrs.frozen(kw_only=True)
+class PipelineGraph:
+    """Transforms in topological order, and their collections by id."""
+
+    transforms: tuple[TransformNode, ...]
+    pcollections: Mapping[int, PCollectionNode]
+
+    def consumers(self, pcollection_id: int) -> list[TransformNode]:
+        """The transforms that read a collection, in order."""
+        return [node for node in self.transforms if pcollection_id in node.inputs]
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The result tables that the pipeline writes."""
+        return tuple(
+            node.operation.table
+            for node in self.transforms
+            if isinstance(node.operation, WriteTable)
+        )
+
+    def fingerprint(self) -> str:
+        """A digest of the pipeline's shape: labels, operations, edges, windowing; not of the code inside functions."""
+        shape = [
+            (
+                node.label,
+                type(node.operation).__name__,
+                node.inputs,
+                sorted(node.outputs.items()),
+                [repr(self.pcollections[output].strategy) for output in node.outputs.values()],
+            )
+            for node in self.transforms
+        ]
+        return sha256(repr(shape).encode()).hexdigest()[:32]

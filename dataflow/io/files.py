@@ -1,0 +1,322 @@
+"""Reading CSV and JSON lines.
+
+A file is divided at record boundaries, a position is the byte offset of the next record, and a batch ends on a record.
+Compressed files are not read.  A record may span lines where the format allows it (quoted CSV fields).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from glob import glob
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import attrs
+
+from dataflow.errors import InputError
+from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.pcollection import PCollection
+from dataflow.ptransform import PTransform
+from dataflow.transforms.create import Read
+from windowing.errors import DataflowError
+from windowing.timestamps import (
+    MAX_TIMESTAMP_US,
+    MIN_TIMESTAMP_US,
+    DurationLike,
+    TimestampLike,
+    to_duration_us,
+    to_timestamp_us,
+)
+
+if TYPE_CHECKING:
+    from dataflow.pipeline import Pipeline
+
+#: Files are not cut into pieces smaller than this: below it, opening costs more than reading.
+SPLIT_BYTES_MIN = 1 << 20
+_SCAN_BYTES = 1 << 20
+
+
+@attrs.frozen
+class FileSplit:
+    """The records of one file that start in ``[start_bytes, end_bytes)``."""
+
+    path: str
+    start_bytes: int
+    end_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class FileSource(Source):
+    """Records of files that match a pattern; see `ReadFromCsv` for the arguments."""
+
+    pattern: str
+    event_time: Callable[[Any], TimestampLike] | None = None
+    max_disorder_us: int | None = None
+
+    def check(self) -> None:
+        """Raise `InputError` where a file is missing, empty of header, or not text."""
+        for path in self._paths():
+            with Path(path).open("rb") as file:
+                self.check_head(path, file.readline())
+
+    def splits(self, desired: int) -> Sequence[FileSplit]:
+        """Whole files, or pieces of at least `SPLIT_BYTES_MIN` where more are desired than there are files."""
+        paths = self._paths()
+        pieces = max(1, desired // len(paths))
+        return [split for path in paths for split in self._split_file(path, pieces)]
+
+    def open(self, split: FileSplit, position: int | None) -> SourceReader:
+        """Read from a byte offset on."""
+        return _FileReader(self, split, position)
+
+    @abstractmethod
+    def check_head(self, path: str, first_line: bytes) -> None:
+        """Raise `InputError` if the file cannot be of this format."""
+
+    @abstractmethod
+    def records(self, path: str, lines: Iterator[str]) -> Iterator[Any]:
+        """Records from lines, taking no line before the record that needs it is asked for."""
+
+    @abstractmethod
+    def head(self, path: str) -> tuple[int, Any]:
+        """Bytes before the first record, and what `records` needs to know of them."""
+
+    def is_boundary(self, prefix_quotes: int) -> bool:  # noqa: ARG002
+        """Whether a line end after so many quote characters ends a record."""
+        return True
+
+    def _paths(self) -> list[str]:
+        paths = sorted(glob(self.pattern))  # noqa: PTH207 - the pattern may be absolute
+        if not paths:
+            raise InputError(
+                f"there is no file {self.pattern!r}",
+                hint="check the path; it is looked up where the pipeline runs",
+            )
+        return paths
+
+    def _split_file(self, path: str, pieces: int) -> list[FileSplit]:
+        start, size = self.head(path)[0], Path(path).stat().st_size
+        pieces = max(1, min(pieces, (size - start) // SPLIT_BYTES_MIN))
+        wanted = [start + (size - start) * piece // pieces for piece in range(1, pieces)]
+        bounds = [start, *_record_starts(self, path, wanted), size]
+        return [
+            FileSplit(path, low, high)
+            for low, high in zip(bounds, bounds[1:], strict=False)
+            if low < high
+        ] or [FileSplit(path, start, size)]
+
+
+def _record_starts(source: FileSource, path: str, wanted: Sequence[int]) -> Iterator[int]:
+    """For each wanted offset the first record start at or after it.
+
+    Counts quotes from the start of the file, because only that tells a line end from one inside a quoted field.
+    """
+    with Path(path).open("rb") as file:
+        quotes = 0
+        for offset in wanted:
+            while (left := offset - file.tell()) > 0:
+                quotes += file.read(min(left, _SCAN_BYTES)).count(b'"')
+            while line := file.readline():
+                quotes += line.count(b'"')
+                if source.is_boundary(quotes):
+                    break
+            yield file.tell()
+
+
+class _FileReader(SourceReader):
+    def __init__(self, source: FileSource, split: FileSplit, position: int | None) -> None:
+        self._source, self._split = source, split
+        self._offset = split.start_bytes if position is None else position
+        self._file: BinaryIO = Path(split.path).open("rb")
+        self._file.seek(self._offset)
+        self._records = source.records(split.path, self._lines())
+        self._watermark_us = MIN_TIMESTAMP_US
+
+    def read(self, max_records: int) -> SourceBatch:
+        values = list(islice(self._records, max_records))
+        is_finished = self._offset >= self._split.end_bytes
+        timestamps_us = self._timestamps_us(values)
+        return SourceBatch(
+            values=values,
+            timestamps_us=timestamps_us,
+            position=self._offset,
+            watermark_us=MAX_TIMESTAMP_US if is_finished else self._watermark_us,
+            status=SplitStatus.FINISHED if is_finished else SplitStatus.ACTIVE,
+        )
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _lines(self) -> Iterator[str]:
+        for line in self._file:
+            if self._offset >= self._split.end_bytes:
+                return
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{self._split.path} is not UTF-8 text",
+                    detail=f"near byte {self._offset}: {error}",
+                    hint="convert the file to UTF-8",
+                ) from None
+            self._offset += len(line)
+            yield text
+
+    def _timestamps_us(self, values: Sequence[Any]) -> list[int]:
+        event_time = self._source.event_time
+        if event_time is None or not values:
+            return [MIN_TIMESTAMP_US] * len(values)
+        timestamps_us = []
+        for value in values:
+            try:
+                timestamps_us.append(to_timestamp_us(event_time(value)))
+            except Exception as error:
+                raise InputError(
+                    f"{self._split.path} has a record without an event time",
+                    detail=f"event_time raised {type(error).__name__}: {error}; record: {value!r}",
+                    hint="correct the record, or return an instant for it from event_time and sort it out in the pipeline",
+                ) from error
+        if self._source.max_disorder_us is not None:
+            newest_us = max(timestamps_us) - self._source.max_disorder_us
+            self._watermark_us = max(self._watermark_us, newest_us)
+        return timestamps_us
+
+
+@attrs.frozen(kw_only=True)
+class CsvSource(FileSource):
+    """Rows of CSV files (RFC 4180) with a header line, as mappings from column name to text."""
+
+    def check_head(self, path: str, first_line: bytes) -> None:
+        """A header has at least one name, none twice, and no binary bytes."""
+        if not first_line.strip() or b"\0" in first_line:
+            raise InputError(
+                f"{path} has no CSV header",
+                detail="the first line is empty or binary" if first_line else "the file is empty",
+                hint="the first line must name the columns, separated by commas",
+            )
+        names = self._names(path, first_line)
+        if len(set(names)) != len(names):
+            raise InputError(f"{path} names a column twice", detail=f"header: {names}")
+
+    def records(self, path: str, lines: Iterator[str]) -> Iterator[Mapping[str, str]]:
+        """One mapping per row.  Raises `InputError` on a row with another number of fields than the header."""
+        names = self.head(path)[1]
+        width = len(names)
+        rows = csv.reader(lines, strict=True)
+        try:
+            for row in rows:
+                if len(row) != width:
+                    if not row:
+                        continue
+                    raise InputError(
+                        f"{path} has a row with {len(row)} fields, its header has {width}",
+                        detail=f"row: {row!r}",
+                        hint="correct the row; a field with a comma or a line break must be quoted",
+                    )
+                yield dict(zip(names, row, strict=True))
+        except csv.Error as error:
+            raise InputError(
+                f"{path} is not well-formed CSV",
+                detail=f"line {rows.line_num} of the part being read: {error}",
+                hint="correct the file; quotes inside a quoted field are doubled",
+            ) from error
+
+    def head(self, path: str) -> tuple[int, list[str]]:
+        """The length of the header line, and its names."""
+        with Path(path).open("rb") as file:
+            line = file.readline()
+            return len(line), self._names(path, line)
+
+    def is_boundary(self, prefix_quotes: int) -> bool:
+        """A line end inside quotes belongs to a field."""
+        return prefix_quotes % 2 == 0
+
+    def _names(self, path: str, line: bytes) -> list[str]:
+        try:
+            return next(csv.reader([line.decode("utf-8-sig")]))
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path} is not UTF-8 text", detail=str(error), hint="convert the file to UTF-8"
+            ) from None
+
+
+@attrs.frozen(kw_only=True)
+class JsonLinesSource(FileSource):
+    """One JSON value per line; empty lines are passed over."""
+
+    def check_head(self, path: str, first_line: bytes) -> None:
+        """The first line parses."""
+        if first_line.strip():
+            _parse_json(path, first_line.decode("utf-8", errors="replace"))
+
+    def records(self, path: str, lines: Iterator[str]) -> Iterator[Any]:
+        """One value per line.  Raises `InputError` on a line that is not JSON."""
+        return (_parse_json(path, line) for line in lines if line.strip())
+
+    def head(self, path: str) -> tuple[int, None]:  # noqa: ARG002
+        """There is none."""
+        return 0, None
+
+
+def _parse_json(path: str, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{path} has a line that is not JSON",
+            detail=f"{error}; line: {line[:200]!r}",
+            hint="write one JSON value per line",
+        ) from None
+
+
+class _ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
+    source_class: type[FileSource]
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        event_time: Callable[[Any], TimestampLike] | None = None,
+        max_disorder: DurationLike | None = None,
+    ) -> None:
+        if max_disorder is not None and event_time is None:
+            raise DataflowError(
+                f"{type(self).__name__} was given max_disorder without event_time",
+                hint="say with event_time=... where a record's event time is",
+            )
+        self._source = self.source_class(
+            pattern=str(path),
+            event_time=event_time,
+            max_disorder_us=None if max_disorder is None else to_duration_us(max_disorder),
+        )
+
+    def expand(self, pcoll: Pipeline) -> PCollection[Any]:
+        self._source.check()
+        return pcoll | Read(self._source)
+
+
+class ReadFromCsv(_ReadFromFiles):
+    """Rows of CSV files as mappings from column name to text.
+
+    Args:
+        path: a file, or a pattern such as ``data/*.csv``.
+        event_time: gives a row's event time (an aware datetime, or seconds since 1970).
+            Without it every row is at the beginning of time.
+        max_disorder: how far event times go back behind the newest one seen so far, at most, as you expect; the watermark
+            follows at this distance, and a row further behind is late.  Without it, the watermark waits for the end of the file.
+
+    Raises:
+        InputError: a file is missing or malformed: when the pipeline is built as far as the header tells, else when it is read.
+    """
+
+    source_class = CsvSource
+
+
+class ReadFromJsonLines(_ReadFromFiles):
+    """Values of files with one JSON value per line; arguments as for `ReadFromCsv`."""
+
+    source_class = JsonLinesSource

@@ -1,0 +1,56 @@
+"""MemorySource: values that are part of the pipeline itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dataflow.do_fn import TimestampedValue
+from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+
+class MemorySource(Source):
+    """A bounded source over a list; says nothing of event time until it has ended."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._values = [_plain(value) for value in values]
+        self._timestamps_us = [
+            value.timestamp_us if isinstance(value, TimestampedValue) else MIN_TIMESTAMP_US
+            for value in values
+        ]
+
+    def splits(self, desired: int) -> Sequence[tuple[int, int]]:
+        """Runs of the list, as (start, end) indexes."""
+        size = max(1, -(-len(self._values) // desired))
+        ends = range(0, max(len(self._values), 1), size)
+        return [(start, min(start + size, len(self._values))) for start in ends]
+
+    def open(self, split: tuple[int, int], position: int | None) -> SourceReader:
+        """Read from an index on."""
+        start, end = split
+        return _MemoryReader(
+            self._values, self._timestamps_us, start if position is None else position, end
+        )
+
+
+class _MemoryReader(SourceReader):
+    def __init__(
+        self, values: Sequence[Any], timestamps_us: Sequence[int], start: int, end: int
+    ) -> None:
+        self._values, self._timestamps_us = values, timestamps_us
+        self._next, self._end = start, end
+
+    def read(self, max_records: int) -> SourceBatch:
+        start = self._next
+        self._next = min(start + max_records, self._end)
+        is_finished = self._next == self._end
+        return SourceBatch(
+            values=self._values[start : self._next],
+            timestamps_us=self._timestamps_us[start : self._next],
+            position=self._next,
+            watermark_us=MAX_TIMESTAMP_US if is_finished else MIN_TIMESTAMP_US,
+            status=SplitStatus.FINISHED if is_finished else SplitStatus.ACTIVE,
+        )
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, TimestampedValue) else value

@@ -1,0 +1,71 @@
+"""The Source contract: one for bounded and unbounded inputs (DESIGN section 9).
+
+A source is divided into splits; a split is read from a position, and each batch says where it ended, how far event
+time has come, and whether there is more.  The watermark is the source's business because it must be known
+before user code can filter records away.
+
+MillWheel, section 4.6 (injectors).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import attrs
+
+
+class SplitStatus(Enum):
+    """What a split says of itself."""
+
+    #: There is, or may soon be, more to read.
+    ACTIVE = "active"
+    #: It was polled and had nothing; it does not hold the watermark back until it has again.
+    IDLE = "idle"
+    #: It will never have more.
+    FINISHED = "finished"
+
+
+@attrs.frozen(kw_only=True)
+class SourceBatch:
+    """Records read in one go.
+
+    ``position`` resumes right after them and is committed together with what they cause, so they are read once as far
+    as anyone can see.  ``watermark_us`` bounds from below the event times still to come from this split;
+    a record that breaks the promise is late data, never an error.
+    """
+
+    values: Sequence[Any]
+    timestamps_us: Sequence[int]
+    position: Any
+    watermark_us: int
+    status: SplitStatus = SplitStatus.ACTIVE
+
+
+class SourceReader(ABC):
+    """Reads one split, in order."""
+
+    @abstractmethod
+    def read(self, max_records: int) -> SourceBatch:
+        """At most ``max_records`` more records; may be none.  Raises `InputError` on malformed input."""
+
+    def close(self) -> None:
+        """Release files and connections.  Idempotent."""
+
+
+class Source(ABC):
+    """An input.  Instances are pickled and shipped to workers; readers are opened there.
+
+    Splits and positions are plain data that `pickle` takes, without functions.
+    """
+
+    def check(self) -> None:
+        """Raise `InputError` if the input cannot be read, before any work starts."""
+
+    @abstractmethod
+    def splits(self, desired: int) -> Sequence[Any]:
+        """Divide the input into at least one part, aiming at ``desired``; 1 asks to keep the order of the input."""
+
+    @abstractmethod
+    def open(self, split: Any, position: Any | None) -> SourceReader:
+        """A reader of ``split`` from ``position``, or from its start if None."""

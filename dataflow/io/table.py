@@ -1,0 +1,47 @@
+"""What a table sink asks a store to do: values, no SQL.
+
+`TableSpec` describes a user's table, `TableWrite` the net effect of one bundle on it.
+Stores and the direct runner both apply `TableWrite`, so retractions mean the same everywhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+#: Python types a column may have.  A ``datetime`` must be aware; it is stored with its time zone.
+ColumnType = type[int] | type[float] | type[str] | type[bool] | type[bytes] | type[datetime]
+Row = tuple[Any, ...]
+
+
+@attrs.frozen(kw_only=True)
+class TableSpec:
+    """A table of results: its name, its columns in order, and the columns that identify a row.
+
+    ``name`` may be ``schema.table``.  With a ``key``, a row replaces the row of the same key and a retraction deletes
+    it; without one, rows are only ever added.
+    """
+
+    name: str
+    columns: Mapping[str, ColumnType]
+    key: tuple[str, ...] = ()
+
+    @property
+    def key_indexes(self) -> tuple[int, ...]:
+        """Positions of the key's columns among ``columns``."""
+        names = list(self.columns)
+        return tuple(names.index(name) for name in self.key)
+
+
+@attrs.frozen(kw_only=True)
+class TableWrite:
+    """The net effect of a bundle on one table; rows have the order of ``table.columns``.
+
+    Keyed table: ``deletes`` (key tuples) and ``upserts`` touch disjoint keys, each key once.  Table without a key: only ``inserts``.
+    """
+
+    table: TableSpec
+    upserts: Sequence[Row] = ()
+    deletes: Sequence[Row] = ()
+    inserts: Sequence[Row] = ()

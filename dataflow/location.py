@@ -1,0 +1,27 @@
+"""Where in the user's code a transform was written, for error messages."""
+
+import sys
+from pathlib import Path
+from types import FrameType
+
+_OWN_PACKAGES = ("windowing", "triggers", "dataflow", "runners")
+
+
+def user_location() -> str:
+    """``file:line`` of the nearest caller outside this SDK, or "unknown place"."""
+    # Walking frames looks at the callers without building a traceback.
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in _OWN_PACKAGES:
+            return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "unknown place"
+
+
+def _short(filename: str) -> str:
+    path = Path(filename)
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return filename

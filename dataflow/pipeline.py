@@ -1,0 +1,157 @@
+"""Pipeline: collects transforms into a graph and hands it to a runner.
+
+Everything that can be wrong with the shape of a pipeline is an error here, when it is built, with the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dataflow.errors import DuplicateLabelError, PipelineError
+from dataflow.graph import MAIN, Operation, PCollectionNode, PipelineGraph, TransformNode
+from dataflow.location import user_location
+from dataflow.pcollection import PCollection
+from dataflow.runner import PipelineResult, Runner, create_runner
+from triggers.windowing_strategy import WindowingStrategy
+
+if TYPE_CHECKING:
+    from dataflow.ptransform import PTransform
+
+InT = TypeVar("InT")
+OutT = TypeVar("OutT")
+
+
+class Pipeline:
+    """A pipeline under construction.
+
+    Args:
+        runner: an engine, or its name: ``direct`` (in memory), ``batch`` or ``streaming`` (Spark and Postgres).
+        **options: for a runner given by name, that runner's options, e.g. ``job="flights"``.
+
+    Leaving the ``with`` block runs the pipeline and waits for its end; the result is then in ``result``.
+
+    Example::
+
+        with df.Pipeline() as p:
+            p | df.Create([1, 2, 3]) | df.Map(lambda x: x * x) | df.Map(print)
+    """
+
+    def __init__(self, runner: str | Runner = "direct", **options: Any) -> None:
+        if isinstance(runner, str):
+            runner = create_runner(runner, **options)
+        elif options:
+            raise PipelineError(
+                f"options {sorted(options)} were given beside a runner object",
+                hint="give them to the runner's constructor",
+            )
+        self.runner = runner
+        self.result: PipelineResult | None = None
+        self._transforms: list[TransformNode] = []
+        self._pcollections: dict[int, PCollectionNode] = {}
+        self._labels: dict[str, str] = {}
+        self._scope: list[str] = []
+        self._location = ""
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc_type is None:
+            self.run().wait_until_finish()
+
+    def __or__(self, transform: PTransform[Pipeline, OutT]) -> OutT:
+        """Apply a transform that starts a pipeline, such as a read."""
+        return self.apply(transform, self)
+
+    def run(self) -> PipelineResult:
+        """Hand the graph to the runner; does not wait for an unbounded run."""
+        self.result = self.runner.run(self.graph())
+        return self.result
+
+    def graph(self) -> PipelineGraph:
+        """The pipeline so far, as a value."""
+        return PipelineGraph(
+            transforms=tuple(self._transforms), pcollections=dict(self._pcollections)
+        )
+
+    def apply(self, transform: PTransform[InT, OutT], pcoll: InT) -> OutT:
+        """Expand a transform on its input inside its own label scope.
+
+        Raises:
+            DuplicateLabelError: the label was given by hand and is taken in this scope.
+        """
+        is_outermost = not self._scope
+        if is_outermost:
+            self._location = user_location()
+        with self._labelled(transform.label, transform.default_label()):
+            return transform.expand(pcoll)
+
+    def add_operation(
+        self,
+        operation: Operation,
+        inputs: Sequence[PCollection[Any]],
+        strategy: WindowingStrategy,
+        *,
+        tags: Sequence[str] = (MAIN,),
+        is_retracting: bool = False,
+    ) -> dict[str, PCollection[Any]]:
+        """Add a primitive under the current label; for the `expand` of primitive transforms."""
+        outputs = {}
+        for tag in tags:
+            node = PCollectionNode(
+                id=len(self._pcollections), strategy=strategy, is_retracting=is_retracting
+            )
+            self._pcollections[node.id] = node
+            outputs[tag] = PCollection[Any](self, node)
+        for pcoll in inputs:
+            if pcoll.pipeline is not self:
+                raise PipelineError(
+                    f"{self.here()} reads a PCollection of another pipeline",
+                    hint="build all of it on one Pipeline object",
+                )
+        self._transforms.append(
+            TransformNode(
+                label="/".join(self._scope),
+                location=self._location,
+                operation=operation,
+                inputs=tuple(pcoll.node.id for pcoll in inputs),
+                outputs={tag: pcoll.node.id for tag, pcoll in outputs.items()},
+            )
+        )
+        return outputs
+
+    def here(self) -> str:
+        """How to name the transform that is being applied, in an error."""
+        return f"transform {'/'.join(self._scope)!r} ({self._location})"
+
+    @contextmanager
+    def _labelled(self, given: str | None, default: str) -> Iterator[None]:
+        label = given or default
+        path = "/".join([*self._scope, label])
+        if path in self._labels:
+            if given:
+                raise DuplicateLabelError(
+                    f"the label {path!r} is used twice",
+                    detail=f"first at {self._labels[path]}, again at {self._location}",
+                    hint="labels name computations in the store, so each must be unique: "
+                    'give one of them another, "new label" >> transform',
+                )
+            number = 2
+            while f"{path}#{number}" in self._labels:
+                number += 1
+            label = f"{label}#{number}"
+            path = f"{path}#{number}"
+        self._labels[path] = self._location
+        self._scope.append(label)
+        try:
+            yield
+        finally:
+            self._scope.pop()

@@ -1,0 +1,35 @@
+"""PTransform: a named step of a pipeline, primitive or made of others."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Generic, Self, TypeVar
+
+InT = TypeVar("InT", contravariant=True)
+OutT = TypeVar("OutT", covariant=True)
+
+
+class PTransform(ABC, Generic[InT, OutT]):
+    """A step: override `expand` to build it from other steps.
+
+    ``"label" >> transform`` names one use of it.  Labels make up the names of computations in the store, so a job
+    that is to be restarted or updated wants explicit ones.
+    """
+
+    label: str | None = None
+
+    @abstractmethod
+    def expand(self, pcoll: InT) -> OutT:
+        """Apply the inner steps to the input and return the output."""
+
+    def default_label(self) -> str:
+        """The label where the user gave none."""
+        return type(self).__name__
+
+    def __rrshift__(self, label: str) -> Self:
+        if not isinstance(label, str):
+            return NotImplemented
+        named = copy.copy(self)
+        named.label = label
+        return named

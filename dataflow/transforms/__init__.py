@@ -1,0 +1,1 @@
+"""The transforms a pipeline is written with: what is computed."""

@@ -1,0 +1,62 @@
+"""GroupByKey and CombinePerKey: the one operation that needs windows.
+
+Grouping is the paper's GroupByKeyAndWindow; `GroupByKey` is the combine whose accumulator is the list of values,
+so both are one mechanism.  Dataflow Model, section 2.2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
+from dataflow.errors import PipelineError
+from dataflow.graph import MAIN, Group
+from dataflow.pcollection import PCollection
+from dataflow.ptransform import PTransform
+from dataflow.serialization import dumps_code
+
+
+class CombinePerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]):
+    """``(key, value)`` pairs to ``(key, result)`` per window and firing.
+
+    Args:
+        fn: a `CombineFn`, or an associative and commutative function from an iterable to a value, such as ``sum``.
+
+    Accumulators are built before the shuffle, so a hot key costs its sender, not its owner.
+    """
+
+    def __init__(self, fn: CombineFn | Callable[[Iterable[Any]], Any]) -> None:
+        self._given = fn
+        self._combine_fn = as_combine_fn(fn)
+
+    def default_label(self) -> str:
+        """``CombinePerKey(name)``."""
+        name = getattr(self._given, "__name__", type(self._given).__name__)
+        return f"CombinePerKey({name})"
+
+    def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Any]]:
+        """Add the primitive."""
+        return _add(pcoll, self._combine_fn)
+
+
+class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, list[Any]]]]):
+    """``(key, value)`` pairs to ``(key, [values])`` per window and firing; the order of the values means nothing."""
+
+    def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, list[Any]]]:
+        """Add the primitive."""
+        return _add(pcoll, ListCombineFn())
+
+
+def _add(pcoll: PCollection[Any], combine_fn: CombineFn) -> PCollection[Any]:
+    pipeline, strategy = pcoll.pipeline, pcoll.node.strategy
+    dumps_code(combine_fn, pipeline.here())
+    if pcoll.node.is_retracting:
+        raise PipelineError(
+            f"{pipeline.here()} groups elements that may be taken back, which is not supported yet",
+            detail="a grouping before it accumulates and retracts",
+            hint="write the retracting results to a keyed table, or use AccumulationMode.DISCARDING before this grouping",
+        )
+    return pipeline.add_operation(
+        Group(combine_fn), [pcoll], strategy.frozen(), is_retracting=strategy.is_retracting
+    )[MAIN]

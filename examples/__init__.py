@@ -1,0 +1,5 @@
+"""Pipelines to read and run, each file on its own; every one says what it will print.
+
+Run them from the root of the repository: `python -m examples.<name>`.
+They are not part of the installed package.
+"""

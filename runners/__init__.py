@@ -1,0 +1,1 @@
+"""Engines that run pipelines: direct, batch and streaming, over one semantic core."""

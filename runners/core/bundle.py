@@ -1,0 +1,66 @@
+"""Bundle: the unit that flows, as columns (DESIGN section 4).
+
+A column that would say the same for every element is None: all in the global window, no pane, all signs +1.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from windowing.pane import NO_FIRING, PaneInfo
+from windowing.window import GLOBAL_WINDOW, Window
+
+
+@attrs.define
+class Bundle:
+    """Elements as parallel columns.
+
+    ``signs``: +1 says the element, -1 takes it back.
+    """
+
+    values: Sequence[Any]
+    timestamps_us: Sequence[int]
+    windows: Sequence[Window] | None = None
+    panes: Sequence[PaneInfo] | None = None
+    signs: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def with_values(self, values: Sequence[Any]) -> "Bundle":
+        """The same elements with other values."""
+        return Bundle(values, self.timestamps_us, self.windows, self.panes, self.signs)
+
+    def take(
+        self,
+        indexes: Sequence[int],
+        values: Sequence[Any],
+        *,
+        windows: Sequence[Window] | None = None,
+        timestamps_us: Sequence[int] | None = None,
+    ) -> "Bundle":
+        """``values``, each with what the element at its index had, but for the columns given."""
+        return Bundle(
+            values,
+            _pick(self.timestamps_us, indexes) if timestamps_us is None else timestamps_us,
+            _picked(self.windows, indexes) if windows is None else windows,
+            _picked(self.panes, indexes),
+            _picked(self.signs, indexes),
+        )
+
+    def window_at(self, index: int) -> Window:
+        """The window of one element."""
+        return GLOBAL_WINDOW if self.windows is None else self.windows[index]
+
+    def pane_at(self, index: int) -> PaneInfo:
+        """The pane of one element."""
+        return NO_FIRING if self.panes is None else self.panes[index]
+
+
+def _pick(column: Sequence[Any], indexes: Sequence[int]) -> list[Any]:
+    return [column[index] for index in indexes]
+
+
+def _picked(column: Sequence[Any] | None, indexes: Sequence[int]) -> list[Any] | None:
+    return None if column is None else _pick(column, indexes)

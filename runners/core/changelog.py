@@ -1,0 +1,218 @@
+"""Result tables as values: what a `TableWrite` means, and which rows fit their table.
+
+The direct runner and every store adapter use these functions, so a retraction means the same
+everywhere, and a row that does not fit is refused in the same words before any transaction starts.
+
+**Invariant:** `apply_table_write` changes all that the write says, or, when it raises, nothing.
+
+Knows no SQL.  What a Postgres column can hold is still the yardstick, because a pipeline must not
+start failing when it moves from a test in memory to a server.
+"""
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from dataflow.errors import DataflowError
+from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_timestamp_us
+
+#: Rows of a table: by key tuple, or by insertion number (from 0) where the table has no key.
+Rows = MutableMapping[Row | int, Row]
+
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+class TableRowError(DataflowError):
+    """A row does not fit the table that it was written to; nothing was written."""
+
+
+def apply_table_write(rows: Rows, write: TableWrite) -> None:
+    """Bring ``rows`` up to date with the net effect of one bundle.
+
+    Repeating a write to a keyed table changes nothing; repeating inserts adds them again, so
+    callers apply each bundle once.
+
+    Raises:
+        TableRowError: see `check_write`; ``rows`` is unchanged then.
+    """
+    check_write(write)
+    if not write.table.key:
+        rows.update(enumerate(write.inserts, start=len(rows)))
+        return
+    for key in write.deletes:
+        rows.pop(key, None)
+    key_indexes = write.table.key_indexes
+    for row in write.upserts:
+        rows[tuple(row[index] for index in key_indexes)] = row
+
+
+def check_write(write: TableWrite) -> None:
+    """Refuse a write that its table cannot take.
+
+    Raises:
+        TableRowError: a row or key does not fit (`check_rows`), the same key is written twice, or
+            the write does not suit the table (upserts or deletes without a key, inserts with one).
+    """
+    table = write.table
+    if table.key and write.inserts:
+        raise _misuse(table, "plain inserts into a table with a key", "write upserts")
+    if not table.key and (write.upserts or write.deletes):
+        raise _misuse(
+            table,
+            "upserts or deletes, but the table has no key to find rows by",
+            "give the table a key, or do not send it retractions",
+        )
+    check_rows(table, write.inserts)
+    check_rows(table, write.upserts)
+    _check_columns(table, {name: table.columns[name] for name in table.key}, write.deletes)
+    if table.key:
+        _check_keys_once(write)
+
+
+def check_rows(table: TableSpec, rows: Sequence[Row]) -> None:
+    """Refuse rows that the table cannot hold, naming table, column and value.
+
+    A column takes values of its own type and None; a float column also takes ints that a float
+    holds exactly.  A key takes neither None nor NaN, because neither equals itself.
+
+    Raises:
+        TableRowError: a row has another number of values than the table has columns, or a value
+            does not fit its column.
+    """
+    _check_columns(table, table.columns, rows)
+
+
+def _check_keys_once(write: TableWrite) -> None:
+    """Each key once per bundle: a statement has no order, so a second mention has no meaning."""
+    key_indexes = write.table.key_indexes
+    seen: set[Row] = set()
+    for row in write.upserts:
+        seen.add(tuple(row[index] for index in key_indexes))
+    seen.update(write.deletes)
+    if len(seen) != len(write.upserts) + len(write.deletes):
+        raise _misuse(
+            write.table,
+            "the same key more than once in one bundle",
+            "fold the changes of a key into one before writing",
+        )
+
+
+def _check_columns(
+    table: TableSpec, columns: Mapping[str, ColumnType], rows: Sequence[Row]
+) -> None:
+    if not rows:
+        return
+    if set(map(len, rows)) != {len(columns)}:
+        wrong = next(row for row in rows if len(row) != len(columns))
+        raise TableRowError(
+            f"a row does not fit table {table.name}",
+            detail=f"it has {len(wrong)} values, not {len(columns)} ({', '.join(columns)}): "
+            f"{_shown(wrong)}",
+            hint="return one value per column, in the order of the columns",
+        )
+    for (name, kind), values in zip(columns.items(), zip(*rows, strict=True), strict=True):
+        is_key = name in table.key
+        if not _all_fit(kind, values, is_key=is_key):
+            _refuse_first_misfit(table, name, kind, values)
+
+
+def _all_fit(kind: ColumnType, values: Sequence[Any], *, is_key: bool) -> bool:
+    """Whether a column certainly fits, without a call per value; False means "look closer"."""
+    if set(map(type, values)) != {kind}:
+        return False
+    if kind is int:
+        return min(values) >= _INT64_MIN and max(values) <= _INT64_MAX
+    if kind is str:
+        text = "".join(values)
+        return "\0" not in text and (text.isascii() or _is_encodable(text))
+    if kind is float:
+        return not is_key
+    return kind in {bool, bytes}
+
+
+def _refuse_first_misfit(
+    table: TableSpec, name: str, kind: ColumnType, values: Sequence[Any]
+) -> None:
+    for value in values:
+        reason = _misfit(kind, value, is_key=name in table.key)
+        if reason:
+            what, hint = reason
+            raise TableRowError(
+                f"a row does not fit table {table.name}",
+                detail=f"column {name} ({kind.__name__}) holds {_shown(value)}, {what}",
+                hint=hint,
+            )
+
+
+def _misfit(kind: ColumnType, value: Any, *, is_key: bool) -> tuple[str, str] | None:
+    """Why one value does not fit, and what to do; None when it does."""
+    if value is None:
+        return ("but a key has no nulls", "fill the key before writing") if is_key else None
+    if kind is float:
+        return _misfit_float(value, is_key=is_key)
+    # bool is an int to Python, but never what the author of an int column meant.
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        return f"a {type(value).__name__}", f"convert it to {kind.__name__}, or change the column"
+    if isinstance(value, str):
+        return _misfit_str(value)
+    if isinstance(value, datetime):
+        return _misfit_datetime(value)
+    if kind is int and not _INT64_MIN <= int(value) <= _INT64_MAX:
+        return "which is not a 64-bit integer", "use a float or str column for it"
+    return None
+
+
+def _misfit_float(value: Any, *, is_key: bool) -> tuple[str, str] | None:
+    if isinstance(value, bool) or not isinstance(value, float | int):
+        return f"a {type(value).__name__}", "convert it to float, or change the column"
+    try:
+        number = float(value)
+    except OverflowError:
+        return "which no float can hold", "use a str column for it"
+    if isinstance(value, int) and number != value:
+        return "which a float cannot hold exactly", "use an int column, or round it first"
+    if is_key and number != number:  # noqa: PLR0124 - NaN is the one value unequal to itself
+        return "but NaN identifies no row", "choose a key that is never NaN"
+    return None
+
+
+def _misfit_str(value: str) -> tuple[str, str] | None:
+    if "\0" in value:
+        return "which contains a NUL character", "remove it, or use a bytes column"
+    if not _is_encodable(value):
+        return "which contains a lone surrogate and so is not Unicode text", (
+            "decode the input strictly, or use a bytes column"
+        )
+    return None
+
+
+def _misfit_datetime(value: datetime) -> tuple[str, str] | None:
+    if value.utcoffset() is None:
+        return "which has no time zone, so it names no instant", (
+            "say which zone is meant, e.g. value.replace(tzinfo=datetime.UTC)"
+        )
+    if not MIN_TIMESTAMP_US <= to_timestamp_us(value) <= MAX_TIMESTAMP_US:
+        return "which is outside the years 1 to 9999 in UTC", "clip it, or use a str column"
+    return None
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    """A value for an error message: short, and printable even where the value is not text."""
+    text = ascii(value)
+    length_max = 120
+    return text if len(text) <= length_max else text[:length_max] + "..."
+
+
+def _misuse(table: TableSpec, what: str, hint: str) -> TableRowError:
+    return TableRowError(
+        f"a write does not suit table {table.name}", detail=f"it contains {what}", hint=hint
+    )

@@ -1,0 +1,42 @@
+"""KeyCodec: keys to bytes and hashes, remembering the recent ones, because a bundle has few keys and many records."""
+
+from typing import Any, NamedTuple
+
+from dataflow.coders import encode_key, hash_key
+from dataflow.errors import KeyEncodingError
+
+#: Beyond this many keys the memory is cleared and starts again.
+KEYS_MAX = 200_000
+
+
+class EncodedKey(NamedTuple):
+    """A key's canonical bytes and their unsigned 64-bit hash."""
+
+    encoded: bytes
+    hash: int
+
+
+class KeyCodec:
+    """Encodes the keys of one grouping; ``where`` names it in errors."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._known: dict[Any, EncodedKey] = {}
+
+    def encode(self, key: Any) -> EncodedKey:
+        """The key's bytes and hash.
+
+        Raises:
+            KeyEncodingError: the key has no deterministic encoding; names the transform.
+        """
+        known = self._known.get(key)
+        if known is None:
+            try:
+                encoded = encode_key(key)
+            except KeyEncodingError as error:
+                raise error.located(self._where) from None
+            known = EncodedKey(encoded, hash_key(encoded))
+            if len(self._known) >= KEYS_MAX:
+                self._known.clear()
+            self._known[key] = known
+        return known

@@ -1,0 +1,111 @@
+"""Partials: what crosses the shuffle to a grouping, accumulated as far as one bundle allows (lifted combines).
+
+A partial is ``(key, window, accumulator, count)``.  Merging windows are merged here as well: proto-sessions of one
+bundle merge associatively.
+
+A record already behind the watermark stays a partial of its own: it may turn out too late, and then the *record* is
+what must be kept.  Records ahead of the watermark hold it back until they are delivered, so they cannot become late on the way.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from dataflow.combine_fn import CombineFn
+from dataflow.errors import TransformError
+from dataflow.graph import TransformNode
+from runners.core.bundle import Bundle
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.window import GLOBAL_WINDOW, Window
+from windowing.window_fn import MergingWindowFn
+
+Partial = tuple[Any, Window, Any, int]
+
+
+class Lifter:
+    """Builds the partials for one grouping."""
+
+    def __init__(
+        self, node: TransformNode, combine_fn: CombineFn, strategy: WindowingStrategy
+    ) -> None:
+        self._node, self._combine_fn = node, combine_fn
+        window_fn = strategy.window_fn
+        self._merging = window_fn if isinstance(window_fn, MergingWindowFn) else None
+
+    def lift(self, bundle: Bundle, *, watermark_us: int) -> list[Partial]:
+        """Partials of a bundle of ``(key, value)`` pairs.
+
+        Raises:
+            TransformError: an element is not a pair, or a key cannot be hashed.
+        """
+        windows = bundle.windows or [GLOBAL_WINDOW] * len(bundle)
+        late: list[Partial] = []
+        groups: dict[tuple[Any, Window], list[Any]] = defaultdict(list)
+        try:
+            if min(bundle.timestamps_us, default=watermark_us) >= watermark_us:
+                for (key, value), window in zip(bundle.values, windows, strict=True):
+                    groups[key, window].append(value)
+            else:
+                rows = zip(bundle.values, windows, bundle.timestamps_us, strict=True)
+                for (key, value), window, timestamp_us in rows:
+                    if timestamp_us >= watermark_us:
+                        groups[key, window].append(value)
+                    else:
+                        late.append((key, window, self._folded([value]), 1))
+        except (TypeError, ValueError) as error:
+            raise self._not_a_pair(bundle.values, error) from None
+        partials = [
+            (key, window, self._folded(values), len(values))
+            for (key, window), values in groups.items()
+        ]
+        if self._merging is not None:
+            partials = self._merged(self._merging, partials)
+        return partials + late
+
+    def _folded(self, values: Sequence[Any]) -> Any:
+        try:
+            return self._combine_fn.add_inputs(self._combine_fn.create_accumulator(), values)
+        except Exception as error:
+            raise TransformError(
+                f"{self._node} raised {type(error).__name__}: {error}",
+                detail=f"while combining {len(values)} values, the first {values[0]!r}",
+                hint="correct the CombineFn, or sort such values out before the grouping",
+            ) from error
+
+    def _merged(self, window_fn: MergingWindowFn, partials: list[Partial]) -> list[Partial]:
+        by_key: dict[Any, dict[Window, tuple[Any, int]]] = defaultdict(dict)
+        for key, window, accumulator, count in partials:
+            by_key[key][window] = (accumulator, count)
+        merge = self._combine_fn.merge_accumulators
+        for parts in by_key.values():
+            if len(parts) == 1:
+                continue
+            for merged, sources in window_fn.merge_windows(parts):
+                found = [parts.pop(source) for source in sources]
+                parts[merged] = (
+                    merge([accumulator for accumulator, _ in found]),
+                    sum(count for _, count in found),
+                )
+        return [
+            (key, window, accumulator, count)
+            for key, parts in by_key.items()
+            for window, (accumulator, count) in parts.items()
+        ]
+
+    def _not_a_pair(self, values: Sequence[Any], error: Exception) -> TransformError:
+        for value in values:
+            if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004
+                return TransformError(
+                    f"{self._node} needs (key, value) pairs",
+                    detail=f"it was given {value!r}",
+                    hint="make pairs before it, e.g. df.Map(lambda x: (key_of(x), x))",
+                )
+            try:
+                hash(value[0])
+            except TypeError:
+                return TransformError(
+                    f"{self._node} was given a key that cannot be hashed",
+                    detail=f"key {value[0]!r} of type {type(value[0]).__name__}",
+                    hint="use a tuple instead of a list, or a tuple of sorted items instead of a dict or set",
+                )
+        return TransformError(f"{self._node} raised {type(error).__name__}: {error}")

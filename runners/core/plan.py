@@ -1,0 +1,83 @@
+"""ExecutionPlan: the graph cut into stages at its groupings.
+
+A stage starts at a read or at a grouping and runs everything up to the next groupings and tables in one go, so that
+elements cross a process boundary only where keys must come together.  A transform behind a Flatten is part of every stage that reaches it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from dataflow.graph import Group, PipelineGraph, Read, TransformNode, WriteTable
+
+
+@attrs.frozen(kw_only=True)
+class Stage:
+    """What runs between two groupings.
+
+    ``name`` is the label of ``root``; it names the computation in the store.
+    ``nodes`` are the transforms after the root, in topological order, without the groupings they feed.
+    """
+
+    root: TransformNode
+    nodes: tuple[TransformNode, ...]
+    groups: tuple[TransformNode, ...]
+    tables: tuple[TransformNode, ...]
+
+    @property
+    def name(self) -> str:
+        """The computation's name."""
+        return self.root.label
+
+    @property
+    def is_source(self) -> bool:
+        """Whether it starts at a read."""
+        return isinstance(self.root.operation, Read)
+
+
+@attrs.frozen(kw_only=True)
+class ExecutionPlan:
+    """Stages by name, in an order in which senders come before receivers."""
+
+    graph: PipelineGraph
+    stages: Mapping[str, Stage]
+
+    def senders(self, name: str) -> tuple[str, ...]:
+        """The stages that feed a grouping."""
+        return tuple(
+            stage.name
+            for stage in self.stages.values()
+            if any(group.label == name for group in stage.groups)
+        )
+
+    def sources(self) -> Iterator[Stage]:
+        """The stages that start at a read."""
+        return (stage for stage in self.stages.values() if stage.is_source)
+
+    def groupings(self) -> Iterator[Stage]:
+        """The stages that start at a grouping."""
+        return (stage for stage in self.stages.values() if not stage.is_source)
+
+
+def plan(graph: PipelineGraph) -> ExecutionPlan:
+    """Cut a graph into stages."""
+    roots = [node for node in graph.transforms if isinstance(node.operation, Read | Group)]
+    return ExecutionPlan(
+        graph=graph, stages={root.label: _stage(graph, root) for root in roots}
+    )
+
+
+def _stage(graph: PipelineGraph, root: TransformNode) -> Stage:
+    reached = set(root.outputs.values())
+    nodes, groups, tables = [], [], []
+    for node in graph.transforms:  # topological, so one pass reaches everything
+        if reached.isdisjoint(node.inputs):
+            continue
+        if isinstance(node.operation, Group):
+            groups.append(node)
+            continue
+        nodes.append(node)
+        reached.update(node.outputs.values())
+        if isinstance(node.operation, WriteTable):
+            tables.append(node)
+    return Stage(root=root, nodes=tuple(nodes), groups=tuple(groups), tables=tuple(tables))

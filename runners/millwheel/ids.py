@@ -1,0 +1,46 @@
+"""Names of the things the exactly-once core fences, delivers and counts.
+
+Values only: they cross process boundaries, so they are small, frozen and hashable.
+MillWheel, sections 4.1 (keys, computations) and 6.2 (sequencers).
+"""
+
+from typing import NamedTuple
+
+import attrs
+
+
+class RangeId(NamedTuple):
+    """One key range of one computation; for a source computation, one split.
+
+    ``index`` counts the ranges of the computation from 0.
+    """
+
+    computation: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.computation}[{self.index}]"
+
+
+class Channel(NamedTuple):
+    """The ordered stream of productions from one range to another.
+
+    Deliveries on a channel carry a gap-free sequence starting at 1, so that "seen before" is one number.
+    """
+
+    sender: RangeId
+    receiver: RangeId
+
+
+@attrs.frozen(kw_only=True)
+class Fence:
+    """The right to commit one bundle on one range, spent by that commit.
+
+    ``token`` changes with the owner, ``bundle`` with every commit: a commit that was delayed on the wire can
+    therefore not land after its successor, whoever sent it (MillWheel 6.2, figure 12).
+    """
+
+    range_id: RangeId
+    token: int
+    #: The number this commit takes; the store must hold ``bundle - 1``.
+    bundle: int

@@ -1,0 +1,122 @@
+"""What both adapters check and say alike; above all, that a production stays inside its fences.
+
+A write outside the fenced ranges would be durable although another worker owns the range, which is
+exactly what the fence exists to prevent.  So it is always checked, on the side that writes.
+
+MillWheel, section 6.2 (single writer).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from runners.errors import JobMismatchError, StoreError
+from runners.millwheel.ids import RangeId
+from runners.millwheel.key_range import KeyRange
+from runners.millwheel.production import CellWrite, Production, TimerWrite
+from runners.millwheel.store.port import JobSpec
+
+#: What `Store.statistics` counts.
+STATISTICS = ("cells", "timers", "checkpoints", "channels", "late", "open_ranges")
+
+
+def check_fenced(production: Production, keys: Mapping[RangeId, KeyRange | None]) -> None:
+    """Refuse a production that touches a range which it does not fence.
+
+    Args:
+        production: what is about to be committed.
+        keys: the key range of every fenced range; None for a range without keys (a source
+            split), which owns neither cells nor timers.
+
+    Raises:
+        StoreError: the production names a range or a key outside its fences.
+    """
+    fenced = {fence.range_id for fence in production.fences}
+    if not fenced:
+        raise _outside("could be committed by anyone, at any time", production)
+    if len(fenced) != len(production.fences):
+        raise _outside("fences the same range twice", production)
+    touched = {
+        *production.positions,
+        *production.watermarks_us,
+        *production.finished,
+        *(channel.receiver for channel in production.delivered),
+        *(channel.sender for channel in production.acknowledged),
+        *(checkpoint.channel.sender for checkpoint in production.checkpoints),
+    }
+    if not touched <= fenced:
+        names = ", ".join(sorted(str(range_id) for range_id in touched - fenced))
+        raise _outside(f"writes to {names}", production)
+    owned: dict[str, list[KeyRange]] = {}
+    for range_id in fenced:
+        key_range = keys.get(range_id)
+        if key_range is not None:
+            owned.setdefault(range_id.computation, []).append(key_range)
+    _check_keys(production, production.cells, owned)
+    _check_keys(production, production.timers, owned)
+
+
+def _check_keys(
+    production: Production,
+    writes: Iterable[CellWrite | TimerWrite],
+    owned: Mapping[str, Collection[KeyRange]],
+) -> None:
+    hashes: dict[str, set[int]] = {}
+    for write in writes:
+        hashes.setdefault(write.computation, set()).add(write.key_hash)
+    for computation, key_hashes in hashes.items():
+        ranges = owned.get(computation, ())
+        if len(ranges) == 1:
+            # The common case, and the one on the hot path: one range, so its ends decide.
+            (key_range,) = ranges
+            stray = {end for end in (min(key_hashes), max(key_hashes)) if end not in key_range}
+        else:
+            stray = {
+                key_hash
+                for key_hash in key_hashes
+                if not any(key_hash in key_range for key_range in ranges)
+            }
+        if stray:
+            raise _outside(f"writes key hash {min(stray)} of {computation}", production)
+
+
+def _outside(what: str, production: Production) -> StoreError:
+    fences = ", ".join(str(fence.range_id) for fence in production.fences)
+    return StoreError(
+        f"a production of job {production.job} leaves its fences",
+        detail=f"it {what}, but fences {fences or 'nothing'}",
+        hint="this is a bug in the runner: fence every range that a production touches",
+    )
+
+
+def escape_text(text: str) -> str:
+    """Text that every store can keep, for rows that must never fail a commit (late records).
+
+    NUL and lone surrogates, which Postgres does not count as text, become backslash escapes.
+    """
+    return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()
+
+
+def check_same_job(spec: JobSpec, *, mode: str, fingerprint: str) -> None:
+    """Refuse to open a job under a name that a different pipeline has.
+
+    Raises:
+        JobMismatchError: mode or fingerprint differ from the stored ones (the keywords).
+    """
+    if (spec.mode, spec.fingerprint) != (mode, fingerprint):
+        raise JobMismatchError(
+            f"the job name {spec.job} is taken by a different pipeline",
+            detail=f"stored: {mode} job with fingerprint {fingerprint}; "
+            f"this one: {spec.mode} job with fingerprint {spec.fingerprint}",
+            hint="choose another job name, or reset the job to start over",
+        )
+
+
+def unknown_job(job: str) -> StoreError:
+    """The error for a verb on a job that is not in the store."""
+    return StoreError(f"there is no job {job} in the store", hint="open the job first")
+
+
+def unknown_range(job: str, range_id: RangeId) -> StoreError:
+    """The error for a verb on a range that the job does not have."""
+    return StoreError(
+        f"job {job} has no range {range_id}", hint="acquire ranges that open_job returned"
+    )

@@ -1,0 +1,353 @@
+"""MemoryStore: the store port in one process, for tests, the simulator and losable pipelines.
+
+One object is the whole store; any number of workers and threads of the process share it, each as
+if it had its own connection.  One lock makes every verb a transaction.
+
+**Invariant:** a verb that raises, or that returns anything but `Committed`, changed nothing that
+can be seen, except that `resolve` may have moved a token.
+
+Never `Indeterminate`: faults are added by wrapping (`runners.testing`).
+Nothing survives the process.
+"""
+
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import attrs
+
+from dataflow.io.table import Row, TableSpec
+from runners.core.changelog import Rows, apply_table_write, check_write
+from runners.errors import StoreError, TableMismatchError
+from runners.millwheel.ids import Channel, Fence, RangeId
+from runners.millwheel.production import Checkpoint, LateRecord, Production
+from runners.millwheel.store.guards import (
+    STATISTICS,
+    check_fenced,
+    check_same_job,
+    escape_text,
+    unknown_job,
+    unknown_range,
+)
+from runners.millwheel.store.port import (
+    CommitOutcome,
+    Committed,
+    Fenced,
+    JobRow,
+    JobSpec,
+    RangeRow,
+    RangeSpec,
+    StoredTimer,
+    TakenRange,
+)
+
+
+@attrs.define
+class _Job:
+    """Everything of one job; owned by the store's lock."""
+
+    spec: JobSpec
+    ranges: dict[RangeId, RangeRow]
+    is_finished: bool = False
+    cells: dict[str, dict[tuple[int, bytes], bytes]] = attrs.field(factory=dict)
+    timers: dict[str, dict[tuple[int, bytes, bytes, str], int]] = attrs.field(factory=dict)
+    checkpoints: dict[Channel, dict[int, Checkpoint]] = attrs.field(factory=dict)
+    delivered: dict[Channel, int] = attrs.field(factory=dict)
+    acknowledged: dict[Channel, int] = attrs.field(factory=dict)
+    late: list[LateRecord] = attrs.field(factory=list)
+    #: Last bundle committed under each token that was taken away, which makes `resolve` exact.
+    last_bundles: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
+
+
+@attrs.define
+class _Table:
+    """A result table; ``creator`` is the job whose reset drops it."""
+
+    spec: TableSpec
+    creator: str | None
+    users: set[str]
+    rows: Rows = attrs.field(factory=dict)
+
+
+class MemoryStore:
+    """The store port on dictionaries; `runners.millwheel.store.port.Store` has the contract.
+
+    Thread-safe, unlike the port asks: one instance stands for all connections to one store.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._jobs: dict[str, _Job] = {}
+        self._tables: dict[str, _Table] = {}
+        # Tokens never repeat, not even across reset and re-creation of a job, so that no commit
+        # of an earlier incarnation can fit the next one.
+        self._tokens = itertools.count(1)
+
+    def open_job(self, spec: JobSpec) -> JobRow:
+        """Create the job, its ranges and its tables, or return them as they are."""
+        with self._lock:
+            job = self._jobs.get(spec.job)
+            if job is not None:
+                check_same_job(spec, mode=job.spec.mode, fingerprint=job.spec.fingerprint)
+            for table in spec.tables:
+                existing = self._tables.get(table.name)
+                if existing is not None and not _same_table(existing.spec, table):
+                    raise TableMismatchError(
+                        f"table {table.name} exists with other columns or another key",
+                        detail=f"it has {existing.spec}, the pipeline writes {table}",
+                        hint="write to another table, or reset the job that created it",
+                    )
+            for table in spec.tables:
+                self._tables.setdefault(table.name, _Table(table, spec.job, set())).users.add(
+                    spec.job
+                )
+            if job is None:
+                self._jobs[spec.job] = _Job(spec, {r.range_id: _new_range(r) for r in spec.ranges})
+            return self._job_row(spec.job)
+
+    def reset_job(self, job: str) -> None:
+        """Forget the job; drop the tables it created, unless another job writes to them too."""
+        with self._lock:
+            if self._jobs.pop(job, None) is None:
+                return
+            for name, table in list(self._tables.items()):
+                table.users.discard(job)
+                if table.creator == job:
+                    table.creator = min(table.users, default=None)
+                    if table.creator is None:
+                        del self._tables[name]
+
+    def read_job(self, job: str) -> JobRow | None:
+        """The job as it stands, or None."""
+        with self._lock:
+            return self._job_row(job) if job in self._jobs else None
+
+    def acquire(
+        self, job: str, range_ids: Sequence[RangeId], owner: str
+    ) -> Mapping[RangeId, TakenRange]:
+        """Move every token first, then read."""
+        with self._lock:
+            stored = self._job(job)
+            for range_id in range_ids:
+                if range_id not in stored.ranges:
+                    raise unknown_range(job, range_id)
+            for range_id in range_ids:
+                self._move_token(stored, range_id, owner)
+            return {range_id: _read_range(stored, range_id) for range_id in range_ids}
+
+    def commit(self, production: Production) -> CommitOutcome:
+        """Apply the production, whole, if every fence holds."""
+        for write in production.tables:
+            check_write(write)
+        with self._lock:
+            job = self._jobs.get(production.job)
+            if job is None:
+                return Fenced(production.fences[0].range_id)
+            for fence in production.fences:
+                if not self._holds(job, fence):
+                    return Fenced(fence.range_id)
+            keys = {f.range_id: job.ranges[f.range_id].keys for f in production.fences}
+            check_fenced(production, keys)
+            self._check_new(job, production)
+            self._apply(job, production)
+            return Committed()
+
+    def resolve(self, production: Production) -> CommitOutcome:
+        """Whether the production landed; if not, it never will from here on."""
+        with self._lock:
+            job = self._jobs.get(production.job)
+            if job is None:
+                return Fenced(production.fences[0].range_id)
+            if all(_landed(job, fence) for fence in production.fences):
+                return Committed()
+            for fence in production.fences:
+                row = job.ranges.get(fence.range_id)
+                if row is not None and row.token == fence.token:
+                    self._move_token(job, fence.range_id, None)
+            return Fenced(production.fences[0].range_id)
+
+    def finish_job(self, job: str) -> None:
+        """Mark the job as done."""
+        with self._lock:
+            self._job(job).is_finished = True
+
+    def read_table(self, table: TableSpec) -> Sequence[Row]:
+        """All rows of a result table."""
+        with self._lock:
+            return list(self._table(table).rows.values())
+
+    def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
+        """The job's late records, oldest first."""
+        with self._lock:
+            return [attrs.asdict(record) for record in self._job(job).late]
+
+    def statistics(self, job: str) -> Mapping[str, int]:
+        """Row counts of the job by kind; all zero for a job that does not exist."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            if stored is None:
+                return dict.fromkeys(STATISTICS, 0)
+            return {
+                "cells": sum(map(len, stored.cells.values())),
+                "timers": sum(map(len, stored.timers.values())),
+                "checkpoints": sum(map(len, stored.checkpoints.values())),
+                "channels": len({*stored.delivered, *stored.acknowledged, *stored.checkpoints}),
+                "late": len(stored.late),
+                "open_ranges": sum(not row.is_finished for row in stored.ranges.values()),
+            }
+
+    def close(self) -> None:
+        """Do nothing: other workers may share the store."""
+
+    def _holds(self, job: _Job, fence: Fence) -> bool:
+        row = job.ranges.get(fence.range_id)
+        return row is not None and (row.token, row.bundle + 1) == (fence.token, fence.bundle)
+
+    def _move_token(self, job: _Job, range_id: RangeId, owner: str | None) -> None:
+        row = job.ranges[range_id]
+        job.last_bundles[range_id, row.token] = row.bundle
+        job.ranges[range_id] = attrs.evolve(row, token=next(self._tokens), owner=owner)
+
+    def _check_new(self, job: _Job, production: Production) -> None:
+        """Refuse, before anything changes, what a real store would refuse half-way."""
+        for channel, sequence, _, _ in production.checkpoints:
+            if sequence in job.checkpoints.get(channel, {}):
+                raise StoreError(
+                    f"sequence {sequence} of channel {channel} is taken",
+                    hint="this is a bug in the runner: a sequence is given out once",
+                )
+        for write in production.tables:
+            self._table(write.table)
+
+    def _apply(self, job: _Job, production: Production) -> None:
+        self._apply_state(job, production)
+        self._apply_deliveries(job, production)
+        self._apply_progress(job, production)
+        job.late.extend(
+            attrs.evolve(
+                record, transform=escape_text(record.transform), key=escape_text(record.key)
+            )
+            for record in production.late
+        )
+        for write in production.tables:
+            apply_table_write(self._table(write.table).rows, write)
+
+    def _apply_state(self, job: _Job, production: Production) -> None:
+        for computation, key_hash, cell_key, value in production.cells:
+            cells = job.cells.setdefault(computation, {})
+            if value is None:
+                cells.pop((key_hash, cell_key), None)
+            else:
+                cells[key_hash, cell_key] = value
+        for computation, key_hash, cell_key, tag, domain, fire_us in production.timers:
+            timers = job.timers.setdefault(computation, {})
+            if fire_us is None:
+                timers.pop((key_hash, cell_key, tag, domain), None)
+            else:
+                timers[key_hash, cell_key, tag, domain] = fire_us
+
+    def _apply_deliveries(self, job: _Job, production: Production) -> None:
+        for channel, sequence in production.delivered.items():
+            job.delivered[channel] = max(sequence, job.delivered.get(channel, 0))
+        for checkpoint in production.checkpoints:
+            job.checkpoints.setdefault(checkpoint.channel, {})[checkpoint.sequence] = checkpoint
+        for channel, acknowledged in production.acknowledged.items():
+            pending = job.checkpoints.get(channel, {})
+            for sequence in [number for number in pending if number <= acknowledged]:
+                del pending[sequence]
+            job.acknowledged[channel] = max(acknowledged, job.acknowledged.get(channel, 0))
+
+    def _apply_progress(self, job: _Job, production: Production) -> None:
+        for fence in production.fences:
+            range_id = fence.range_id
+            row = job.ranges[range_id]
+            watermarks = (row.watermark_us, production.watermarks_us.get(range_id))
+            job.ranges[range_id] = attrs.evolve(
+                row,
+                bundle=fence.bundle,
+                position=production.positions.get(range_id, row.position),
+                # A watermark only ever advances (I4), whoever reports it.
+                watermark_us=max((us for us in watermarks if us is not None), default=None),
+                is_finished=row.is_finished or range_id in production.finished,
+            )
+
+    def _job(self, job: str) -> _Job:
+        if job not in self._jobs:
+            raise unknown_job(job)
+        return self._jobs[job]
+
+    def _job_row(self, job: str) -> JobRow:
+        stored = self._jobs[job]
+        return JobRow(
+            job=job,
+            mode=stored.spec.mode,
+            fingerprint=stored.spec.fingerprint,
+            is_finished=stored.is_finished,
+            ranges=dict(stored.ranges),
+        )
+
+    def _table(self, table: TableSpec) -> _Table:
+        stored = self._tables.get(table.name)
+        if stored is None or not _same_table(stored.spec, table):
+            raise StoreError(
+                f"there is no table {table.name} with these columns and this key",
+                hint="declare the table in the job's spec",
+            )
+        return stored
+
+
+def _new_range(spec: RangeSpec) -> RangeRow:
+    return RangeRow(
+        range_id=spec.range_id,
+        keys=spec.keys,
+        split=spec.split,
+        token=0,
+        bundle=0,
+        owner=None,
+        position=None,
+        watermark_us=None,
+        is_finished=False,
+    )
+
+
+def _read_range(job: _Job, range_id: RangeId) -> TakenRange:
+    row = job.ranges[range_id]
+    keys = row.keys
+    cells = job.cells.get(range_id.computation, {}) if keys else {}
+    timers = job.timers.get(range_id.computation, {}) if keys else {}
+    sent = {c: n for c, n in job.acknowledged.items() if c.sender == range_id}
+    checkpoints: list[Checkpoint] = []
+    for channel, pending in job.checkpoints.items():
+        if channel.sender == range_id and pending:
+            sent[channel] = max(*pending, sent.get(channel, 0))
+            checkpoints.extend(pending.values())
+    return TakenRange(
+        row=row,
+        cells={key: value for key, value in cells.items() if keys and key[0] in keys},
+        timers=[
+            StoredTimer(key_hash=key[0], cell_key=key[1], tag=key[2], domain=key[3], fire_us=us)
+            for key, us in timers.items()
+            if keys and key[0] in keys
+        ],
+        delivered={c: n for c, n in job.delivered.items() if c.receiver == range_id},
+        sent=sent,
+        checkpoints=sorted(checkpoints, key=itemgetter(0, 1)),
+    )
+
+
+def _landed(job: _Job, fence: Fence) -> bool:
+    """Whether the bundle was committed under the fence's token, however many owners came since."""
+    row = job.ranges.get(fence.range_id)
+    if row is None:
+        return False
+    if row.token == fence.token:
+        return row.bundle >= fence.bundle
+    return job.last_bundles.get((fence.range_id, fence.token), -1) >= fence.bundle
+
+
+def _same_table(one: TableSpec, other: TableSpec) -> bool:
+    return list(one.columns.items()) == list(other.columns.items()) and set(one.key) == set(
+        other.key
+    )

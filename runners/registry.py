@@ -1,0 +1,38 @@
+"""The composition root: from what a user said to a store.
+
+The only module that chooses a store adapter.
+"""
+
+import os
+from pathlib import Path
+
+from runners.millwheel.store.port import Store
+from runners.millwheel.store.postgres.store import PostgresStore
+
+#: Names the store where a runner was given none.
+STORE_VARIABLE = "DATAFLOW_STORE"
+
+
+def store_dsn(given: str | None = None, *, data_dir: Path | None = None) -> str:
+    """The store's DSN: the one given, else that of `STORE_VARIABLE`, else an embedded Postgres, started if need be.
+
+    Raises:
+        EmbeddedServiceError: an embedded Postgres is needed and not installed.
+    """
+    dsn = given or os.environ.get(STORE_VARIABLE)
+    if dsn:
+        return dsn
+    # Imported here: the embedded server is an optional extra.
+    from runners.embedded.postgres import embedded_postgres  # noqa: PLC0415
+
+    return embedded_postgres(data_dir)
+
+
+def open_store(dsn: str) -> Store:
+    """A connection to a store that has passed its checks and has the current schema.
+
+    Raises:
+        StoreUnreachableError: nobody answers at ``dsn``.
+        UnsuitableStoreError: it cannot keep the guarantees, or its schema is newer than this code.
+    """
+    return PostgresStore(dsn)

@@ -1,0 +1,1 @@
+"""What the Spark-backed runners share: the context, and nothing about semantics."""

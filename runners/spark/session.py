@@ -1,0 +1,172 @@
+"""Start Spark, or find the one that we started: one context in a process, and nothing printed.
+
+Contract: what Java says below the level ERROR is not shown; there is no banner, progress bar or
+web page.
+Java is found by `runners.embedded.java`, so none needs to be installed.
+A context that somebody else started is never taken over: its settings are not ours to rely on.
+
+The variables set for the start are put back before the call returns.
+"""
+
+import atexit
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import attrs
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+
+from runners.embedded.java import ensure_java_home
+from runners.errors import EmbeddedServiceError
+
+LOCAL_MASTER = "local[*,4]"
+"""All cores of this machine; four attempts a task, as plain `local[*]` gives only one."""
+
+_JVM_EXIT_TIMEOUT_S = 10
+_LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Forking a Python process for every task would cost more than most tasks.
+    "spark.python.worker.reuse": "true",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+# Without these Spark looks the host's name up, and warns if that is a loopback address.
+_LOCAL_ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+
+
+@attrs.frozen(kw_only=True)
+class _Started:
+    context: SparkContext
+    master: str
+    settings: Mapping[str, str]
+
+
+_started: _Started | None = None
+_lock = threading.Lock()
+
+
+def spark_context(
+    app_name: str,
+    *,
+    master: str = LOCAL_MASTER,
+    driver_memory: str = "1g",
+    settings: Mapping[str, str] | None = None,
+) -> SparkContext:
+    """Return the Spark context of this process, started with these settings.
+
+    Starting takes some five seconds; asking again with the same settings returns the same context.
+    The caller may stop it; otherwise it is stopped when the process exits, and its Java with it.
+
+    Args:
+        app_name: shown by a cluster's own pages; not compared when a context is reused.
+        master: any that Spark knows. Write `local[n,4]`: with `local[n]` a task is never retried.
+        driver_memory: of Java, as Spark writes it (`1g`); fixed by the first call in a process.
+        settings: more `spark.*` settings; they win over the ones made here.
+
+    Raises:
+        EmbeddedServiceError: Java is missing, Spark does not start, or this process has a context
+            with other settings or of somebody else.
+    """
+    global _started  # noqa: PLW0603  Spark itself allows one for each process
+    wanted = _settings(master, driver_memory, settings or {})
+    with _lock:
+        active = SparkContext._active_spark_context  # noqa: SLF001  there is no public way to ask
+        if active is not None:
+            return _reused(active, master, wanted)
+        atexit.unregister(_shut_down)
+        atexit.register(_shut_down)  # once, and before the services that were started earlier
+        with _environment(master):
+            context = _start(app_name, master, wanted)
+        _started = _Started(context=context, master=master, settings=wanted)
+        return context
+
+
+def _settings(master: str, driver_memory: str, more: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **_SETTINGS,
+        **(_LOCAL_SETTINGS if _is_local(master) else {}),
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}",
+        **more,
+    }
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")  # also local-cluster[...]: its executors are here
+
+
+def _reused(active: SparkContext, master: str, wanted: Mapping[str, str]) -> SparkContext:
+    if _started is None or active is not _started.context:
+        raise EmbeddedServiceError(
+            "This process already has a Spark context that dataflow-sdk did not start.",
+            detail=f"Its name is {active.appName!r}, its master {active.master!r}.",
+            hint="Stop it first (context.stop()), or run the pipeline in a process of its own.",
+        )
+    if (_started.master, _started.settings) != (master, wanted):
+        theirs, ours = _started.settings.items(), wanted.items()
+        differing = sorted({name for name, _ in theirs ^ ours})
+        raise EmbeddedServiceError(
+            "Spark is already running in this process, with other settings.",
+            detail=f"master {_started.master!r}, wanted {master!r}; differing: {differing}",
+            hint="Stop the other run first: Spark allows one context in a process.",
+        )
+    return active
+
+
+def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkContext:
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    try:
+        return SparkContext(master=master, appName=app_name, conf=conf)
+    except (PySparkException, Py4JJavaError, OSError) as error:
+        # Java's own message is the first line; the rest is its stack.
+        said = str(getattr(error, "java_exception", error)).split("\n", 1)[0]
+        raise EmbeddedServiceError(
+            "Spark did not start.",
+            detail=f"{said} (master {master!r})",
+            hint="What Java printed above says more; is there enough memory, is the master right?",
+        ) from error
+
+
+@contextlib.contextmanager
+def _environment(master: str) -> Iterator[None]:
+    """Give Spark its variables while it starts, and then put everything back."""
+    wanted = {
+        "JAVA_HOME": str(ensure_java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **(_LOCAL_ENVIRONMENT if _is_local(master) else {}),
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _shut_down() -> None:
+    """Stop what we started and wait for Java to end, which it would do only after us."""
+    if _started is not None:
+        _started.context.stop()
+    gateway = SparkContext._gateway  # noqa: SLF001  there is no public way to ask
+    java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if java is None or java.stdin is None:
+        return
+    java.stdin.close()  # what Java waits for
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        java.wait(timeout=_JVM_EXIT_TIMEOUT_S)

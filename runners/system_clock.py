@@ -1,0 +1,15 @@
+"""The only place that reads the machine's clock."""
+
+import time
+
+
+class SystemClock:
+    """Real time."""
+
+    def now_us(self) -> int:
+        """Microseconds since 1970."""
+        return time.time_ns() // 1_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never go back."""
+        return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,59 @@
+"""DefaultTrigger: one pane when the watermark passes the window, one more for whatever comes later."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from triggers.trigger import Trigger, Wakeup
+from windowing.window import Window
+
+
+@attrs.frozen
+class DefaultTrigger(Trigger):
+    """Fire when the watermark reaches the end of the window, then on every late arrival.
+
+    Needs no state: whether the window has ended is a question to the watermark alone, so merging cannot confuse it.
+    """
+
+    def on_elements(
+        self,
+        state: Any,
+        window: Window,  # noqa: ARG002
+        count: int,  # noqa: ARG002
+        *,
+        watermark_us: int,  # noqa: ARG002
+        now_us: int,  # noqa: ARG002
+    ) -> Any:
+        """Nothing to remember."""
+        return state
+
+    def on_merge(self, states: Sequence[Any], window: Window) -> Any:  # noqa: ARG002
+        """Nothing to remember."""
+        return None
+
+    def should_fire(
+        self,
+        state: Any,  # noqa: ARG002
+        window: Window,
+        *,
+        watermark_us: int,
+        now_us: int,  # noqa: ARG002
+    ) -> bool:
+        """Whether the watermark has reached the end of the window."""
+        return watermark_us >= window.end_us
+
+    def on_fire(
+        self,
+        state: Any,
+        window: Window,  # noqa: ARG002
+        *,
+        watermark_us: int,  # noqa: ARG002
+        now_us: int,  # noqa: ARG002
+    ) -> Any:
+        """Nothing to remember."""
+        return state
+
+    def next_wakeup(self, state: Any, window: Window) -> Wakeup:  # noqa: ARG002
+        """The end of the window."""
+        return Wakeup(event_us=window.end_us)

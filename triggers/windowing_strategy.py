@@ -1,0 +1,42 @@
+"""WindowingStrategy: where, when and how of one PCollection, in one value.  Dataflow Model, sections 2.2 to 2.4."""
+
+import attrs
+
+from triggers.accumulation import AccumulationMode
+from triggers.default_trigger import DefaultTrigger
+from triggers.trigger import Trigger
+from windowing.global_windows import GlobalWindows
+from windowing.timestamps import MAX_TIMESTAMP_US
+from windowing.window import Window
+from windowing.window_fn import FrozenWindows, MergingWindowFn, WindowFn
+
+
+@attrs.frozen(kw_only=True)
+class WindowingStrategy:
+    """How the next grouping of a PCollection treats its records.
+
+    ``allowed_lateness_us``: how far the watermark may be past the end of a window before the window's state is freed.
+    """
+
+    window_fn: WindowFn = attrs.field(factory=GlobalWindows)
+    trigger: Trigger = attrs.field(factory=DefaultTrigger)
+    accumulation_mode: AccumulationMode = AccumulationMode.DISCARDING
+    allowed_lateness_us: int = 0
+
+    @property
+    def is_merging(self) -> bool:
+        """Whether windows of a key can merge."""
+        return isinstance(self.window_fn, MergingWindowFn)
+
+    @property
+    def is_retracting(self) -> bool:
+        """Whether panes take earlier panes back."""
+        return self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
+
+    def expiry_us(self, window: Window) -> int:
+        """The watermark at which the window's state is freed."""
+        return min(window.end_us + self.allowed_lateness_us, MAX_TIMESTAMP_US)
+
+    def frozen(self) -> "WindowingStrategy":
+        """The strategy after a grouping: the same, with windows that stay as they are."""
+        return attrs.evolve(self, window_fn=FrozenWindows())

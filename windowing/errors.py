@@ -1,0 +1,47 @@
+"""Errors of time and windowing: a fact, then detail, then what to do.
+
+`windowing` is the lowest layer, so the shape of an error is defined here and `dataflow.errors` builds on it.
+"""
+
+from typing import Any, Self
+
+
+class DataflowError(Exception):
+    """Base of every error that this SDK raises on purpose.  Survives pickling.
+
+    Args:
+        fact: one short sentence.
+        detail: what was seen; may be empty.
+        hint: what the user can do; may be empty.
+    """
+
+    def __init__(self, fact: str, *, detail: str = "", hint: str = "") -> None:
+        self.fact = fact
+        self.detail = detail
+        self.hint = hint
+        lines = [fact]
+        if detail:
+            lines.append(f"  detail: {detail}")
+        if hint:
+            lines.append(f"  what to do: {hint}")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own reduction would call the class with the joined message and lose the keywords.
+        return _rebuild, (type(self), self.fact, self.detail, self.hint)
+
+    def located(self, where: str) -> Self:
+        """The same error with ``where`` (a transform and its line) put in front of the fact."""
+        return type(self)(f"{where}: {self.fact}", detail=self.detail, hint=self.hint)
+
+
+def _rebuild(cls: type[DataflowError], fact: str, detail: str, hint: str) -> DataflowError:
+    return cls(fact, detail=detail, hint=hint)
+
+
+class TimeError(DataflowError, ValueError):
+    """A value that should be a time or a duration is not one."""
+
+
+class WindowError(DataflowError, ValueError):
+    """A window function was configured, or behaves, in a way that cannot be right."""

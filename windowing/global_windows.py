@@ -1,0 +1,28 @@
+"""GlobalWindows: one window for all of event time.  Dataflow Model, section 2.2."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from windowing.window import GLOBAL_WINDOW, Window
+from windowing.window_fn import WindowFn
+
+_ONLY = (GLOBAL_WINDOW,)
+
+
+@attrs.frozen
+class GlobalWindows(WindowFn):
+    """Every record in the one window that never ends before the input does; the default."""
+
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:  # noqa: ARG002
+        """The global window."""
+        return _ONLY
+
+    def assign_bundle(
+        self,
+        timestamps_us: Sequence[int],
+        values: Sequence[Any],  # noqa: ARG002
+    ) -> Sequence[Sequence[Window]]:
+        """The global window for each."""
+        return [_ONLY] * len(timestamps_us)

@@ -1,0 +1,101 @@
+"""Instants and lengths of time: integer microseconds inside, whatever people use outside.
+
+The core computes with plain integers named ``..._us``: microseconds since 1970-01-01T00:00:00 UTC, and microseconds.
+Every public argument that is a time or a duration goes through `to_timestamp_us` or `to_duration_us`, which take
+`datetime` (so pendulum's too), `timedelta` (likewise), and plain numbers of **seconds**.
+
+**Invariant:** every instant lies in ``[MIN_TIMESTAMP_US, MAX_TIMESTAMP_US]``, which is what both `datetime` and Postgres' ``timestamptz`` can hold.
+
+ADR-0002.  Reads no clock.
+"""
+
+import math
+from datetime import UTC, datetime, timedelta
+from numbers import Real
+
+from windowing.errors import TimeError
+
+#: What a user may pass for an instant: an aware datetime, or seconds since the epoch.
+TimestampLike = datetime | float
+#: What a user may pass for a length of time: a timedelta, or seconds.
+DurationLike = timedelta | float
+
+US_PER_SECOND = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+#: Before everything that can happen; the watermark of a source that has said nothing yet.
+MIN_TIMESTAMP_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+#: After everything that can happen; the watermark of a source that has ended.
+MAX_TIMESTAMP_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+
+def to_timestamp_us(value: TimestampLike) -> int:
+    """Convert an instant that a person gave into microseconds since the epoch.
+
+    Raises:
+        TimeError: ``value`` is a naive datetime, not a time at all, not finite, or outside the years 1 to 9999.
+    """
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise TimeError(
+                f"{value!r} has no time zone, so it names no instant",
+                hint="say which zone is meant, e.g. value.replace(tzinfo=datetime.UTC)",
+            )
+        # Subtracting (not .timestamp()) keeps microseconds exact and works on every platform before 1970.
+        return (value - _EPOCH) // _MICROSECOND
+    instant_us = round(_seconds(value, "a timestamp") * US_PER_SECOND)
+    if not MIN_TIMESTAMP_US <= instant_us <= MAX_TIMESTAMP_US:
+        raise TimeError(
+            f"{value!r} seconds since 1970 is outside the years 1 to 9999",
+            hint="plain numbers are seconds; divide milliseconds by 1,000 and microseconds by 1,000,000",
+        )
+    return instant_us
+
+
+def to_duration_us(value: DurationLike) -> int:
+    """Convert a length of time that a person gave into microseconds.
+
+    Raises:
+        TimeError: ``value`` is not a duration, not finite, or counts calendar months or years, which have no fixed length.
+    """
+    if isinstance(value, timedelta):
+        if getattr(value, "months", 0) or getattr(value, "years", 0):
+            raise TimeError(
+                f"{value!r} counts months or years, which have no fixed length",
+                hint="give days, hours, minutes or seconds",
+            )
+        return value // _MICROSECOND
+    return round(_seconds(value, "a duration") * US_PER_SECOND)
+
+
+def to_datetime(timestamp_us: int) -> datetime:
+    """The instant as an aware datetime in UTC."""
+    return _EPOCH + timedelta(microseconds=timestamp_us)
+
+
+def format_timestamp(timestamp_us: int) -> str:
+    """The instant as ISO 8601 text; the ends of time by name."""
+    if timestamp_us <= MIN_TIMESTAMP_US:
+        return "the beginning of time"
+    if timestamp_us >= MAX_TIMESTAMP_US:
+        return "the end of time"
+    return to_datetime(timestamp_us).isoformat()
+
+
+def clamp_timestamp_us(timestamp_us: int) -> int:
+    """The nearest instant that exists: window bounds near the ends of time stay inside them."""
+    return min(max(timestamp_us, MIN_TIMESTAMP_US), MAX_TIMESTAMP_US)
+
+
+def _seconds(value: object, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TimeError(
+            f"{value!r} is not {what}",
+            detail=f"its type is {type(value).__name__}",
+            hint="give a datetime with a time zone, a timedelta, or a number of seconds",
+        )
+    seconds = float(value)
+    if not math.isfinite(seconds):
+        raise TimeError(f"{value!r} is not {what}", hint="give a finite number of seconds")
+    return seconds
