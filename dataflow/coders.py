@@ -11,6 +11,7 @@ from typing import Any
 import cbor2
 
 from dataflow.errors import KeyEncodingError
+from windowing.errors import TimeError
 from windowing.timestamps import to_datetime, to_timestamp_us
 
 _KEY_TYPES = "None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these"
@@ -22,9 +23,12 @@ def encode_key(key: Any) -> bytes:
     Raises:
         KeyEncodingError: the key's type has no deterministic encoding; the message names the type.
     """
-    if type(key) is str or type(key) is bytes:
-        return cbor2.dumps(key)
-    return cbor2.dumps(_canonical(key, key), canonical=True)
+    try:
+        if type(key) is str or type(key) is bytes:
+            return cbor2.dumps(key)
+        return cbor2.dumps(_canonical(key, key), canonical=True)
+    except UnicodeEncodeError:
+        raise _refusal(key, "it contains a lone surrogate and so is not Unicode text") from None
 
 
 def decode_key(encoded: bytes) -> Any:
@@ -54,8 +58,11 @@ def _canonical(part: Any, key: Any) -> Any:
     if kind is tuple:
         return [_TUPLE, [_canonical(item, key) for item in part]]
     if isinstance(part, datetime):
-        return [_DATETIME, to_timestamp_us(part)]
-    if kind is date:
+        try:
+            return [_DATETIME, to_timestamp_us(part)]
+        except TimeError as error:
+            raise _refusal(key, error.fact) from None
+    if isinstance(part, date):
         return [_DATE, part.toordinal()]
     raise _refusal(key, f"{kind.__module__}.{kind.__qualname__} has no deterministic encoding")
 

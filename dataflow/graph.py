@@ -3,6 +3,7 @@
 This is what a runner gets.  It knows no engine; an operation says *what*, never *how*.
 """
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 
@@ -124,4 +125,6 @@ class PipelineGraph:
             )
             for node in self.transforms
         ]
-        return sha256(repr(shape).encode()).hexdigest()[:32]
+        # A user's WindowFn or Trigger without a repr of its own shows its address, new in every run.
+        stable = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(shape))
+        return sha256(stable.encode()).hexdigest()[:32]

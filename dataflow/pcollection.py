@@ -39,7 +39,9 @@ class PCollectionTuple:
         return self._outputs[tag]
 
     def __getattr__(self, tag: str) -> PCollection[object]:
+        # Not self._outputs: before __init__, as when copying, that would come here again.
+        outputs: dict[str, PCollection[object]] = self.__dict__.get("_outputs", {})
         try:
-            return self.__dict__["_outputs"][tag]  # type: ignore[no-any-return]
+            return outputs[tag]
         except KeyError:
-            raise AttributeError(f"no output {tag!r}; there are {sorted(self._outputs)}") from None
+            raise AttributeError(f"no output {tag!r}; there are {sorted(outputs)}") from None

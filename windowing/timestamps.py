@@ -37,18 +37,21 @@ def to_timestamp_us(value: TimestampLike) -> int:
         TimeError: ``value`` is a naive datetime, not a time at all, not finite, or outside the years 1 to 9999.
     """
     if isinstance(value, datetime):
-        if value.tzinfo is None:
+        if value.utcoffset() is None:
             raise TimeError(
                 f"{value!r} has no time zone, so it names no instant",
                 hint="say which zone is meant, e.g. value.replace(tzinfo=datetime.UTC)",
             )
-        # Subtracting (not .timestamp()) keeps microseconds exact and works on every platform before 1970.
-        return (value - _EPOCH) // _MICROSECOND
-    instant_us = round(_seconds(value, "a timestamp") * US_PER_SECOND)
+        # Subtracting (not .timestamp()) keeps microseconds exact and works before 1970 everywhere.
+        # The base class's own operators, because pendulum's round and refuse plain timedeltas.
+        instant_us = timedelta.__floordiv__(datetime.__sub__(value, _EPOCH), _MICROSECOND)
+    else:
+        instant_us = _scaled_us(value, "a timestamp")
     if not MIN_TIMESTAMP_US <= instant_us <= MAX_TIMESTAMP_US:
         raise TimeError(
-            f"{value!r} seconds since 1970 is outside the years 1 to 9999",
-            hint="plain numbers are seconds; divide milliseconds by 1,000 and microseconds by 1,000,000",
+            f"{value!r} is outside the years 1 to 9999 in UTC",
+            hint="plain numbers are seconds since 1970; divide milliseconds by 1,000 and "
+            "microseconds by 1,000,000",
         )
     return instant_us
 
@@ -60,13 +63,15 @@ def to_duration_us(value: DurationLike) -> int:
         TimeError: ``value`` is not a duration, not finite, or counts calendar months or years, which have no fixed length.
     """
     if isinstance(value, timedelta):
-        if getattr(value, "months", 0) or getattr(value, "years", 0):
+        # pendulum's Interval, between two instants, has months as well, but also a fixed length.
+        is_anchored = hasattr(value, "start")
+        if not is_anchored and (getattr(value, "months", 0) or getattr(value, "years", 0)):
             raise TimeError(
                 f"{value!r} counts months or years, which have no fixed length",
                 hint="give days, hours, minutes or seconds",
             )
-        return value // _MICROSECOND
-    return round(_seconds(value, "a duration") * US_PER_SECOND)
+        return timedelta.__floordiv__(value, _MICROSECOND)
+    return _scaled_us(value, "a duration")
 
 
 def to_datetime(timestamp_us: int) -> datetime:
@@ -88,14 +93,16 @@ def clamp_timestamp_us(timestamp_us: int) -> int:
     return min(max(timestamp_us, MIN_TIMESTAMP_US), MAX_TIMESTAMP_US)
 
 
-def _seconds(value: object, what: str) -> float:
+def _scaled_us(value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TimeError(
             f"{value!r} is not {what}",
             detail=f"its type is {type(value).__name__}",
             hint="give a datetime with a time zone, a timedelta, or a number of seconds",
         )
+    if isinstance(value, int):
+        return value * US_PER_SECOND
     seconds = float(value)
     if not math.isfinite(seconds):
         raise TimeError(f"{value!r} is not {what}", hint="give a finite number of seconds")
-    return seconds
+    return round(seconds * US_PER_SECOND)

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import attrs
 
-from dataflow.errors import InputError
+from dataflow.errors import InputError, PipelineError
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.transforms.create import Read
-from windowing.errors import DataflowError
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
     MIN_TIMESTAMP_US,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 #: Files are not cut into pieces smaller than this: below it, opening costs more than reading.
 SPLIT_BYTES_MIN = 1 << 20
 _SCAN_BYTES = 1 << 20
+_BOM = b"\xef\xbb\xbf"
 
 
 @attrs.frozen
@@ -60,8 +60,14 @@ class FileSource(Source):
     def check(self) -> None:
         """Raise `InputError` where a file is missing, empty of header, or not text."""
         for path in self._paths():
-            with Path(path).open("rb") as file:
-                self.check_head(path, file.readline())
+            try:
+                self.check_head(path)
+            except OSError as error:
+                raise InputError(
+                    f"{path} cannot be read",
+                    detail=str(error),
+                    hint="check that it is a file, and that you may read it",
+                ) from None
 
     def splits(self, desired: int) -> Sequence[FileSplit]:
         """Whole files, or pieces of at least `SPLIT_BYTES_MIN` where more are desired than there are files."""
@@ -74,7 +80,7 @@ class FileSource(Source):
         return _FileReader(self, split, position)
 
     @abstractmethod
-    def check_head(self, path: str, first_line: bytes) -> None:
+    def check_head(self, path: str) -> None:
         """Raise `InputError` if the file cannot be of this format."""
 
     @abstractmethod
@@ -90,6 +96,8 @@ class FileSource(Source):
         return True
 
     def _paths(self) -> list[str]:
+        if Path(self.pattern).is_file():  # also where its name has brackets
+            return [self.pattern]
         paths = sorted(glob(self.pattern))  # noqa: PTH207 - the pattern may be absolute
         if not paths:
             raise InputError(
@@ -139,6 +147,12 @@ class _FileReader(SourceReader):
     def read(self, max_records: int) -> SourceBatch:
         values = list(islice(self._records, max_records))
         is_finished = self._offset >= self._split.end_bytes
+        if len(values) < max_records and not is_finished:
+            raise InputError(
+                f"{self._split.path} became shorter while it was read",
+                detail=f"it ended at byte {self._offset}, not {self._split.end_bytes}",
+                hint="do not change files while they are read",
+            )
         timestamps_us = self._timestamps_us(values)
         return SourceBatch(
             values=values,
@@ -190,15 +204,16 @@ class _FileReader(SourceReader):
 class CsvSource(FileSource):
     """Rows of CSV files (RFC 4180) with a header line, as mappings from column name to text."""
 
-    def check_head(self, path: str, first_line: bytes) -> None:
+    def check_head(self, path: str) -> None:
         """A header has at least one name, none twice, and no binary bytes."""
-        if not first_line.strip() or b"\0" in first_line:
+        header = _header(path)
+        if not header.removeprefix(_BOM).strip() or b"\0" in header:
             raise InputError(
                 f"{path} has no CSV header",
-                detail="the first line is empty or binary" if first_line else "the file is empty",
+                detail="the first line is empty or binary" if header else "the file is empty",
                 hint="the first line must name the columns, separated by commas",
             )
-        names = self._names(path, first_line)
+        names = self._names(path, header)
         if len(set(names)) != len(names):
             raise InputError(f"{path} names a column twice", detail=f"header: {names}")
 
@@ -227,39 +242,57 @@ class CsvSource(FileSource):
 
     def head(self, path: str) -> tuple[int, list[str]]:
         """The length of the header line, and its names."""
-        with Path(path).open("rb") as file:
-            line = file.readline()
-            return len(line), self._names(path, line)
+        header = _header(path)
+        return len(header), self._names(path, header)
 
     def is_boundary(self, prefix_quotes: int) -> bool:
         """A line end inside quotes belongs to a field."""
         return prefix_quotes % 2 == 0
 
-    def _names(self, path: str, line: bytes) -> list[str]:
+    def _names(self, path: str, header: bytes) -> list[str]:
+        lines = header.removeprefix(_BOM).splitlines(keepends=True)
         try:
-            return next(csv.reader([line.decode("utf-8-sig")]))
+            return next(csv.reader([line.decode("utf-8") for line in lines], strict=True))
+        except csv.Error as error:
+            raise InputError(
+                f"{path} has a header that is not well-formed CSV",
+                detail=str(error),
+                hint="correct the file; quotes inside a quoted field are doubled",
+            ) from None
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{path} is not UTF-8 text", detail=str(error), hint="convert the file to UTF-8"
             ) from None
 
 
+def _header(path: str) -> bytes:
+    """The first line, or lines where a quoted name spans several."""
+    with Path(path).open("rb") as file:
+        header = file.readline()
+        while header.count(b'"') % 2 and (line := file.readline()):
+            header += line
+    return header
+
+
 @attrs.frozen(kw_only=True)
 class JsonLinesSource(FileSource):
     """One JSON value per line; empty lines are passed over."""
 
-    def check_head(self, path: str, first_line: bytes) -> None:
+    def check_head(self, path: str) -> None:
         """The first line parses."""
-        if first_line.strip():
-            _parse_json(path, first_line.decode("utf-8", errors="replace"))
+        with Path(path).open("rb") as file:
+            line = file.readline().removeprefix(_BOM)
+        if line.strip():
+            _parse_json(path, line.decode("utf-8", errors="replace"))
 
     def records(self, path: str, lines: Iterator[str]) -> Iterator[Any]:
         """One value per line.  Raises `InputError` on a line that is not JSON."""
         return (_parse_json(path, line) for line in lines if line.strip())
 
-    def head(self, path: str) -> tuple[int, None]:  # noqa: ARG002
-        """There is none."""
-        return 0, None
+    def head(self, path: str) -> tuple[int, None]:
+        """Nothing but a byte order mark, which some editors write."""
+        with Path(path).open("rb") as file:
+            return (len(_BOM) if file.read(len(_BOM)) == _BOM else 0), None
 
 
 def _parse_json(path: str, line: str) -> Any:
@@ -284,14 +317,18 @@ class _ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
         max_disorder: DurationLike | None = None,
     ) -> None:
         if max_disorder is not None and event_time is None:
-            raise DataflowError(
+            raise PipelineError(
                 f"{type(self).__name__} was given max_disorder without event_time",
                 hint="say with event_time=... where a record's event time is",
             )
+        disorder_us = None if max_disorder is None else to_duration_us(max_disorder)
+        if disorder_us is not None and disorder_us < 0:
+            raise PipelineError(
+                f"{type(self).__name__} was given a negative max_disorder, {max_disorder!r}",
+                hint="it says how far event times go back: zero or more",
+            )
         self._source = self.source_class(
-            pattern=str(path),
-            event_time=event_time,
-            max_disorder_us=None if max_disorder is None else to_duration_us(max_disorder),
+            pattern=str(path), event_time=event_time, max_disorder_us=disorder_us
         )
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:

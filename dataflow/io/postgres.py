@@ -68,4 +68,15 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
                 detail="a grouping before it accumulates and retracts",
                 hint="give the table a key=..., so that a retraction can delete its row",
             )
+        for other in pipeline.graph().tables():
+            if other.name == self._spec.name and _shape(other) != _shape(self._spec):
+                raise PipelineError(
+                    f"{pipeline.here()} writes a table that another transform describes differently",
+                    detail=f"{self._spec} and {other}",
+                    hint="give both the same columns and key, or write to two tables",
+                )
         pipeline.add_operation(WriteTable(self._spec), [pcoll], pcoll.node.strategy, tags=())
+
+
+def _shape(table: TableSpec) -> object:
+    return list(table.columns.items()), table.key

@@ -122,7 +122,7 @@ def _all_fit(kind: ColumnType, values: Sequence[Any], *, is_key: bool) -> bool:
     if set(map(type, values)) != {kind}:
         return False
     if kind is int:
-        return min(values) >= _INT64_MIN and max(values) <= _INT64_MAX
+        return bool(min(values) >= _INT64_MIN and max(values) <= _INT64_MAX)
     if kind is str:
         text = "".join(values)
         return "\0" not in text and (text.isascii() or _is_encodable(text))

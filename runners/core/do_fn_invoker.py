@@ -48,22 +48,29 @@ class DoFnInvoker:
 
     def setup(self) -> None:
         """Start the DoFn's life on this worker."""
-        if self._do_fn is not None:
-            self._do_fn.setup()
+        self._call_hook("setup")
 
     def teardown(self) -> None:
         """End it."""
-        if self._do_fn is not None:
-            self._do_fn.teardown()
+        self._call_hook("teardown")
 
     def process(self, bundle: Bundle) -> None:
         """Run the bundle through and emit what comes out."""
-        if self._do_fn is None:
-            self._run(bundle)
-            return
-        self._do_fn.start_bundle()
+        self._call_hook("start_bundle")
         self._run(bundle)
-        self._do_fn.finish_bundle()
+        self._call_hook("finish_bundle")
+
+    def _call_hook(self, name: str) -> None:
+        if self._do_fn is None:
+            return
+        try:
+            getattr(self._do_fn, name)()
+        except Exception as error:
+            raise TransformError(
+                f"{self._node} raised {type(error).__name__}: {error}",
+                detail=f"in {type(self._do_fn).__name__}.{name}",
+                hint="correct the DoFn",
+            ) from error
 
     def _run_map(self, bundle: Bundle) -> None:
         values = self._called(bundle)
@@ -99,10 +106,14 @@ class DoFnInvoker:
         """The call's result for each element."""
         elements = iter(bundle.values)
         try:
-            return list(map(self._bound(bundle), elements))
+            results = list(map(self._bound(bundle), elements))
+            if len(results) < len(bundle):
+                # A StopIteration from the call would end the loop as if the bundle had ended.
+                raise RuntimeError("it raised StopIteration")  # noqa: TRY301
         except Exception as error:
             failed = len(bundle) - length_hint(elements) - 1
             raise self._failure(error, bundle.values[failed]) from error
+        return results
 
     def _bound(self, bundle: Bundle) -> Callable[[Any], Any]:
         """The call with the requested columns filled in as it moves from element to element."""

@@ -173,12 +173,7 @@ class GroupAlsoByWindow:
                 continue
             state.timer_us = None
             effects.touched.add(cell_id)
-            if self._settle(cell_id, window, state, effects, now):
-                continue
-            if isinstance(cell, dict):
-                del cell[window]
-            if not isinstance(cell, dict) or not cell:
-                del cells[cell_id]
+            self._settle(cells, cell_id, window, state, effects, now)
         return effects
 
     def _add_plain(
@@ -202,7 +197,7 @@ class GroupAlsoByWindow:
             touched[cell_id] = state
             self._absorb(state, window, accumulator, count, now)
         for cell_id, state in touched.items():
-            self._settle(cell_id, cell_id[1], state, effects, now)
+            self._settle(cells, cell_id, cell_id[1], state, effects, now)
         effects.touched.update(touched)
 
     def _add_merging(
@@ -240,7 +235,7 @@ class GroupAlsoByWindow:
             cells[cell_id] = cell
             effects.touched.add(cell_id)
             for window, state in changed.items():
-                self._settle(cell_id, window, state, effects, now)
+                self._settle(cells, cell_id, window, state, effects, now)
 
     def _merge_cell(
         self,
@@ -303,9 +298,18 @@ class GroupAlsoByWindow:
         )
 
     def _settle(
-        self, cell_id: CellId, window: Window, state: WindowState, effects: Effects, now: _Now
-    ) -> bool:
-        """Fire if it is time, set the next timer; False when the window has expired and its state must go."""
+        self,
+        cells: MutableMapping[CellId, Cell],
+        cell_id: CellId,
+        window: Window,
+        state: WindowState,
+        effects: Effects,
+        now: _Now,
+    ) -> None:
+        """Fire if it is time; then set the next timer or, past the window's expiry, free its state.
+
+        A record may meet an expired window whose timer has not acted yet, so both callers come here.
+        """
         watermark_us, now_us = now.watermark_us, now.now_us
         expiry_us = self._strategy.expiry_us(window)
         is_expired = watermark_us >= expiry_us
@@ -317,14 +321,16 @@ class GroupAlsoByWindow:
         ):
             self._fire(cell_id[0], window, state, effects, now, is_last=is_expired)
         if is_expired:
-            return False
+            if state.timer_us is not None:
+                effects.timers[cell_id, window] = None
+            _free(cells, cell_id, window)
+            return
         wakeup_us = self._trigger.next_wakeup(state.trigger_state, window).event_us
         if wakeup_us is None or wakeup_us <= watermark_us:
             wakeup_us = expiry_us
         timer_us = min(wakeup_us, expiry_us)
         if timer_us != state.timer_us:
             state.timer_us = effects.timers[cell_id, window] = timer_us
-        return True
 
     def _fire(
         self,
@@ -369,3 +375,12 @@ class GroupAlsoByWindow:
             # The accumulator goes on changing; what was said must not change with it.
             return copy.deepcopy(output)
         return output
+
+
+def _free(cells: MutableMapping[CellId, Cell], cell_id: CellId, window: Window) -> None:
+    cell = cells[cell_id]
+    if isinstance(cell, dict):
+        del cell[window]
+        if cell:
+            return
+    del cells[cell_id]

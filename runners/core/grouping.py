@@ -4,10 +4,12 @@ Puts the machine (`GroupAlsoByWindow`), its cells and timers, and the fused tran
 partials or a watermark in, effects and stage outputs out.
 """
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 
 import attrs
 
+from dataflow.errors import TransformError
 from dataflow.graph import Group
 from runners.core.group_also_by_window import (
     Cell,
@@ -52,7 +54,8 @@ class GroupingStage:
         strategy = plan.graph.pcollections[stage.root.inputs[0]].strategy
         self.machine = GroupAlsoByWindow(operation.combine_fn, strategy)
         self.executor = StageExecutor(plan, stage)
-        self.codec = KeyCodec(str(stage.root))
+        self._where = str(stage.root)
+        self.codec = KeyCodec(self._where)
 
     def add(
         self,
@@ -64,9 +67,10 @@ class GroupingStage:
         partials = list(partials)
         for partial in partials:
             self.codec.encode(partial[0])
-        effects = self.machine.add(
-            cells, partials, watermark_us=clock.watermark_us, now_us=clock.now_us
-        )
+        with self._naming_failures():
+            effects = self.machine.add(
+                cells, partials, watermark_us=clock.watermark_us, now_us=clock.now_us
+            )
         return self._followed(effects, clock)
 
     def fire_timers(
@@ -76,10 +80,22 @@ class GroupingStage:
         clock: StageClock,
     ) -> Step:
         """Let due timers act."""
-        effects = self.machine.fire_timers(
-            cells, due, watermark_us=clock.watermark_us, now_us=clock.now_us
-        )
+        with self._naming_failures():
+            effects = self.machine.fire_timers(
+                cells, due, watermark_us=clock.watermark_us, now_us=clock.now_us
+            )
         return self._followed(effects, clock)
+
+    @contextmanager
+    def _naming_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise TransformError(
+                f"{self._where} raised {type(error).__name__}: {error}",
+                detail="while combining what had come so far",
+                hint="correct the CombineFn",
+            ) from error
 
     def _followed(self, effects: Effects, clock: StageClock) -> Step:
         outputs = self.executor.process(

@@ -8,7 +8,7 @@ what must be kept.  Records ahead of the watermark hold it back until they are d
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dataflow.combine_fn import CombineFn
@@ -41,6 +41,8 @@ class Lifter:
         windows = bundle.windows or [GLOBAL_WINDOW] * len(bundle)
         late: list[Partial] = []
         groups: dict[tuple[Any, Window], list[Any]] = defaultdict(list)
+        if not set(map(type, bundle.values)) <= {tuple}:
+            self._refuse_other_than_pairs(bundle.values)
         try:
             if min(bundle.timestamps_us, default=watermark_us) >= watermark_us:
                 for (key, value), window in zip(bundle.values, windows, strict=True):
@@ -53,7 +55,8 @@ class Lifter:
                     else:
                         late.append((key, window, self._folded([value]), 1))
         except (TypeError, ValueError) as error:
-            raise self._not_a_pair(bundle.values, error) from None
+            self._refuse_other_than_pairs(bundle.values)
+            raise TransformError(f"{self._node} raised {type(error).__name__}: {error}") from error
         partials = [
             (key, window, self._folded(values), len(values))
             for (key, window), values in groups.items()
@@ -61,6 +64,25 @@ class Lifter:
         if self._merging is not None:
             partials = self._merged(self._merging, partials)
         return partials + late
+
+    def combined(self, partials: Iterable[Partial]) -> list[Partial]:
+        """The partials of several bundles as fewer ones that say the same, for whoever gathers before sending.
+
+        Not for records behind the watermark, which `lift` keeps apart.  May change the accumulators given.
+
+        Raises:
+            TransformError: the `CombineFn` failed.
+        """
+        found: dict[tuple[Any, Window], list[Any]] = defaultdict(list)
+        counts: dict[tuple[Any, Window], int] = defaultdict(int)
+        for key, window, accumulator, count in partials:
+            found[key, window].append(accumulator)
+            counts[key, window] += count
+        fewer = [
+            (*key_window, each[0] if len(each) == 1 else self._merge(each), counts[key_window])
+            for key_window, each in found.items()
+        ]
+        return fewer if self._merging is None else self._merged(self._merging, fewer)
 
     def _folded(self, values: Sequence[Any]) -> Any:
         try:
@@ -72,18 +94,27 @@ class Lifter:
                 hint="correct the CombineFn, or sort such values out before the grouping",
             ) from error
 
+    def _merge(self, accumulators: Sequence[Any]) -> Any:
+        try:
+            return self._combine_fn.merge_accumulators(accumulators)
+        except Exception as error:
+            raise TransformError(
+                f"{self._node} raised {type(error).__name__}: {error}",
+                detail="while merging accumulators",
+                hint="correct CombineFn.merge_accumulators",
+            ) from error
+
     def _merged(self, window_fn: MergingWindowFn, partials: list[Partial]) -> list[Partial]:
         by_key: dict[Any, dict[Window, tuple[Any, int]]] = defaultdict(dict)
         for key, window, accumulator, count in partials:
             by_key[key][window] = (accumulator, count)
-        merge = self._combine_fn.merge_accumulators
         for parts in by_key.values():
             if len(parts) == 1:
                 continue
             for merged, sources in window_fn.merge_windows(parts):
                 found = [parts.pop(source) for source in sources]
                 parts[merged] = (
-                    merge([accumulator for accumulator, _ in found]),
+                    self._merge([accumulator for accumulator, _ in found]),
                     sum(count for _, count in found),
                 )
         return [
@@ -92,10 +123,11 @@ class Lifter:
             for window, (accumulator, count) in parts.items()
         ]
 
-    def _not_a_pair(self, values: Sequence[Any], error: Exception) -> TransformError:
+    def _refuse_other_than_pairs(self, values: Sequence[Any]) -> None:
+        # Text of two letters, a list or a dict of two would unpack as well, and not as meant.
         for value in values:
-            if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004
-                return TransformError(
+            if not isinstance(value, tuple) or len(value) != 2:
+                raise TransformError(
                     f"{self._node} needs (key, value) pairs",
                     detail=f"it was given {value!r}",
                     hint="make pairs before it, e.g. df.Map(lambda x: (key_of(x), x))",
@@ -103,9 +135,9 @@ class Lifter:
             try:
                 hash(value[0])
             except TypeError:
-                return TransformError(
+                raise TransformError(
                     f"{self._node} was given a key that cannot be hashed",
                     detail=f"key {value[0]!r} of type {type(value[0]).__name__}",
-                    hint="use a tuple instead of a list, or a tuple of sorted items instead of a dict or set",
-                )
-        return TransformError(f"{self._node} raised {type(error).__name__}: {error}")
+                    hint="use a tuple instead of a list, or a tuple of sorted items instead of a "
+                    "dict or set",
+                ) from None

@@ -92,8 +92,8 @@ class StageExecutor:
         assigned: Sequence[Sequence[Window]] = window_fn.assign_bundle(
             bundle.timestamps_us, bundle.values
         )
-        if all(len(windows) == 1 for windows in assigned):
-            single = [windows[0] for windows in assigned]
+        if set(map(len, assigned)) == {1}:
+            single = [window for (window,) in assigned]
             self._push(
                 output,
                 Bundle(bundle.values, bundle.timestamps_us, single, bundle.panes, bundle.signs),

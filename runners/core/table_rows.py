@@ -21,12 +21,11 @@ def table_write(node: TransformNode, table: TableSpec, bundle: Bundle) -> TableW
     """
     columns = list(table.columns)
     rows = [_row(node, columns, value) for value in bundle.values]
-    write = _net_effect(table, rows, bundle.signs)
     try:
-        check_rows(write)
+        check_rows(table, rows)
     except TableRowError as error:
         raise error.located(str(node)) from None
-    return write
+    return _net_effect(table, rows, bundle.signs)
 
 
 def _net_effect(table: TableSpec, rows: Sequence[Row], signs: Sequence[int] | None) -> TableWrite:

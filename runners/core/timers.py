@@ -12,28 +12,30 @@ class TimerQueue:
     """The event-time timers of the cells that one owner holds."""
 
     def __init__(self) -> None:
-        self._fire_us: dict[TimerId, int] = {}
-        # The running number keeps timers of one instant in the order they were set, and keys out of comparisons.
+        # The running number keeps timers of one instant in the order they were set, keys out of
+        # comparisons, and what was set last apart from what the heap remembers.
+        self._set: dict[TimerId, tuple[int, int]] = {}
         self._heap: list[tuple[int, int, TimerId]] = []
         self._number = 0
 
     def __len__(self) -> int:
-        return len(self._fire_us)
+        return len(self._set)
 
     def set(self, timer: TimerId, fire_us: int | None) -> None:
         """Set, move, or (None) clear a timer."""
         if fire_us is None:
-            self._fire_us.pop(timer, None)
+            self._set.pop(timer, None)
             return
-        self._fire_us[timer] = fire_us
         self._number += 1
+        self._set[timer] = (fire_us, self._number)
         heappush(self._heap, (fire_us, self._number, timer))
 
     def next_us(self) -> int | None:
         """When the first timer is due, or None."""
-        while self._heap and self._fire_us.get(self._heap[0][2]) != self._heap[0][0]:
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        heap = self._heap
+        while heap and self._set.get(heap[0][2]) != heap[0][:2]:
+            heappop(heap)
+        return heap[0][0] if heap else None
 
     def pop_due(self, watermark_us: int, timers_max: int | None = None) -> list[TimerId]:
         """Remove and return the timers at or before the watermark, earliest first, at most ``timers_max``."""
@@ -43,6 +45,6 @@ class TimerQueue:
             if next_us is None or next_us > watermark_us:
                 break
             timer = heappop(self._heap)[2]
-            del self._fire_us[timer]
+            del self._set[timer]
             due.append(timer)
         return due

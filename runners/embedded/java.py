@@ -5,8 +5,8 @@ wins, and one that is not is named in the error only if nothing else is found.
 
 Spark hands every Java the same arguments, and two of them do not suit every Java:
 
-* the module `jdk.incubator.vector`: the wheel's trimmed runtime lacks it and would not start, a full
-  JDK prints a warning at every start; without it Spark does without vector instructions;
+* the module `jdk.incubator.vector`: the wheel's trimmed runtime lacks it and would not start, a
+  full JDK prints a warning at every start; Spark does without vector instructions then;
 * the package `sun.security.action`, which Java 24 removed: a warning at every start.
 
 The launcher leaves them out, as the user could do nothing about either.

@@ -54,7 +54,7 @@ def write_executable(path: Path, text: str) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as script:
             script.write(text)
             os.fchmod(script.fileno(), 0o755)
-        os.replace(name, path)
+        Path(name).replace(path)
     except OSError as error:
         raise EmbeddedServiceError(
             f"The file {path} cannot be written.",

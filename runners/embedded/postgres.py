@@ -20,12 +20,16 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
-from runners.embedded.cluster import Cluster, open_cluster
+from runners.embedded.locate import wheel_dir
 from runners.embedded.places import state_dir
 from runners.errors import EmbeddedServiceError
+
+if TYPE_CHECKING:
+    from runners.embedded.cluster import Cluster
 
 _GATE, _USERS = 0, 1  # one byte each of the lock file
 
@@ -37,7 +41,7 @@ _threads = threading.RLock()  # record locks do not exclude the threads of one p
 class _Lease:
     """This process's share in a server; owned by `_threads`."""
 
-    cluster: Cluster
+    cluster: "Cluster"
     lock_file: int
     pid: int
 
@@ -60,12 +64,11 @@ def embedded_postgres(data_dir: Path | None = None) -> str:
     Raises:
         EmbeddedServiceError: the wheel is missing, or the server does not start.
     """
-    home = (state_dir() / "postgres" if data_dir is None else data_dir.expanduser()).resolve()
+    home = _home(data_dir)
     with _threads:
         lease = _leases.get(home)
         if lease is None or lease.pid != os.getpid():
-            lease = _Lease(cluster=open_cluster(home), lock_file=_open_lock(home), pid=os.getpid())
-            atexit.register(release_embedded_postgres, home)
+            lease = _new_lease(home)
         with _gate(lease.lock_file):
             lease.cluster.ensure_running()
             fcntl.lockf(lease.lock_file, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, _USERS)
@@ -79,7 +82,7 @@ def release_embedded_postgres(data_dir: Path | None = None) -> None:
     Happens by itself when the process exits.
     Without a share of this process's own it does nothing.
     """
-    home = (state_dir() / "postgres" if data_dir is None else data_dir.expanduser()).resolve()
+    home = _home(data_dir)
     with _threads:
         lease = _leases.get(home)
         if lease is None or lease.pid != os.getpid():
@@ -92,6 +95,20 @@ def release_embedded_postgres(data_dir: Path | None = None) -> None:
                     lease.cluster.stop(server)
         finally:
             os.close(lease.lock_file)  # and with it goes the share
+
+
+def _home(data_dir: Path | None) -> Path:
+    return (state_dir() / "postgres" if data_dir is None else data_dir.expanduser()).resolve()
+
+
+def _new_lease(home: Path) -> _Lease:
+    wheel_dir()
+    # Only now: it needs psutil, which comes with the wheel.
+    from runners.embedded.cluster import open_cluster  # noqa: PLC0415
+
+    lease = _Lease(cluster=open_cluster(home), lock_file=_open_lock(home), pid=os.getpid())
+    atexit.register(release_embedded_postgres, home)
+    return lease
 
 
 def _open_lock(home: Path) -> int:

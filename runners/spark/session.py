@@ -29,7 +29,7 @@ LOCAL_MASTER = "local[*,4]"
 """All cores of this machine; four attempts a task, as plain `local[*]` gives only one."""
 
 _JVM_EXIT_TIMEOUT_S = 10
-_LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
+_LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties").as_uri()
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -97,7 +97,7 @@ def _settings(master: str, driver_memory: str, more: Mapping[str, str]) -> dict[
         **_SETTINGS,
         **(_LOCAL_SETTINGS if _is_local(master) else {}),
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION}",
         **more,
     }
 

@@ -18,6 +18,18 @@ from runners.millwheel.store.port import JobSpec
 STATISTICS = ("cells", "timers", "checkpoints", "channels", "late", "open_ranges")
 
 
+def check_fences(production: Production) -> None:
+    """Refuse a production without a fence, or with two on one range.
+
+    Raises:
+        StoreError: anyone could commit it, or nobody.
+    """
+    if not production.fences:
+        raise _outside("could be committed by anyone, at any time", production)
+    if len({fence.range_id for fence in production.fences}) != len(production.fences):
+        raise _outside("fences the same range twice", production)
+
+
 def check_fenced(production: Production, keys: Mapping[RangeId, KeyRange | None]) -> None:
     """Refuse a production that touches a range which it does not fence.
 
@@ -30,10 +42,6 @@ def check_fenced(production: Production, keys: Mapping[RangeId, KeyRange | None]
         StoreError: the production names a range or a key outside its fences.
     """
     fenced = {fence.range_id for fence in production.fences}
-    if not fenced:
-        raise _outside("could be committed by anyone, at any time", production)
-    if len(fenced) != len(production.fences):
-        raise _outside("fences the same range twice", production)
     touched = {
         *production.positions,
         *production.watermarks_us,

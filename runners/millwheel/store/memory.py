@@ -26,6 +26,7 @@ from runners.millwheel.production import Checkpoint, LateRecord, Production
 from runners.millwheel.store.guards import (
     STATISTICS,
     check_fenced,
+    check_fences,
     check_same_job,
     escape_text,
     unknown_job,
@@ -104,7 +105,9 @@ class MemoryStore:
                     spec.job
                 )
             if job is None:
-                self._jobs[spec.job] = _Job(spec, {r.range_id: _new_range(r) for r in spec.ranges})
+                self._jobs[spec.job] = _Job(
+                    spec, {r.range_id: _new_range(r, next(self._tokens)) for r in spec.ranges}
+                )
             return self._job_row(spec.job)
 
     def reset_job(self, job: str) -> None:
@@ -139,6 +142,7 @@ class MemoryStore:
 
     def commit(self, production: Production) -> CommitOutcome:
         """Apply the production, whole, if every fence holds."""
+        check_fences(production)
         for write in production.tables:
             check_write(write)
         with self._lock:
@@ -181,7 +185,8 @@ class MemoryStore:
     def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
         """The job's late records, oldest first."""
         with self._lock:
-            return [attrs.asdict(record) for record in self._job(job).late]
+            stored = self._jobs.get(job)
+            return [attrs.asdict(record) for record in stored.late] if stored else []
 
     def statistics(self, job: str) -> Mapping[str, int]:
         """Row counts of the job by kind; all zero for a job that does not exist."""
@@ -298,12 +303,12 @@ class MemoryStore:
         return stored
 
 
-def _new_range(spec: RangeSpec) -> RangeRow:
+def _new_range(spec: RangeSpec, token: int) -> RangeRow:
     return RangeRow(
         range_id=spec.range_id,
         keys=spec.keys,
         split=spec.split,
-        token=0,
+        token=token,
         bundle=0,
         owner=None,
         position=None,

@@ -144,7 +144,9 @@ class Store(Protocol):
     def read_job(self, job: str) -> JobRow | None:
         """The job as it stands, or None."""
 
-    def acquire(self, job: str, range_ids: Sequence[RangeId], owner: str) -> Mapping[RangeId, TakenRange]:
+    def acquire(
+        self, job: str, range_ids: Sequence[RangeId], owner: str
+    ) -> Mapping[RangeId, TakenRange]:
         """Take ranges over from whoever has them: move every token first, then read.
 
         Waits for a commit in flight on these ranges to end.  After a failure it may simply be called again (the token moves once more).

@@ -58,7 +58,7 @@ COMMENT ON SEQUENCE dataflow.tokens IS 'Sequencer tokens, unique in this databas
 -- no index entry and no vacuum; the few hundred rows make the space free.
 CREATE TABLE dataflow.fences (
     range_id     integer PRIMARY KEY,
-    token        bigint NOT NULL DEFAULT 0,
+    token        bigint NOT NULL DEFAULT nextval('dataflow.tokens'),
     bundle       bigint NOT NULL DEFAULT 0,
     owner        text,
     watermark_us bigint,
@@ -273,7 +273,9 @@ CREATE VIEW dataflow.job_status AS
 SELECT j.name AS job, j.mode, j.created_at, j.finished_at,
        count(f.range_id) AS ranges,
        count(f.range_id) FILTER (WHERE NOT f.is_finished) AS open_ranges,
-       dataflow.instant(min(f.watermark_us)) AS low_watermark
+       -- Unknown while a single range has none: a missing watermark may be the lowest.
+       CASE WHEN bool_and(f.watermark_us IS NOT NULL)
+            THEN dataflow.instant(min(f.watermark_us)) END AS low_watermark
 FROM dataflow.jobs j
 LEFT JOIN dataflow.computations c USING (job_id)
 LEFT JOIN dataflow.ranges r USING (computation_id)

@@ -1,0 +1,50 @@
+# `make check` is the daily loop, `make test` is everything.
+# Nothing here needs Java or Postgres on the machine: both come with the virtual environment.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# Which Python makes the virtual environment; empty: the first that is new enough.
+PYTHON ?=
+# A slice of the tests, as for pytest -k:  make test K=sessions
+K ?=
+
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup demo test check static fix clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Make .venv with everything in it (done by the others as needed)
+	@:
+
+$(READY): pyproject.toml tools/setup.sh
+	@tools/setup.sh .venv "$(PYTHON)"
+	@touch $@
+
+demo: setup ## Run the flights example: history, live, a crash, and the same answers
+	@$(BIN)/python -m examples.flight_delays --demo
+
+check: static ## What to run before every commit; under a minute
+	@$(BIN)/pytest -q -m "not spark and not postgres and not slow" $(if $(K),-k "$(K)")
+
+test: static ## Everything, also with real Spark and Postgres
+	@$(BIN)/pytest -q $(if $(K),-k "$(K)")
+
+static: setup
+	@$(BIN)/ruff format --check --quiet . || { echo "make fix formats them" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.log || { cat .venv/lint-imports.log >&2; exit 1; }
+
+fix: setup ## Format, and repair what can be repaired safely
+	@$(BIN)/ruff check --quiet --fix --exit-zero .
+	@$(BIN)/ruff format .
+
+clean: ## Remove .venv and every cache (not your data)
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,89 @@
+"""Failures as values: how an error inside a Spark task reaches the driver as the error it is.
+
+A task that raises is run again by Spark, several times, and what the driver gets in the end is a
+Java stack. So a task returns its error as a `Failure`, which travels with the data: it goes to
+every target downstream, and a task that receives one stops before it commits.  Nothing is computed
+from a part of the input only.
+
+What may go away by itself (the store, files, memory) is raised, for Spark to try again, until its
+last attempt.
+"""
+
+import traceback
+from typing import NoReturn
+
+import attrs
+from pyspark.accumulators import Accumulator, AccumulatorParam
+
+from dataflow.errors import DataflowError, TransformError
+from dataflow.serialization import dumps, loads
+from runners.errors import JobFailedError, StoreError
+
+#: Worth another attempt; everything else is the same the next time.
+_TRANSIENT = (StoreError, OSError, MemoryError)
+
+
+@attrs.frozen
+class Failure:
+    """An error on its way to the driver: pickled, and its traceback as text."""
+
+    error: bytes
+    traceback: str
+
+
+#: How the driver hears of a failure before the job has ended; what counts is the failure in the
+#: data.
+FailureAccumulator = Accumulator[list[Failure]]
+
+
+class FailuresParam(AccumulatorParam[list[Failure]]):
+    """Lists, concatenated."""
+
+    def zero(self, value: list[Failure]) -> list[Failure]:
+        """No failure."""
+        return []
+
+    def addInPlace(self, value1: list[Failure], value2: list[Failure]) -> list[Failure]:  # noqa: N802
+        """Both."""
+        value1 += value2
+        return value1
+
+
+class TaskTraceback(Exception):  # noqa: N818 - never raised by itself
+    """Where in the task it happened: the cause of what the driver raises."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether another attempt may succeed."""
+    return isinstance(error, _TRANSIENT)
+
+
+def failure_of(error: Exception, where: str) -> Failure:
+    """The failure that says ``error``; ``where`` names the transform at which the stage starts."""
+    known = error if isinstance(error, DataflowError) else _described(error, where)
+    try:
+        pickled = dumps(known)
+        loads(pickled)
+    except Exception:  # noqa: BLE001 - a user's own subclass may do anything here
+        pickled = dumps(JobFailedError(known.fact, detail=known.detail, hint=known.hint))
+    # Where an error of ours has a cause, that is the user's own; the way to it through our code
+    # says nothing.
+    shown = error.__cause__ if isinstance(error, DataflowError) and error.__cause__ else error
+    return Failure(pickled, "".join(traceback.format_exception(shown)))
+
+
+def raise_failure(failure: Failure) -> NoReturn:
+    """Raise on the driver what was raised in the task."""
+    error: DataflowError = loads(failure.error)
+    raise error from TaskTraceback(failure.traceback)
+
+
+def _described(error: Exception, where: str) -> DataflowError:
+    return TransformError(
+        f"{where}, or what follows it, raised {type(error).__name__}: {error}",
+        detail="outside of any element; the traceback above has the line",
+        hint="correct the code there and run the same job again: what is finished is kept",
+    )

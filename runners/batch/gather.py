@@ -1,0 +1,94 @@
+"""Gatherer: partials on their way into a shuffle, combined over bundles and packed into blobs.
+
+What is waiting is bounded in records, and through the size of the last blobs also in bytes.
+Nothing is in order afterwards, and nothing needs to be: combining is commutative, and grouping
+looks at event times only.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dataflow.graph import Group, TransformNode
+from dataflow.serialization import dumps
+from runners.batch.layout import Layout
+from runners.core.key_codec import KeyCodec
+from runners.core.partials import Lifter, Partial
+from runners.core.plan import ExecutionPlan, Stage
+from runners.millwheel.key_range import range_index
+
+#: Records gathered for one grouping before they are packed, at most.
+RECORDS_MAX = 200_000
+#: Records gathered the first time, when their size is unknown.
+RECORDS_FIRST = 10_000
+#: Bytes that the blobs of one packing should have together.
+PACKED_BYTES = 8 << 20
+#: Partials in one blob, at most; what a receiver takes in one step.
+BLOB_PARTIALS_MAX = 20_000
+
+#: What a shuffle moves: the number of the target, and a pickled list of partials for it.
+Packed = tuple[int, bytes]
+
+
+class Gatherer:
+    """Gathers what one stage has for the groupings after it."""
+
+    def __init__(self, plan: ExecutionPlan, stage: Stage, layout: Layout) -> None:
+        self._lanes = {
+            group.label: _Lane(plan, group, layout)
+            for group in stage.groups
+            if layout.wanted[group.label]
+        }
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anybody waits for the outputs of the stage."""
+        return bool(self._lanes)
+
+    def add(self, groups: Mapping[str, Sequence[Partial]]) -> Iterator[Packed]:
+        """Take the partials of one bundle; blobs come out when enough is gathered."""
+        for label, partials in groups.items():
+            if label in self._lanes:
+                yield from self._lanes[label].add(partials)
+
+    def flush(self) -> Iterator[Packed]:
+        """Pack what is left."""
+        for lane in self._lanes.values():
+            yield from lane.pack()
+
+
+class _Lane:
+    """The way to one grouping."""
+
+    def __init__(self, plan: ExecutionPlan, node: TransformNode, layout: Layout) -> None:
+        assert isinstance(node.operation, Group)
+        strategy = plan.graph.pcollections[node.inputs[0]].strategy
+        self._lifter = Lifter(node, node.operation.combine_fn, strategy)
+        self._codec = KeyCodec(str(node))
+        self._offset, self._count = layout.offsets[node.label], layout.counts[node.label]
+        self._wanted = layout.wanted[node.label]
+        self._partials: list[Partial] = []
+        self._records = 0
+        self._records_max = RECORDS_FIRST
+
+    def add(self, partials: Sequence[Partial]) -> Iterator[Packed]:
+        self._partials.extend(partials)
+        self._records += sum(partial[3] for partial in partials)
+        if self._records >= self._records_max:
+            yield from self.pack()
+
+    def pack(self) -> Iterator[Packed]:
+        by_range: dict[int, list[Partial]] = {}
+        encode, count = self._codec.encode, self._count
+        for partial in self._lifter.combined(self._partials):
+            index = range_index(encode(partial[0]).hash, count)
+            by_range.setdefault(index, []).append(partial)
+        packed_bytes, records = 0, self._records
+        self._partials, self._records = [], 0
+        for index, partials in by_range.items():
+            if index not in self._wanted:
+                continue
+            for start in range(0, len(partials), BLOB_PARTIALS_MAX):
+                blob = dumps(partials[start : start + BLOB_PARTIALS_MAX])
+                packed_bytes += len(blob)
+                yield self._offset + index, blob
+        if packed_bytes:
+            self._records_max = max(1, min(RECORDS_MAX, PACKED_BYTES * records // packed_bytes))

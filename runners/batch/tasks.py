@@ -1,0 +1,250 @@
+"""What runs inside Spark's tasks: a split of a source, or a key range of a grouping.
+
+Both are generators of *shipments*, ``(target, blob)`` or ``(target, failure)``, which the next
+shuffle takes to their targets. An attempt may be run again at any time, also after it has
+succeeded, when a machine is lost with what it had for others: then it ships the same again, and
+writes nothing that is already written (range_writer.py).
+
+**Invariant:** a task commits the end of its range only after it has seen all of its input, and no
+`Failure` in it.
+
+User code may see a record more than once, as in every engine that retries; its results count once.
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+
+import attrs
+from pyspark import TaskContext
+from pyspark.core.broadcast import Broadcast
+
+from dataflow.errors import InputError
+from dataflow.graph import Read
+from dataflow.io.source import SplitStatus
+from dataflow.serialization import loads, loads_code
+from runners.batch.failures import Failure, FailureAccumulator, failure_of, is_transient
+from runners.batch.gather import Gatherer
+from runners.batch.layout import Layout
+from runners.batch.range_writer import RangeWriter, ReadSoFar
+from runners.core.bundle import Bundle
+from runners.core.group_also_by_window import Cell, CellId
+from runners.core.grouping import GroupingStage, StageClock, Step
+from runners.core.plan import ExecutionPlan
+from runners.core.stage_executor import StageExecutor
+from runners.core.timers import TimerQueue
+from runners.millwheel.ids import RangeId
+from runners.registry import open_store
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+#: Records read from a source in one go.
+BUNDLE_RECORDS = 10_000
+#: Timers fired in one go.
+BUNDLE_TIMERS = 10_000
+#: The target of a failure that no task is left to receive.
+DRIVER = -1
+
+_EMPTY_READ_PAUSE_S = 0.01
+
+# Nothing is late in a batch: the watermark is at the beginning of time until all input is there,
+# and then at its end. Stages downstream are told nothing before that, so what is emitted cannot be
+# late for them either.
+_WHILE_INPUT = StageClock(
+    watermark_us=MIN_TIMESTAMP_US, output_watermark_us=MIN_TIMESTAMP_US, now_us=MIN_TIMESTAMP_US
+)
+_AT_THE_END = StageClock(
+    watermark_us=MAX_TIMESTAMP_US, output_watermark_us=MIN_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US
+)
+
+Shipment = tuple[int, bytes | Failure]
+
+
+@attrs.frozen(kw_only=True)
+class Work:
+    """What every task of a run knows.
+
+    ``code``: the pickled plan.  ``import_path``: where the driver finds modules, for the user's
+    own.  ``attempts_max``: how often Spark tries a task.
+    """
+
+    job: str
+    dsn: str
+    code: Broadcast[bytes]
+    import_path: tuple[str, ...]
+    layout: Layout
+    failures: FailureAccumulator
+    attempts_max: int
+
+
+@attrs.frozen
+class SplitTask:
+    """A split of a source, to be read by one task."""
+
+    range_id: RangeId
+    split: bytes
+
+
+@attrs.frozen
+class SourceWave:
+    """Level 0: one task for each split."""
+
+    work: Work
+
+    def __call__(self, index: int, splits: Iterable[SplitTask]) -> Iterator[Shipment]:
+        """Run the splits of one Spark partition."""
+        for task in splits:
+            attempt = _Attempt(self.work, task.range_id)
+            yield from attempt.run(attempt.read_split(task.split))
+
+
+@attrs.frozen
+class GroupingWave:
+    """One level of groupings: tasks for its targets, and a way through for those of later ones."""
+
+    work: Work
+    level: int
+
+    def __call__(self, index: int, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
+        """Run one target."""
+        layout = self.work.layout
+        target = layout.targets(self.level)[index]
+        range_id = layout.range_of(target)
+        if layout.levels[range_id.computation] > self.level:
+            return iter(shipments)
+        if range_id.index not in layout.wanted[range_id.computation]:
+            return iter(())
+        attempt = _Attempt(self.work, range_id)
+        return attempt.run(attempt.group(shipments))
+
+
+class _Attempt:
+    """One attempt at one range."""
+
+    def __init__(self, work: Work, range_id: RangeId) -> None:
+        self._work, self._range_id = work, range_id
+        context = TaskContext.get()
+        assert context is not None
+        self._number = context.attemptNumber()
+        self._owner = f"batch {range_id} attempt {context.taskAttemptId()}"
+
+    def run(self, body: Iterator[Shipment]) -> Iterator[Shipment]:
+        """Run one of the generators below; an error becomes shipments to everybody downstream."""
+        where = f"the stage {self._range_id.computation!r}"
+        try:
+            plan = self._load_plan()
+            stage = plan.stages[self._range_id.computation]
+            where = str(stage.root)
+            with ExitStack() as stack:
+                self._plan, self._stage, self._stack = plan, stage, stack
+                self._gatherer = Gatherer(plan, stage, self._work.layout)
+                yield from body
+        except Exception as error:
+            if is_transient(error) and self._number + 1 < self._work.attempts_max:
+                raise
+            failure = failure_of(error, where)
+            self._work.failures.add([failure])
+            yield from self._spread(failure)
+
+    def read_split(self, split: bytes) -> Iterator[Shipment]:
+        """Read the split to its end."""
+        writer = self._enter_writer()
+        if writer is not None and writer.is_finished and not self._gatherer.is_needed:
+            return
+        written = ReadSoFar() if writer is None else writer.read_so_far
+        is_resumable = not self._gatherer.is_needed
+        operation = self._stage.root.operation
+        assert isinstance(operation, Read)
+        reader = operation.source.open(loads(split), written.position if is_resumable else None)
+        self._stack.callback(reader.close)
+        executor = StageExecutor(self._plan, self._stage)
+        self._set_up(executor)
+        records = written.records if is_resumable else 0
+        status = SplitStatus.ACTIVE
+        while status is not SplitStatus.FINISHED:
+            # Not beyond what is written already: a bundle is either written or not.
+            unwritten = records >= written.records
+            records_max = BUNDLE_RECORDS if unwritten else written.records - records
+            batch = reader.read(min(BUNDLE_RECORDS, records_max))
+            status, records = batch.status, records + len(batch.values)
+            outputs = executor.process(
+                Bundle(batch.values, batch.timestamps_us), watermark_us=MIN_TIMESTAMP_US
+            )
+            yield from self._gatherer.add(outputs.groups)
+            if writer is not None and unwritten:
+                writer.write(outputs.tables)
+                if writer.is_full:
+                    writer.commit(ReadSoFar(records, batch.position), is_last=False)
+            if not batch.values and status is not SplitStatus.FINISHED:
+                self._pause(status)
+        yield from self._gatherer.flush()
+        if writer is not None:
+            writer.commit(ReadSoFar(records, batch.position), is_last=True)
+
+    def group(self, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
+        """Take all partials in, then let every window speak."""
+        writer = self._enter_writer()
+        if writer is not None and writer.is_finished and not self._gatherer.is_needed:
+            return
+        grouping = GroupingStage(self._plan, self._stage)
+        self._set_up(grouping.executor)
+        cells: dict[CellId, Cell] = {}
+        timers = TimerQueue()
+        for _, shipment in shipments:
+            if isinstance(shipment, Failure):
+                yield from self._spread(shipment)
+                return
+            step = grouping.add(cells, loads(shipment), _WHILE_INPUT)
+            yield from self._followed(step, timers, writer)
+        while due := timers.pop_due(MAX_TIMESTAMP_US, BUNDLE_TIMERS):
+            step = grouping.fire_timers(cells, due, _AT_THE_END)
+            yield from self._followed(step, timers, writer)
+        yield from self._gatherer.flush()
+        if writer is not None:
+            writer.commit(is_last=True)
+
+    def _followed(
+        self, step: Step, timers: TimerQueue, writer: RangeWriter | None
+    ) -> Iterator[Shipment]:
+        assert not step.effects.late
+        for timer, fire_us in step.effects.timers.items():
+            timers.set(timer, fire_us)
+        if writer is not None:
+            writer.write(step.outputs.tables)
+        return self._gatherer.add(step.outputs.groups)
+
+    def _spread(self, failure: Failure) -> Iterator[Shipment]:
+        """The failure for whoever could otherwise take the input for whole."""
+        layout = self._work.layout
+        level = layout.levels[self._range_id.computation] + 1
+        for target in layout.wanted_targets(level) or [DRIVER]:
+            yield target, failure
+
+    def _load_plan(self) -> ExecutionPlan:
+        # Functions of importable modules travel by name; a worker starts with another path than the
+        # user's script.
+        sys.path.extend(place for place in self._work.import_path if place not in sys.path)
+        plan: ExecutionPlan = loads_code(self._work.code.value)
+        return plan
+
+    def _set_up(self, executor: StageExecutor) -> None:
+        self._stack.callback(executor.teardown)
+        executor.setup()
+
+    def _enter_writer(self) -> RangeWriter | None:
+        """The range, taken over; None for a stage that writes nothing, and so fences nothing."""
+        if not self._stage.tables:
+            return None
+        store = open_store(self._work.dsn)
+        return self._stack.enter_context(
+            RangeWriter(store, self._work.job, self._range_id, self._owner)
+        )
+
+    def _pause(self, status: SplitStatus) -> None:
+        if status is SplitStatus.IDLE:
+            raise InputError(
+                f"{self._stage.root} waits for input that is still to come, so a batch cannot end",
+                detail=f"split {self._range_id.index} of the source says that it is idle",
+                hint="use the streaming runner, or a source that ends",
+            )
+        time.sleep(_EMPTY_READ_PAUSE_S)

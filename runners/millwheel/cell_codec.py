@@ -1,0 +1,48 @@
+"""Cells and timers of the semantic core as the store's bytes.
+
+A cell key is the window's bounds (nothing where windows merge, because the cell is per key) followed by the encoded key;
+a timer's tag is the bounds of its window.
+"""
+
+import struct
+from typing import Any
+
+from dataflow.coders import decode_key
+from dataflow.serialization import dumps, loads
+from runners.core.group_also_by_window import Cell, CellId
+from windowing.window import Window
+
+_BOUNDS = struct.Struct(">qq")
+
+
+def encode_window(window: Window) -> bytes:
+    """A window's bounds; they sort as the windows do not, which nobody needs."""
+    return _BOUNDS.pack(window.start_us, window.end_us)
+
+
+def decode_window(encoded: bytes) -> Window:
+    """The inverse of `encode_window`."""
+    return Window(*_BOUNDS.unpack(encoded))
+
+
+def encode_cell_key(window: Window | None, encoded_key: bytes) -> bytes:
+    """The store's key of a cell."""
+    return encoded_key if window is None else encode_window(window) + encoded_key
+
+
+def decode_cell_id(cell_key: bytes, *, is_merging: bool) -> CellId:
+    """The inverse of `encode_cell_key`, as the core names the cell."""
+    if is_merging:
+        return decode_key(cell_key), None
+    bounds, encoded_key = cell_key[: _BOUNDS.size], cell_key[_BOUNDS.size :]
+    return decode_key(encoded_key), decode_window(bounds)
+
+
+def encode_cell(cell: Cell) -> bytes:
+    """A cell's value."""
+    return dumps(cell)
+
+
+def decode_cell(value: bytes) -> Any:
+    """The inverse of `encode_cell`."""
+    return loads(value)

@@ -1,0 +1,79 @@
+"""Outbox: what a range has committed and not yet seen acknowledged.
+
+Send, process, commit, acknowledge, delete: an entry is durable before it is sent, is sent again until it is acknowledged, and
+holds its sender's output watermark back all the while.  The receiver's dedup is one number per channel, so a channel is
+always sent in order, from its oldest entry on.
+
+MillWheel, section 6.1 (strong productions).  Pure bookkeeping: no sockets, no store.
+"""
+
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.production import Checkpoint
+
+
+class Outbox:
+    """Unacknowledged productions of one range."""
+
+    def __init__(self, checkpoints: Iterable[Checkpoint], sent: Mapping[Channel, int]) -> None:
+        self._open: dict[Channel, deque[Checkpoint]] = {}
+        self._sent = dict(sent)
+        self._acknowledged: dict[Channel, int] = {}
+        self._open_bytes = 0
+        for checkpoint in sorted(checkpoints, key=lambda each: each.sequence):
+            self._add(checkpoint)
+
+    @property
+    def open_bytes(self) -> int:
+        """Bytes sent and not acknowledged: what flow control counts."""
+        return self._open_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything has been acknowledged, and the acknowledgements handed to a commit."""
+        return not self._open and not self._acknowledged
+
+    @property
+    def has_acknowledged(self) -> bool:
+        """Whether `take_acknowledged` has something to say."""
+        return bool(self._acknowledged)
+
+    @property
+    def hold_us(self) -> int | None:
+        """The event time at which unacknowledged work holds the output watermark; None if there is none."""
+        # A channel's entries are made under a watermark that never goes back, so its oldest holds the most.
+        return min((entries[0].min_timestamp_us for entries in self._open.values()), default=None)
+
+    def create(self, channel: Channel, min_timestamp_us: int, payload: bytes) -> Checkpoint:
+        """The next production on a channel; to be sent after it is committed."""
+        sequence = self._sent[channel] = self._sent.get(channel, 0) + 1
+        checkpoint = Checkpoint(channel, sequence, min_timestamp_us, payload)
+        self._add(checkpoint)
+        return checkpoint
+
+    def acknowledge(self, channel: Channel, sequence: int) -> None:
+        """Everything on the channel up to ``sequence`` has been committed by the receiver."""
+        entries = self._open.get(channel)
+        while entries and entries[0].sequence <= sequence:
+            checkpoint = entries.popleft()
+            self._open_bytes -= len(checkpoint.payload)
+            self._acknowledged[channel] = checkpoint.sequence
+        if entries is not None and not entries:
+            del self._open[channel]
+
+    def take_acknowledged(self) -> Mapping[Channel, int]:
+        """What the next commit is to delete; afterwards it counts as deleted."""
+        taken, self._acknowledged = self._acknowledged, {}
+        return taken
+
+    def for_receivers(self, receivers: Container[RangeId]) -> Iterator[Checkpoint]:
+        """Entries to the given ranges, in the order of their channels: what a new owner must be sent."""
+        for channel, entries in self._open.items():
+            if channel.receiver in receivers:
+                yield from entries
+
+    def _add(self, checkpoint: Checkpoint) -> None:
+        self._open.setdefault(checkpoint.channel, deque()).append(checkpoint)
+        self._open_bytes += len(checkpoint.payload)

@@ -1,0 +1,165 @@
+"""Master: gives ranges to workers, keeps the watermarks, and knows when the job is done.
+
+Ranges are dealt to slots once and for all; a slot's ranges follow whichever worker registers for it last.
+Moves and splits of ranges under load are not here yet.
+
+`Master.step` does one round and never waits.  MillWheel, sections 4.1 and 7.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+from dataflow.serialization import loads_code
+from runners.core.clock import Clock
+from runners.core.plan import ExecutionPlan
+from runners.millwheel.ids import RangeId
+from runners.millwheel.messages import (
+    Assign,
+    Failed,
+    Ready,
+    Register,
+    Report,
+    Routes,
+    Stop,
+    Watermarks,
+    decode,
+    encode,
+)
+from runners.millwheel.store.port import JobRow
+from runners.millwheel.transport import Transport
+from runners.millwheel.watermark_authority import WatermarkAuthority
+from windowing.timestamps import MAX_TIMESTAMP_US
+
+#: Workers hear from the master at least this often; silence means that it is gone.
+SIGN_OF_LIFE_MS = 200
+
+
+@attrs.define
+class _Slot:
+    """One place for a worker, and who is in it."""
+
+    ranges: tuple[RangeId, ...]
+    worker: str | None = None
+    address: str | None = None
+    is_ready: bool = False
+    is_quiet: bool = False
+    records_read: int = 0
+    records_late: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class MasterStatistics:
+    """What the job has done since this master started."""
+
+    records_read: int
+    records_late: int
+    workers_replaced: int
+    watermark_us: int
+
+
+class Master:
+    """One per running job, in the driver; not thread-safe."""
+
+    def __init__(
+        self, job: JobRow, plan: ExecutionPlan, slots: int, transport: Transport, clock: Clock
+    ) -> None:
+        self._transport, self._clock = transport, clock
+        ranges = tuple(sorted(job.ranges))
+        self._slots = [_Slot(ranges=ranges[slot::slots]) for slot in range(slots)]
+        self._authority = WatermarkAuthority(
+            {name: plan.senders(name) for name in plan.stages},
+            ranges,
+            {
+                range_id: row.watermark_us
+                for range_id, row in job.ranges.items()
+                if row.watermark_us is not None
+            },
+        )
+        self._told_ms = clock.monotonic_ms()
+        self._records_before = self._late_before = 0
+        self._workers_replaced = 0
+        self.failure: Exception | None = None
+
+    def step(self, wait_ms: int = 0) -> None:
+        """One round: what has arrived, then news to the workers."""
+        moved = False
+        for blob in self._transport.receive(wait_ms):
+            moved |= self._handle(decode(blob))
+        now_ms = self._clock.monotonic_ms()
+        if moved or now_ms - self._told_ms >= SIGN_OF_LIFE_MS:
+            self._told_ms = now_ms
+            self._tell_all(Watermarks(inputs_us=dict(self._authority.inputs_us)))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the end of time has passed through everything and nothing is left to acknowledge."""
+        return self._authority.lowest_output_us() >= MAX_TIMESTAMP_US and all(
+            slot.is_ready and slot.is_quiet for slot in self._slots
+        )
+
+    def stop(self) -> None:
+        """Tell every worker that the job is over."""
+        self._tell_all(Stop())
+
+    def statistics(self) -> MasterStatistics:
+        """Counts since this master started."""
+        return MasterStatistics(
+            records_read=self._records_before + sum(slot.records_read for slot in self._slots),
+            records_late=self._late_before + sum(slot.records_late for slot in self._slots),
+            workers_replaced=self._workers_replaced,
+            watermark_us=self._authority.lowest_output_us(),
+        )
+
+    def _handle(self, message: object) -> bool:
+        """Act on a message; whether a watermark moved."""
+        if isinstance(message, Report):
+            return self._hear(message)
+        if isinstance(message, Register):
+            self._place(message)
+        elif isinstance(message, Ready):
+            slot = self._slots[message.slot]
+            if slot.worker == message.worker:
+                slot.is_ready = True
+                self._tell_all(Routes(addresses=self._routes()))
+        elif isinstance(message, Failed):
+            self.failure = self.failure or loads_code(message.error)
+        return False
+
+    def _place(self, register: Register) -> None:
+        slot = self._slots[register.slot]
+        if slot.worker is not None:
+            self._workers_replaced += 1
+            self._records_before += slot.records_read
+            self._late_before += slot.records_late
+            if slot.address is not None:
+                self._transport.forget(slot.address)
+        slot.worker, slot.address = register.worker, register.address
+        slot.is_ready = slot.is_quiet = False
+        slot.records_read = slot.records_late = 0
+        # Senders must not go on sending to whoever had these ranges.
+        self._tell_all(Routes(addresses=self._routes()))
+        assign = Assign(ranges=slot.ranges, watermarks_us=dict(self._authority.inputs_us))
+        self._transport.send(register.address, encode(assign))
+
+    def _hear(self, report: Report) -> bool:
+        slot = self._slots[report.slot]
+        if slot.worker != report.worker or not slot.is_ready:
+            return False
+        slot.is_quiet = report.is_quiet
+        slot.records_read, slot.records_late = report.records_read, report.records_late
+        return self._authority.report(report.watermarks_us)
+
+    def _routes(self) -> Mapping[RangeId, str]:
+        return {
+            range_id: slot.address
+            for slot in self._slots
+            if slot.is_ready and slot.address is not None
+            for range_id in slot.ranges
+        }
+
+    def _tell_all(self, message: object) -> None:
+        blob = encode(message)
+        for slot in self._slots:
+            if slot.address is not None:
+                self._transport.send(slot.address, blob)

@@ -1,0 +1,103 @@
+"""What the master and the workers of a job tell each other.  Plain values; pickled by `encode`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dataflow.serialization import dumps, loads
+from runners.millwheel.ids import Channel, RangeId
+
+
+@attrs.frozen(kw_only=True)
+class Register:
+    """Worker to master: here I am, for this slot; whoever held it before is gone."""
+
+    slot: int
+    worker: str
+    address: str
+
+
+@attrs.frozen(kw_only=True)
+class Assign:
+    """Master to worker: take these ranges over; ``watermarks_us`` are the input watermarks to start from."""
+
+    ranges: tuple[RangeId, ...]
+    watermarks_us: Mapping[str, int]
+
+
+@attrs.frozen(kw_only=True)
+class Ready:
+    """Worker to master: I have taken my ranges over and can be sent to."""
+
+    slot: int
+    worker: str
+
+
+@attrs.frozen(kw_only=True)
+class Routes:
+    """Master to workers: who owns what now; ranges not mentioned are on their way to an owner."""
+
+    addresses: Mapping[RangeId, str]
+
+
+@attrs.frozen(kw_only=True)
+class Watermarks:
+    """Master to workers, also as a sign of life: input watermark per computation."""
+
+    inputs_us: Mapping[str, int]
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """Worker to master, also as a sign of life: output watermark per owned range, and what has been done since the start.
+
+    ``is_quiet``: nothing is unacknowledged, and no acknowledgement waits to be committed.
+    """
+
+    slot: int
+    worker: str
+    watermarks_us: Mapping[RangeId, int]
+    is_quiet: bool
+    records_read: int
+    records_late: int
+
+
+@attrs.frozen(kw_only=True)
+class Failed:
+    """Worker to master: user code or input is wrong, so trying again cannot help."""
+
+    worker: str
+    error: bytes
+
+
+@attrs.frozen
+class Stop:
+    """Master to worker: the job is over."""
+
+
+@attrs.frozen
+class Deliver:
+    """Worker to worker: one checkpointed production."""
+
+    channel: Channel
+    sequence: int
+    payload: bytes
+
+
+@attrs.frozen
+class Acknowledge:
+    """Worker to worker: everything on this channel up to this sequence is committed."""
+
+    channel: Channel
+    sequence: int
+
+
+def encode(message: Any) -> bytes:
+    """A message as bytes."""
+    return dumps(message)
+
+
+def decode(blob: bytes) -> Any:
+    """The inverse of `encode`; only for bytes that the transport has authenticated."""
+    return loads(blob)

@@ -1,0 +1,67 @@
+"""OwnedRange: a range as its owner holds it in memory.
+
+Soft state is consistent because a range has one writer: everything here is what the store has, plus what the next commit
+will add.  When a commit is fenced all of it is thrown away.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+
+from runners.millwheel.delivery import Outbox
+from runners.millwheel.ids import Channel, Fence, RangeId
+from runners.millwheel.messages import Deliver
+from runners.millwheel.store.port import TakenRange
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+
+@attrs.define
+class OwnedRange:
+    """Fence, deliveries and watermark of one range.
+
+    ``watermark_us``: the event time up to which the range has acted; for a source, up to which it has read.
+    """
+
+    range_id: RangeId
+    token: int
+    bundle: int
+    outbox: Outbox
+    delivered: dict[Channel, int]
+    watermark_us: int
+    output_watermark_us: int = MIN_TIMESTAMP_US
+
+    @classmethod
+    def taken(cls, taken: TakenRange) -> "OwnedRange":
+        """A range just acquired."""
+        row = taken.row
+        return cls(
+            range_id=row.range_id,
+            token=row.token,
+            bundle=row.bundle,
+            outbox=Outbox(taken.checkpoints, taken.sent),
+            delivered=dict(taken.delivered),
+            watermark_us=MIN_TIMESTAMP_US if row.watermark_us is None else row.watermark_us,
+        )
+
+    def fence(self) -> Fence:
+        """What the next commit must show."""
+        return Fence(range_id=self.range_id, token=self.token, bundle=self.bundle + 1)
+
+    def accept(self, deliveries: Sequence[Deliver]) -> list[Deliver]:
+        """Those deliveries that are next on their channels; notes them as delivered.
+
+        What was seen before is passed over, and so is what comes after a gap: the sender will send the channel again.
+        """
+        accepted = []
+        for delivery in deliveries:
+            if delivery.sequence == self.delivered.get(delivery.channel, 0) + 1:
+                self.delivered[delivery.channel] = delivery.sequence
+                accepted.append(delivery)
+        return accepted
+
+    def advance_output(self) -> int:
+        """The output watermark: what has been acted on, held back by what is not acknowledged."""
+        hold_us = self.outbox.hold_us
+        watermark_us = self.watermark_us if hold_us is None else min(self.watermark_us, hold_us)
+        self.output_watermark_us = max(self.output_watermark_us, watermark_us)
+        return self.output_watermark_us

@@ -1,0 +1,162 @@
+"""Jobs, computations and ranges as the database numbers them.
+
+Commits are small and frequent, so they carry numbers, not names; `JobIds` is the dictionary, read
+once per connection.  A number belongs to one job for ever: a dictionary that outlived its job finds
+no fence, which is what fenced means.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+from psycopg import Connection
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.key_range import KeyRange
+from runners.millwheel.store.guards import check_same_job, unknown_range
+from runners.millwheel.store.port import JobRow, JobSpec, RangeRow, RangeSpec
+from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8Array, TextArray
+from runners.millwheel.store.postgres.queries import QUERIES
+from runners.millwheel.store.postgres.tables import drop_table, ensure_table
+
+_SIGN = 1 << 63
+
+
+def to_signed(key_hash: int) -> int:
+    """An unsigned 64-bit hash as a bigint, in the same order."""
+    return key_hash - _SIGN
+
+
+def to_unsigned(stored: int) -> int:
+    """The inverse of `to_signed`."""
+    return stored + _SIGN
+
+
+@attrs.frozen(kw_only=True)
+class NumberedRange:
+    """A range and the numbers that stand for it."""
+
+    number: int
+    computation_number: int
+    keys: KeyRange | None
+
+
+@attrs.frozen(kw_only=True)
+class JobIds:
+    """The numbers of one job."""
+
+    job: str
+    number: int
+    ranges: Mapping[RangeId, NumberedRange]
+    computations: Mapping[str, int]
+    by_number: Mapping[int, RangeId]
+
+    def range(self, range_id: RangeId) -> NumberedRange:
+        """The numbers of a range.
+
+        Raises:
+            StoreError: the job has no such range.
+        """
+        found = self.ranges.get(range_id)
+        if found is None:
+            raise unknown_range(self.job, range_id)
+        return found
+
+
+def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | None:
+    """The job, its ranges and their numbers; None if there is no such job."""
+    found = connection.execute(QUERIES["read_job"], {"name": job}).fetchone()
+    if found is None:
+        return None
+    number, mode, fingerprint, is_finished = found
+    cursor = connection.cursor(binary=True).execute(QUERIES["read_ranges"], {"job_id": number})
+    rows: dict[RangeId, RangeRow] = {}
+    numbered: dict[RangeId, NumberedRange] = {}
+    for name, index, range_number, computation_number, first_hash, last_hash, *rest in cursor:
+        range_id = RangeId(name, index)
+        keys = None
+        if first_hash is not None:
+            keys = KeyRange(to_unsigned(first_hash), to_unsigned(last_hash) + 1)
+        rows[range_id] = _range_row(range_id, keys, rest)
+        numbered[range_id] = NumberedRange(
+            number=range_number, computation_number=computation_number, keys=keys
+        )
+    row = JobRow(job=job, mode=mode, fingerprint=fingerprint, is_finished=is_finished, ranges=rows)
+    ids = JobIds(
+        job=job,
+        number=number,
+        ranges=numbered,
+        computations={r.computation: n.computation_number for r, n in numbered.items()},
+        by_number={n.number: r for r, n in numbered.items()},
+    )
+    return row, ids
+
+
+def create_job(connection: Connection[Any], spec: JobSpec) -> None:
+    """Create what is missing of the job and its tables.  Inside a transaction.
+
+    Raises:
+        JobMismatchError: the name is taken by another pipeline.
+        TableMismatchError: a result table exists with another shape.
+    """
+    connection.execute(QUERIES["lock_catalog"])
+    found = connection.execute(QUERIES["read_job"], {"name": spec.job}).fetchone()
+    if found is None:
+        parameters = {"name": spec.job, "mode": spec.mode, "fingerprint": spec.fingerprint}
+        found = connection.execute(QUERIES["insert_job"], parameters).fetchone()
+        assert found is not None
+        _insert_ranges(connection, found[0], spec.ranges)
+    else:
+        check_same_job(spec, mode=found[1], fingerprint=found[2])
+    for table in spec.tables:
+        placed = ensure_table(connection, table)
+        connection.execute(
+            QUERIES["record_table"],
+            {
+                "job_id": found[0],
+                "schema_name": placed.schema,
+                "table_name": placed.name,
+                "is_created": placed.is_created,
+            },
+        )
+
+
+def delete_job(connection: Connection[Any], number: int) -> None:
+    """Delete the job, all its state, and the tables that only it wrote.  Inside a transaction."""
+    tables = connection.execute(QUERIES["droppable_tables"], {"job_id": number}).fetchall()
+    connection.execute(QUERIES["bequeath_tables"], {"job_id": number})
+    connection.execute(QUERIES["delete_job_state"], {"job_id": number})
+    for schema, name in tables:
+        drop_table(connection, schema, name)
+
+
+def _insert_ranges(connection: Connection[Any], number: int, ranges: Sequence[RangeSpec]) -> None:
+    if not ranges:
+        return
+    keys = [spec.keys for spec in ranges]
+    connection.execute(
+        QUERIES["insert_ranges"],
+        {
+            "job_id": number,
+            "computations": TextArray.of([spec.range_id.computation for spec in ranges]),
+            "range_indexes": Int4Array.of([spec.range_id.index for spec in ranges]),
+            "first_hashes": Int8Array.of([k and to_signed(k.low) for k in keys]),
+            "last_hashes": Int8Array.of([k and to_signed(k.high - 1) for k in keys]),
+            "splits": ByteaArray.of([spec.split for spec in ranges]),
+        },
+    )
+
+
+def _range_row(range_id: RangeId, keys: KeyRange | None, rest: Sequence[Any]) -> RangeRow:
+    split, token, bundle, owner, position, watermark_us, is_finished = rest
+    return RangeRow(
+        range_id=range_id,
+        keys=keys,
+        split=split,
+        token=token,
+        bundle=bundle,
+        owner=owner,
+        position=position,
+        watermark_us=watermark_us,
+        is_finished=is_finished,
+    )

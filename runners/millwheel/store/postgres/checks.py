@@ -1,0 +1,69 @@
+"""Refuse a server that cannot keep the promise of a commit.
+
+A guarantee that depends on a setting nobody looked at is no guarantee: better no start than rows
+that vanish with the next power cut.  DESIGN: refusals; faults F7 and F26.
+"""
+
+from typing import Any
+
+import attrs
+from psycopg import Connection
+
+from runners.errors import UnsuitableStoreError
+from runners.millwheel.store.postgres.queries import QUERIES
+
+#: The oldest server we test for: the one with `FOR UPDATE` semantics and views we rely on.
+SERVER_VERSION_MIN = 140000
+
+
+@attrs.frozen(kw_only=True)
+class ServerFacts:
+    """What a server says about itself."""
+
+    version_number: int
+    is_in_recovery: bool
+    fsync: str
+    full_page_writes: str
+
+
+def read_facts(connection: Connection[Any]) -> ServerFacts:
+    """Ask the server."""
+    row = connection.execute(QUERIES["server_facts"]).fetchone()
+    version_number, is_in_recovery, fsync, full_page_writes = row or (0, True, "", "")
+    return ServerFacts(
+        version_number=version_number,
+        is_in_recovery=is_in_recovery,
+        fsync=fsync,
+        full_page_writes=full_page_writes,
+    )
+
+
+def refuse_unsuitable(facts: ServerFacts, place: str) -> None:
+    """Refuse to work on this server, saying what to change.
+
+    Args:
+        facts: what the server said.
+        place: host and database, for the message; never the password.
+
+    Raises:
+        UnsuitableStoreError: it is too old, a read replica, or may lose commits in a crash.
+    """
+    if facts.version_number < SERVER_VERSION_MIN:
+        raise UnsuitableStoreError(
+            "this Postgres is too old",
+            detail=f"{place} runs version {facts.version_number // 10000}",
+            hint=f"use Postgres {SERVER_VERSION_MIN // 10000} or newer",
+        )
+    if facts.is_in_recovery:
+        raise UnsuitableStoreError(
+            "this Postgres is a read replica, or still recovering",
+            detail=f"{place} accepts no writes, and what it shows may be old",
+            hint="connect to the primary, e.g. with target_session_attrs=read-write in the DSN",
+        )
+    for setting, value in (("fsync", facts.fsync), ("full_page_writes", facts.full_page_writes)):
+        if value != "on":
+            raise UnsuitableStoreError(
+                f"this Postgres has {setting}={value}",
+                detail=f"{place} can lose or damage committed transactions in a crash",
+                hint=f"set {setting}=on in postgresql.conf and reload the server",
+            )

@@ -1,0 +1,116 @@
+"""One connection to Postgres: opened patiently, configured for commits, judged before use.
+
+**Invariant:** the DSN is a secret.  Errors and logs name the place (host, port, database, user) and
+nothing else of it, and no driver error that could quote it is kept as a cause.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from runners.errors import StoreError, StoreUnreachableError
+from runners.millwheel.store.postgres.arrays import register_arrays
+from runners.millwheel.store.postgres.queries import QUERIES
+
+_BACKOFF_FIRST_S = 0.05
+_BACKOFF_MAX_S = 1.0
+
+#: What a DSN may override.  A half-open connection is noticed within about half a minute; without
+#: these settings, TCP waits for hours.
+_DEFAULTS: dict[str, Any] = {
+    "application_name": "dataflow",
+    "connect_timeout": 5,  # seconds, for one attempt
+    "keepalives": 1,
+    "keepalives_idle": 10,  # seconds
+    "keepalives_interval": 5,  # seconds
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,  # milliseconds
+}
+
+#: A server that is not there yet, as opposed to one that refuses.  No SQLSTATE reaches the client
+#: before the session exists, so words must do; a phrase that is missed (a translated server) only
+#: makes a hopeless attempt last until the timeout.
+_PASSING_REFUSALS = ("the database system is", "too many clients", "connection slots")
+
+
+def describe(dsn: str) -> str:
+    """Where the DSN leads, for people: host, port, database and user, never the password.
+
+    Raises:
+        StoreError: it cannot be parsed; the message does not repeat it.
+    """
+    parameters = _parse(dsn)
+    shown = ("host", "hostaddr", "port", "dbname", "user", "service")
+    return ", ".join(f"{name} {parameters[name]}" for name in shown if name in parameters) or (
+        "the default Postgres of this machine"
+    )
+
+
+def connect(
+    dsn: str, *, timeout_s: float, lock_timeout_ms: int, idle_timeout_ms: int
+) -> psycopg.Connection[Any]:
+    """Open a connection, waiting for a server that is starting up, and set the session up.
+
+    Nothing is in a transaction unless it says so.
+
+    Args:
+        dsn: libpq connection string or URI.
+        timeout_s: how long to go on trying.
+        lock_timeout_ms: how long a statement waits for a lock before the server ends it.
+        idle_timeout_ms: how long the session may sit inside a transaction before the server ends
+            it: a frozen client must not keep its locks.
+
+    Raises:
+        StoreUnreachableError: no server answered in time, or it refused the login.
+    """
+    conninfo = make_conninfo("", **{**_DEFAULTS, **_parse(dsn), "client_encoding": "UTF8"})
+    connection = _patiently(lambda: _open(conninfo), timeout_s, describe(dsn))
+    register_arrays(connection)
+    settings = {"lock_timeout_ms": str(lock_timeout_ms), "idle_timeout_ms": str(idle_timeout_ms)}
+    connection.execute(QUERIES["settings"], settings)
+    return connection
+
+
+def _open(conninfo: str) -> psycopg.Connection[Any]:
+    # psycopg prepares nothing itself: it would deallocate what the pipeline has prepared.
+    return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+
+
+def _parse(dsn: str) -> dict[str, Any]:
+    try:
+        return conninfo_to_dict(dsn)
+    except psycopg.Error:
+        pass
+    # Outside the handler: libpq quotes the string, password and all, and `from None` would only
+    # hide that from the default traceback.
+    raise StoreError(
+        "the Postgres connection string cannot be parsed",
+        detail="it is not shown here, because it may contain a password",
+        hint="write postgresql://user:password@host:port/database, with special characters in "
+        "percent-encoding, or 'host=... dbname=... user=...'",
+    )
+
+
+def _patiently(
+    attempt: Callable[[], psycopg.Connection[Any]], timeout_s: float, place: str
+) -> psycopg.Connection[Any]:
+    deadline_s = time.monotonic() + timeout_s  # noqa: TID251 - waits for a real server
+    backoff_s = _BACKOFF_FIRST_S
+    while True:
+        try:
+            return attempt()
+        except psycopg.OperationalError as error:
+            reason = str(error)
+        is_final = "FATAL:" in reason and not any(words in reason for words in _PASSING_REFUSALS)
+        if is_final or time.monotonic() + backoff_s > deadline_s:  # noqa: TID251
+            break
+        time.sleep(backoff_s)
+        backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+    raise StoreUnreachableError(
+        "no connection to Postgres",
+        detail=f"{place}: {' '.join(reason.split())}",
+        hint="check the DSN and that the server is up and accepts this user from this machine",
+    )

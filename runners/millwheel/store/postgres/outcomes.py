@@ -1,0 +1,86 @@
+"""What an error from the server means: did the transaction certainly not happen?
+
+An allow-list.  An error is "certainly did not happen" only with proof: the server says which
+statement failed and that the transaction is aborted.  Everything else, above all a connection that
+ended, is unknown, and unknown is an outcome of its own (`Indeterminate`), never a guess.
+
+Judged by SQLSTATE and protocol state, never by the words of a message, which are translated.
+"""
+
+from enum import Enum, auto
+from typing import Any
+
+from psycopg import Connection, Error
+from psycopg.pq import TransactionStatus
+
+from runners.errors import StoreError
+
+#: Raised by ``dataflow.take_fences``.
+FENCED_SQLSTATE = "MW001"
+LOCK_TIMEOUT_SQLSTATE = "55P03"
+
+#: Errors by which the server ends one transaction so that another can go on.  Sending it again is
+#: right, because nothing of it happened.
+_RETRYABLE_SQLSTATES = frozenset(
+    {
+        "40001",  # serialization failure: the database enforces it, or a user's trigger raised it
+        "40P01",  # deadlock: two jobs write the same keys of one table in different order
+        LOCK_TIMEOUT_SQLSTATE,  # somebody altered or locked a table
+    }
+)
+
+
+class Verdict(Enum):
+    """What to do about a failed transaction."""
+
+    #: Another owner has the range.
+    FENCED = auto()
+    #: Nothing happened, and trying again can help.
+    RETRY = auto()
+    #: Nothing happened, and trying again cannot help.
+    REFUSED = auto()
+    #: It happened wholly or not at all; only the store knows.
+    UNKNOWN = auto()
+
+
+def judge(error: Error, connection: Connection[Any]) -> Verdict:
+    """What ``error`` proves about the transaction that ``connection`` was in.
+
+    Must be asked before anything else is sent on the connection, because the state it was left in
+    is the proof: in a failed transaction, COMMIT was not carried out.
+    """
+    status = connection.info.transaction_status
+    if status is not TransactionStatus.INERROR:
+        # Idle: the failing statement was COMMIT or BEGIN.  A COMMIT that fails with these two
+        # classes (a deferred constraint, a serialization failure) has rolled back.
+        is_failed_commit = status is TransactionStatus.IDLE and (error.sqlstate or "")[:2] in {
+            "23",
+            "40",
+        }
+        if not is_failed_commit:
+            return Verdict.UNKNOWN
+    if error.sqlstate == FENCED_SQLSTATE:
+        return Verdict.FENCED
+    return Verdict.RETRY if error.sqlstate in _RETRYABLE_SQLSTATES else Verdict.REFUSED
+
+
+def is_passing(error: Error, connection: Connection[Any]) -> bool:
+    """Whether repeating an idempotent transaction, on a new connection if need be, can help."""
+    return connection.closed or error.sqlstate in _RETRYABLE_SQLSTATES
+
+
+def refused(error: Error) -> StoreError:
+    """The error for the caller when Postgres refused a statement: its words, no SQL, no DSN."""
+    said = error.diag.message_primary or type(error).__name__
+    where = ".".join(filter(None, (error.diag.schema_name, error.diag.table_name)))
+    parts = [f"SQLSTATE {error.sqlstate}", where and f"table {where}", error.diag.message_detail]
+    return StoreError(
+        f"Postgres refused: {said}",
+        detail="; ".join(part for part in parts if part),
+        hint=error.diag.message_hint or "nothing was written; see the server's log for the context",
+    )
+
+
+def fenced_range_number(error: Error) -> int:
+    """The ``range_id`` that ``dataflow.take_fences`` reported as lost."""
+    return int(error.diag.message_detail or 0)

@@ -1,0 +1,113 @@
+"""Send a transaction in one write and read its answers in one go.
+
+psycopg's own pipeline writes to the socket after every statement; on one machine each of these
+writes wakes the server, and a small commit takes twice as long.  So commits use libpq's pipeline
+directly, through psycopg's public wrapper of it (`psycopg.pq`).
+
+A large transaction may still go out in pieces, and a client can die between two of them: the
+server then rolls back, or `acquire` ends its session.
+"""
+
+import re
+from collections.abc import Generator, Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+from psycopg import Connection
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, Format
+from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import Ready, Wait
+
+from runners.millwheel.store.postgres.tables import Statement
+
+_PLACEHOLDER = re.compile(rb"%\((\w+)\)b")
+_ANSWERED = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK})
+
+
+@cache
+def to_positional(query: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """The query with ``$1, $2, ...`` for its ``%(name)b``, and the names in that order."""
+    names = tuple(dict.fromkeys(_PLACEHOLDER.findall(query)))
+    text = _PLACEHOLDER.sub(lambda match: b"$%d" % (names.index(match[1]) + 1), query)
+    return text, tuple(name.decode() for name in names)
+
+
+@attrs.frozen(kw_only=True)
+class _Prepared:
+    name: bytes
+    parameters: tuple[str, ...]
+
+
+class Pipeline:
+    """Sends transactions on one connection; prepares every statement at its first use.
+
+    Belongs to one connection and to the thread that uses it.
+    """
+
+    def __init__(self, connection: Connection[Any]) -> None:
+        self._connection = connection
+        self._prepared: dict[bytes, _Prepared] = {}
+        self._prepared_count = 0
+
+    def run(self, statements: Sequence[Statement]) -> str:
+        """Send the statements, wait for all answers, return the last one's command tag.
+
+        After an error the server skips the rest, so a COMMIT at the end is not carried out; the
+        connection is left in the failed transaction.
+
+        Raises:
+            psycopg.Error: the first statement that failed, or the connection ended.  What an error
+                proves is for outcomes.py to say.
+        """
+        pgconn = self._connection.pgconn
+        pgconn.enter_pipeline_mode()
+        # What each answer is to: a query whose preparation it confirms, or None.
+        expected: list[tuple[bytes, _Prepared] | None] = []
+        for query, parameters in statements:
+            prepared = self._prepared.get(query)
+            if prepared is None:
+                text, names = to_positional(query)
+                self._prepared_count += 1
+                prepared = _Prepared(name=b"df%d" % self._prepared_count, parameters=names)
+                types = [parameters[name].array_oid for name in names]
+                pgconn.send_prepare(prepared.name, text, types)
+                expected.append((query, prepared))
+            values = [parameters[name] for name in prepared.parameters]
+            formats = [Format.BINARY] * len(values)
+            pgconn.send_query_prepared(prepared.name, values, formats, Format.BINARY)
+            expected.append(None)
+        pgconn.pipeline_sync()
+        results = self._connection.wait(_exchange(pgconn))
+        pgconn.exit_pipeline_mode()
+        for result, preparation in zip(results, expected, strict=True):
+            if result.status not in _ANSWERED:
+                raise error_from_result(result)
+            # Remembered only when confirmed: a statement behind an error was never prepared.
+            if preparation is not None:
+                self._prepared[preparation[0]] = preparation[1]
+        return (results[-1].command_status or b"").decode()
+
+
+def _exchange(pgconn: PGconn) -> Generator[Wait, Ready | int, list[PGresult]]:
+    """Write everything, then read up to the end of the pipeline.
+
+    Reads while writing: a server that cannot get rid of its answers stops reading ours.
+    """
+    while pgconn.flush():
+        ready = yield Wait.RW
+        if ready & Ready.R:
+            pgconn.consume_input()
+    results: list[PGresult] = []
+    while True:
+        while pgconn.is_busy():
+            yield Wait.R
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        # Between the answers of two statements, libpq says None.
+        if result is None:
+            continue
+        if result.status == ExecStatus.PIPELINE_SYNC:
+            return results
+        results.append(result)

@@ -1,0 +1,155 @@
+"""A `Production` as the statements of its transaction, packed and ready to send.
+
+Everything that can go wrong on this side (a value that does not fit, a range nobody knows) goes
+wrong here, before the first byte of the transaction is on the wire.
+Only statements that have work are made; their order is fixed, fences first.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from runners.millwheel.ids import Channel
+from runners.millwheel.production import CellWrite, Production, TimerWrite
+from runners.millwheel.store.guards import escape_text
+from runners.millwheel.store.postgres.arrays import (
+    BoolArray,
+    ByteaArray,
+    Int4Array,
+    Int8Array,
+    PackedArray,
+    TextArray,
+)
+from runners.millwheel.store.postgres.catalog import JobIds, to_signed
+from runners.millwheel.store.postgres.queries import QUERIES
+from runners.millwheel.store.postgres.tables import Statement, TableStatements
+
+_BEGIN: Statement = (QUERIES["begin"], {})
+_COMMIT: Statement = (QUERIES["commit"], {})
+
+
+def commit_statements(
+    production: Production, ids: JobIds, tables: TableStatements
+) -> list[Statement]:
+    """The whole transaction, from BEGIN to COMMIT.
+
+    Raises:
+        StoreError: the production names a range that the job does not have.
+    """
+    statements = [_BEGIN, _fences(production, ids)]
+    statements += _cells(production.cells, ids)
+    statements += _timers(production.timers, ids)
+    statements += _channels(production, ids)
+    statements += _late(production, ids)
+    for write in production.tables:
+        statements += tables.write(write)
+    statements.append(_COMMIT)
+    return statements
+
+
+def _fences(production: Production, ids: JobIds) -> Statement:
+    """In the order of range ids, as `acquire` locks them too: so nobody waits in a circle."""
+    fences = sorted((ids.range(fence.range_id).number, fence) for fence in production.fences)
+    range_ids = [fence.range_id for _, fence in fences]
+    return QUERIES["take_fences"], {
+        "range_ids": Int4Array.of([number for number, _ in fences]),
+        "tokens": Int8Array.of([fence.token for _, fence in fences]),
+        "bundles": Int8Array.of([fence.bundle for _, fence in fences]),
+        "watermarks_us": Int8Array.of([production.watermarks_us.get(r) for r in range_ids]),
+        "positions": ByteaArray.of([production.positions.get(r) for r in range_ids]),
+        "are_finished": BoolArray.of([r in production.finished for r in range_ids]),
+    }
+
+
+def _cells(cells: Sequence[CellWrite], ids: JobIds) -> list[Statement]:
+    statements: list[Statement] = []
+    writes: Sequence[tuple[str, int, bytes, bytes | None]] = cells
+    if len({cell[:3] for cell in cells}) < len(cells):
+        # The last write of a cell wins; two in one statement would be an error to Postgres.
+        writes = [(*key, value) for key, value in {cell[:3]: cell[3] for cell in cells}.items()]
+    upserts = [write for write in writes if write[3] is not None]
+    deletes = [write for write in writes if write[3] is None]
+    if upserts:
+        computations, key_hashes, cell_keys, values = zip(*upserts, strict=True)
+        parameters = _keys(computations, key_hashes, cell_keys, ids)
+        parameters["values"] = ByteaArray.of(values)
+        statements.append((QUERIES["upsert_cells"], parameters))
+    if deletes:
+        computations, key_hashes, cell_keys, _ = zip(*deletes, strict=True)
+        parameters = _keys(computations, key_hashes, cell_keys, ids)
+        statements.append((QUERIES["delete_cells"], parameters))
+    return statements
+
+
+def _timers(timers: Sequence[TimerWrite], ids: JobIds) -> list[Statement]:
+    latest = {timer[:5]: timer[5] for timer in timers}
+    statements: list[Statement] = []
+    for query, is_set in (("delete_timers", False), ("upsert_timers", True)):
+        keys = [key for key, fire_us in latest.items() if (fire_us is not None) is is_set]
+        if not keys:
+            continue
+        computations, key_hashes, cell_keys, tags, domains = zip(*keys, strict=True)
+        parameters = _keys(computations, key_hashes, cell_keys, ids)
+        parameters["tags"] = ByteaArray.of(tags)
+        parameters["domains"] = TextArray.of(domains)
+        if is_set:
+            parameters["fires_us"] = Int8Array.of([latest[key] for key in keys])
+        statements.append((QUERIES[query], parameters))
+    return statements
+
+
+def _keys(
+    computations: Sequence[str], key_hashes: Sequence[int], cell_keys: Sequence[bytes], ids: JobIds
+) -> dict[str, PackedArray]:
+    return {
+        "computation_ids": Int4Array.of(list(map(ids.computations.__getitem__, computations))),
+        "key_hashes": Int8Array.of(list(map(to_signed, key_hashes))),
+        "cell_keys": ByteaArray.of(cell_keys),
+    }
+
+
+def _channels(production: Production, ids: JobIds) -> list[Statement]:
+    statements: list[Statement] = []
+    if production.delivered:
+        statements.append((QUERIES["advance_deliveries"], _marks(production.delivered, ids)))
+    if production.checkpoints:
+        channels, sequences, min_timestamps_us, payloads = zip(*production.checkpoints, strict=True)
+        parameters = {
+            **_ends(channels, ids),
+            "sequences": Int8Array.of(sequences),
+            "min_timestamps_us": Int8Array.of(min_timestamps_us),
+            "payloads": ByteaArray.of(payloads),
+        }
+        statements.append((QUERIES["insert_productions"], parameters))
+    if production.acknowledged:
+        statements.append(
+            (QUERIES["acknowledge_productions"], _marks(production.acknowledged, ids))
+        )
+    return statements
+
+
+def _marks(marks: Mapping[Channel, int], ids: JobIds) -> dict[str, PackedArray]:
+    return {**_ends(marks, ids), "sequences": Int8Array.of(list(marks.values()))}
+
+
+def _ends(channels: Iterable[Channel], ids: JobIds) -> dict[str, PackedArray]:
+    senders, receivers = zip(*channels, strict=True)
+    return {
+        "sender_range_ids": Int4Array.of([ids.range(sender).number for sender in senders]),
+        "receiver_range_ids": Int4Array.of([ids.range(receiver).number for receiver in receivers]),
+    }
+
+
+def _late(production: Production, ids: JobIds) -> list[Statement]:
+    late = production.late
+    if not late:
+        return []
+    parameters = {
+        "job_ids": Int4Array.of([ids.number] * len(late)),
+        "transforms": TextArray.of([escape_text(record.transform) for record in late]),
+        "keys": TextArray.of([escape_text(record.key) for record in late]),
+        "window_starts_us": Int8Array.of([record.window_start_us for record in late]),
+        "window_ends_us": Int8Array.of([record.window_end_us for record in late]),
+        "watermarks_us": Int8Array.of([record.watermark_us for record in late]),
+        "payloads": ByteaArray.of([record.payload for record in late]),
+        "counts": Int8Array.of([record.count for record in late]),
+    }
+    return [(QUERIES["insert_late"], parameters)]

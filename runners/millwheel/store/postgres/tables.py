@@ -1,0 +1,251 @@
+"""Result tables: the user's own tables, written in the commits of the core.
+
+The only place that composes SQL, because these names are the user's; every name is quoted.
+A table is created if it is missing and otherwise verified: it is never altered.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from operator import itemgetter
+from typing import Any
+
+import attrs
+from psycopg import Connection, sql
+
+from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from runners.errors import StoreError, TableMismatchError
+from runners.millwheel.store.postgres.arrays import (
+    BoolArray,
+    ByteaArray,
+    Float8Array,
+    Int8Array,
+    PackedArray,
+    TextArray,
+    TimestamptzArray,
+)
+from runners.millwheel.store.postgres.queries import QUERIES
+
+#: The one Postgres type of every column type, as ``format_type`` spells it, and its array.
+_TYPES: Mapping[ColumnType, tuple[str, type[PackedArray]]] = {
+    int: ("bigint", Int8Array),
+    float: ("double precision", Float8Array),
+    str: ("text", TextArray),
+    bool: ("boolean", BoolArray),
+    bytes: ("bytea", ByteaArray),
+    datetime: ("timestamp with time zone", TimestamptzArray),
+}
+#: Postgres cuts longer names off without an error, which could make two tables one.
+_NAME_BYTES_MAX = 63
+_RESERVED_SCHEMAS = frozenset({"dataflow", "information_schema", "pg_catalog", "pg_toast"})
+
+#: A query with ``%(name)b`` parameters, and the parameters.
+Statement = tuple[bytes, Mapping[str, PackedArray]]
+
+
+@attrs.frozen(kw_only=True)
+class PlacedTable:
+    """Where a result table is, and whether this call created it."""
+
+    schema: str
+    name: str
+    is_created: bool
+
+
+@attrs.frozen(kw_only=True)
+class _TableQueries:
+    upsert: bytes
+    delete: bytes
+    insert: bytes
+    select: bytes
+
+
+def ensure_table(connection: Connection[Any], table: TableSpec) -> PlacedTable:
+    """Create the table if it is missing, else verify it.  In a transaction that locks the catalog.
+
+    Raises:
+        TableMismatchError: it exists with other columns, another key, or is no plain durable table.
+        StoreError: its name is not a possible one.
+    """
+    identifier = _identifier(table)
+    quoted_name = identifier.as_string(connection)
+    found = connection.execute(QUERIES["find_table"], {"quoted_name": quoted_name}).fetchone()
+    if found is not None:
+        schema, name, kind, persistence = found
+        _refuse_other_kind(table, kind, persistence)
+        columns = connection.execute(QUERIES["read_columns"], {"quoted_name": quoted_name})
+        _refuse_other_shape(table, columns.fetchall())
+        return PlacedTable(schema=schema, name=name, is_created=False)
+    schema, name = _split(table.name)
+    if schema is None:
+        row = connection.execute(QUERIES["current_schema"]).fetchone()
+        schema = row[0] if row else None
+        if schema is None:
+            raise StoreError(
+                f"there is no schema to create table {table.name} in",
+                detail="no schema of the session's search_path exists",
+                hint="name the table schema.table, or set search_path for this role",
+            )
+    else:
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+    connection.execute(_create(sql.Identifier(schema, name), table))
+    return PlacedTable(schema=schema, name=name, is_created=True)
+
+
+def drop_table(connection: Connection[Any], schema: str, name: str) -> None:
+    """Drop a result table that a job created; no error if a person already did."""
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(schema, name)))
+
+
+class TableStatements:
+    """Turns `TableWrite` values into statements, composing each table's SQL once.
+
+    Belongs to one connection, whose encoding quotes the names.
+    """
+
+    def __init__(self, connection: Connection[Any]) -> None:
+        self._connection = connection
+        self._queries: dict[tuple[str, tuple[str, ...], tuple[str, ...]], _TableQueries] = {}
+
+    def write(self, write: TableWrite) -> list[Statement]:
+        """At most one statement each for deletes, upserts and inserts; all rows as arrays."""
+        table, queries = write.table, self._of(write.table)
+        key_columns = {name: table.columns[name] for name in table.key}
+        statements: list[Statement] = []
+        if write.deletes:
+            statements.append((queries.delete, _arrays(key_columns, write.deletes)))
+        if write.upserts:
+            # In key order, two jobs that write the same keys wait for each other in turn instead
+            # of deadlocking; the checks made sure that keys of a table can be compared.
+            rows = sorted(write.upserts, key=itemgetter(*table.key_indexes))
+            statements.append((queries.upsert, _arrays(table.columns, rows)))
+        if write.inserts:
+            statements.append((queries.insert, _arrays(table.columns, write.inserts)))
+        return statements
+
+    def read(self, table: TableSpec) -> bytes:
+        """The statement that reads the whole table."""
+        return self._of(table).select
+
+    def _of(self, table: TableSpec) -> _TableQueries:
+        key = (table.name, tuple(table.columns), table.key)
+        queries = self._queries.get(key)
+        if queries is None:
+            queries = self._queries[key] = self._compose(table)
+        return queries
+
+    def _compose(self, table: TableSpec) -> _TableQueries:
+        def composed(template: str) -> bytes:
+            # The templates are the constants below; every name in them is an identifier object.
+            text = sql.SQL(template)
+            return text.format(**parts).as_bytes(self._connection)
+
+        names = [sql.Identifier(name) for name in table.columns]
+        keys = [sql.Identifier(name) for name in table.key]
+        updates = [
+            sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name))
+            for name in table.columns
+            if name not in table.key
+        ]
+        action = sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(updates))
+        parts: dict[str, sql.Composable] = {
+            "table": _identifier(table),
+            "columns": sql.SQL(", ").join(names),
+            "values": _placeholders(len(names)),
+            "keys": sql.SQL(", ").join(keys),
+            "key_values": _placeholders(len(keys)),
+            "action": action if updates else sql.SQL("DO NOTHING"),
+            "matches": sql.SQL(" AND ").join(
+                sql.SQL("t.{0} = gone.{0}").format(key) for key in keys
+            ),
+        }
+        insert = "INSERT INTO {table} ({columns}) SELECT * FROM unnest({values})"
+        return _TableQueries(
+            upsert=composed(insert + " ON CONFLICT ({keys}) {action}"),
+            delete=composed(
+                "DELETE FROM {table} t USING unnest({key_values}) AS gone ({keys}) WHERE {matches}"
+            ),
+            insert=composed(insert),
+            select=composed("SELECT {columns} FROM {table}"),
+        )
+
+
+def _placeholders(count: int) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Placeholder(f"c{index}", "b") for index in range(count))
+
+
+def _arrays(columns: Mapping[str, ColumnType], rows: Sequence[Row]) -> dict[str, PackedArray]:
+    kinds = [_TYPES[kind][1] for kind in columns.values()]
+    return {
+        f"c{index}": kind.of(values)
+        for index, (kind, values) in enumerate(zip(kinds, zip(*rows, strict=True), strict=True))
+    }
+
+
+def _create(identifier: sql.Identifier, table: TableSpec) -> sql.Composed:
+    parts = [
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_TYPES[kind][0]))
+        for name, kind in table.columns.items()
+    ]
+    if table.key:
+        keys = sql.SQL(", ").join(sql.Identifier(name) for name in table.key)
+        parts.append(sql.SQL("PRIMARY KEY ({})").format(keys))
+    return sql.SQL("CREATE TABLE {} ({})").format(identifier, sql.SQL(", ").join(parts))
+
+
+def _split(name: str) -> tuple[str | None, str]:
+    parts = name.split(".")
+    is_possible = len(parts) in {1, 2} and all(
+        part and "\0" not in part and len(part.encode(errors="replace")) <= _NAME_BYTES_MAX
+        for part in parts
+    )
+    if not is_possible:
+        raise StoreError(
+            f"{name!a} is not a table name",
+            hint=f"write table or schema.table, each part 1 to {_NAME_BYTES_MAX} bytes long",
+        )
+    schema = parts[0] if len(parts) == 2 else None
+    if schema in _RESERVED_SCHEMAS:
+        raise StoreError(
+            f"table {name} would lie in a schema that belongs to the system",
+            hint="put result tables into a schema of your own, or leave the schema out",
+        )
+    return schema, parts[-1]
+
+
+def _identifier(table: TableSpec) -> sql.Identifier:
+    schema, name = _split(table.name)
+    return sql.Identifier(name) if schema is None else sql.Identifier(schema, name)
+
+
+def _refuse_other_kind(table: TableSpec, kind: str, persistence: str) -> None:
+    if kind not in {"r", "p"}:
+        raise TableMismatchError(
+            f"{table.name} exists, but is not a table",
+            detail=f"its relkind in pg_class is {kind!r}",
+            hint="write to another name",
+        )
+    if persistence != "p":
+        raise TableMismatchError(
+            f"table {table.name} is not durable",
+            detail="an unlogged table is emptied after a crash, a temporary one with the session",
+            hint=f"ALTER TABLE {table.name} SET LOGGED, or write to another table",
+        )
+
+
+def _refuse_other_shape(table: TableSpec, found: Sequence[tuple[str, str, bool]]) -> None:
+    columns = {name: type_name for name, type_name, _ in found}
+    key = {name for name, _, is_key in found if is_key}
+    wanted = {name: _TYPES[kind][0] for name, kind in table.columns.items()}
+    if columns == wanted and key == set(table.key):
+        return
+    raise TableMismatchError(
+        f"table {table.name} exists with other columns or another key",
+        detail=f"it has {_shape(columns, key)}; "
+        f"the pipeline writes {_shape(wanted, set(table.key))}",
+        hint="change the pipeline or the table, write to another table, or drop this one",
+    )
+
+
+def _shape(columns: Mapping[str, str], key: set[str]) -> str:
+    listed = ", ".join(f"{name} {kind}" for name, kind in sorted(columns.items()))
+    return f"({listed}) with key ({', '.join(sorted(key))})" if key else f"({listed}) without a key"

@@ -1,0 +1,152 @@
+"""Taking ranges over, and finding out what became of a commit: the two verbs that move tokens.
+
+Both lock the fences first, in the order in which commits take them, and only then look
+(MillWheel figure 12: a scan before the lock can miss what a delayed commit still adds).
+
+**Invariant:** a token moves only under its lock and leaves a reign behind, so that "did bundle b of
+token t land?" has an exact answer for ever.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psycopg import Connection
+
+from runners.errors import StoreError
+from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.production import Checkpoint, Production
+from runners.millwheel.store.port import (
+    CommitOutcome,
+    Committed,
+    Fenced,
+    StoredTimer,
+    TakenRange,
+)
+from runners.millwheel.store.postgres.arrays import Int4Array, Int8Array
+from runners.millwheel.store.postgres.catalog import JobIds, read_job, to_unsigned
+from runners.millwheel.store.postgres.queries import QUERIES
+
+
+def take_over(
+    connection: Connection[Any], ids: JobIds, range_ids: Sequence[RangeId], owner: str
+) -> Mapping[RangeId, TakenRange]:
+    """Lock, move the tokens, then read.  Inside a transaction.
+
+    Raises:
+        StoreError: a range is not, or no longer, there.
+    """
+    numbers = [ids.range(range_id).number for range_id in range_ids]
+    locked = lock_fences(connection, numbers)
+    if len(locked) != len(set(numbers)):
+        raise StoreError(f"job {ids.job} was reset", hint="open the job again")
+    _move_tokens(connection, numbers, owner)
+    return _read(connection, ids, numbers)
+
+
+def lock_fences(
+    connection: Connection[Any], numbers: Sequence[int]
+) -> Mapping[int, tuple[int, int]]:
+    """Lock rows, waiting for commits in flight; token and bundle of each that exists."""
+    rows = connection.execute(QUERIES["lock_fences"], {"range_ids": Int4Array.of(numbers)})
+    return {number: (token, bundle) for number, token, bundle in rows}
+
+
+def evict_holders(connection: Connection[Any], numbers: Sequence[int]) -> int:
+    """End the sessions of this role that keep the fences locked; how many there were."""
+    parameters = {"range_ids": Int4Array.of(numbers)}
+    return len(connection.execute(QUERIES["evict_fence_holders"], parameters).fetchall())
+
+
+def settle(connection: Connection[Any], ids: JobIds, production: Production) -> CommitOutcome:
+    """Whether the production landed; if not, make sure that it never will.  Inside a transaction.
+
+    Ranges commit together, so they must agree; if they do not, the store is damaged.
+
+    Raises:
+        StoreError: some ranges have the production and some have not.
+    """
+    fences = {
+        ids.ranges[fence.range_id].number: fence
+        for fence in production.fences
+        if fence.range_id in ids.ranges
+    }
+    locked = lock_fences(connection, list(fences))
+    reigns = connection.execute(
+        QUERIES["read_reigns"],
+        {
+            "range_ids": Int4Array.of(list(fences)),
+            "tokens": Int8Array.of([fence.token for fence in fences.values()]),
+        },
+    )
+    last_bundles: dict[int, int] = dict(reigns.fetchall())
+    mine = []
+    for number, fence in fences.items():
+        token, bundle = locked.get(number, (None, 0))
+        if token == fence.token:
+            mine.append(number)
+            last_bundles[number] = bundle
+    landed = [last_bundles.get(number, -1) >= fence.bundle for number, fence in fences.items()]
+    if landed and all(landed) and len(landed) == len(production.fences):
+        return Committed()
+    if any(landed):
+        raise StoreError(
+            f"the store has half a production of job {production.job}",
+            detail=f"fences: {', '.join(map(str, production.fences))}; landed: {landed}",
+            hint="this should be impossible: keep the database and report it",
+        )
+    _move_tokens(connection, mine, None)
+    return Fenced(production.fences[0].range_id)
+
+
+def _move_tokens(connection: Connection[Any], numbers: Sequence[int], owner: str | None) -> None:
+    range_ids = Int4Array.of(numbers)
+    connection.execute(QUERIES["end_reigns"], {"range_ids": range_ids})
+    connection.execute(QUERIES["move_tokens"], {"range_ids": range_ids, "owner": owner})
+
+
+def _read(
+    connection: Connection[Any], ids: JobIds, numbers: Sequence[int]
+) -> Mapping[RangeId, TakenRange]:
+    def rows(query: str) -> Sequence[tuple[Any, ...]]:
+        cursor = connection.cursor(binary=True)
+        return cursor.execute(QUERIES[query], {"range_ids": Int4Array.of(numbers)}).fetchall()
+
+    found = read_job(connection, ids.job)
+    assert found is not None
+    cells: dict[int, dict[tuple[int, bytes], bytes]] = {number: {} for number in numbers}
+    timers: dict[int, list[StoredTimer]] = {number: [] for number in numbers}
+    delivered: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
+    sent: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
+    checkpoints: dict[int, list[Checkpoint]] = {number: [] for number in numbers}
+    names = ids.by_number
+    for number, key_hash, cell_key, value in rows("read_cells"):
+        cells[number][to_unsigned(key_hash), cell_key] = value
+    for number, key_hash, cell_key, tag, domain, fire_us in rows("read_timers"):
+        timers[number].append(
+            StoredTimer(
+                key_hash=to_unsigned(key_hash),
+                cell_key=cell_key,
+                tag=tag,
+                domain=domain,
+                fire_us=fire_us,
+            )
+        )
+    for receiver, sender, sequence in rows("read_deliveries"):
+        delivered[receiver][Channel(names[sender], names[receiver])] = sequence
+    for sender, receiver, sequence in rows("read_acknowledgements"):
+        sent[sender][Channel(names[sender], names[receiver])] = sequence
+    for sender, receiver, sequence, min_timestamp_us, payload in rows("read_productions"):
+        channel = Channel(names[sender], names[receiver])
+        checkpoints[sender].append(Checkpoint(channel, sequence, min_timestamp_us, payload))
+        sent[sender][channel] = max(sequence, sent[sender].get(channel, 0))
+    return {
+        names[number]: TakenRange(
+            row=found[0].ranges[names[number]],
+            cells=cells[number],
+            timers=timers[number],
+            delivered=delivered[number],
+            sent=sent[number],
+            checkpoints=checkpoints[number],
+        )
+        for number in numbers
+    }

@@ -1,0 +1,92 @@
+"""Progress of long work, on stderr: a bar on a terminal, else a plain line now and then.
+
+Standard output is never touched: it belongs to the user's program.
+"""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+
+from runners.core.clock import Clock
+from runners.system_clock import SystemClock
+
+#: Between two plain lines.
+LINE_INTERVAL_MS = 5_000
+
+
+def say(text: str, *, console: Console | None = None) -> None:
+    """One plain line."""
+    (console or Console(stderr=True)).print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Progress:
+    """How far something is; a context manager, used by one thread.
+
+    Args:
+        title: what is being done.
+        show: False says nothing at all.
+        console: where to; stderr by default.
+        clock: for the time between two lines.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        *,
+        show: bool = True,
+        console: Console | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._title, self._show = title, show
+        self._console = console or Console(stderr=True)
+        self._clock = clock or SystemClock()
+        self._bar: RichProgress | None = None
+        self._last_line_ms = 0
+
+    def __enter__(self) -> Self:
+        """Show the bar, or start to wait for the first line."""
+        self._last_line_ms = self._clock.monotonic_ms()
+        if self._show and self._console.is_terminal:
+            self._bar = RichProgress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[note]}", markup=False),
+                console=self._console,
+                transient=True,
+                # What the user's code prints belongs to its own stream.
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._bar.add_task(self._title, total=None, note="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, *, done: int, total: int | None = None, note: str = "") -> None:
+        """Say how far it is: ``done`` of ``total`` (None: nobody knows), and at what."""
+        if self._bar is not None:
+            (task_id,) = self._bar.task_ids
+            self._bar.update(task_id, completed=done, total=total, note=note)
+        elif self._show:
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - self._last_line_ms >= LINE_INTERVAL_MS:
+                self._last_line_ms = now_ms
+                say(_line(self._title, done, total, note), console=self._console)
+
+
+def _line(title: str, done: int, total: int | None, note: str) -> str:
+    far = f"{done}" if total is None else f"{done} of {total}"
+    return f"{title}: {far}" + (f", {note}" if note else "")

@@ -1,0 +1,81 @@
+"""StreamingRunner: a pipeline as a stream, exactly once, on long-lived Spark tasks (DESIGN section 7)."""
+
+import os
+
+from dataflow.errors import PipelineError
+from dataflow.graph import PipelineGraph
+from dataflow.runner import PipelineResult
+from runners.spark.prepared_job import JobOptions, prepare
+from runners.spark.session import LOCAL_MASTER, spark_context
+from runners.streaming.job_thread import StreamingJob
+
+_RANGES_PER_WORKER = 2
+
+
+class StreamingRunner:
+    """Runs a pipeline until its sources end, or for ever.
+
+    Kill anything with -9, the driver included: running the same job again continues it.
+
+    Args:
+        job: names the run in the store.
+        store: DSN of a Postgres; by default that of the environment variable DATAFLOW_STORE, else an embedded one.
+        fresh: forget the job, and drop the tables it created, before running.
+        workers: how many; each is one Spark task that stays.
+        records_per_second: slows each split of each source down to this speed; for replays and demonstrations.
+        master: of Spark; by default this machine.
+        show_progress: on stderr.
+    """
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        store: str | None = None,
+        fresh: bool = False,
+        workers: int = 2,
+        records_per_second: float | None = None,
+        master: str | None = None,
+        show_progress: bool = True,
+    ) -> None:
+        if workers < 1:
+            raise PipelineError(f"a stream needs at least one worker, not {workers}")
+        if records_per_second is not None and records_per_second <= 0:
+            raise PipelineError(f"records_per_second must be positive, not {records_per_second}")
+        self._options = JobOptions(
+            job=job,
+            mode="streaming",
+            store=store,
+            fresh=fresh,
+            # One split per file: a stream keeps the order of its input.
+            splits_desired=1,
+            ranges_per_grouping=workers * _RANGES_PER_WORKER,
+        )
+        self._workers, self._records_per_second = workers, records_per_second
+        self._master = master or _local_master(workers)
+        self._show_progress = show_progress
+
+    def run(self, graph: PipelineGraph) -> PipelineResult:
+        """Start the job, or continue it; returns at once.
+
+        Raises:
+            InputError: a source cannot be read.
+            PipelineError: something in the pipeline cannot be sent to workers.
+            StoreError: there is no suitable store, or the job's name is taken by another pipeline.
+        """
+        prepared = prepare(graph, self._options)
+        if prepared.job.is_finished:
+            return prepared.result
+        context = spark_context("dataflow", master=self._master)
+        return StreamingJob(
+            prepared,
+            context,
+            workers=self._workers,
+            records_per_second=self._records_per_second,
+            show_progress=self._show_progress,
+        )
+
+
+def _local_master(workers: int) -> str:
+    """All cores, or more threads than cores where there are more workers: every worker must run at once."""
+    return LOCAL_MASTER if workers <= (os.cpu_count() or 1) else f"local[{workers},4]"

@@ -1,0 +1,72 @@
+"""What runs inside a Spark task: one worker, until its job is over or its master is gone.
+
+Spark gives placement, supervision and the retry of a dead task; it is trusted with nothing else (DESIGN section 7).
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import attrs
+from pyspark import TaskContext
+
+from dataflow.serialization import loads_code
+from runners.millwheel.worker import Worker, WorkerSpec, WorkerStoppedError
+from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
+from runners.registry import open_store
+from runners.system_clock import SystemClock
+
+#: A master that has not been heard for this long is dead, and its workers with it.
+MASTER_SILENCE_MS = 10_000
+#: Longest wait for a message when there is nothing to do: a message ends it, a rate limit does not.
+IDLE_WAIT_MS = 5
+
+
+@attrs.frozen(kw_only=True)
+class WorkerLaunch:
+    """What every worker of a run is started with; pickled into the task."""
+
+    job: str
+    code: bytes = attrs.field(repr=False)
+    dsn: str = attrs.field(repr=False)
+    keys: JobKeys = attrs.field(repr=False)
+    master: str
+    range_counts: Mapping[str, int]
+    records_per_second: float | None
+
+    def __call__(self, slot: int, rows: Iterable[int]) -> Iterator[int]:
+        """The function that Spark runs on a partition."""
+        del rows
+        self.run(slot)
+        return iter(())
+
+    def run(self, slot: int) -> None:
+        """Be the worker of a slot.  Raises where the task should be tried again."""
+        context = TaskContext.get()
+        attempt = context.taskAttemptId() if context else 0
+        clock = SystemClock()
+        transport = ZmqTransport(self.keys, own_host(urlsplit(self.master).hostname or "127.0.0.1"))
+        with closing(transport), closing(open_store(self.dsn)) as store:
+            spec = WorkerSpec(
+                job=self.job,
+                slot=slot,
+                worker=f"slot {slot}, process {os.getpid()}, attempt {attempt}",
+                master=self.master,
+                range_counts=self.range_counts,
+                records_per_second=self.records_per_second,
+            )
+            worker = Worker(spec, loads_code(self.code), store, transport, clock)
+            worker.start()
+            try:
+                _work(worker, clock)
+            finally:
+                worker.close()
+
+
+def _work(worker: Worker, clock: SystemClock) -> None:
+    parent, worked = os.getppid(), True
+    while not worker.is_stopped:
+        worked = worker.step(0 if worked else IDLE_WAIT_MS)
+        if clock.monotonic_ms() - worker.heard_ms > MASTER_SILENCE_MS or os.getppid() != parent:
+            raise WorkerStoppedError("the driver of this job is gone, so its worker stops")

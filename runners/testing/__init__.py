@@ -1,0 +1,1 @@
+"""Tools for testing pipelines and adapters, shipped: conformance suites, faults, the simulator."""

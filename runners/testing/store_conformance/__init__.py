@@ -1,0 +1,29 @@
+"""What every store must do, as a list of functions: the definition of a correct adapter.
+
+`CHECKS` is for test suites, ours and those of people who write an adapter.
+Each check takes a `StoreFactory`: every call of it gives another connection to one store, which is
+empty when the check starts.
+A check returns when the store behaves and raises `ConformanceError` when not.
+
+    for check in CHECKS:
+        check(connect_to_an_empty_store)
+
+No test framework is needed.
+The suite is itself tested: it must reject deliberately broken adapters.
+DESIGN section 6; the invariants are those of the port.
+"""
+
+from collections.abc import Callable, Sequence
+
+from runners.testing.store_conformance import channels, fences, jobs, not_knowing, rows, state
+from runners.testing.store_conformance.world import ConformanceError, StoreFactory
+
+__all__ = ["CHECKS", "ConformanceError", "StoreFactory"]
+
+#: The suite, in reading order.
+CHECKS: Sequence[Callable[[StoreFactory], None]] = tuple(
+    check
+    for module in (jobs, fences, state, channels, rows, not_knowing)
+    for name, check in vars(module).items()
+    if name.startswith("check_")
+)

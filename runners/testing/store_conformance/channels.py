@@ -1,0 +1,93 @@
+"""Checks of channels: productions, sent and delivered marks."""
+
+from runners.errors import StoreError
+from runners.millwheel.ids import Channel
+from runners.millwheel.production import Checkpoint
+from runners.millwheel.store.port import TakenRange
+from runners.testing.store_conformance.world import (
+    HIGH,
+    JOB,
+    LOW,
+    SPLIT,
+    Owner,
+    StoreFactory,
+    cell,
+    expect_equal,
+    expect_error,
+    opened,
+    take_over,
+)
+
+
+def check_productions_until_acknowledged(connect: StoreFactory) -> None:
+    """Productions are kept, in order, up to the acknowledged one and no further."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    there, self_loop = Channel(LOW, HIGH), Channel(LOW, LOW)
+    first = [Checkpoint(there, n, -n, b"p%d" % n) for n in (1, 2, 3)]
+    other = [Checkpoint(self_loop, n, n, b"") for n in (1, 2)]
+    owner.commit(checkpoints=[first[2], *other, first[0], first[1]])
+    expect_equal(by_channel(take_over(store)), {there: first, self_loop: other}, "productions")
+    owner = Owner(store, LOW)
+    more = Checkpoint(there, 4, 0, b"p4")
+    owner.commit(checkpoints=[more], acknowledged={there: 2})
+    pending = {there: [first[2], more], self_loop: other}
+    expect_equal(by_channel(take_over(store)), pending, "productions after an acknowledgement")
+    expect_equal(store.statistics(JOB)["checkpoints"], 4, "number of productions")
+    expect_equal(list(take_over(store, HIGH).checkpoints), [], "productions of the receiver")
+
+
+def check_sent_marks_outlive_productions(connect: StoreFactory) -> None:
+    """Numbers that were given out stay taken when their productions are gone."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    there, back = Channel(LOW, HIGH), Channel(LOW, SPLIT)
+    owner.commit(checkpoints=[Checkpoint(there, n, 0, b"") for n in (1, 2, 3)])
+    expect_equal(dict(take_over(store).sent), {there: 3}, "sent, none acknowledged")
+    owner = Owner(store, LOW)
+    owner.commit(acknowledged={there: 2, back: 9})
+    expect_equal(dict(take_over(store).sent), {there: 3, back: 9}, "sent, some acknowledged")
+    owner = Owner(store, LOW)
+    owner.commit(acknowledged={there: 3})
+    owner.commit(acknowledged={there: 1})
+    taken = take_over(store)
+    expect_equal(dict(taken.sent), {there: 3, back: 9}, "sent, all acknowledged")
+    expect_equal(list(taken.checkpoints), [], "productions, all acknowledged")
+    expect_equal(dict(take_over(store, HIGH).sent), {}, "sent by the receiver")
+
+
+def check_delivered_marks(connect: StoreFactory) -> None:
+    """What was delivered is known to the receiver's next owner, per channel, and never shrinks."""
+    store = opened(connect)
+    owner = Owner(store, HIGH)
+    from_low, from_split = Channel(LOW, HIGH), Channel(SPLIT, HIGH)
+    owner.commit(delivered={from_low: 5, from_split: 1})
+    owner.commit(delivered={from_low: 4, from_split: 2})
+    taken = take_over(store, HIGH)
+    expect_equal(dict(taken.delivered), {from_low: 5, from_split: 2}, "delivered")
+    expect_equal(dict(take_over(store, LOW).delivered), {}, "delivered to the sender")
+    expect_equal(store.statistics(JOB)["channels"], 2, "number of channels")
+
+
+def check_sequences_are_given_out_once(connect: StoreFactory) -> None:
+    """A second production with the same number is refused as a bug, with nothing done."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    channel = Channel(LOW, HIGH)
+    owner.commit(checkpoints=[Checkpoint(channel, 1, 0, b"first")])
+    again = owner.production(
+        checkpoints=[Checkpoint(channel, 1, 0, b"second")], cells=[cell(b"k", b"1")]
+    )
+    expect_error(StoreError, lambda: store.commit(again), "a sequence given out twice")
+    owner.commit()
+    taken = take_over(store)
+    expect_equal([c.payload for c in taken.checkpoints], [b"first"], "the production kept")
+    expect_equal(dict(taken.cells), {}, "cells of the refused production")
+
+
+def by_channel(taken: TakenRange) -> dict[Channel, list[Checkpoint]]:
+    """Productions per channel, in the order in which the store gave them."""
+    channels: dict[Channel, list[Checkpoint]] = {}
+    for checkpoint in taken.checkpoints:
+        channels.setdefault(checkpoint.channel, []).append(checkpoint)
+    return channels

@@ -1,0 +1,148 @@
+"""Checks of rows for people: result tables and late records."""
+
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
+
+import attrs
+
+from dataflow.io.table import TableSpec, TableWrite
+from runners.core.changelog import TableRowError
+from runners.errors import StoreError, TableMismatchError
+from runners.millwheel.production import LateRecord
+from runners.testing.store_conformance.world import (
+    JOB,
+    LOG,
+    LOW,
+    SCORES,
+    Owner,
+    StoreFactory,
+    cell,
+    expect,
+    expect_equal,
+    expect_error,
+    job_spec,
+    opened,
+)
+
+
+def check_late_records(connect: StoreFactory) -> None:
+    """Late records are kept as they are, in order; text that is no text does not stop a commit."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    late = LateRecord(
+        transform="Sum",
+        key="red",
+        window_start_us=-5,
+        window_end_us=5,
+        watermark_us=99,
+        payload=b"\x80\x00",
+        count=3,
+    )
+    odd = attrs.evolve(late, key="a\0b\ud800")
+    owner.commit(late=[late, late])
+    owner.commit(late=[odd])
+    rows = connect().read_late(JOB)
+    expect_equal([dict(row) for row in rows[:2]], [attrs.asdict(late)] * 2, "late records")
+    expect_equal(rows[2]["key"], "a\\x00b\\ud800", "a key that is no text, escaped")
+    expect_equal(store.statistics(JOB)["late"], 3, "number of late records")
+    expect_equal(list(store.read_late("nobody")), [], "late records of an unknown job")
+
+
+def check_keyed_table(connect: StoreFactory) -> None:
+    """Rows replace the row of their key, deletions remove it, missing ones are no error."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    owner.commit(tables=[TableWrite(table=SCORES, upserts=[("red", 1), ("blue", 2)])])
+    write = TableWrite(table=SCORES, upserts=[("red", 9), ("a'; --", 3)], deletes=[("blue",)])
+    owner.commit(tables=[write])
+    owner.commit(tables=[TableWrite(table=SCORES, deletes=[("nobody",)])])
+    rows = sorted(connect().read_table(SCORES))
+    expect_equal(rows, [("a'; --", 3), ("red", 9)], "rows of a table with a key")
+
+
+def check_table_without_key(connect: StoreFactory) -> None:
+    """Rows are added, equal ones too."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    owner.commit(tables=[TableWrite(table=LOG, inserts=[("red", 1), ("red", 1)])])
+    owner.commit(tables=[TableWrite(table=LOG, inserts=[("blue", 2)])])
+    rows = sorted(connect().read_table(LOG))
+    expect_equal(rows, [("blue", 2), ("red", 1), ("red", 1)], "rows of a table without a key")
+
+
+def check_column_types(connect: StoreFactory) -> None:
+    """Every column type comes back equal, extremes and nulls included; names are quoted."""
+    table = TableSpec(
+        name="odd.Types %s",
+        columns={
+            "id": int,
+            "a float": float,
+            'te"xt': str,
+            "flag": bool,
+            "raw": bytes,
+            "at": datetime,
+        },
+        key=("id", "at"),
+    )
+    store = connect()
+    store.open_job(attrs.evolve(job_spec(), tables=[table]))
+    east = timezone(timedelta(hours=5, minutes=30))
+    rows = [
+        (
+            -(1 << 63),
+            math.inf,
+            "naïve \U0001f600\n",
+            True,
+            b"\x00\xff",
+            datetime.max.replace(tzinfo=UTC),
+        ),
+        ((1 << 63) - 1, -0.1, "", False, b"", datetime.min.replace(tzinfo=UTC)),
+        (0, None, None, None, None, datetime(2024, 2, 29, 12, 0, 0, 1, tzinfo=east)),
+        (1, 3, "int in float column", True, b"", datetime(1970, 1, 1, tzinfo=UTC)),
+    ]
+    owner = Owner(store, LOW)
+    owner.commit(tables=[TableWrite(table=table, upserts=rows)])
+    expect_equal(sorted(connect().read_table(table)), sorted(rows), "rows of all types")
+    not_a_number = (5, math.nan, "", True, b"", rows[3][5])
+    deletes = [(row[0], row[5]) for row in rows]
+    owner.commit(tables=[TableWrite(table=table, upserts=[not_a_number], deletes=deletes)])
+    ((_, number, *_),) = connect().read_table(table)
+    expect(math.isnan(number), f"NaN came back as {number!r}")
+
+
+def check_rows_that_do_not_fit(connect: StoreFactory) -> None:
+    """A row that the table cannot hold is refused before anything happens."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    bad_rows = [("red", "1"), ("red", True), ("red",), (None, 1), ("a\0b", 1), ("\ud800", 1)]
+    for row in [*bad_rows, ("red", 1 << 63), (b"red", 1)]:
+        production = owner.production(
+            cells=[cell(b"k", b"1")], tables=[TableWrite(table=SCORES, upserts=[row])]
+        )
+        expect_error(TableRowError, partial(store.commit, production), f"the row {row!r}")
+    unknown = TableSpec(name="nobody", columns={"a": int})
+    write = TableWrite(table=unknown, inserts=[(1,)])
+    production = owner.production(cells=[cell(b"k", b"1")], tables=[write])
+    expect_error(StoreError, lambda: store.commit(production), "a table that is not there")
+    expect_error(StoreError, lambda: store.read_table(unknown), "reading no table")
+    owner.commit()
+    expect_equal(store.statistics(JOB)["cells"], 0, "cells of refused productions")
+    expect_equal(store.read_table(SCORES), [], "rows of refused productions")
+
+
+def check_open_refuses_another_table(connect: StoreFactory) -> None:
+    """A table of the same name and another shape is refused, and the job is not created."""
+    store = opened(connect)
+    columns = {"team": str, "total": int}
+    others = [
+        TableSpec(name="scores", columns={**columns, "total": float}, key=("team",)),
+        TableSpec(name="scores", columns={"team": str}, key=("team",)),
+        TableSpec(name="scores", columns={**columns, "more": int}, key=("team",)),
+        TableSpec(name="scores", columns=columns),
+        TableSpec(name="scores", columns=columns, key=("team", "total")),
+    ]
+    for table in others:
+        spec = attrs.evolve(job_spec("second"), tables=[table])
+        expect_error(TableMismatchError, partial(store.open_job, spec), str(table))
+        expect_equal(store.read_job("second"), None, "a job whose table was refused")

@@ -1,0 +1,132 @@
+"""What the checks share: a small job, an owner of its ranges, and ways to complain."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.errors import DataflowError
+from dataflow.io.table import TableSpec
+from runners.millwheel.ids import Fence, RangeId
+from runners.millwheel.key_range import even_ranges
+from runners.millwheel.production import CellWrite, Production
+from runners.millwheel.store.port import Committed, JobSpec, RangeSpec, Store, TakenRange
+
+#: Gives another connection to the same store.
+StoreFactory = Callable[[], Store]
+
+JOB = "conformance"
+RANGES = even_ranges(2)
+LOW, HIGH = RangeId("count", 0), RangeId("count", 1)
+SPLIT = RangeId("read", 0)
+SCORES = TableSpec(name="scores", columns={"team": str, "total": int}, key=("team",))
+LOG = TableSpec(name="score_log", columns={"team": str, "points": int})
+
+
+class ConformanceError(AssertionError):
+    """The store under test breaks the contract of the port."""
+
+
+def expect(condition: bool, message: str) -> None:  # noqa: FBT001 - as in assert
+    """Like ``assert``, but also under ``python -O``."""
+    if not condition:
+        raise ConformanceError(message)
+
+
+def expect_equal(actual: object, expected: object, what: str) -> None:
+    """Refuse ``actual`` unless it equals ``expected``."""
+    expect(actual == expected, f"{what}: expected {expected!r}, not {actual!r}")
+
+
+def expect_error(kind: type[DataflowError], action: Callable[[], object], what: str) -> None:
+    """Refuse an ``action`` that does not raise ``kind``."""
+    try:
+        action()
+    except kind:
+        return
+    raise ConformanceError(f"{what}: expected {kind.__name__}, nothing was raised")
+
+
+def job_spec(job: str = JOB, *, fingerprint: str = "f1", mode: str = "streaming") -> JobSpec:
+    """A job with two key ranges, a split and two tables."""
+    return JobSpec(
+        job=job,
+        mode=mode,
+        fingerprint=fingerprint,
+        ranges=[
+            RangeSpec(range_id=LOW, keys=RANGES[0]),
+            RangeSpec(range_id=HIGH, keys=RANGES[1]),
+            RangeSpec(range_id=SPLIT, split=b"file 1\x00"),
+        ],
+        tables=[SCORES, LOG],
+    )
+
+
+class Owner:
+    """An owner of ranges, as a worker would be: knows its tokens and counts its bundles."""
+
+    def __init__(self, store: Store, *ranges: RangeId, name: str = "worker") -> None:
+        self.store = store
+        self.taken = store.acquire(JOB, ranges, name)
+        self.bundles = {range_id: self.taken[range_id].row.bundle for range_id in ranges}
+
+    def production(self, **parts: object) -> Production:
+        """The next production, on all ranges; does not count."""
+        fences = [
+            Fence(range_id=range_id, token=self.taken[range_id].row.token, bundle=bundle + 1)
+            for range_id, bundle in self.bundles.items()
+        ]
+        return attrs.evolve(Production(job=JOB, fences=fences), **parts)  # type: ignore[arg-type]
+
+    def commit(self, **parts: object) -> Production:
+        """Commit the next production; it must land."""
+        production = self.production(**parts)
+        expect_equal(self.store.commit(production), Committed(), "commit by the owner")
+        for range_id in self.bundles:
+            self.bundles[range_id] += 1
+        return production
+
+
+def opened(connect: StoreFactory) -> Store:
+    """A store in which the job is open."""
+    store = connect()
+    store.open_job(job_spec())
+    return store
+
+
+def cell(key: bytes, value: bytes | None, key_hash: int = 7) -> CellWrite:
+    """A cell of the computation with key ranges; None deletes it."""
+    return CellWrite("count", key_hash, key, value)
+
+
+def take_over(store: Store, range_id: RangeId = LOW) -> TakenRange:
+    """A takeover, as the only way to see what is stored."""
+    return store.acquire(JOB, [range_id], "inspector")[range_id]
+
+
+def at_once(actions: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run each action in a thread of its own, starting together; their results in order."""
+    results: dict[int, Any] = {}
+    errors: list[BaseException] = []
+    gate = threading.Barrier(len(actions))
+
+    def run(index: int, action: Callable[[], Any]) -> None:
+        try:
+            gate.wait()
+            results[index] = action()
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            errors.append(error)
+
+    threads = [
+        threading.Thread(target=run, args=(index, action), daemon=True)
+        for index, action in enumerate(actions)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    if errors:
+        raise errors[0]
+    expect(len(results) == len(actions), "verbs that ran at the same time did not end")
+    return [results[index] for index in range(len(actions))]

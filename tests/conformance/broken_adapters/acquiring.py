@@ -1,0 +1,43 @@
+"""Adapters that take ranges over in the wrong order."""
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.store.memory import MemoryStore, _read_range
+from runners.millwheel.store.port import JobRow, JobSpec, TakenRange
+
+
+class ReadsBeforeMovingTheToken(MemoryStore):
+    """MillWheel's figure 12: what commits between the scan and the new token is overlooked."""
+
+    def acquire(
+        self, job: str, range_ids: Sequence[RangeId], owner: str
+    ) -> Mapping[RangeId, TakenRange]:
+        with self._lock:
+            stored = self._job(job)
+            early = {r: _read_range(stored, r) for r in range_ids if r in stored.ranges}
+        time.sleep(0.001)  # a round trip
+        late = super().acquire(job, range_ids, owner)
+        return {
+            range_id: TakenRange(
+                row=taken.row,
+                cells=early[range_id].cells,
+                timers=early[range_id].timers,
+                delivered=taken.delivered,
+                sent=taken.sent,
+                checkpoints=taken.checkpoints,
+            )
+            for range_id, taken in late.items()
+        }
+
+
+class RepeatsTokens(MemoryStore):
+    """A job that was reset hands out the tokens of its former life again."""
+
+    def open_job(self, spec: JobSpec) -> JobRow:
+        with self._lock:
+            if spec.job not in self._jobs:
+                self._tokens = itertools.count(1)
+            return super().open_job(spec)

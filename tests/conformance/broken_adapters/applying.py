@@ -1,0 +1,52 @@
+"""Adapters that apply a production wrongly."""
+
+import attrs
+
+from dataflow.io.table import TableSpec
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore, _Job, _Table
+
+
+class AcknowledgesTooMuch(MemoryStore):
+    """Deletes the whole channel, sent and unsent, as soon as one production is acknowledged."""
+
+    def _apply_deliveries(self, job: _Job, production: Production) -> None:
+        super()._apply_deliveries(job, production)
+        for channel in production.acknowledged:
+            job.checkpoints.pop(channel, None)
+
+
+class ForgetsSentMarks(MemoryStore):
+    """Gives sequence numbers out twice once the productions are gone."""
+
+    def _apply_deliveries(self, job: _Job, production: Production) -> None:
+        super()._apply_deliveries(job, production)
+        job.acknowledged.clear()
+
+
+class KeepsDeletedCells(MemoryStore):
+    """State that was cleared comes back after a takeover."""
+
+    def _apply_state(self, job: _Job, production: Production) -> None:
+        cells = [cell for cell in production.cells if cell.value is not None]
+        super()._apply_state(job, attrs.evolve(production, cells=cells))
+
+
+class LetsWatermarksGoBack(MemoryStore):
+    """Believes the last report, not the highest."""
+
+    def _apply_progress(self, job: _Job, production: Production) -> None:
+        super()._apply_progress(job, production)
+        for range_id, watermark_us in production.watermarks_us.items():
+            row = job.ranges[range_id]
+            job.ranges[range_id] = attrs.evolve(row, watermark_us=watermark_us)
+
+
+class AddsRowsInPlaceOfReplacing(MemoryStore):
+    """A correction stands beside what it corrects."""
+
+    def _table(self, table: TableSpec) -> _Table:
+        stored = super()._table(table)
+        for key in [key for key in stored.rows if isinstance(key, tuple)]:
+            stored.rows[len(stored.rows) + 1000] = stored.rows.pop(key)
+        return stored

@@ -1,0 +1,62 @@
+"""Adapters whose fence is no fence."""
+
+import attrs
+
+from runners.millwheel.ids import Fence
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore, _Job
+from runners.millwheel.store.port import CommitOutcome, Committed, Fenced
+
+
+class NeverFences(MemoryStore):
+    """Commits whatever comes."""
+
+    def _holds(self, job: _Job, fence: Fence) -> bool:
+        return True
+
+
+class ChecksTheTokenOnly(MemoryStore):
+    """A commit that was delayed on the wire lands on top of its successor."""
+
+    def _holds(self, job: _Job, fence: Fence) -> bool:
+        row = job.ranges.get(fence.range_id)
+        return row is not None and row.token == fence.token
+
+
+class FencesTheFirstRangeOnly(MemoryStore):
+    """A worker with two ranges keeps writing to the one it lost."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        with self._lock:
+            job = self._jobs.get(production.job)
+            if job is None or not self._holds(job, production.fences[0]):
+                return Fenced(production.fences[0].range_id)
+            self._apply(job, production)
+            return Committed()
+
+
+class CommitsHalf(MemoryStore):
+    """Not one transaction: what precedes the lost fence stays."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        with self._lock:
+            job = self._jobs.get(production.job)
+            held = [f for f in production.fences if job is not None and self._holds(job, f)]
+            if job is not None and held and len(held) < len(production.fences):
+                self._apply_progress(job, attrs.evolve(production, fences=held))
+            return super().commit(production)
+
+
+class LeavesItsFences(MemoryStore):
+    """Writes wherever the production says, fenced or not."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        with self._lock:
+            job = self._jobs.get(production.job)
+            if job is None:
+                return Fenced(production.fences[0].range_id)
+            for fence in production.fences:
+                if not self._holds(job, fence):
+                    return Fenced(fence.range_id)
+            self._apply(job, production)
+            return Committed()

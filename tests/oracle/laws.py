@@ -1,0 +1,248 @@
+"""Laws that tie the direct runner to the oracle, as plain functions: true, or an AssertionError.
+
+They are functions so that `tests/repo/test_mutations.py` can check that a broken core breaks them.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import dataflow as df
+from runners.direct import DirectRunner
+from tests.oracle.evaluator import (
+    Answer,
+    Arrivals,
+    Group,
+    Windowing,
+    evaluate,
+)
+from tests.pane_log import LoggedPane, PaneLog, run_logged
+from tests.scripted_source import Batch, ScriptedSource
+
+Mode = df.AccumulationMode
+#: A window of a key as the oracle names it.
+Place = tuple[Any, int, int]
+
+
+def microseconds(count: int) -> timedelta:
+    return timedelta(microseconds=count)
+
+
+def window_fn(windowing: Windowing) -> df.WindowFn:
+    if windowing.kind == "fixed":
+        return df.FixedWindows(
+            microseconds(windowing.size_us), offset=microseconds(windowing.offset_us)
+        )
+    if windowing.kind == "sessions":
+        return df.Sessions(microseconds(windowing.size_us))
+    return df.GlobalWindows()
+
+
+def windowed(
+    pipeline: df.Pipeline, windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode
+) -> df.PCollection[Any]:
+    """The arrivals as ``(key, value)`` pairs, windowed."""
+    source = ScriptedSource(
+        [
+            Batch(
+                [(record.key, record.value) for record in arrival.records],
+                [record.timestamp_us for record in arrival.records],
+                arrival.watermark_us,
+            )
+            for arrival in arrivals
+        ]
+    )
+    return (
+        pipeline
+        | df.Read(source)
+        | df.WindowInto(
+            window_fn(windowing),
+            accumulation_mode=mode,
+            allowed_lateness=microseconds(windowing.lateness_us),
+        )
+    )
+
+
+def run_grouping(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) -> PaneLog:
+    """Group the arrivals' values by key and window on the direct runner."""
+    pipeline = df.Pipeline(DirectRunner())
+    windowed(pipeline, windowing, arrivals, mode) | df.GroupByKey()
+    return run_logged(pipeline)
+
+
+def place(group: Group) -> Place:
+    return group.key, group.start_us, group.end_us
+
+
+def pane_place(pane: LoggedPane) -> Place:
+    return pane.key, pane.window.start_us, pane.window.end_us
+
+
+def answers(groups: Sequence[Group]) -> dict[Place, list[int]]:
+    """The oracle's final groups by place; a place comes up once."""
+    by_place = {place(group): group.values for group in groups}
+
+    assert len(groups) == len(by_place)
+    return by_place
+
+
+def check_discarding(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None:
+    """The panes of a lineage, concatenated, are the group: every record in exactly one pane."""
+    log = run_grouping(windowing, arrivals, Mode.DISCARDING)
+    answer = evaluate(windowing, arrivals)
+    expected = answers(answer.groups)
+    home = {value: where for where, values in expected.items() for value in values}
+    told: dict[Place, list[int]] = defaultdict(list)
+    for pane in log.panes:
+        assert pane.sign == 1
+        homes = {home[value] for value in pane.value if value in home}
+        assert len(homes) == 1, f"{pane} mixes windows"
+        key, start_us, end_us = homes.pop()
+        assert pane.key == key
+        assert start_us <= pane.window.start_us < pane.window.end_us <= end_us
+        told[key, start_us, end_us] += pane.value
+
+    assert expected == {where: sorted(values) for where, values in told.items()}
+    _check_dropped(answer, log)
+    _check_freed(log)
+
+
+def check_accumulating(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None:
+    """The last pane of each final window is the group."""
+    log = run_grouping(windowing, arrivals, Mode.ACCUMULATING)
+    answer = evaluate(windowing, arrivals)
+    last = {pane_place(pane): sorted(pane.value) for pane in log.panes}
+    expected = answers(answer.groups)
+
+    assert expected == {where: last.get(where) for where in expected}
+    assert all(pane.sign == 1 for pane in log.panes)
+    _check_dropped(answer, log)
+    _check_freed(log)
+
+
+def check_retracting(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None:
+    """The signed sum of the panes is the answer; and what is said is always said once.
+
+    At every prefix each window has zero or one result, and a retraction takes back exactly what was
+    said.  After every batch each window that the watermark has passed says exactly what has come.
+    """
+    log = run_grouping(windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING)
+    said: dict[Place, Any] = {}
+    done = 0
+    for count, step in enumerate(log.steps[:-1], start=1):
+        _apply(said, log.panes[done:step])
+        done = step
+        watermark_us = max(arrival.watermark_us for arrival in arrivals[:count])
+        for group in evaluate(windowing, arrivals[:count]).groups:
+            if group.end_us <= watermark_us:
+                assert group.values == sorted(said.get(place(group), [])), "the pane of a past window"
+    _apply(said, log.panes[done:])
+    answer = evaluate(windowing, arrivals)
+
+    assert answers(answer.groups) == {where: sorted(values) for where, values in said.items()}
+    _check_dropped(answer, log)
+    _check_freed(log)
+
+
+CHECKS: dict[Mode, Callable[[Windowing, Sequence[Arrivals]], None]] = {
+    Mode.DISCARDING: check_discarding,
+    Mode.ACCUMULATING: check_accumulating,
+    Mode.ACCUMULATING_AND_RETRACTING: check_retracting,
+}
+
+
+def check_panes(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) -> None:
+    """`PaneInfo` tells the truth: index by lineage, timing by the watermark, last at the end only."""
+    log = run_grouping(windowing, arrivals, mode)
+    watermarks_us = _watermarks_by_pane(log, arrivals)
+    firings: dict[Place, list[LoggedPane]] = defaultdict(list)
+    for pane, (before_us, after_us) in zip(log.panes, watermarks_us, strict=True):
+        if pane.sign < 0:
+            continue
+        info, end_us = pane.pane, pane.window.end_us
+        earlier = firings[pane_place(pane)]
+        assert end_us <= after_us, "the default trigger is never early"
+        assert info.timing is not df.PaneTiming.EARLY
+        assert (info.index == 0) == info.is_first
+        assert info.index == info.nonspeculative_index >= len(earlier)
+        assert (end_us > before_us) == (info.timing is df.PaneTiming.ON_TIME)
+        assert not any(each.pane.is_last for each in earlier)
+        earlier.append(pane)
+    for low, high in pairwise([0, *log.steps]):
+        on_time = [pane for pane in log.panes[low:high] if pane.pane.timing is df.PaneTiming.ON_TIME]
+        ends_us = [pane.window.end_us for pane in on_time if pane.sign > 0]
+
+        assert sorted(ends_us) == ends_us, "windows that the watermark passes speak in time order"
+
+
+def check_keyed_table(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None:
+    """A keyed table of retracting results is, in the end, the oracle's answer."""
+    pipeline = df.Pipeline(DirectRunner())
+    (
+        windowed(pipeline, windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING)
+        | df.CombinePerKey(sum)
+        | df.ParDo(ToRow())
+        | df.WriteToPostgres(
+            "sums",
+            columns={"key": str, "start_us": int, "end_us": int, "total": int},
+            key=("key", "start_us", "end_us"),
+        )
+    )
+    result = pipeline.run()
+    expected = {place(group): sum(group.values) for group in evaluate(windowing, arrivals).groups}
+    rows = result.read_table("sums")
+
+    assert expected == {
+        (row["key"], row["start_us"], row["end_us"]): row["total"] for row in rows
+    }
+
+
+class ToRow(df.DoFn):
+    """A result and its window as a row."""
+
+    def process(self, element: Any, /, window: Any = df.DoFn.WindowParam) -> Any:
+        key, total = element
+        yield {
+            "key": key,
+            "start_us": window.start_us,
+            "end_us": window.end_us,
+            "total": total,
+        }
+
+
+def _apply(said: dict[Place, Any], panes: Sequence[LoggedPane]) -> None:
+    for pane in panes:
+        where = pane_place(pane)
+        if pane.sign > 0:
+            assert where not in said, f"{where} says a second thing without taking the first back"
+            said[where] = pane.value
+        else:
+            assert where in said, f"{where} takes back what it has not said"
+            assert said.pop(where) == pane.value, "a retraction is exactly what was said"
+
+
+def _check_dropped(answer: Answer, log: PaneLog) -> None:
+    """Records in are records in windows and late records, each once."""
+    dropped = sorted((repr(record.key), record.value) for record in answer.dropped)
+    late = log.late_records()
+
+    assert dropped == sorted((row["key"], value) for row in late for value in row["payload"])
+    assert all(row["count"] == 1 == len(row["payload"]) for row in late)
+
+
+def _check_freed(log: PaneLog) -> None:
+    assert (0, 0) == (log.cells_left, log.timers_left), "state is left behind"
+
+
+def _watermarks_by_pane(log: PaneLog, arrivals: Sequence[Arrivals]) -> list[tuple[int, int]]:
+    """For each pane the watermarks before and after the batch that brought it."""
+    bounds: list[tuple[int, int]] = []
+    before_us = -(1 << 62)
+    told = [*(arrival.watermark_us for arrival in arrivals), 1 << 62]
+    for step, watermark_us in zip(log.steps, told, strict=True):
+        after_us = max(before_us, watermark_us)
+        bounds += [(before_us, after_us)] * (step - len(bounds))
+        before_us = after_us
+    return bounds

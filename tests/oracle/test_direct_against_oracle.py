@@ -1,0 +1,161 @@
+"""The direct runner, and so the semantic core that all runners share, against the oracle.
+
+The fold of the panes is the oracle's answer, in every accumulation mode, for any stream, any
+bundles and any watermark path; and every record is in a window or a late record, exactly once.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from runners.direct import DirectRunner
+from tests.oracle import laws
+from tests.oracle.evaluator import Arrivals, Record, Windowing, evaluate, regroup
+from tests.pane_log import run_logged
+from tests.strategies import NOTHING_SAID_US, sessions, streams, windowings
+
+
+@pytest.mark.parametrize("mode", df.AccumulationMode)
+@given(windowing=windowings(), arrivals=streams())
+def test_fold_of_panes_is_the_oracle(
+    mode: df.AccumulationMode, windowing: Windowing, arrivals: list[Arrivals]
+) -> None:
+    """With and without lateness, on time and late: the panes add up to the oracle's groups."""
+    laws.CHECKS[mode](windowing, arrivals)
+
+
+@given(windowing=sessions(lateness_us=st.sampled_from([20, 60])), arrivals=streams())
+def test_lateness_and_retractions(windowing: Windowing, arrivals: list[Arrivals]) -> None:
+    """Corrections of windows already said are exact, at every prefix of what is emitted."""
+    laws.check_retracting(windowing, arrivals)
+
+
+@given(
+    windowing=windowings(),
+    arrivals=streams(),
+    mode=st.sampled_from(df.AccumulationMode),
+)
+def test_panes_say_which_firing_they_are(
+    windowing: Windowing, arrivals: list[Arrivals], mode: df.AccumulationMode
+) -> None:
+    """Index, timing, first and last of every pane agree with the watermark path."""
+    laws.check_panes(windowing, arrivals, mode)
+
+
+@given(windowing=windowings(), arrivals=streams())
+def test_keyed_table_is_the_oracle(windowing: Windowing, arrivals: list[Arrivals]) -> None:
+    """Upserts and deletes leave exactly the final results in a table."""
+    laws.check_keyed_table(windowing, arrivals)
+
+
+@given(windowing=windowings(), arrivals=streams(watermarks=False), data=st.data())
+def test_order_and_bundles_do_not_matter(
+    windowing: Windowing, arrivals: list[Arrivals], data: st.DataObject
+) -> None:
+    """Where nothing is late, any order in any bundles gives the answer of one bundle."""
+    records = [record for arrival in arrivals for record in arrival.records]
+    shuffled = data.draw(st.permutations(records))
+    answer = evaluate(windowing, [Arrivals(tuple(shuffled), NOTHING_SAID_US)])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(records)), max_size=4)))
+    bounds = zip([0, *cuts], [*cuts, len(records)], strict=True)
+    rebundled = [Arrivals(tuple(shuffled[low:high]), NOTHING_SAID_US) for low, high in bounds]
+
+    assert not answer.dropped
+    assert laws.answers(regroup(windowing, records)) == laws.answers(answer.groups)
+    for check in laws.CHECKS.values():
+        check(windowing, rebundled)
+
+
+@given(gap_us=st.integers(1, 12), arrivals=streams())
+def test_windows_are_frozen_by_a_grouping(gap_us: int, arrivals: list[Arrivals]) -> None:
+    """Sessions of different keys stay apart in the next grouping, unless they are the same window."""
+    windowing = Windowing("sessions", gap_us)
+    pipeline = df.Pipeline(DirectRunner())
+    (
+        laws.windowed(pipeline, windowing, arrivals, df.AccumulationMode.DISCARDING)
+        | df.GroupByKey()
+        | df.Map(lambda pair: ("all", len(pair[1])))
+        | "again" >> df.CombinePerKey(sum)
+    )
+    again = [pane for pane in run_logged(pipeline).panes if pane.transform == "again"]
+    expected: dict[tuple[int, int], int] = {}
+    for group in evaluate(windowing, arrivals).groups:
+        where = (group.start_us, group.end_us)
+        expected[where] = expected.get(where, 0) + len(group.records)
+
+    assert expected == {tuple(pane.window): pane.value for pane in again}
+    assert len(expected) == len(again)
+
+
+def arrivals_of(*steps: tuple[Sequence[tuple[str, int]], int]) -> list[Arrivals]:
+    """Steps of ``([(key, timestamp), ...], watermark)``; values count from 1."""
+    values = iter(range(1, 1000))
+    return [
+        Arrivals(tuple(Record(key, next(values), at) for key, at in rows), watermark_us)
+        for rows, watermark_us in steps
+    ]
+
+
+CASES: dict[str, tuple[Windowing, list[Arrivals]]] = {
+    "a late record is saved by a session that is still open": (
+        Windowing("sessions", 10),
+        arrivals_of(([("a", 15)], 12), ([("a", 6)], 12)),
+    ),
+    "a late record alone is dropped": (
+        Windowing("sessions", 10),
+        arrivals_of(([("a", 30)], 12), ([("a", 1)], 12)),
+    ),
+    "late records that come together are saved by one that is not late": (
+        Windowing("sessions", 10),
+        arrivals_of(([], 12), ([("a", 0), ("a", 5), ("b", 0)], 12)),
+    ),
+    "a window ends exactly at the watermark": (
+        Windowing("fixed", 10),
+        arrivals_of(([("a", 9)], 10), ([("a", 9), ("a", 10)], 20)),
+    ),
+    "two events exactly one gap apart are two sessions": (
+        Windowing("sessions", 10),
+        arrivals_of(([("a", 0), ("a", 10)], 0)),
+    ),
+    "a bridge takes two said sessions back": (
+        Windowing("sessions", 10, 0, 100),
+        arrivals_of(([("a", 0), ("a", 15)], 50), ([("a", 8)], 50)),
+    ),
+    "a said session grows past the watermark": (
+        Windowing("sessions", 10, 0, 100),
+        arrivals_of(([("a", 0)], 12), ([("a", 9)], 12), ([], 30)),
+    ),
+    "a new session overlaps a closed one": (
+        Windowing("sessions", 10),
+        arrivals_of(([("a", 0)], 11), ([("a", 5)], 11)),
+    ),
+    "at the end of allowed lateness the window is gone": (
+        Windowing("fixed", 10, 0, 5),
+        arrivals_of(([("a", 1)], 14), ([("a", 2)], 15), ([("a", 3)], 15)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("mode", df.AccumulationMode)
+def test_known_hard_streams(case: str, mode: df.AccumulationMode) -> None:
+    """Streams that broke this or another implementation once."""
+    windowing, arrivals = CASES[case]
+    laws.CHECKS[mode](windowing, arrivals)
+    laws.check_panes(windowing, arrivals, mode)
+    laws.check_keyed_table(windowing, arrivals)
+
+
+def test_the_oracle_itself() -> None:
+    """The oracle's own answers, computed by hand, for one bridge and one dropped record."""
+    windowing, arrivals = CASES["a bridge takes two said sessions back"]
+    answer = evaluate(windowing, arrivals)
+    late: Any = evaluate(*CASES["a late record alone is dropped"])
+
+    assert {("a", 0, 25): [1, 2, 3]} == laws.answers(answer.groups)
+    assert [Record("a", 2, 1)] == late.dropped
+    assert {("a", 30, 40): [1]} == laws.answers(late.groups)

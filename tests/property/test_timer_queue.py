@@ -1,0 +1,58 @@
+"""TimerQueue against a dictionary: time order, at most once, set, reset and clear as written."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from runners.core.group_also_by_window import TimerId
+from runners.core.timers import TimerQueue
+from windowing.window import Window
+
+TIMERS = st.builds(
+    lambda key, end_us: ((key, None), Window(0, end_us)),
+    # Keys that cannot be compared with each other must not matter.
+    st.sampled_from(["a", 1, None, ("b", 2)]),
+    st.integers(1, 3),
+)
+TIMES_US = st.integers(0, 20)
+
+
+class TimerQueueMachine(RuleBasedStateMachine):
+    """The model: timer to (time, number of the call that set it)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = TimerQueue()
+        self.model: dict[TimerId, tuple[int, int]] = {}
+        self.calls = 0
+
+    @rule(timer=TIMERS, fire_us=TIMES_US)
+    def set(self, timer: TimerId, fire_us: int) -> None:
+        self.calls += 1
+        self.model[timer] = (fire_us, self.calls)
+        self.queue.set(timer, fire_us)
+
+    @rule(timer=TIMERS)
+    def clear(self, timer: TimerId) -> None:
+        self.model.pop(timer, None)
+        self.queue.set(timer, None)
+
+    @rule(watermark_us=TIMES_US, timers_max=st.none() | st.integers(0, 3))
+    def pop(self, watermark_us: int, timers_max: int | None) -> None:
+        due = sorted(
+            (timer for timer, (fire_us, _) in self.model.items() if fire_us <= watermark_us),
+            key=lambda timer: self.model[timer],
+        )[:timers_max]
+        for timer in due:
+            del self.model[timer]
+
+        assert due == self.queue.pop_due(watermark_us, timers_max)
+
+    @invariant()
+    def agrees(self) -> None:
+        assert len(self.model) == len(self.queue)
+        assert min((t for t, _ in self.model.values()), default=None) == self.queue.next_us()
+
+
+TestTimerQueue: Any = TimerQueueMachine.TestCase

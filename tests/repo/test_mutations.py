@@ -1,0 +1,224 @@
+"""The tests are tested: a core broken on purpose must fail the laws of `tests/oracle/laws.py`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import dataflow as df
+from runners.core import group_also_by_window as core
+from runners.core.group_also_by_window import GroupAlsoByWindow, LateArrival, WindowState
+from runners.core.partials import Lifter
+from runners.core.timers import TimerQueue
+from tests.oracle import laws
+from tests.oracle.evaluator import Arrivals, Windowing
+from tests.strategies import NOTHING_SAID_US, streams, windowings
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.fixed import FixedWindows
+from windowing.sessions import Sessions
+from windowing.window import Window
+from windowing.window_fn import Merge
+
+pytestmark = pytest.mark.slow
+
+#: Far more than any of the mutations needs to be found.
+EXAMPLES_MAX = 300
+
+Patch = pytest.MonkeyPatch
+
+
+def drop_retraction_on_merge(patch: Patch) -> None:
+    """A merged session forgets what its sources said."""
+    _change_merged_state(patch, lambda state, _: setattr(state, "said", ()))
+
+
+def retract_for_the_merged_window(patch: Patch) -> None:
+    """What a source window said is taken back for the window that it went into."""
+    _change_merged_state(
+        patch,
+        lambda state, window: setattr(
+            state, "said", tuple((value, window, pane) for value, _, pane in state.said)
+        ),
+    )
+
+
+def forget_what_was_said(patch: Patch) -> None:
+    """Of several things said before a merge, only the first is taken back."""
+    _change_merged_state(patch, lambda state, _: setattr(state, "said", state.said[:1]))
+
+
+def forget_accumulator_on_merge(patch: Patch) -> None:
+    """A merged session starts from nothing."""
+    _change_merged_state(patch, lambda state, _: setattr(state, "accumulator", core._NOTHING))
+
+
+def forget_pending_on_merge(patch: Patch) -> None:
+    """What joins a window that has told something is not pending."""
+    absorb = GroupAlsoByWindow._absorb
+
+    def broken(machine: Any, state: WindowState, *args: Any) -> None:
+        absorb(machine, state, *args)
+        if state.firings:
+            state.pending = 0
+
+    patch.setattr(GroupAlsoByWindow, "_absorb", broken)
+
+
+def forget_the_on_time_moment_on_merge(patch: Patch) -> None:
+    """A late correction of a merged session calls itself on time."""
+    _change_merged_state(patch, lambda state, _: setattr(state, "is_past", False))
+
+
+def window_edge_off_by_one(patch: Patch) -> None:
+    """The end of a fixed window is inside it."""
+    assign = FixedWindows.assign_bundle
+    patch.setattr(
+        FixedWindows,
+        "assign_bundle",
+        lambda fn, times_us, values: assign(fn, [time_us - 1 for time_us in times_us], values),
+    )
+
+
+def sessions_that_touch_merge(patch: Patch) -> None:
+    """Windows that only touch are merged, as Spark does."""
+    merge = Sessions.merge_windows
+
+    def broken(fn: Sessions, windows: Any) -> list[Merge]:
+        longer = merge(fn, [Window(start_us, end_us + 1) for start_us, end_us in windows])
+        return [Merge(_shorter(each.merged), tuple(map(_shorter, each.sources))) for each in longer]
+
+    patch.setattr(Sessions, "merge_windows", broken)
+
+
+def drop_late_before_merging(patch: Patch) -> None:
+    """A record is judged by its own window, not by the session that could have saved it."""
+    add = GroupAlsoByWindow._add_merging
+
+    def broken(machine: Any, fn: Any, cells: Any, partials: Any, effects: Any, now: Any) -> None:
+        in_time = []
+        for partial in partials:
+            if machine._strategy.expiry_us(partial[1]) > now.watermark_us:
+                in_time.append(partial)
+            else:
+                effects.late.append(LateArrival(*partial, now.watermark_us))
+        add(machine, fn, cells, in_time, effects, now)
+
+    patch.setattr(GroupAlsoByWindow, "_add_merging", broken)
+
+
+def free_state_early(patch: Patch) -> None:
+    """State goes at the end of its window although late records are allowed."""
+    patch.setattr(WindowingStrategy, "expiry_us", lambda _, window: window.end_us)
+
+
+def free_the_state_of_the_key(patch: Patch) -> None:
+    """The first window of a key to expire takes the others with it."""
+    patch.setattr(core, "_free", lambda cells, cell_id, _: cells.pop(cell_id))
+
+
+def keep_state_for_ever(patch: Patch) -> None:
+    """State is not freed."""
+    patch.setattr(core, "_free", lambda *_: None)
+
+
+def count_late_records_twice(patch: Patch) -> None:
+    """A drop counts for two records."""
+    late = LateArrival
+    patch.setattr(
+        core,
+        "LateArrival",
+        lambda key, window, accumulator, count, watermark_us: late(
+            key, window, accumulator, 2 * count, watermark_us
+        ),
+    )
+
+
+def lift_late_records_together(patch: Patch) -> None:
+    """Records behind the watermark are combined before it is known which are too late."""
+    lift = Lifter.lift
+    patch.setattr(
+        Lifter,
+        "lift",
+        lambda lifter, bundle, *, watermark_us: lift(lifter, bundle, watermark_us=NOTHING_SAID_US),
+    )
+
+
+def timers_out_of_order(patch: Patch) -> None:
+    """Due timers come latest first."""
+    pop_due = TimerQueue.pop_due
+    patch.setattr(TimerQueue, "pop_due", lambda queue, now_us: pop_due(queue, now_us)[::-1])
+
+
+def timers_one_too_late(patch: Patch) -> None:
+    """A timer at the watermark waits for the next instant."""
+    pop_due = TimerQueue.pop_due
+    patch.setattr(
+        TimerQueue, "pop_due", lambda queue, now_us: pop_due(queue, now_us - (now_us < 1 << 40))
+    )
+
+
+MUTATIONS: list[Callable[[Patch], None]] = [
+    drop_retraction_on_merge,
+    retract_for_the_merged_window,
+    forget_what_was_said,
+    forget_accumulator_on_merge,
+    forget_pending_on_merge,
+    forget_the_on_time_moment_on_merge,
+    window_edge_off_by_one,
+    sessions_that_touch_merge,
+    drop_late_before_merging,
+    free_state_early,
+    free_the_state_of_the_key,
+    keep_state_for_ever,
+    count_late_records_twice,
+    lift_late_records_together,
+    timers_out_of_order,
+    timers_one_too_late,
+]
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
+def test_a_broken_core_is_found(mutate: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    """Each mutation of the core makes a law fail, whatever else it does."""
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError):
+        look_for_a_counterexample(EXAMPLES_MAX)
+
+
+def test_the_core_as_it_is_passes() -> None:
+    """The same search finds nothing wrong where nothing was broken."""
+    look_for_a_counterexample(50)
+
+
+def look_for_a_counterexample(examples_max: int) -> None:
+    @settings(
+        max_examples=examples_max,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+    )
+    @given(windowing=windowings(), arrivals=streams(), mode=st.sampled_from(df.AccumulationMode))
+    def check(windowing: Windowing, arrivals: list[Arrivals], mode: df.AccumulationMode) -> None:
+        laws.CHECKS[mode](windowing, arrivals)
+        laws.check_panes(windowing, arrivals, mode)
+
+    check()
+
+
+def _change_merged_state(patch: Patch, change: Callable[[WindowState, Window], None]) -> None:
+    merge = GroupAlsoByWindow._merged_state
+
+    def broken(machine: Any, states: Any, window: Window, now: Any) -> WindowState:
+        state = merge(machine, states, window, now)
+        change(state, window)
+        return state
+
+    patch.setattr(GroupAlsoByWindow, "_merged_state", broken)
+
+
+def _shorter(window: Window) -> Window:
+    return Window(window.start_us, window.end_us - 1)

@@ -1,0 +1,175 @@
+"""House rules that a linter does not know; a failure lists every place as file:line.
+
+Each rule is a function from a file to its complaints, so that the rules are tested as well.
+"""
+
+import ast
+import io
+import re
+import textwrap
+import tokenize
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+FOLDERS = (
+    "windowing",
+    "triggers",
+    "dataflow",
+    "runners",
+    "examples",
+    "benchmarks",
+    "tests",
+    "tools",
+    "docs",
+)
+
+Complaint = tuple[int, str]
+
+
+@attrs.frozen
+class Source:
+    """A Python file, parsed once for all the rules."""
+
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @classmethod
+    def parse(cls, path: Path, text: str) -> "Source":
+        return cls(path, text, ast.parse(text, path))
+
+
+def long_file(source: Source) -> Iterator[Complaint]:
+    """Too long to be read in one sitting: split it by noun."""
+    count = source.text.count("\n")
+    if count > FILE_LINES_MAX:
+        yield count, f"{count} lines, at most {FILE_LINES_MAX}"
+
+
+def long_function(source: Source) -> Iterator[Complaint]:
+    """Too long to be seen at once: name its parts."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            count = (node.end_lineno or node.lineno) - node.lineno + 1
+            if count > FUNCTION_LINES_MAX:
+                yield node.lineno, f"{node.name} has {count} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def undocumented_module(source: Source) -> Iterator[Complaint]:
+    """The first lines of a file say what it is for."""
+    if not ast.get_docstring(source.tree):
+        yield 1, "no module docstring"
+
+
+def bare_except(source: Source) -> Iterator[Complaint]:
+    """It would catch KeyboardInterrupt as well."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            yield node.lineno, "bare except"
+
+
+def note_without_issue(source: Source) -> Iterator[Complaint]:
+    """A note that nobody is told about is never read again."""
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type == tokenize.COMMENT and re.search(
+            r"\b(TODO|FIXME|XXX)\b(?!.*#\d+)", token.string
+        ):
+            yield token.start[0], "no issue number, as in TODO(#12)"
+
+
+RULES: list[Callable[[Source], Iterator[Complaint]]] = [
+    long_file,
+    long_function,
+    undocumented_module,
+    bare_except,
+    note_without_issue,
+]
+
+
+def titles(markdown: str) -> list[int]:
+    """Return the lines of the first-level titles outside fenced code."""
+    found: list[int] = []
+    fence = ""
+    for number, line in enumerate(markdown.splitlines(), 1):
+        mark = re.match(r" {0,3}(```+|~~~+)", line)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and fence and mark[1].startswith(fence):
+            fence = ""
+        elif not fence and re.match(r"# \S", line):
+            found.append(number)
+    return found
+
+
+def project_files(suffix: str) -> list[Path]:
+    inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob(f"*{suffix}")]
+    return sorted([*ROOT.glob(f"*{suffix}"), *inside])
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[Source]:
+    return [Source.parse(path, path.read_text("utf-8")) for path in project_files(".py")]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_python_files_follow(
+    rule: Callable[[Source], Iterator[Complaint]], sources: list[Source]
+) -> None:
+    complaints = [
+        f"{source.path.relative_to(ROOT)}:{line}: {what}"
+        for source in sources
+        for line, what in rule(source)
+    ]
+
+    assert not complaints, "\n" + "\n".join([f"{rule.__doc__}", *complaints])
+
+
+def test_every_markdown_file_has_one_title() -> None:
+    complaints = [
+        f"{path.relative_to(ROOT)}: titles in lines {found}"
+        for path in project_files(".md")
+        if len(found := titles(path.read_text("utf-8"))) != 1
+    ]
+
+    assert not complaints, "\n" + "\n".join(complaints)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (long_file, '"""Doc."""\n' + "\n" * FILE_LINES_MAX),
+        (long_function, "def f():\n" + "    pass\n" * FUNCTION_LINES_MAX),
+        (undocumented_module, "x = 1\n"),
+        (bare_except, "try:\n    pass\nexcept:\n    pass\n"),
+        (note_without_issue, "x = 1  # TODO: later\n"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_rule_finds_an_offender(rule: Callable[[Source], Iterator[Complaint]], text: str) -> None:
+    assert list(rule(Source.parse(Path("sample.py"), text)))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule_leaves_good_code_alone(rule: Callable[[Source], Iterator[Complaint]]) -> None:
+    text = '''\
+        """Doc."""
+
+        def f() -> str:
+            try:
+                return "TODO"  # TODO(#12): say more
+            except ValueError:
+                return ""
+    '''
+
+    assert not list(rule(Source.parse(Path("sample.py"), textwrap.dedent(text))))
+
+
+def test_titles_are_not_looked_for_in_code() -> None:
+    assert titles("# One\n\n```sh\n# a comment\n```\n\n## Two\n") == [1]
+    assert titles("# One\n\ntext\n\n# Two\n") == [1, 5]

@@ -1,0 +1,188 @@
+"""The real master and workers over the memory store, in one thread, with crashes at random moments."""
+
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.graph import PipelineGraph
+from runners.core.plan import plan
+from runners.direct import DirectRunner
+from runners.millwheel.job import job_spec, range_counts
+from runners.millwheel.master import Master
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.worker import Worker, WorkerSpec, WorkerStoppedError
+from runners.testing.local_network import LocalNetwork
+from runners.testing.manual_clock import ManualClock
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+SLOTS = 2
+ROUNDS_MAX = 5_000
+COLUMNS = {"key": str, "start": float, "end": float, "values": str}
+
+
+class Scripted(df.Source):
+    """Batches of (value, second); the watermark follows the newest second at a distance."""
+
+    def __init__(self, batches: Sequence[Sequence[tuple[int, int]]], disorder_s: int) -> None:
+        self.batches, self.disorder_s = batches, disorder_s
+
+    def splits(self, desired: int) -> Sequence[int]:
+        return [desired]
+
+    def open(self, split: int, position: int | None) -> "ScriptedReader":
+        assert split == 1
+        return ScriptedReader(self, position or 0)
+
+
+class ScriptedReader(df.SourceReader):
+    """Hands over one batch a read."""
+
+    def __init__(self, source: Scripted, position: int) -> None:
+        self.source, self.position = source, position
+
+    def read(self, max_records: int) -> df.SourceBatch:
+        assert max_records
+        batch = self.source.batches[self.position]
+        self.position += 1
+        is_finished = self.position == len(self.source.batches)
+        seen = [second for each in self.source.batches[: self.position] for _, second in each]
+        newest_us = (max(seen) - self.source.disorder_s) * 1_000_000 if seen else MIN_TIMESTAMP_US
+        return df.SourceBatch(
+            values=[value for value, _ in batch],
+            timestamps_us=[second * 1_000_000 for _, second in batch],
+            position=self.position,
+            watermark_us=MAX_TIMESTAMP_US if is_finished else newest_us,
+            status=df.SplitStatus.FINISHED if is_finished else df.SplitStatus.ACTIVE,
+        )
+
+
+def build(p: df.Pipeline, source: df.Source) -> None:
+    """Two branches from one parse: hourly sums, and sessions that can merge after they spoke."""
+    pairs = p | "read" >> df.Read(source) | "pair" >> df.Map(lambda v: (v % 5, v))
+    (
+        pairs
+        | "minutes"
+        >> df.WindowInto(
+            df.FixedWindows(60),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING,
+            allowed_lateness=timedelta(hours=2),
+        )
+        | "sum" >> df.CombinePerKey(sum)
+        | "sum row" >> df.Map(row)
+        | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS, key=["key", "start"])
+    )
+    (
+        pairs
+        | "sessions"
+        >> df.WindowInto(
+            df.Sessions(30),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+            allowed_lateness=timedelta(hours=2),
+        )
+        | "group" >> df.GroupByKey()
+        | "session row" >> df.Map(row)
+        | "groups" >> df.WriteToPostgres("groups", columns=COLUMNS, key=["key", "start", "end"])
+    )
+
+
+def row(pair, window=df.DoFn.WindowParam):  # type: ignore[no-untyped-def]
+    """A result with its window; values in an order that does not depend on arrival."""
+    key, values = pair
+    shown = sorted(values) if isinstance(values, list) else values
+    return {
+        "key": str(key),
+        "start": window.start.timestamp(),
+        "end": window.end.timestamp(),
+        "values": str(shown),
+    }
+
+
+class Cluster:
+    """One driver and its workers, some of which die."""
+
+    def __init__(self, graph: PipelineGraph, seed: int, crash_rate: float) -> None:
+        self.random = random.Random(seed)
+        self.store, self.clock = MemoryStore(), ManualClock()
+        self.plan, self.crash_rate = plan(graph), crash_rate
+        self.spec = job_spec("sim", "streaming", self.plan, splits_desired=1, ranges_per_grouping=3)
+        self.workers: list[Worker | None] = []
+        self.born = 0
+        self.kills = 0
+        self.start_driver()
+
+    def start_driver(self) -> None:
+        """A new driver finds the job in the store and starts new workers; the old network is gone."""
+        self.network = LocalNetwork()
+        job = self.store.open_job(self.spec)
+        self.counts = range_counts(job)
+        self.master = Master(job, self.plan, SLOTS, self.network.endpoint("master"), self.clock)
+        self.workers = [self.start_worker(slot) for slot in range(SLOTS)]
+
+    def start_worker(self, slot: int) -> Worker:
+        """A replacement for whoever was in the slot."""
+        self.born += 1
+        name = f"worker-{slot}-{self.born}"
+        spec = WorkerSpec(
+            job="sim", slot=slot, worker=name, master="master", range_counts=self.counts
+        )
+        worker = Worker(spec, self.plan, self.store, self.network.endpoint(name), self.clock)
+        worker.start()
+        return worker
+
+    def run(self) -> None:
+        """To the end, in a random interleaving, with crashes."""
+        for _ in range(ROUNDS_MAX):
+            self.clock.advance(self.random.choice([1, 50, 500]))
+            self.master.step()
+            if self.master.failure:
+                raise self.master.failure
+            if self.master.is_done:
+                self.store.finish_job("sim")
+                return
+            slot = self.random.randrange(SLOTS)
+            worker = self.workers[slot]
+            assert worker is not None
+            if self.kills < 20 and self.random.random() < self.crash_rate:
+                self.kills += 1
+                if self.random.random() < 0.3:
+                    self.start_driver()
+                    continue
+                self.workers[slot] = self.start_worker(slot)
+                # The old one is a zombie: it still steps, and must not do harm.
+            try:
+                worker.step()
+            except WorkerStoppedError:
+                if worker is self.workers[slot]:
+                    self.workers[slot] = self.start_worker(slot)
+        raise AssertionError(f"not done after {ROUNDS_MAX} rounds and {self.kills} kills")
+
+
+batches = st.lists(
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 600)), max_size=6), min_size=1, max_size=8
+)
+
+
+@given(batches=batches, disorder=st.integers(0, 300), seed=st.integers(0, 2**32))
+@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+def test_rows_equal_the_direct_runner(
+    crash_rate: float, batches: list[list[tuple[int, int]]], disorder: int, seed: int
+) -> None:
+    """Whatever dies and whenever, the tables end up as without any of it, and nothing is left open."""
+    source = Scripted(batches, disorder)
+    direct = df.Pipeline(DirectRunner(bundle_records=3))
+    build(direct, source)
+    expected = direct.run()
+    cluster = Cluster(direct.graph(), seed, crash_rate)
+    cluster.run()
+
+    for spec in direct.graph().tables():
+        rows = {tuple(each.values()) for each in expected.read_table(spec.name)}
+        assert rows == set(cluster.store.read_table(spec)), f"seed={seed}"
+    assert cluster.store.read_late("sim") == []
+    statistics = cluster.store.statistics("sim")
+    assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))

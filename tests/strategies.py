@@ -1,0 +1,56 @@
+"""Hypothesis strategies shared by the tests: streams with disorder, watermark paths, windowings."""
+
+from hypothesis import strategies as st
+
+from tests.oracle.evaluator import Arrivals, Record, Windowing
+
+#: Small and crowded, so that windows collide, merge, are corrected and expire in most examples.
+TIMES_US = st.integers(0, 40)
+KEYS = st.sampled_from(["a", "a", "b"])
+LATENESS_US = st.sampled_from([0, 3, 20, 40, 60])
+#: Before every event time: the watermark of a source that has said nothing.
+NOTHING_SAID_US = -9
+
+
+def sessions(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchStrategy[Windowing]:
+    """Sessions of several gaps."""
+    return st.builds(
+        lambda gap_us, lateness_us: Windowing("sessions", gap_us, 0, lateness_us),
+        st.sampled_from([8, 1, 3, 5, 12]),
+        lateness_us,
+    )
+
+
+def windowings(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchStrategy[Windowing]:
+    """Sessions, fixed windows with an offset, and the global window."""
+    fixed = st.builds(
+        lambda size_us, offset_us, lateness_us: Windowing(
+            "fixed", size_us, offset_us % size_us, lateness_us
+        ),
+        st.sampled_from([10, 1, 7, 20]),
+        st.integers(0, 19),
+        lateness_us,
+    )
+    whole = st.builds(lambda lateness_us: Windowing("global", 0, 0, lateness_us), lateness_us)
+    return st.one_of(sessions(lateness_us), sessions(lateness_us), fixed, whole)
+
+
+@st.composite
+def streams(draw: st.DrawFn, *, watermarks: bool = True) -> list[Arrivals]:
+    """Batches of records in any order of event time; every record has a value of its own.
+
+    Args:
+        draw: given by hypothesis.
+        watermarks: whether the watermark moves (mostly on, so that records become late) before the end.
+    """
+    batches = draw(st.lists(st.lists(st.tuples(KEYS, TIMES_US), max_size=4), max_size=8))
+    steps = st.sampled_from([5, 10, 0, 20, 1, -7, 50])
+    arrivals, value, watermark_us = [], 0, NOTHING_SAID_US
+    for rows in batches:
+        records = []
+        for key, timestamp_us in rows:
+            value += 1
+            records.append(Record(key, value, timestamp_us))
+        watermark_us += draw(steps) if watermarks else 0
+        arrivals.append(Arrivals(tuple(records), watermark_us))
+    return arrivals

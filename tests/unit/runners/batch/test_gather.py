@@ -1,0 +1,109 @@
+"""Gathering loses nothing, combines early, and sends every key to the one target that owns it."""
+
+from collections import Counter
+from typing import Any
+
+import attrs
+import pytest
+
+import dataflow as df
+from dataflow.coders import encode_key, hash_key
+from dataflow.serialization import loads
+from runners.batch import gather
+from runners.batch.gather import Gatherer
+from runners.batch.layout import Layout
+from runners.core.partials import Partial
+from runners.core.plan import plan
+from runners.direct import DirectRunner
+from runners.millwheel.key_range import even_ranges
+from windowing.window import GLOBAL_WINDOW
+
+LAYOUT = Layout(
+    levels={"read": 0, "sum": 1},
+    offsets={"sum": 10},
+    counts={"sum": 4},
+    wanted={"read": frozenset({0}), "sum": frozenset(range(4))},
+)
+
+
+def gatherer(layout: Layout = LAYOUT, window_fn: df.WindowFn | None = None) -> Gatherer:
+    pipeline = df.Pipeline(DirectRunner())
+    pairs: Any = pipeline | "read" >> df.Create([("k", 1)])
+    if window_fn is not None:
+        pairs = pairs | df.WindowInto(window_fn)
+    pairs | "sum" >> df.CombinePerKey(sum)
+    execution = plan(pipeline.graph())
+    (source,) = execution.sources()
+    return Gatherer(execution, source, layout)
+
+
+def partials(*values: tuple[Any, int]) -> dict[str, list[Partial]]:
+    return {"sum": [(key, GLOBAL_WINDOW, [value], 1) for key, value in values]}
+
+
+def test_partials_of_many_bundles_become_one_per_key() -> None:
+    gathering = gatherer()
+    for _ in range(5):
+        assert list(gathering.add(partials(("a", 1), ("b", 2)))) == []
+
+    sent = [(target, partial) for target, blob in gathering.flush() for partial in loads(blob)]
+
+    assert {key: (total, count) for _, (key, _, total, count) in sent} == {
+        "a": ([5], 5),
+        "b": ([10], 5),
+    }
+    for target, (key, *_) in sent:
+        assert hash_key(encode_key(key)) in even_ranges(4)[target - 10]
+
+
+def test_nothing_is_lost_whatever_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "RECORDS_FIRST", 7)
+    monkeypatch.setattr(gather, "PACKED_BYTES", 200)
+    monkeypatch.setattr(gather, "BLOB_PARTIALS_MAX", 2)
+    gathering = gatherer()
+    blobs: list[tuple[int, bytes]] = []
+    for start in range(0, 300, 3):
+        blobs += gathering.add(partials(*((number % 50, 1) for number in range(start, start + 3))))
+    before_flush = len(blobs)
+    blobs += gathering.flush()
+
+    totals: Counter[int] = Counter()
+    for _, blob in blobs:
+        assert len(loads(blob)) <= 2
+        for key, _, (total,), _ in loads(blob):
+            totals[key] += total
+    assert totals == dict.fromkeys(range(50), 6)
+    assert before_flush > 0
+
+
+def test_proto_sessions_of_several_bundles_merge() -> None:
+    gathering = gatherer(window_fn=df.Sessions(10))
+    windows = [df.Window(0, 10_000_000), df.Window(9_000_000, 19_000_000)]
+    for window in windows:
+        list(gathering.add({"sum": [("a", window, [1], 1)]}))
+
+    ((_, blob),) = gathering.flush()
+
+    assert loads(blob) == [("a", df.Window(0, 19_000_000), [2], 2)]
+
+
+def test_targets_that_are_done_get_nothing() -> None:
+    keys = [(f"k{number}", 1) for number in range(100)]
+    some = attrs.evolve(LAYOUT, wanted={"read": frozenset({0}), "sum": frozenset({1})})
+    none = attrs.evolve(LAYOUT, wanted={"read": frozenset({0}), "sum": frozenset()})
+
+    gathering = gatherer(some)
+    list(gathering.add(partials(*keys)))
+    assert {target for target, _ in gathering.flush()} == {11}
+    assert gathering.is_needed
+
+    assert not gatherer(none).is_needed
+    assert list(gatherer(none).add(partials(*keys))) == []
+
+
+def test_a_combine_fn_that_cannot_merge_is_named() -> None:
+    gathering = gatherer()
+    list(gathering.add({"sum": [("a", GLOBAL_WINDOW, [each], 1) for each in (1, "x")]}))
+
+    with pytest.raises(df.TransformError, match=r"'sum'.*raised TypeError"):
+        list(gathering.flush())

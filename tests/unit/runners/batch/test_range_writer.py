@@ -1,0 +1,174 @@
+"""A range is written once, by the attempt that owns it, whatever older attempts do."""
+
+import time
+from collections.abc import Sequence
+
+import attrs
+import pytest
+
+from dataflow.io.table import TableSpec, TableWrite
+from runners.batch import range_writer
+from runners.batch.range_writer import FencedError, RangeWriter, ReadSoFar
+from runners.errors import StoreUnreachableError
+from runners.millwheel.ids import RangeId
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import CommitOutcome, Indeterminate, JobSpec, RangeSpec
+
+ROWS = TableSpec(name="rows", columns={"n": int})
+KEYED = TableSpec(name="keyed", columns={"k": str, "n": int}, key=("k",))
+SPLIT = RangeId("read", 0)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    store = MemoryStore()
+    ranges = [RangeSpec(range_id=SPLIT, split=b"")]
+    store.open_job(
+        JobSpec(job="job", mode="batch", fingerprint="f", ranges=ranges, tables=[ROWS, KEYED])
+    )
+    return store
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_writer, "FENCED_WAIT_S", 0.0)
+
+
+def attempt(store: MemoryStore, owner: str) -> RangeWriter:
+    return RangeWriter(store, "job", SPLIT, owner)
+
+
+def inserts(*numbers: int) -> list[TableWrite]:
+    return [TableWrite(table=ROWS, inserts=[(number,) for number in numbers])]
+
+
+def numbers(store: MemoryStore) -> Sequence[int]:
+    return sorted(row[0] for row in store.read_table(ROWS))
+
+
+def test_the_second_attempt_fences_the_first(store: MemoryStore) -> None:
+    with attempt(store, "first") as first, attempt(store, "second") as second:
+        first.write(inserts(1))
+        second.write(inserts(1))
+        with pytest.raises(FencedError, match="no longer owns"):
+            first.commit(is_last=True)
+        second.commit(is_last=True)
+
+    assert numbers(store) == [1]
+
+
+def test_a_fenced_attempt_ends_quietly_when_the_other_has_finished(store: MemoryStore) -> None:
+    with attempt(store, "first") as first, attempt(store, "second") as second:
+        first.write(inserts(1))
+        second.write(inserts(1))
+        second.commit(is_last=True)
+        first.commit(is_last=True)
+
+        assert first.is_finished
+
+    assert numbers(store) == [1]
+
+
+def test_a_fenced_attempt_waits_for_the_other(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_writer, "FENCED_WAIT_S", 5.0)
+    with attempt(store, "first") as first, attempt(store, "second") as second:
+        second.write(inserts(1))
+        monkeypatch.setattr(time, "sleep", lambda _: second.commit(is_last=True))
+        first.commit(is_last=True)
+
+    assert numbers(store) == [1]
+
+
+def test_a_finished_range_takes_nothing_more(store: MemoryStore) -> None:
+    with attempt(store, "first") as first:
+        first.write(inserts(1))
+        first.commit(is_last=True)
+    with attempt(store, "second") as second:
+        assert second.is_finished
+        second.write(inserts(1))
+        second.commit(is_last=True)
+
+    assert numbers(store) == [1]
+
+
+def test_the_next_attempt_knows_how_far_the_last_one_came(store: MemoryStore) -> None:
+    with attempt(store, "first") as first:
+        assert first.read_so_far == ReadSoFar()
+        first.write(inserts(1, 2))
+        first.commit(ReadSoFar(2, {"offset": 20}), is_last=False)
+        first.write(inserts(3))
+        first.commit(ReadSoFar(3, {"offset": 30}), is_last=False)
+        first.write(inserts(4))
+    with attempt(store, "second") as second:
+        assert second.read_so_far == ReadSoFar(3, {"offset": 30})
+        assert not second.is_finished
+
+    assert numbers(store) == [1, 2, 3]
+
+
+def test_the_last_word_about_a_key_counts(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_writer, "ROWS_MAX", 2)
+    with attempt(store, "only") as writer:
+        for said in (
+            TableWrite(table=KEYED, upserts=[("a", 1), ("b", 1)]),
+            TableWrite(table=KEYED, upserts=[("c", 1)], deletes=[("a",)]),
+            TableWrite(table=KEYED, upserts=[("a", 2)], deletes=[("b",)]),
+            TableWrite(table=KEYED, deletes=[("c",)]),
+        ):
+            writer.write([said])
+        assert writer.is_full
+        writer.commit(is_last=True)
+
+    assert store.read_table(KEYED) == [("a", 2)]
+
+
+@attrs.define
+class Lossy(MemoryStore):
+    """The answer to a commit is lost; ``lands`` says whether the commit was."""
+
+    lands: bool = True
+    is_down: bool = False
+
+    def __attrs_pre_init__(self) -> None:
+        super().__init__()
+
+    def commit(self, production: Production) -> CommitOutcome:
+        if self.lands:
+            super().commit(production)
+        return Indeterminate("connection lost")
+
+    def resolve(self, production: Production) -> CommitOutcome:
+        return Indeterminate("still down") if self.is_down else super().resolve(production)
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_a_lost_answer_is_looked_up(lands: bool) -> None:
+    store = Lossy(lands=lands)
+    ranges = [RangeSpec(range_id=SPLIT, split=b"")]
+    store.open_job(JobSpec(job="job", mode="batch", fingerprint="f", ranges=ranges, tables=[ROWS]))
+    with attempt(store, "first") as first:
+        first.write(inserts(1))
+        if lands:
+            first.commit(is_last=True)
+        else:
+            with pytest.raises(FencedError):
+                first.commit(is_last=True)
+
+    assert numbers(store) == ([1] if lands else [])
+
+
+def test_nobody_guesses_while_the_store_is_down() -> None:
+    store = Lossy(is_down=True)
+    ranges = [RangeSpec(range_id=SPLIT, split=b"")]
+    store.open_job(JobSpec(job="job", mode="batch", fingerprint="f", ranges=ranges, tables=[ROWS]))
+    with attempt(store, "first") as first:
+        first.write(inserts(1))
+        with pytest.raises(StoreUnreachableError, match="not known"):
+            first.commit(is_last=True)
+    with attempt(store, "second") as second:
+        assert second.is_finished

@@ -1,0 +1,213 @@
+"""A table write means one thing, whoever applies it, and refuses what a real table would."""
+
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pendulum
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from runners.core.changelog import (
+    Rows,
+    TableRowError,
+    apply_table_write,
+    check_rows,
+    check_write,
+)
+
+SCORES = TableSpec(name="scores", columns={"team": str, "total": int}, key=("team",))
+LOG = TableSpec(name="log", columns={"team": str, "points": int})
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+
+def test_upserts_replace_and_deletes_remove() -> None:
+    rows: Rows = {("red",): ("red", 1), ("blue",): ("blue", 2)}
+
+    apply_table_write(
+        rows, TableWrite(table=SCORES, upserts=[("red", 9), ("new", 3)], deletes=[("blue",)])
+    )
+
+    assert rows == {("red",): ("red", 9), ("new",): ("new", 3)}
+
+
+def test_deleting_what_is_not_there_is_no_error() -> None:
+    rows: Rows = {}
+
+    apply_table_write(rows, TableWrite(table=SCORES, deletes=[("nobody",)]))
+
+    assert rows == {}
+
+
+def test_inserts_are_added_in_order() -> None:
+    rows: Rows = {}
+
+    for inserts in ([("red", 1), ("red", 1)], [("blue", 2)]):
+        apply_table_write(rows, TableWrite(table=LOG, inserts=inserts))
+
+    assert rows == {0: ("red", 1), 1: ("red", 1), 2: ("blue", 2)}
+
+
+def test_key_may_be_any_columns_in_any_order() -> None:
+    table = TableSpec(name="t", columns={"a": int, "b": int, "c": int}, key=("c", "a"))
+    rows: Rows = {}
+
+    apply_table_write(rows, TableWrite(table=table, upserts=[(1, 2, 3)]))
+
+    assert rows == {(3, 1): (1, 2, 3)}
+
+
+def test_refused_write_changes_nothing() -> None:
+    rows: Rows = {("red",): ("red", 1)}
+    write = TableWrite(table=SCORES, upserts=[("new", 1), ("bad", "x")], deletes=[("red",)])
+
+    with pytest.raises(TableRowError):
+        apply_table_write(rows, write)
+
+    assert rows == {("red",): ("red", 1)}
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("abc"), st.none() | st.integers(0, 9), min_size=1),
+        max_size=8,
+    )
+)
+def test_net_effects_add_up_to_the_last_word(bundles: list[dict[str, int | None]]) -> None:
+    rows: Rows = {}
+    expected: dict[str, int] = {}
+
+    for bundle in bundles:
+        upserts = [(key, value) for key, value in bundle.items() if value is not None]
+        deletes = [(key,) for key, value in bundle.items() if value is None]
+        apply_table_write(rows, TableWrite(table=SCORES, upserts=upserts, deletes=deletes))
+        expected |= dict(upserts)
+        for (key,) in deletes:
+            expected.pop(key, None)
+
+    assert sorted(rows.values()) == sorted(expected.items())
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (int, [-(1 << 63), (1 << 63) - 1, 0, None]),
+        (float, [math.inf, -math.inf, math.nan, 0.1, 3, 1 << 60, None]),
+        (str, ["", "naïve \U0001f600\n\t", None]),
+        (bool, [True, False, None]),
+        (bytes, [b"", b"\0\xff", None]),
+        (
+            datetime,
+            [
+                NOON,
+                pendulum.datetime(2024, 1, 1, tz="Europe/Paris"),
+                datetime.min.replace(tzinfo=UTC),
+                datetime.max.replace(tzinfo=UTC),
+                None,
+            ],
+        ),
+    ],
+)
+def test_value_fits(kind: ColumnType, values: list[Any]) -> None:
+    table = TableSpec(name="t", columns={"c": kind})
+
+    check_rows(table, [(value,) for value in values])
+    for value in values:
+        check_rows(table, [(value,)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [
+        (int, "1", "a str"),
+        (int, 1.0, "a float"),
+        (int, True, "a bool"),
+        (int, 1 << 63, "not a 64-bit integer"),
+        (int, -(1 << 63) - 1, "not a 64-bit integer"),
+        (float, "1", "a str"),
+        (float, True, "a bool"),
+        (float, (1 << 53) + 1, "cannot hold exactly"),
+        (float, 10**400, "no float can hold"),
+        (str, b"x", "a bytes"),
+        (str, "a\0b", "NUL"),
+        (str, "\ud800", "lone surrogate"),
+        (bool, 1, "a int"),
+        (bytes, "x", "a str"),
+        (bytes, bytearray(b"x"), "a bytearray"),
+        (datetime, datetime(2024, 1, 1), "no time zone"),  # noqa: DTZ001
+        (datetime, datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), "years 1 to 9999"),
+        (datetime, datetime.min.replace(tzinfo=timezone(timedelta(hours=1))), "years 1 to 9999"),
+        (datetime, 0, "a int"),
+    ],
+)
+def test_misfit_names_table_column_and_value(kind: ColumnType, value: Any, reason: str) -> None:
+    table = TableSpec(name="things", columns={"id": int, "col": kind}, key=("id",))
+    good = (1, None)
+
+    with pytest.raises(TableRowError) as caught:
+        check_rows(table, [good, (2, value)])
+
+    message = str(caught.value)
+    assert "table things" in message
+    assert "column col" in message
+    assert reason in message
+    assert ascii(value)[:100] in message
+    assert "what to do" in message
+
+
+@pytest.mark.parametrize(("kind", "value"), [(int, None), (float, math.nan), (str, None)])
+def test_key_needs_a_value_that_equals_itself(kind: ColumnType, value: Any) -> None:
+    table = TableSpec(name="t", columns={"k": kind}, key=("k",))
+
+    for write in (
+        TableWrite(table=table, upserts=[(value,)]),
+        TableWrite(table=table, deletes=[(value,)]),
+    ):
+        with pytest.raises(TableRowError, match="column k"):
+            check_write(write)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        TableWrite(table=SCORES, upserts=[("red",)]),
+        TableWrite(table=SCORES, upserts=[("red", 1, 2)]),
+        TableWrite(table=SCORES, deletes=[("red", 1)]),
+        TableWrite(table=SCORES, inserts=[("red", 1)]),
+        TableWrite(table=SCORES, upserts=[("red", 1), ("red", 2)]),
+        TableWrite(table=SCORES, deletes=[("red",), ("red",)]),
+        TableWrite(table=SCORES, upserts=[("red", 1)], deletes=[("red",)]),
+        TableWrite(table=LOG, upserts=[("red", 1)]),
+        TableWrite(table=LOG, deletes=[("red",)]),
+    ],
+    ids=str,
+)
+def test_write_that_does_not_suit_its_table(write: TableWrite) -> None:
+    with pytest.raises(TableRowError):
+        check_write(write)
+
+
+def test_message_stays_short_and_printable() -> None:
+    with pytest.raises(TableRowError) as caught:
+        check_rows(LOG, [("\ud800" * 10_000, 1)])
+
+    message = str(caught.value)
+    assert message.isprintable() or "\n" in message
+    assert len(message) < 500
+    message.encode()
+
+
+@given(st.lists(st.tuples(st.text(), st.integers())))
+def test_fast_check_agrees_with_the_slow_one(rows: list[Row]) -> None:
+    """A column is first looked at as a whole; rows alone must be judged the same."""
+
+    def refusal(some: list[Row]) -> bool:
+        try:
+            check_rows(LOG, some)
+        except TableRowError:
+            return True
+        return False
+
+    assert refusal(rows) == any(refusal([row]) for row in rows)
