@@ -8,6 +8,8 @@ import os
 
 from hypothesis import settings
 
+pytest_plugins = ["tests.fix_postgres", "tests.fix_spark"]
+
 for name, examples in (("dev", 25), ("ci", 200), ("nightly", 5000)):
     settings.register_profile(name, max_examples=examples, deadline=None, print_blob=True)
 settings.load_profile(

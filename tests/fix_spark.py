@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
+from tests.batch_jobs import Batch
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -21,3 +23,9 @@ def spark_master() -> Iterator[str]:
         context = SparkContext._active_spark_context
         if context is not None:
             context.stop()
+
+
+@pytest.fixture
+def batch(store_dsn: str, spark_master: str) -> Batch:
+    """The batch runner, on a database of this test's own."""
+    return Batch(store_dsn, spark_master)

@@ -9,19 +9,13 @@ that it can be pickled, the store, the job.
 """
 
 import os
-from contextlib import closing
 
 from dataflow.errors import PipelineError
-from dataflow.graph import PipelineGraph, Read
-from dataflow.serialization import dumps, dumps_code
+from dataflow.graph import PipelineGraph
 from runners.batch.layout import layout
 from runners.batch.waves import run_waves
-from runners.core.plan import ExecutionPlan, plan
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.store.port import JobRow, JobSpec, RangeSpec
-from runners.progress import Progress, say
-from runners.registry import open_store, store_dsn
+from runners.progress import Progress
+from runners.spark.prepared_job import JobOptions, prepare
 from runners.spark.result import StoreResult
 from runners.spark.session import LOCAL_MASTER, spark_context
 
@@ -69,59 +63,23 @@ class BatchRunner:
             StoreError: there is no suitable store, or the job's name is taken by another pipeline.
             DataflowError: what went wrong in the run; run again to continue.
         """
-        execution = plan(graph)
-        for stage in execution.sources():
-            _read(stage.root.operation).source.check()
-        code = dumps_code(execution, "the pipeline")
-        dsn = store_dsn(self._store)
-        job = self._open_job(dsn, execution)
-        result = StoreResult(dsn, self._job, graph)
-        if job.is_finished:
-            say(
-                f"job {self._job!r} is finished; nothing was done "
-                "(fresh=True, or --fresh, forgets it and runs it again)"
-            )
-            return result
-        wanted = layout(execution, job.ranges)
+        prepared = prepare(
+            graph,
+            JobOptions(
+                job=self._job,
+                mode="batch",
+                store=self._store,
+                fresh=self._fresh,
+                splits_desired=self._partitions,
+                ranges_per_grouping=self._partitions,
+            ),
+        )
+        if prepared.job.is_finished:
+            return prepared.result
+        wanted = layout(prepared.plan, prepared.job.ranges)
         with Progress(f"batch {self._job}", show=self._show_progress) as progress:
             if any(wanted.wanted.values()):
                 context = spark_context("dataflow", master=self._master)
-                run_waves(context, code, job, wanted, dsn=dsn, progress=progress)
-        with closing(open_store(dsn)) as store:
-            store.finish_job(self._job)
-        return result
-
-    def _open_job(self, dsn: str, execution: ExecutionPlan) -> JobRow:
-        # Closed before Spark starts: a run takes hours, and an idle connection does not always live
-        # as long.
-        with closing(open_store(dsn)) as store:
-            if self._fresh:
-                store.reset_job(self._job)
-            return store.open_job(
-                JobSpec(
-                    job=self._job,
-                    mode="batch",
-                    fingerprint=execution.graph.fingerprint(),
-                    ranges=_ranges(execution, self._partitions),
-                    tables=execution.graph.tables(),
-                )
-            )
-
-
-def _ranges(execution: ExecutionPlan, partitions: int) -> list[RangeSpec]:
-    ranges = [
-        RangeSpec(range_id=RangeId(stage.name, index), split=dumps(split))
-        for stage in execution.sources()
-        for index, split in enumerate(_read(stage.root.operation).source.splits(partitions))
-    ]
-    ranges += [
-        RangeSpec(range_id=RangeId(stage.name, index), keys=keys)
-        for stage in execution.groupings()
-        for index, keys in enumerate(even_ranges(partitions))
-    ]
-    return ranges
-
-
-def _read(operation: object) -> Read:
-    assert isinstance(operation, Read)
-    return operation
+                run_waves(context, prepared, wanted, progress)
+        prepared.finish()
+        return prepared.result

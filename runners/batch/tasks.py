@@ -11,7 +11,6 @@ writes nothing that is already written (range_writer.py).
 User code may see a record more than once, as in every engine that retries; its results count once.
 """
 
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from pyspark.core.broadcast import Broadcast
 from dataflow.errors import InputError
 from dataflow.graph import Read
 from dataflow.io.source import SplitStatus
-from dataflow.serialization import loads, loads_code
+from dataflow.serialization import loads
 from runners.batch.failures import Failure, FailureAccumulator, failure_of, is_transient
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
@@ -31,11 +30,11 @@ from runners.batch.range_writer import RangeWriter, ReadSoFar
 from runners.core.bundle import Bundle
 from runners.core.group_also_by_window import Cell, CellId
 from runners.core.grouping import GroupingStage, StageClock, Step
-from runners.core.plan import ExecutionPlan
 from runners.core.stage_executor import StageExecutor
 from runners.core.timers import TimerQueue
 from runners.millwheel.ids import RangeId
 from runners.registry import open_store
+from runners.spark.shipped_plan import ShippedPlan
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Records read from a source in one go.
@@ -64,14 +63,13 @@ Shipment = tuple[int, bytes | Failure]
 class Work:
     """What every task of a run knows.
 
-    ``code``: the pickled plan.  ``import_path``: where the driver finds modules, for the user's
-    own.  ``attempts_max``: how often Spark tries a task.
+    ``dsn`` may hold a password, so it is not shown.
+    ``attempts_max``: how often Spark tries a task.
     """
 
     job: str
-    dsn: str
-    code: Broadcast[bytes]
-    import_path: tuple[str, ...]
+    dsn: str = attrs.field(repr=False)
+    plan: Broadcast[ShippedPlan]
     layout: Layout
     failures: FailureAccumulator
     attempts_max: int
@@ -132,7 +130,8 @@ class _Attempt:
         """Run one of the generators below; an error becomes shipments to everybody downstream."""
         where = f"the stage {self._range_id.computation!r}"
         try:
-            plan = self._load_plan()
+            # Loaded for each attempt, so that no two share the user's objects.
+            plan = self._work.plan.value.load()
             stage = plan.stages[self._range_id.computation]
             where = str(stage.root)
             with ExitStack() as stack:
@@ -219,13 +218,6 @@ class _Attempt:
         level = layout.levels[self._range_id.computation] + 1
         for target in layout.wanted_targets(level) or [DRIVER]:
             yield target, failure
-
-    def _load_plan(self) -> ExecutionPlan:
-        # Functions of importable modules travel by name; a worker starts with another path than the
-        # user's script.
-        sys.path.extend(place for place in self._work.import_path if place not in sys.path)
-        plan: ExecutionPlan = loads_code(self._work.code.value)
-        return plan
 
     def _set_up(self, executor: StageExecutor) -> None:
         self._stack.callback(executor.teardown)

@@ -8,10 +8,8 @@ results are in the store.
 
 import itertools
 import re
-import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
-from pathlib import Path
 
 import attrs
 from pyspark import RDD, InheritableThread, SparkContext
@@ -23,6 +21,7 @@ from runners.errors import JobFailedError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.store.port import JobRow
 from runners.progress import Progress
+from runners.spark.prepared_job import PreparedJob
 
 _POLL_S = 0.1
 _STOP_TIMEOUT_S = 30.0
@@ -43,13 +42,7 @@ class _Shift:
 
 
 def run_waves(
-    context: SparkContext,
-    code: bytes,
-    job: JobRow,
-    layout: Layout,
-    *,
-    dsn: str,
-    progress: Progress,
+    context: SparkContext, prepared: PreparedJob, layout: Layout, progress: Progress
 ) -> None:
     """Run everything that is wanted.  An interrupt stops the Spark job and goes on up.
 
@@ -57,26 +50,25 @@ def run_waves(
         DataflowError: what a task raised, with its traceback as the cause.
         JobFailedError: Spark gave up for another reason, e.g. because workers died again and again.
     """
-    broadcast = context.broadcast(code)
+    shipped = context.broadcast(prepared.shipped)
     failures: FailureAccumulator = context.accumulator([], FailuresParam())
     work = Work(
-        job=job.job,
-        dsn=dsn,
-        code=broadcast,
-        import_path=tuple(str(Path(place).resolve()) for place in sys.path),
+        job=prepared.job.job,
+        dsn=prepared.dsn,
+        plan=shipped,
         layout=layout,
         failures=failures,
         attempts_max=_attempts_max(context),
     )
     try:
-        waves, tasks = _waves(context, work, job)
+        waves, tasks = _waves(context, work, prepared.job)
         names = [
             ", ".join(name for name, at in layout.levels.items() if at == level)
             for level in range(layout.level_max + 1)
         ]
         _await(context, waves, failures, _Watch(context, progress, names, tasks))
     finally:
-        broadcast.destroy()
+        shipped.destroy()
 
 
 def _waves(context: SparkContext, work: Work, job: JobRow) -> tuple[RDD[Shipment], int]:

@@ -13,9 +13,9 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from dataflow.errors import DataflowError
+from dataflow.errors import DataflowError, TimeError
 from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
-from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_timestamp_us
+from windowing.timestamps import to_timestamp_us
 
 #: Rows of a table: by key tuple, or by insertion number (from 0) where the table has no key.
 Rows = MutableMapping[Row | int, Row]
@@ -192,7 +192,9 @@ def _misfit_datetime(value: datetime) -> tuple[str, str] | None:
         return "which has no time zone, so it names no instant", (
             "say which zone is meant, e.g. value.replace(tzinfo=datetime.UTC)"
         )
-    if not MIN_TIMESTAMP_US <= to_timestamp_us(value) <= MAX_TIMESTAMP_US:
+    try:
+        to_timestamp_us(value)
+    except TimeError:
         return "which is outside the years 1 to 9999 in UTC", "clip it, or use a str column"
     return None
 

@@ -8,13 +8,13 @@ from typing import Any
 import attrs
 
 from dataflow.graph import PipelineGraph
-from dataflow.serialization import dumps_code
 from runners.core.plan import ExecutionPlan, plan
 from runners.millwheel.job import job_spec
 from runners.millwheel.store.port import JobRow
 from runners.progress import say
 from runners.registry import open_store, store_dsn
 from runners.spark.result import StoreResult
+from runners.spark.shipped_plan import ShippedPlan
 
 
 @attrs.frozen(kw_only=True)
@@ -31,13 +31,10 @@ class JobOptions:
 
 @attrs.frozen(kw_only=True)
 class PreparedJob:
-    """A job that exists in its store and may start.
-
-    ``code`` is the pickled plan; ``dsn`` may hold a password, so it is not shown.
-    """
+    """A job that exists in its store and may start.  ``dsn`` may hold a password, so it is not shown."""
 
     plan: ExecutionPlan
-    code: bytes = attrs.field(repr=False)
+    shipped: ShippedPlan
     dsn: str = attrs.field(repr=False)
     job: JobRow
 
@@ -64,7 +61,7 @@ def prepare(graph: PipelineGraph, options: JobOptions) -> PreparedJob:
     for stage in execution.sources():
         operation: Any = stage.root.operation
         operation.source.check()
-    code = dumps_code(execution, "the pipeline")
+    shipped = ShippedPlan.of(execution)
     dsn = store_dsn(options.store)
     spec = job_spec(
         options.job,
@@ -83,4 +80,4 @@ def prepare(graph: PipelineGraph, options: JobOptions) -> PreparedJob:
             f"job {options.job!r} is finished; nothing was done "
             "(fresh=True, or --fresh, forgets it and runs it again)"
         )
-    return PreparedJob(plan=execution, code=code, dsn=dsn, job=job)
+    return PreparedJob(plan=execution, shipped=shipped, dsn=dsn, job=job)

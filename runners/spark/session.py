@@ -165,8 +165,10 @@ def _shut_down() -> None:
         _started.context.stop()
     gateway = SparkContext._gateway  # noqa: SLF001  there is no public way to ask
     java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    if java is None or java.stdin is None:
+    if gateway is None or java is None or java.stdin is None:
         return
+    # Python's references to Java objects may outlive Java; without this each tells it of its end.
+    gateway._gateway_client.is_connected = False  # noqa: SLF001
     java.stdin.close()  # what Java waits for
     with contextlib.suppress(subprocess.TimeoutExpired):
         java.wait(timeout=_JVM_EXIT_TIMEOUT_S)

@@ -97,7 +97,7 @@ class StreamingJob:
         self._statistics = master.statistics()
         launch = WorkerLaunch(
             job=job.job,
-            code=self._prepared.code,
+            shipped=self._prepared.shipped,
             dsn=self._prepared.dsn,
             keys=keys,
             master=transport.address,

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import attrs
 from pyspark import TaskContext
 
-from dataflow.serialization import loads_code
 from runners.millwheel.worker import Worker, WorkerSpec, WorkerStoppedError
 from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.registry import open_store
+from runners.spark.shipped_plan import ShippedPlan
 from runners.system_clock import SystemClock
 
 #: A master that has not been heard for this long is dead, and its workers with it.
@@ -28,7 +28,7 @@ class WorkerLaunch:
     """What every worker of a run is started with; pickled into the task."""
 
     job: str
-    code: bytes = attrs.field(repr=False)
+    shipped: ShippedPlan
     dsn: str = attrs.field(repr=False)
     keys: JobKeys = attrs.field(repr=False)
     master: str
@@ -56,7 +56,7 @@ class WorkerLaunch:
                 range_counts=self.range_counts,
                 records_per_second=self.records_per_second,
             )
-            worker = Worker(spec, loads_code(self.code), store, transport, clock)
+            worker = Worker(spec, self.shipped.load(), store, transport, clock)
             worker.start()
             try:
                 _work(worker, clock)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,7 @@ def run(script: str, environment: Mapping[str, str]) -> subprocess.CompletedProc
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
     )
 
 

@@ -10,20 +10,21 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from psycopg import Connection
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
+from windowing.timestamps import to_timestamp_us
+
 #: Dimensions, has-null flag, element type; then length and lower bound of the only dimension.
 _HEADER = struct.Struct("!iiIii").pack
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
 #: Postgres counts microseconds from here.
-_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_POSTGRES_EPOCH_US = to_timestamp_us(datetime(2000, 1, 1, tzinfo=UTC))
 
 
 class PackedArray(bytes):
@@ -106,7 +107,7 @@ class TimestamptzArray(_NumberArray):
     @classmethod
     def pack(cls, values: Sequence[datetime]) -> bytes:
         """As microseconds since Postgres' epoch."""
-        return super().pack([(value - _POSTGRES_EPOCH) // _MICROSECOND for value in values])
+        return super().pack([to_timestamp_us(value) - _POSTGRES_EPOCH_US for value in values])
 
 
 class ByteaArray(PackedArray):

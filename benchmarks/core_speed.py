@@ -1,0 +1,152 @@
+"""How fast the semantic core is by itself: lifting and grouping, with no runner, process or store around it.
+
+    python benchmarks/core_speed.py [--elements 500000] [--profile]
+
+Prints elements per second, the best of several rounds.
+"""
+
+import argparse
+import cProfile
+import pstats
+import time
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+
+import attrs
+
+import dataflow as df
+from dataflow.graph import MAIN, Group, TransformNode
+from runners.core.bundle import Bundle
+from runners.core.group_also_by_window import Cell, CellId, GroupAlsoByWindow
+from runners.core.partials import Lifter
+from runners.core.timers import TimerQueue
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.timestamps import MAX_TIMESTAMP_US
+
+ROUNDS = 3
+
+
+class Sum(df.CombineFn):
+    """A sum whose accumulator is a number."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add_input(self, accumulator: int, value: int) -> int:
+        return accumulator + value
+
+    def add_inputs(self, accumulator: int, values: Iterable[int]) -> int:
+        return accumulator + sum(values)
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        return accumulator
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """A stream in time order: every key has an element every ``keys * step_us``."""
+
+    name: str
+    window_fn: df.WindowFn
+    keys: int
+    bundle: int
+    step_us: int = 1_000
+    mode: df.AccumulationMode = df.AccumulationMode.DISCARDING
+
+
+RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+MINUTES, SESSIONS = df.FixedWindows(60), df.Sessions(timedelta(seconds=2))
+CASES = [
+    Case(name="fixed, 1,000 keys, bundles of 10,000", window_fn=MINUTES, keys=1_000, bundle=10_000),
+    Case(name="fixed, 1,000 keys, bundles of 500", window_fn=MINUTES, keys=1_000, bundle=500),
+    Case(name="fixed, 10 keys, bundles of 10,000", window_fn=MINUTES, keys=10, bundle=10_000),
+    Case(name="sessions, 1,000 keys, bundles of 10,000", window_fn=SESSIONS, keys=1_000, bundle=10_000),
+    Case(name="sessions, 1,000 keys, bundles of 500", window_fn=SESSIONS, keys=1_000, bundle=500),
+    Case(
+        name="sessions that all end, retracting, bundles of 500",
+        window_fn=SESSIONS,
+        keys=5_000,
+        bundle=500,
+        mode=RETRACTING,
+    ),
+]
+
+
+def bundles(case: Case, elements: int) -> list[Bundle]:
+    """The stream, windows assigned."""
+    cut = []
+    for start in range(0, elements, case.bundle):
+        numbers = range(start, min(start + case.bundle, elements))
+        times_us = [number * case.step_us for number in numbers]
+        values = [(f"user-{number % case.keys}", 1) for number in numbers]
+        assigned = case.window_fn.assign_bundle(times_us, values)
+        cut.append(Bundle(values, times_us, [window for (window,) in assigned]))
+    return cut
+
+
+def run(case: Case, stream: list[Bundle]) -> int:
+    """Lift, group and fire everything; the number of panes."""
+    strategy = WindowingStrategy(window_fn=case.window_fn, accumulation_mode=case.mode)
+    node = TransformNode(
+        label="sum", location="", operation=Group(Sum()), inputs=(0,), outputs={MAIN: 1}
+    )
+    lifter = Lifter(node, Sum(), strategy)
+    machine = GroupAlsoByWindow(Sum(), strategy)
+    cells: dict[CellId, Cell] = {}
+    timers = TimerQueue()
+    panes, watermark_us = 0, 0
+    for bundle in stream:
+        partials = lifter.lift(bundle, watermark_us=watermark_us)
+        effects = machine.add(cells, partials, watermark_us=watermark_us, now_us=0)
+        watermark_us = bundle.timestamps_us[-1]
+        for timer, fire_us in effects.timers.items():
+            timers.set(timer, fire_us)
+        panes += len(effects.values)
+        panes += fire(machine, cells, timers, watermark_us)
+    return panes + fire(machine, cells, timers, MAX_TIMESTAMP_US)
+
+
+def fire(
+    machine: GroupAlsoByWindow, cells: dict[CellId, Cell], timers: TimerQueue, watermark_us: int
+) -> int:
+    """Fire what is due."""
+    due = timers.pop_due(watermark_us)
+    effects = machine.fire_timers(cells, due, watermark_us=watermark_us, now_us=0)
+    for timer, fire_us in effects.timers.items():
+        timers.set(timer, fire_us)
+    return len(effects.values)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Of the best round."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def main() -> None:
+    """Print a line per case."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--elements", type=int, default=500_000)
+    parser.add_argument("--profile", action="store_true", help="where the time goes, per case")
+    options = parser.parse_args()
+    for case in CASES:
+        stream = bundles(case, options.elements)
+        panes = run(case, stream)
+        took = seconds(lambda case=case, stream=stream: run(case, stream))  # type: ignore[misc]
+        rate = options.elements / took
+        print(f"{case.name:55} {rate:12,.0f} elements/s  {panes:9,} panes")
+        if options.profile:
+            profile = cProfile.Profile()
+            profile.runcall(run, case, stream)
+            pstats.Stats(profile).sort_stats("tottime").print_stats(12)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""What a batch run writes, it writes once, whatever is killed, interrupted and run again."""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.batch import BatchRunner, waves
+from tests.batch_jobs import POINTS, SCORES, Batch, Build, note, notes, once, windowed, write
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+
+
+def noted_rows(path: Path) -> Build:
+    """A source straight into a table without a key, where a row written twice is seen twice."""
+
+    def build(p: df.Pipeline) -> None:
+        def row(value: int) -> Mapping[str, int]:
+            note(path, value)
+            return {"total": value}
+
+        p | df.Create(range(8)) | df.Map(row) | write("rows", "total")
+
+    return build
+
+
+def totals(result: df.PipelineResult, table: str = "rows") -> list[int]:
+    return sorted(row["total"] for row in result.read_table(table))
+
+
+def test_a_finished_job_is_left_alone_unless_fresh(
+    batch: Batch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ran = tmp_path / "ran"
+    build = noted_rows(ran)
+
+    assert totals(batch.run(build)) == list(range(8))
+    assert len(notes(ran)) == 8
+    capfd.readouterr()
+
+    assert totals(batch.run(build)) == list(range(8))
+    assert len(notes(ran)) == 8
+    said = capfd.readouterr().err.strip()
+    assert "'job' is finished" in said
+    assert "fresh=True" in said
+    assert "\n" not in said
+
+    assert totals(batch.run(build, fresh=True)) == list(range(8))
+    assert len(notes(ran)) == 16
+
+
+class KillWorkerOnce(df.DoFn):
+    """Passes pairs through; the first task to end is killed after it has committed."""
+
+    def __init__(self, flag: Path) -> None:
+        self._flag = flag
+
+    def process(self, element: Any) -> Iterator[Any]:
+        yield element
+
+    def teardown(self) -> None:
+        if once(self._flag):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("at", ["source", "grouping"])
+def test_a_task_killed_after_its_commit_writes_nothing_twice(
+    batch: Batch, tmp_path: Path, at: str
+) -> None:
+    flag = tmp_path / "killed"
+
+    def build(p: df.Pipeline) -> None:
+        def maybe_killed(pairs: df.PCollection[Any], where: str) -> df.PCollection[Any]:
+            if at != where:
+                return pairs
+            return pairs | f"kill {where}" >> df.ParDo(KillWorkerOnce(flag))
+
+        pairs = maybe_killed(p | df.Create(SCORES), "source")
+        pairs | "plain" >> df.Map(windowed) | write("plain", "user", "start", "total")
+        sums = maybe_killed(pairs | "sum" >> df.CombinePerKey(sum), "grouping")
+        sums | "sums" >> df.Map(windowed) | write("sums", "user", "start", "total")
+        (
+            sums
+            | df.Map(lambda pair: ("all", pair[1]))
+            | "total" >> df.CombinePerKey(sum)
+            | df.Map(windowed)
+            | write("totals", "user", "start", "total")
+        )
+
+    result = batch.run(build)
+
+    assert flag.exists()
+    assert totals(result, "plain") == sorted(value for value, _, _ in POINTS)
+    assert sum(totals(result, "sums")) == 51
+    assert totals(result, "totals") == [51]
+
+
+@pytest.mark.parametrize("is_grouped", [True, False])
+def test_a_split_killed_between_its_commits_goes_on(
+    batch: Batch, tmp_path: Path, is_grouped: bool
+) -> None:
+    flag, count = tmp_path / "killed", 120_000
+
+    def build(p: df.Pipeline) -> None:
+        def row(value: int) -> Mapping[str, int]:
+            if value == 110_000 and once(flag):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return {"total": value}
+
+        rows = p | df.Create(range(count)) | df.Map(row)
+        rows | write("rows", "total")
+        if is_grouped:
+            (
+                rows
+                | df.Map(lambda each: (each["total"] % 10, 1))
+                | df.CombinePerKey(sum)
+                | df.Map(lambda pair: {"total": pair[1]})
+                | write("counts", "total")
+            )
+
+    result = batch.run(build, partitions=1)
+
+    assert flag.exists()
+    assert totals(result) == list(range(count))
+    if is_grouped:
+        assert totals(result, "counts") == [count // 10] * 10
+
+
+def test_a_crashed_run_is_continued(batch: Batch, tmp_path: Path) -> None:
+    ran, mended = tmp_path / "ran", tmp_path / "mended"
+
+    def build(p: df.Pipeline) -> None:
+        def row(value: int) -> Mapping[str, int]:
+            note(ran, value)
+            if value == 7 and not mended.exists():
+                raise ValueError("not yet")
+            return {"total": value}
+
+        p | "values" >> df.Create(range(8)) | df.Map(row) | write("rows", "total")
+
+    with pytest.raises(df.TransformError, match="not yet"):
+        batch.run(build, partitions=4)
+
+    ((_, finished),) = batch.finished().items()
+    assert len(finished) == 4
+    # Two at a time: the last one was started when two others had ended.
+    assert sum(finished) >= 2
+    assert not finished[3]
+    mended.touch()
+    ran.unlink()
+
+    # The ranges of the first run are kept, also where this one would have made others.
+    assert totals(batch.run(build, partitions=2)) == list(range(8))
+    assert sorted(notes(ran)) == [str(value) for value in range(8) if not finished[value // 2]]
+
+
+def test_what_nobody_needs_any_more_is_passed_over(batch: Batch, tmp_path: Path) -> None:
+    ran, mended = tmp_path / "ran", tmp_path / "mended"
+
+    def build(p: df.Pipeline) -> None:
+        def checked(pair: tuple[str, int]) -> Mapping[str, Any]:
+            note(ran, pair[0])
+            if pair[0] == "bad" and not mended.exists():
+                raise ValueError("not yet")
+            return {"user": pair[0], "total": pair[1]}
+
+        for name in ("good", "bad"):
+            (
+                p
+                | f"read {name}" >> df.Create([(name, 1), (name, 2)])
+                | f"sum {name}" >> df.CombinePerKey(sum)
+                | f"check {name}" >> df.Map(checked)
+                | write(name, "user", "total")
+            )
+
+    with pytest.raises(df.TransformError, match="not yet"):
+        batch.run(build, partitions=1)
+    assert batch.finished()["sum good"] == [True]
+    mended.touch()
+    ran.unlink()
+
+    result = batch.run(build)
+
+    assert totals(result, "good") == totals(result, "bad") == [3]
+    assert notes(ran) == ["bad"]
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+def test_an_error_of_the_user_names_place_and_element_and_is_not_tried_again(
+    batch: Batch, tmp_path: Path
+) -> None:
+    tried = tmp_path / "tried"
+
+    def build(p: df.Pipeline) -> None:
+        def divide(value: int) -> float:
+            if value == 0:
+                note(tried, value)
+            return 1 / value
+
+        (
+            p
+            | df.Create([5, 0, 7])
+            | "divide" >> df.Map(divide)
+            | df.Map(lambda value: ("k", value))
+            | df.CombinePerKey(sum)
+            | df.Map(windowed)
+            | write("sums", "user", "start", "total")
+        )
+
+    with pytest.raises(df.TransformError) as caught:
+        batch.run(build)
+
+    said = str(caught.value)
+    assert "'divide'" in said
+    assert "test_batch_runner.py:" in said
+    assert "ZeroDivisionError" in said
+    assert "element: 0" in said
+    assert "return 1 / value" in str(caught.value.__cause__)
+    assert notes(tried) == ["0"]
+    assert not any(any(finished) for finished in batch.finished().values())
+
+
+class Missing(df.Source):
+    """An input that is not there."""
+
+    def check(self) -> None:
+        raise df.InputError("nothing to read")
+
+    def splits(self, desired: int) -> Sequence[int]:
+        raise AssertionError
+
+    def open(self, split: int, position: None) -> df.SourceReader:
+        raise AssertionError
+
+
+def test_a_missing_input_is_found_before_anything_is_started() -> None:
+    pipeline = df.Pipeline(BatchRunner(job="job", store="host=nowhere.invalid", master="nonsense"))
+    pipeline | df.Read(Missing())
+
+    with pytest.raises(df.InputError, match="nothing to read"):
+        pipeline.run()
+
+
+def test_an_interrupt_stops_the_spark_job(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tmp_path / "ran"
+
+    def interrupted(watch: waves._Watch) -> None:
+        if watch._tracker.getActiveJobsIds():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(waves._Watch, "look", interrupted)
+
+    def build(p: df.Pipeline) -> None:
+        def slow(value: int) -> None:
+            note(ran, value)
+            signal.pause()
+
+        p | df.Create(range(8)) | df.Map(slow)
+
+    with pytest.raises(KeyboardInterrupt):
+        batch.run(build)
+    monkeypatch.undo()
+    # Spark is free again: this would wait for ever behind the first.
+    assert totals(batch.run(noted_rows(ran), job="another")) == list(range(8))

@@ -1,0 +1,158 @@
+"""The promise of the README: kill the streaming job with -9 at random moments, and its rows equal the batch run's."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from runners.millwheel.store.postgres import PostgresStore
+
+JOB = "killed"
+#: Kills of the whole job: driver, Java and workers at once, or the driver alone, leaving the rest to notice.
+JOB_KILLS = 5
+#: Kills of one worker of a running job, which goes on without being started again.
+WORKER_KILLS = 2
+PROGRESS_TIMEOUT_S = 90
+RUN_TIMEOUT_S = 180
+TABLES = ("flight_hours", "aircraft_sessions", "flight_dead_letters")
+ROOT = Path(__file__).parents[2]
+
+
+def command(runner: str, dsn: str, *more: str) -> list[str]:
+    """The example as a user starts it."""
+    flights = [sys.executable, "-m", "examples.flight_delays", "--month", "1"]
+    return [*flights, "--runner", runner, "--store", dsn, "--job", f"{JOB}-{runner}", *more]
+
+
+@contextmanager
+def streaming_job(dsn: str, log: Path) -> Iterator[psutil.Process]:
+    """The streaming job in a process group of its own; whatever is left of it at the end is killed."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command("streaming", dsn, "--rate", "6000"),
+            cwd=ROOT,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        family = psutil.Process(process.pid)
+        try:
+            yield family
+        finally:
+            kill(descendants(family))
+            process.wait()
+
+
+def descendants(family: psutil.Process) -> list[psutil.Process]:
+    """The process and everything below it, workers first."""
+    try:
+        return [*reversed(family.children(recursive=True)), family]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def workers(family: psutil.Process) -> list[psutil.Process]:
+    """The Python processes that Spark's daemon has forked."""
+    daemons = [
+        each for each in descendants(family) if "pyspark.daemon" in " ".join(each.cmdline())
+    ]
+    return [each for each in daemons if each.ppid() in {daemon.pid for daemon in daemons}]
+
+
+def kill(processes: Sequence[psutil.Process]) -> None:
+    """SIGKILL, and gone."""
+    for process in processes:
+        try:
+            process.send_signal(signal.SIGKILL)
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(processes, timeout=10)
+
+
+def position(dsn: str) -> tuple[int, bool]:
+    """Bundles that the job's source has committed, and whether it has read everything."""
+    with closing(PostgresStore(dsn)) as store:
+        job = store.read_job(f"{JOB}-streaming")
+    if job is None:
+        return 0, False
+    sources = [each for each in job.ranges.values() if each.split is not None]
+    return sum(each.bundle for each in sources), all(each.is_finished for each in sources)
+
+
+def wait_for_progress(dsn: str, log: Path) -> None:
+    """Until the source has committed more than it had."""
+    before, _ = position(dsn)
+    deadline = time.monotonic() + PROGRESS_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if position(dsn)[0] > before:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no progress in {PROGRESS_TIMEOUT_S} s:\n{log.read_text()}")
+
+
+def rows(dsn: str, table: str) -> list[tuple[object, ...]]:
+    """All rows of a table, in an order of their own."""
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+    return sorted(found, key=repr)
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> None:
+    """Driver and workers die at random moments; restarted under its name the job ends with the batch's rows."""
+    seed = int(os.environ.get("KILL_SEED", "0")) or random.randrange(1, 1 << 32)
+    print(f"KILL_SEED={seed}")
+    chance = random.Random(seed)
+    log = tmp_path / "job.log"
+    kinds = ["everything", "driver only"] * JOB_KILLS
+    plans = [*kinds[:JOB_KILLS], *["a worker"] * WORKER_KILLS]
+    chance.shuffle(plans)
+    in_the_middle = 0
+    while plans:
+        with streaming_job(store_dsn, log) as family:
+            while plans:
+                wait_for_progress(store_dsn, log)
+                time.sleep(chance.uniform(0.0, 0.5))
+                in_the_middle += not position(store_dsn)[1]
+                kind = plans.pop()
+                if kind == "a worker":
+                    kill([chance.choice(workers(family))])
+                    continue
+                kill(descendants(family) if kind == "everything" else [family])
+                break
+    print(f"{in_the_middle} of {JOB_KILLS + WORKER_KILLS} kills came before the input had been read")
+    last = subprocess.run(
+        command("streaming", store_dsn),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert last.returncode == 0, last.stdout + last.stderr
+    subprocess.run(
+        command("batch", store_dsn), cwd=ROOT, capture_output=True, timeout=RUN_TIMEOUT_S, check=True
+    )
+
+    assert in_the_middle >= JOB_KILLS
+    for table in TABLES:
+        expected, actual = rows(store_dsn, f"{table}_batch"), rows(store_dsn, f"{table}_streaming")
+        assert expected, f"{table} is empty"
+        assert expected == actual, f"{table} differs; replay with KILL_SEED={seed}"
+    with closing(PostgresStore(store_dsn)) as store:
+        left = store.statistics(f"{JOB}-streaming")
+    assert {"cells": 0, "timers": 0, "checkpoints": 0, "late": 0} == {
+        kind: left[kind] for kind in ("cells", "timers", "checkpoints", "late")
+    }

@@ -1,0 +1,387 @@
+"""PostgresStore when connections, locks and servers misbehave.
+
+What every store must do is in tests/conformance; here is what only a server can do to one.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import psycopg
+import pytest
+
+from dataflow.io.table import TableSpec, TableWrite
+from runners.errors import StoreError
+from runners.millwheel.ids import Channel, Fence, RangeId
+from runners.millwheel.key_range import even_ranges
+from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
+from runners.millwheel.store.port import Committed, Fenced, Indeterminate, JobSpec, RangeSpec
+from runners.millwheel.store.postgres import PostgresStore
+from runners.millwheel.store.postgres.pipeline import Pipeline
+from tests.fix_proxy import PostgresProxy
+
+pytestmark = pytest.mark.postgres
+
+JOB = "job"
+LOW, HIGH = RangeId("count", 0), RangeId("count", 1)
+SCORES = TableSpec(name="scores", columns={"team": str, "total": int}, key=("team",))
+SPEC = JobSpec(
+    job=JOB,
+    mode="streaming",
+    fingerprint="f",
+    ranges=[
+        RangeSpec(range_id=range_id, keys=keys)
+        for range_id, keys in zip((LOW, HIGH), even_ranges(2), strict=True)
+    ],
+    tables=[SCORES],
+)
+
+Connect = Callable[..., PostgresStore]
+
+
+@pytest.fixture
+def connect(store_dsn: str) -> Iterator[Connect]:
+    """Make stores on the test's database; they are closed at the end."""
+    stores: list[PostgresStore] = []
+
+    def make(dsn: str = store_dsn, **settings: Any) -> PostgresStore:
+        stores.append(PostgresStore(dsn, **settings))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def admin(store_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A person with psql."""
+    with psycopg.connect(store_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def owned(store: PostgresStore, ranges: Sequence[RangeId] = (LOW,)) -> Callable[..., Production]:
+    """Open the job, take ranges, and return what makes their bundle of a given number."""
+    store.open_job(SPEC)
+    taken = store.acquire(JOB, ranges, "worker")
+    tokens = {range_id: taken[range_id].row.token for range_id in ranges}
+
+    def bundle(number: int, value: bytes = b"v", **parts: Any) -> Production:
+        fences = [Fence(range_id=r, token=t, bundle=number) for r, t in tokens.items()]
+        row = (value.decode(), number)
+        production = Production(
+            job=JOB,
+            fences=fences,
+            cells=[CellWrite("count", 1, b"k", value)],
+            tables=[TableWrite(table=SCORES, upserts=[row])],
+        )
+        return attrs.evolve(production, **parts)
+
+    return bundle
+
+
+def in_background(action: Callable[[], object]) -> Callable[[], object]:
+    """Start the action; calling the result waits for its answer."""
+    answers: list[object] = []
+    thread = threading.Thread(target=lambda: answers.append(action()), daemon=True)
+    thread.start()
+
+    def answer() -> object:
+        thread.join(30)
+        return answers[0]
+
+    return answer
+
+
+def wait_for_blocked_session(admin: psycopg.Connection[Any]) -> int:
+    """The process id of the session of ours that waits for a lock."""
+    query = """SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+               AND datname = current_database() AND application_name = 'dataflow'"""
+    for _ in range(1000):
+        row = admin.execute(query).fetchone()
+        if row is not None:
+            return int(row[0])
+        time.sleep(0.01)
+    raise AssertionError("nobody waits")
+
+
+# The answer that never comes
+
+
+def test_lost_request_is_indeterminate_and_resolves_to_fenced(
+    connect: Connect, proxy: PostgresProxy
+) -> None:
+    store = connect(proxy.dsn)
+    bundle = owned(store, (LOW, HIGH))
+    assert store.commit(bundle(1)) == Committed()
+
+    proxy.lose_request()
+    lost = bundle(2, b"lost")
+    assert isinstance(store.commit(lost), Indeterminate)
+    assert isinstance(store.resolve(lost), Fenced)
+    assert isinstance(store.commit(lost), Fenced)
+
+    assert store.read_table(SCORES) == [("v", 1)]
+    assert owned(store)(2).fences[0].bundle == store.acquire(JOB, [LOW], "w")[LOW].row.bundle + 1
+
+
+def test_lost_answer_is_indeterminate_and_resolves_to_committed(
+    connect: Connect, proxy: PostgresProxy
+) -> None:
+    store = connect(proxy.dsn)
+    bundle = owned(store, (LOW, HIGH))
+    assert store.commit(bundle(1)) == Committed()
+
+    proxy.lose_answer()
+    landed = bundle(2, b"landed")
+    assert isinstance(store.commit(landed), Indeterminate)
+    assert store.resolve(landed) == Committed()
+
+    assert sorted(store.read_table(SCORES)) == [("landed", 2), ("v", 1)]
+    assert store.commit(bundle(3)) == Committed()
+
+
+def test_lost_answer_resolves_exactly_after_a_takeover(
+    connect: Connect, proxy: PostgresProxy
+) -> None:
+    store, other = connect(proxy.dsn), connect()
+    bundle = owned(store)
+    proxy.lose_answer()
+    landed = bundle(1, b"landed")
+    assert isinstance(store.commit(landed), Indeterminate)
+    assert store.resolve(landed) == Committed()
+    proxy.lose_request()
+    assert isinstance(store.commit(bundle(2, b"lost")), Indeterminate)
+
+    assert other.commit(owned(other)(2, b"successor")) == Committed()
+
+    assert store.resolve(landed) == Committed()
+    assert isinstance(store.resolve(bundle(2, b"lost")), Fenced)
+    assert sorted(store.read_table(SCORES)) == [("landed", 1), ("successor", 2)]
+
+
+def test_resolve_stays_indeterminate_while_the_server_is_out_of_reach(
+    connect: Connect, proxy: PostgresProxy
+) -> None:
+    store = connect(proxy.dsn, connect_timeout_s=0.3)
+    bundle = owned(store)
+    proxy.lose_answer()
+    assert isinstance(store.commit(bundle(1)), Indeterminate)
+
+    proxy.close()
+    proxy.socket_path.unlink()
+
+    assert isinstance(store.resolve(bundle(1)), Indeterminate)
+
+
+def test_rare_verbs_are_repeated_on_a_new_connection(
+    connect: Connect, proxy: PostgresProxy
+) -> None:
+    store = connect(proxy.dsn)
+    store.open_job(SPEC)
+    before = store.acquire(JOB, [LOW], "one")[LOW].row.token
+
+    proxy.lose_request()
+    assert store.read_job(JOB) is not None
+    proxy.lose_answer()
+    assert store.acquire(JOB, [LOW], "two")[LOW].row.token > before
+    proxy.lose_answer()
+    assert store.open_job(SPEC).job == JOB
+    proxy.lose_answer()
+    store.reset_job(JOB)
+
+    assert store.read_job(JOB) is None
+
+
+def test_session_ended_during_a_commit(connect: Connect, admin: psycopg.Connection[Any]) -> None:
+    store = connect()
+    bundle = owned(store)
+    with admin.transaction():
+        admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
+        outcome = in_background(lambda: store.commit(bundle(1)))
+        admin.execute("SELECT pg_terminate_backend(%s)", (wait_for_blocked_session(admin),))
+        assert isinstance(outcome(), Indeterminate)
+
+    assert isinstance(store.resolve(bundle(1)), Fenced)
+    assert store.statistics(JOB)["cells"] == 0
+
+
+def test_interrupted_commit_sends_no_more(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = connect()
+    bundle = owned(store)
+
+    def interrupt(pipeline: Pipeline, statements: object) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pipeline, "run", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            store.commit(bundle(1))
+
+    assert store.commit(bundle(1)) == Committed()
+
+
+def test_small_commit_is_one_write(connect: Connect, proxy: PostgresProxy) -> None:
+    store = connect(proxy.dsn)
+    bundle = owned(store)
+    parts: dict[str, Any] = {
+        "timers": [TimerWrite("count", 1, b"k", b"w", "event", 5)],
+        "checkpoints": [Checkpoint(Channel(LOW, HIGH), 1, 0, b"p" * 500)],
+        "delivered": {Channel(HIGH, LOW): 1},
+        "watermarks_us": {LOW: 1},
+    }
+    assert store.commit(bundle(1, **parts)) == Committed()
+
+    del proxy.requests_bytes[:]
+    parts["checkpoints"] = [Checkpoint(Channel(LOW, HIGH), 2, 0, b"p" * 500)]
+    parts["acknowledged"] = {Channel(LOW, HIGH): 1}
+    assert store.commit(bundle(2, **parts)) == Committed()
+
+    assert len(proxy.requests_bytes) == 1
+
+
+# Locks
+
+
+def test_half_sent_commit_of_a_stopped_process_does_not_stop_a_takeover(
+    connect: Connect, admin: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped, successor = connect(), connect(lock_timeout_ms=200)
+    fence = owned(stopped)(1).fences[0]
+    holder = stopped.connect()
+    holder.execute("BEGIN")
+    holder.execute(
+        """SELECT dataflow.take_fences(ARRAY[range_id], ARRAY[%s]::bigint[], ARRAY[1]::bigint[],
+                  ARRAY[7]::bigint[], ARRAY[NULL]::bytea[], ARRAY[FALSE])
+           FROM dataflow.ranges WHERE range_index = 0""",
+        (fence.token,),
+    )
+
+    with caplog.at_level(logging.WARNING, logger="runners"):
+        taken = successor.acquire(JOB, [LOW, HIGH], "successor")
+
+    assert taken[LOW].row.bundle == 0
+    assert "ended 1 sessions" in caplog.text
+    with pytest.raises(psycopg.OperationalError):
+        holder.execute("COMMIT")
+    assert successor.acquire(JOB, [LOW], "again")[LOW].row.watermark_us is None
+
+
+def test_takeover_waits_for_a_commit_in_flight(
+    connect: Connect, admin: psycopg.Connection[Any]
+) -> None:
+    store, successor = connect(), connect()
+    bundle = owned(store)
+    with admin.transaction():
+        admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
+        outcome = in_background(lambda: store.commit(bundle(1)))
+        wait_for_blocked_session(admin)
+        taken = in_background(lambda: successor.acquire(JOB, [LOW], "successor")[LOW])
+        time.sleep(0.1)
+
+    assert outcome() == Committed()
+    found: Any = taken()
+    assert (found.row.bundle, found.cells) == (1, {(1, b"k"): b"v"})
+
+
+def test_commit_that_gave_way_to_a_lock_is_repeated(
+    connect: Connect, admin: psycopg.Connection[Any]
+) -> None:
+    store = connect(lock_timeout_ms=100)
+    bundle = owned(store)
+    with admin.transaction():
+        admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
+        outcome = in_background(lambda: store.commit(bundle(1)))
+        wait_for_blocked_session(admin)
+        time.sleep(0.15)
+
+    assert outcome() == Committed()
+
+
+def test_commit_that_never_gets_its_lock_is_an_error_and_did_nothing(
+    connect: Connect, admin: psycopg.Connection[Any]
+) -> None:
+    store = connect(lock_timeout_ms=50)
+    bundle = owned(store)
+    with admin.transaction():
+        admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StoreError, match="lock timeout"):
+            store.commit(bundle(1))
+
+    assert store.statistics(JOB)["cells"] == 0
+    assert store.commit(bundle(1)) == Committed()
+
+
+def test_deadlocked_commit_is_repeated(connect: Connect, admin: psycopg.Connection[Any]) -> None:
+    admin.execute("ALTER SYSTEM SET deadlock_timeout = '50ms'")
+    admin.execute("SELECT pg_reload_conf()")
+    try:
+        store = connect()
+        bundle = owned(store)
+        both = TableWrite(table=SCORES, upserts=[("a", 1), ("b", 1)])
+        assert store.commit(bundle(1, tables=[both])) == Committed()
+        with admin.transaction():
+            admin.execute("UPDATE scores SET total = 5 WHERE team = 'b'")
+            outcome = in_background(lambda: store.commit(bundle(2, tables=[both])))
+            pid = wait_for_blocked_session(admin)
+            admin.execute("SET LOCAL deadlock_timeout = '10s'")
+            admin.execute("UPDATE scores SET total = 5 WHERE team = 'a'")
+        assert outcome() == Committed()
+        assert pid
+    finally:
+        admin.execute("ALTER SYSTEM RESET deadlock_timeout")
+        admin.execute("SELECT pg_reload_conf()")
+
+    assert sorted(store.read_table(SCORES)) == [("a", 1), ("b", 1)]
+
+
+# Size and plans
+
+
+def test_large_commit(connect: Connect) -> None:
+    store = connect()
+    bundle = owned(store)
+    cells = [CellWrite("count", number, b"key %d" % number, b"x" * 60) for number in range(20_000)]
+    rows = [(f"team {number}", number) for number in range(20_000)]
+    timers = [TimerWrite("count", n, b"k", b"w", "event", n) for n in range(20_000)]
+
+    large = bundle(1, cells=cells, timers=timers, tables=[TableWrite(table=SCORES, upserts=rows)])
+    assert store.commit(large) == Committed()
+
+    taken = store.acquire(JOB, [LOW], "successor")[LOW]
+    assert taken.cells == {(cell.key_hash, cell.cell_key): cell.value for cell in cells}
+    assert len(taken.timers) == 20_000
+    assert sorted(store.read_table(SCORES)) == sorted(rows)
+
+
+def test_hot_tables_are_never_scanned(connect: Connect, admin: psycopg.Connection[Any]) -> None:
+    store = connect()
+    bundle = owned(store)
+    for number in range(1, 20):
+        timer = TimerWrite("count", 1, b"k", b"w", "event", 1 if number % 2 else None)
+        value = b"v" if number % 2 else None
+        channel = Channel(LOW, HIGH)
+        production = bundle(
+            number,
+            cells=[CellWrite("count", 1, b"k", value)],
+            timers=[timer],
+            checkpoints=[Checkpoint(channel, number, 0, b"")],
+            acknowledged={channel: number - 1},
+            delivered={Channel(HIGH, LOW): number},
+        )
+        assert store.commit(production) == Committed()
+    store.close()
+
+    # Building an index counts as a scan, and the server publishes its counts with a delay.
+    scanned = """SELECT relname FROM pg_stat_user_tables
+                 WHERE schemaname = 'dataflow' AND idx_scan >= 19
+                 AND seq_scan > (SELECT count(*) FROM pg_index WHERE indrelid = relid)"""
+    published = "SELECT max(idx_scan) FROM pg_stat_user_tables WHERE relname = 'fences'"
+    while admin.execute(published).fetchone() < (19,):  # type: ignore[operator]
+        time.sleep(0.01)
+    assert admin.execute(scanned).fetchall() == []

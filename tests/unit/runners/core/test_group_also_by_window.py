@@ -1,0 +1,234 @@
+"""The machine one step at a time: panes, timers, lateness and what is freed."""
+
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from dataflow.combine_fn import ListCombineFn
+from runners.core.group_also_by_window import Cell, CellId, Effects, GroupAlsoByWindow, TimerId
+from tests.oracle.laws import microseconds
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.timestamps import MAX_TIMESTAMP_US
+
+Mode = df.AccumulationMode
+FIXED = df.FixedWindows(microseconds(10))
+SESSIONS = df.Sessions(microseconds(10))
+
+
+class Driver:
+    """A machine with its cells, fed with ``(timestamp, value)`` of one key."""
+
+    def __init__(
+        self,
+        window_fn: df.WindowFn,
+        *,
+        lateness_us: int = 0,
+        mode: Mode = Mode.ACCUMULATING_AND_RETRACTING,
+        trigger: df.Trigger | None = None,
+    ) -> None:
+        self.window_fn = window_fn
+        strategy = WindowingStrategy(
+            window_fn=window_fn,
+            accumulation_mode=mode,
+            allowed_lateness_us=lateness_us,
+            trigger=trigger or df.DefaultTrigger(),
+        )
+        self.machine = GroupAlsoByWindow(ListCombineFn(), strategy)
+        self.cells: dict[CellId, Cell] = {}
+
+    def add(self, *records: tuple[int, Any], watermark_us: int) -> Effects:
+        partials = [
+            ("k", self.window_fn.assign_windows(time_us, None)[0], [value], 1)
+            for time_us, value in records
+        ]
+        return self.machine.add(self.cells, partials, watermark_us=watermark_us, now_us=0)
+
+    def fire(self, *windows: tuple[int, int], watermark_us: int) -> Effects:
+        due = [(self.cell_id(window), df.Window(*window)) for window in windows]
+        return self.machine.fire_timers(self.cells, due, watermark_us=watermark_us, now_us=0)
+
+    def cell_id(self, window: tuple[int, int]) -> CellId:
+        return ("k", None if self.machine.is_merging else df.Window(*window))
+
+    def timer(self, start_us: int, end_us: int) -> TimerId:
+        return (self.cell_id((start_us, end_us)), df.Window(start_us, end_us))
+
+
+def told(effects: Effects) -> list[Any]:
+    """``(sign, values, window)`` of each pane, in order."""
+    rows = zip(effects.signs, effects.values, effects.windows, strict=True)
+    return [(sign, sorted(values), tuple(window)) for sign, (_, values), window in rows]
+
+
+def timings(effects: Effects) -> list[str]:
+    return [pane.timing.value for pane in effects.panes]
+
+
+def test_a_window_waits_for_its_end_and_is_gone() -> None:
+    """A timer at the end; then the on-time pane, which is first and last, and nothing is left."""
+    driver = Driver(FIXED)
+    first = driver.add((3, "a"), (9, "b"), watermark_us=0)
+
+    assert [] == told(first)
+    assert {driver.timer(0, 10): 10} == first.timers
+    last = driver.fire((0, 10), watermark_us=10)
+
+    assert [(1, ["a", "b"], (0, 10))] == told(last)
+    assert [df.PaneInfo(0, df.PaneTiming.ON_TIME, True, True, 0)] == last.panes
+    assert [9] == last.timestamps_us
+    assert {driver.cell_id((0, 10))} == first.touched == last.touched
+    assert {} == driver.cells
+
+
+def test_corrections_until_the_lateness_has_passed() -> None:
+    """On time, then late panes at once, each taking back the one before, counted and labelled."""
+    driver = Driver(FIXED, lateness_us=5)
+    driver.add((3, "a"), watermark_us=0)
+    on_time = driver.fire((0, 10), watermark_us=10)
+    late = driver.add((4, "b"), watermark_us=14)
+
+    assert [(1, ["a"], (0, 10))] == told(on_time)
+    assert {driver.timer(0, 10): 15} == on_time.timers
+    assert [(-1, ["a"], (0, 10)), (1, ["a", "b"], (0, 10))] == told(late)
+    assert ["on_time", "late"] == timings(late)
+    assert [on_time.panes[0], df.PaneInfo(1, df.PaneTiming.LATE, False, False, 1)] == late.panes
+    end = driver.fire((0, 10), watermark_us=15)
+
+    assert ([], {}) == (told(end), driver.cells)
+    gone = driver.add((5, "c"), watermark_us=15)
+
+    assert [] == told(gone)
+    assert [("k", df.Window(0, 10), ["c"], 1, 15)] == [
+        (each.key, each.window, each.accumulator, each.count, each.watermark_us)
+        for each in gone.late
+    ]
+    assert {} == driver.cells
+
+
+def test_a_late_first_record_makes_a_late_pane() -> None:
+    """Its window's on-time moment is behind, although nothing was said then."""
+    late = Driver(FIXED, lateness_us=50).add((3, "a"), watermark_us=20)
+
+    assert ["late"] == timings(late)
+    assert late.panes[0].is_first
+    assert not late.panes[0].is_last
+
+
+@pytest.mark.parametrize(
+    ("mode", "second"), [(Mode.DISCARDING, ["b"]), (Mode.ACCUMULATING, ["a", "b"])]
+)
+def test_other_modes_take_nothing_back(mode: Mode, second: list[str]) -> None:
+    driver = Driver(FIXED, lateness_us=50, mode=mode)
+    driver.add((3, "a"), watermark_us=10)
+
+    assert [(1, second, (0, 10))] == told(driver.add((4, "b"), watermark_us=10))
+
+
+def test_sessions_take_back_each_window_they_absorb() -> None:
+    """The paper's figure 14: two said sessions, one late event between them."""
+    driver = Driver(SESSIONS, lateness_us=100)
+    driver.add((0, "a"), (15, "c"), watermark_us=0)
+    said = driver.fire((0, 10), (15, 25), watermark_us=30)
+    bridged = driver.add((8, "b"), watermark_us=30)
+
+    assert [(1, ["a"], (0, 10)), (1, ["c"], (15, 25))] == told(said)
+    assert [
+        (-1, ["a"], (0, 10)),
+        (-1, ["c"], (15, 25)),
+        (1, ["a", "b", "c"], (0, 25)),
+    ] == told(bridged)
+    assert ["on_time", "on_time", "late"] == timings(bridged)
+    assert [said.panes[0], said.panes[1]] == bridged.panes[:2]
+    assert {
+        driver.timer(0, 10): None,
+        driver.timer(15, 25): None,
+        driver.timer(0, 25): 125,
+    } == bridged.timers
+
+
+def test_a_session_that_grows_past_the_watermark_speaks_again_on_time() -> None:
+    """It keeps what it said until then, so that the answer does not flicker."""
+    driver = Driver(SESSIONS, lateness_us=100)
+    driver.add((0, "a"), watermark_us=0)
+    driver.fire((0, 10), watermark_us=12)
+    grown = driver.add((9, "b"), watermark_us=12)
+
+    assert [] == told(grown)
+    again = driver.fire((0, 19), watermark_us=19)
+
+    assert [(-1, ["a"], (0, 10)), (1, ["a", "b"], (0, 19))] == told(again)
+    assert ["on_time", "on_time"] == timings(again)
+    assert [0, 1] == [pane.index for pane in again.panes]
+    assert not again.panes[1].is_first
+
+
+def test_a_late_record_is_judged_by_the_session_it_joins() -> None:
+    """Saved by an open session, or by a companion; alone it is dropped."""
+    driver = Driver(SESSIONS)
+    driver.add((15, "open"), watermark_us=12)
+
+    assert [] == driver.add((6, "saved"), watermark_us=20).late
+    driver.fire((6, 25), watermark_us=60)
+
+    assert 1 == len(driver.add((2, "alone"), watermark_us=60).late)
+    assert [] == driver.add((45, "with"), (52, "companion"), watermark_us=60).late
+
+
+def test_an_expired_window_that_gets_a_record_before_its_timer_is_freed_once() -> None:
+    """A watermark can be ahead of the timers, e.g. when ranges are taken over: nothing may stay."""
+    for window_fn, expected in ((FIXED, (0, 10)), (SESSIONS, (0, 11))):
+        driver = Driver(window_fn)
+        driver.add((0, "a"), watermark_us=0)
+        effects = driver.add((1, "b"), watermark_us=50)
+
+        assert [(1, ["a", "b"], expected)] == told(effects)
+        assert effects.panes[0].is_last
+        assert {driver.timer(0, 10): None} == effects.timers
+        assert {} == driver.cells
+        assert [] == told(driver.fire((0, 10), watermark_us=50))
+
+
+def test_windows_of_a_key_expire_one_by_one() -> None:
+    driver = Driver(SESSIONS)
+    driver.add((0, "a"), (20, "b"), watermark_us=0)
+    driver.fire((0, 10), watermark_us=10)
+
+    assert [df.Window(20, 30)] == list(driver.cells["k", None])  # type: ignore[arg-type]
+    driver.fire((20, 30), watermark_us=30)
+    assert {} == driver.cells
+
+
+def test_a_jump_to_the_end_of_time_fires_everything_once() -> None:
+    driver = Driver(SESSIONS, lateness_us=1_000)
+    driver.add((0, "a"), (20, "b"), watermark_us=0)
+    effects = driver.fire((0, 10), (20, 30), watermark_us=MAX_TIMESTAMP_US)
+
+    assert [(1, ["a"], (0, 10)), (1, ["b"], (20, 30))] == told(effects)
+    assert all(pane.is_last for pane in effects.panes)
+    assert {} == driver.cells
+
+
+def test_a_timer_of_what_is_gone_does_nothing() -> None:
+    for window_fn in (FIXED, SESSIONS):
+        effects = Driver(window_fn).fire((0, 10), watermark_us=10)
+
+        assert Effects() == effects
+
+
+class EveryRecord(df.DefaultTrigger):
+    """Fires on every record: early panes."""
+
+    def should_fire(self, state: Any, window: df.Window, *, watermark_us: int, now_us: int) -> bool:
+        return True
+
+
+def test_early_panes() -> None:
+    """They are speculative, and the on-time pane is the first that is not."""
+    driver = Driver(FIXED, trigger=EveryRecord(), lateness_us=5)
+    early = driver.add((1, "a"), watermark_us=0)
+    driver.add((2, "b"), watermark_us=0)
+    late = driver.add((3, "c"), watermark_us=10)
+
+    assert df.PaneInfo(0, df.PaneTiming.EARLY, True, False, -1) == early.panes[0]
+    assert df.PaneInfo(2, df.PaneTiming.ON_TIME, False, False, 0) == late.panes[-1]

@@ -1,0 +1,76 @@
+"""The net effect of a bundle of signed rows on a table."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.graph import TransformNode, WriteTable
+from dataflow.io.table import TableSpec
+from runners.core.bundle import Bundle
+from runners.core.changelog import Rows, apply_table_write
+from runners.core.table_rows import table_write
+
+TABLE = TableSpec(name="t", columns={"key": int, "value": int}, key=("key",))
+NODE = TransformNode(
+    label="write", location="here.py:1", operation=WriteTable(TABLE), inputs=(0,), outputs={}
+)
+
+
+def bundle(changes: list[tuple[int, int, int]]) -> Bundle:
+    """Of ``(sign, key, value)``."""
+    return Bundle(
+        [{"key": key, "value": value} for _, key, value in changes],
+        [0] * len(changes),
+        signs=[sign for sign, _, _ in changes],
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "upserts", "deletes"),
+    [
+        ([(-1, 1, 5), (1, 1, 6)], [(1, 6)], []),
+        ([(-1, 1, 5)], [], [(1,)]),
+        ([(1, 1, 5), (-1, 1, 5)], [], [(1,)]),
+        ([(-1, 1, 5), (-1, 2, 6), (1, 1, 11)], [(1, 11)], [(2,)]),
+    ],
+    ids=repr,
+)
+def test_the_last_word_counts(changes: Any, upserts: Any, deletes: Any) -> None:
+    """A retraction followed by its replacement is one upsert."""
+    write = table_write(NODE, TABLE, bundle(changes))
+
+    assert (upserts, deletes, []) == (
+        list(write.upserts),
+        list(write.deletes),
+        list(write.inserts),
+    )
+
+
+@given(
+    keys=st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9)), max_size=20),
+    cuts=st.lists(st.integers(0, 40), max_size=4),
+)
+def test_bundle_bounds_do_not_matter(keys: list[tuple[int, int]], cuts: list[int]) -> None:
+    """Replacing values of keys, cut into any bundles, leaves the last value of each."""
+    said: dict[int, int] = {}
+    changes = []
+    for key, value in keys:
+        if key in said:
+            changes.append((-1, key, said[key]))
+        changes.append((1, key, value))
+        said[key] = value
+    rows: Rows = {}
+    bounds = [0, *sorted(min(cut, len(changes)) for cut in cuts), len(changes)]
+    for low, high in zip(bounds, bounds[1:], strict=False):
+        apply_table_write(rows, table_write(NODE, TABLE, bundle(changes[low:high])))
+
+    assert said == {row[0]: row[1] for row in rows.values()}
+
+
+def test_values_are_checked_before_keys_are_compared() -> None:
+    """A key that cannot be hashed is a row that does not fit."""
+    with pytest.raises(df.DataflowError, match="^transform 'write' .here.py:1.: a row does not fit"):
+        table_write(NODE, TABLE, Bundle([{"key": [1], "value": 1}], [0]))

@@ -1,0 +1,137 @@
+"""DirectRunner: watermarks of several splits, idle and finished ones, and what a run leaves."""
+
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.direct import DirectRunner
+from runners.direct.runner import _Job
+from tests.oracle.laws import microseconds
+from tests.pane_log import PaneLog, run_logged
+from tests.scripted_source import Batch, ScriptedSource
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+IDLE, FINISHED = df.SplitStatus.IDLE, df.SplitStatus.FINISHED
+
+
+def run(*scripts: list[Batch]) -> PaneLog:
+    """Count records in windows of ten microseconds."""
+    pipeline = df.Pipeline(DirectRunner())
+    (
+        pipeline
+        | df.Read(ScriptedSource(*scripts))
+        | df.Map(lambda value: ("k", value))
+        | df.WindowInto(df.FixedWindows(microseconds(10)))
+        | df.GroupByKey()
+    )
+    return run_logged(pipeline)
+
+
+def told(log: PaneLog) -> list[Any]:
+    return [(pane.value, pane.window.start_us) for pane in log.panes]
+
+
+def test_the_slowest_split_holds_the_watermark() -> None:
+    log = run([Batch(["a"], [1], 90), Batch([], [], 90)], [Batch([], [], 5), Batch(["b"], [6], 90)])
+
+    assert [(["a", "b"], 0)] == told(log)
+    assert [] == log.late_records()
+
+
+def test_an_idle_split_holds_nothing_back() -> None:
+    """So what it brings when it wakes may be late."""
+    log = run(
+        [Batch(["a"], [1], 90), Batch([], [], 90)],
+        [Batch([], [], 5, IDLE), Batch(["b"], [6], 90)],
+    )
+
+    assert [(["a"], 0)] == told(log)
+    assert [["b"]] == [record["payload"] for record in log.late_records()]
+
+
+def test_the_end_of_one_split_does_not_end_time_for_an_idle_one() -> None:
+    """There may be more to come from it."""
+    log = run([Batch(["a"], [1], 5)], [Batch([], [], 5, IDLE)] * 3 + [Batch(["b"], [6], 7)])
+
+    assert [(["a", "b"], 0)] == told(log)
+
+
+def test_a_split_that_ends_lets_time_end_whatever_it_said() -> None:
+    log = run([Batch(["a"], [1], 0, FINISHED)])
+
+    assert [(["a"], 0)] == told(log)
+    assert (0, 0) == (log.cells_left, log.timers_left)
+
+
+def test_watermarks_do_not_go_back() -> None:
+    log = run([Batch([], [], 50), Batch([], [], 3), Batch(["a"], [5])])
+
+    assert 1 == len(log.late_records())
+
+
+def test_a_source_of_nothing() -> None:
+    assert [] == told(run([]))
+
+
+def test_processing_time_stands_still_until_the_input_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    advance = _Job._advance
+
+    def logged(job: _Job) -> None:
+        seen.append(job._now_us)
+        advance(job)
+
+    monkeypatch.setattr(_Job, "_advance", logged)
+    run([Batch(["a"], [1], 50), Batch(["b"], [2], 60)])
+
+    assert [MIN_TIMESTAMP_US, MIN_TIMESTAMP_US, MAX_TIMESTAMP_US] == seen
+
+
+def test_late_records_are_told_with_what_they_missed() -> None:
+    log = run([Batch([], [], 50), Batch(["x"], [5])])
+
+    assert [
+        {
+            "transform": "GroupByKey",
+            "key": "'k'",
+            "window_start_us": 0,
+            "window_end_us": 10,
+            "watermark_us": 50,
+            "payload": ["x"],
+            "count": 1,
+        }
+    ] == log.late_records()
+
+
+class Broken(ScriptedSource):
+    """Refuses to be read."""
+
+    def check(self) -> None:
+        raise df.InputError("nothing there")
+
+
+def test_sources_are_checked_before_anything_runs() -> None:
+    pipeline = df.Pipeline(DirectRunner())
+    pipeline | df.Read(Broken([]))
+    with pytest.raises(df.InputError, match="nothing there"):
+        pipeline.run()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_readers_are_closed(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an error too."""
+    closed: list[Any] = []
+    monkeypatch.setattr(df.SourceReader, "close", lambda reader: closed.append(reader))
+    pipeline = df.Pipeline(DirectRunner())
+    read = pipeline | df.Read(ScriptedSource([Batch([1], [0])], []))
+    read | df.Map(lambda x: 1 // (0 if fails else 1))
+    if fails:
+        with pytest.raises(df.TransformError):
+            pipeline.run()
+    else:
+        pipeline.run()
+
+    assert 2 == len(closed)

@@ -1,0 +1,46 @@
+"""Outbox: sequence numbers, acknowledgements and the hold on the watermark."""
+
+from runners.millwheel.delivery import Outbox
+from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.production import Checkpoint
+
+A = Channel(RangeId("read", 0), RangeId("sum", 0))
+B = Channel(RangeId("read", 0), RangeId("sum", 1))
+
+
+def test_sequences_are_gap_free_per_channel_and_go_on_after_a_restart() -> None:
+    """A new owner continues from the highest number ever given out, even where nothing is open."""
+    outbox = Outbox([Checkpoint(A, 7, 100, b"x")], {A: 7, B: 3})
+
+    assert [8, 4, 9] == [outbox.create(channel, 200, b"y").sequence for channel in (A, B, A)]
+
+
+def test_the_oldest_open_entry_holds_the_watermark() -> None:
+    """Acknowledging is cumulative; what is acknowledged holds nothing any more and waits to be deleted."""
+    outbox = Outbox([], {})
+    for hold_us in (10, 20, 30):
+        outbox.create(A, hold_us, b"a")
+    outbox.create(B, 15, b"bb")
+
+    assert (10, 5) == (outbox.hold_us, outbox.open_bytes)
+    outbox.acknowledge(A, 2)
+    assert (15, 3) == (outbox.hold_us, outbox.open_bytes)
+    assert {A: 2} == outbox.take_acknowledged()
+    assert {} == outbox.take_acknowledged()
+    outbox.acknowledge(A, 2)
+    assert not outbox.has_acknowledged
+    outbox.acknowledge(A, 3)
+    outbox.acknowledge(B, 1)
+    assert outbox.hold_us is None
+    assert not outbox.is_empty
+    assert {A: 3, B: 1} == outbox.take_acknowledged()
+    assert outbox.is_empty
+
+
+def test_a_new_owner_is_sent_what_is_open_in_order() -> None:
+    """Only entries to the ranges that changed hands, each channel from its oldest entry on."""
+    outbox = Outbox([Checkpoint(A, 2, 0, b"2"), Checkpoint(A, 1, 0, b"1")], {A: 2})
+    outbox.create(B, 0, b"b")
+    outbox.create(A, 0, b"3")
+
+    assert [b"1", b"2", b"3"] == [each.payload for each in outbox.for_receivers({A.receiver})]

@@ -1,0 +1,54 @@
+"""WatermarkAuthority: minimum over all senders, monotone, a silent range counts with its last value."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.watermark_authority import WatermarkAuthority
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+READ = [RangeId("read", index) for index in range(2)]
+SUM = [RangeId("sum", index) for index in range(2)]
+RANGES = (*READ, *SUM)
+
+
+def authority(committed_us: dict[RangeId, int]) -> WatermarkAuthority:
+    """Two ranges that read send to two that sum."""
+    return WatermarkAuthority({"read": (), "sum": ("read",)}, RANGES, committed_us)
+
+
+def test_a_range_that_has_not_reported_holds_time_still() -> None:
+    """The consumer's input is the minimum over every sending range, heard of or not."""
+    ours = authority({})
+    moved_alone = ours.report({READ[0]: 100})
+
+    assert not moved_alone
+    assert {"sum": MIN_TIMESTAMP_US} == ours.inputs_us
+    assert ours.report({READ[1]: 50})
+    assert {"sum": 50} == ours.inputs_us
+
+
+def test_a_restart_begins_at_the_furthest_commit() -> None:
+    """What one range has acted on is true for its whole computation, so nothing on time becomes late by a restart."""
+    ours = authority({SUM[0]: 70, SUM[1]: 40, READ[0]: 90, READ[1]: 80})
+
+    assert {"sum": 70} == ours.inputs_us
+
+
+@given(
+    reports=st.lists(
+        st.dictionaries(st.sampled_from(RANGES), st.integers(0, 100), max_size=4), max_size=20
+    )
+)
+def test_watermarks_never_go_back(reports: list[dict[RangeId, int]]) -> None:
+    """Whatever workers report, inputs advance or stand, and never pass the slowest sender."""
+    ours, before, highest = authority({}), MIN_TIMESTAMP_US, dict.fromkeys(READ, MIN_TIMESTAMP_US)
+    for report in reports:
+        ours.report(report)
+        for range_id in READ:
+            highest[range_id] = max(highest[range_id], report.get(range_id, MIN_TIMESTAMP_US))
+        now = ours.inputs_us["sum"]
+
+        assert before <= now
+        assert now == min(highest.values())
+        before = now
