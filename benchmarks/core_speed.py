@@ -63,7 +63,12 @@ CASES = [
     Case(name="fixed, 1,000 keys, bundles of 10,000", window_fn=MINUTES, keys=1_000, bundle=10_000),
     Case(name="fixed, 1,000 keys, bundles of 500", window_fn=MINUTES, keys=1_000, bundle=500),
     Case(name="fixed, 10 keys, bundles of 10,000", window_fn=MINUTES, keys=10, bundle=10_000),
-    Case(name="sessions, 1,000 keys, bundles of 10,000", window_fn=SESSIONS, keys=1_000, bundle=10_000),
+    Case(
+        name="sessions, 1,000 keys, bundles of 10,000",
+        window_fn=SESSIONS,
+        keys=1_000,
+        bundle=10_000,
+    ),
     Case(name="sessions, 1,000 keys, bundles of 500", window_fn=SESSIONS, keys=1_000, bundle=500),
     Case(
         name="sessions that all end, retracting, bundles of 500",

@@ -28,7 +28,7 @@ _EXAMPLES = f"""\
 examples:
   {_PROGRAM} --demo
   {_PROGRAM} --runner batch --month 2
-  {_PROGRAM} --runner streaming --rate 4000 --fresh
+  {_PROGRAM} --runner streaming --month 1 --rate 1000 --fresh
   {_PROGRAM} --compare --month 1
 """
 
@@ -124,7 +124,7 @@ def _run(asked: argparse.Namespace, runner: str, source: Path, out: Console) -> 
     tables = TableNames.with_suffix(_suffix(job))
     pipeline = df.Pipeline(runner=runner, **_options(asked, runner, job, is_pair=is_pair))
     build(pipeline, source, tables)
-    if runner == "streaming" and not asked.demo:
+    if runner == "streaming" and not is_pair:
         out.print(
             f"job {job}, process {os.getpid()}; to try a crash, type elsewhere: "
             f"kill -9 {os.getpid()}",
@@ -178,7 +178,8 @@ def _report(
     if not is_whole:
         took = f"{run.seconds:.1f} s for what was left to do of {records:,} flights"
     else:
-        took += f", {records / run.seconds:,.0f} records/s, the start of the runner included"
+        took += f", {records / run.seconds:,.0f} records/s"
+        took += "" if is_short else ", the start of the runner included"
     out.print(took + "\n", highlight=False)
 
 
@@ -209,7 +210,7 @@ def _say_how_to_kill_it(month: int, out: Console) -> None:
     out.print(
         "\n[bold]Now kill it:[/] "
         "start a slow stream, kill it with -9 as it says, run it again, compare.\n"
-        f"  {_PROGRAM} --runner streaming --month {month} --rate 1500 --fresh\n"
+        f"  {_PROGRAM} --runner streaming --month {month} --rate 1000 --fresh\n"
         f"  {_PROGRAM} --runner streaming --month {month}\n"
         f"  {_PROGRAM} --compare --month {month}",
         highlight=False,

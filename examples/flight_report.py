@@ -123,7 +123,7 @@ def _right(name: str) -> Any:
 
 
 def _time(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%d %H:%M}"
+    return f"{instant:%b %d %H:%M}"
 
 
 def _length(span: timedelta) -> str:

@@ -1,4 +1,4 @@
-"""Jobs of the batch runner, for tests: run one, compare it with the direct runner, leave notes in it."""
+"""Jobs of the batch runner, for tests: run one, compare it with direct, leave notes in it."""
 
 from collections.abc import Callable, Iterable
 from contextlib import closing

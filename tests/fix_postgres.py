@@ -19,6 +19,9 @@ from psycopg.conninfo import make_conninfo
 
 from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
 
+#: Stands in front of this server, so it comes with it.
+pytest_plugins = ["tests.fix_proxy"]
+
 _numbers = itertools.count(1)
 
 

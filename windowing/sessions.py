@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from windowing.errors import WindowError
-from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
+from windowing.timestamps import MIN_TIMESTAMP_US, DurationLike, clamp_timestamp_us, to_duration_us
 from windowing.window import Window
 from windowing.window_fn import Merge, MergingWindowFn
 
@@ -42,20 +42,20 @@ class Sessions(MergingWindowFn):
 
     def merge_windows(self, windows: Iterable[Window]) -> Sequence[Merge]:
         """Merge every chain of overlapping windows into the window that spans it."""
-        merges: list[Merge] = []
-        chain: list[Window] = []
-        end_us = 0
+        chains: list[list[Window]] = []
+        chain_end_us = MIN_TIMESTAMP_US
         for window in sorted(windows):
-            if chain and window.start_us < end_us:
-                chain.append(window)
-                end_us = max(end_us, window.end_us)
-                continue
-            _close(chain, end_us, merges)
-            chain, end_us = [window], window.end_us
-        _close(chain, end_us, merges)
-        return merges
+            start_us, end_us = window
+            if start_us < chain_end_us:
+                chains[-1].append(window)
+                if end_us > chain_end_us:
+                    chain_end_us = end_us
+            else:
+                chains.append([window])
+                chain_end_us = end_us
+        return [_merge(chain) for chain in chains if len(chain) > 1]
 
 
-def _close(chain: list[Window], end_us: int, merges: list[Merge]) -> None:
-    if len(chain) > 1:
-        merges.append(Merge(Window(chain[0].start_us, end_us), tuple(chain)))
+def _merge(chain: list[Window]) -> Merge:
+    span = Window(chain[0].start_us, max(window.end_us for window in chain))
+    return Merge(span, tuple(chain))

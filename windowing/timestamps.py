@@ -65,7 +65,7 @@ def to_duration_us(value: DurationLike) -> int:
     if isinstance(value, timedelta):
         # pendulum's Interval, between two instants, has months as well, but also a fixed length.
         is_anchored = hasattr(value, "start")
-        if not is_anchored and (getattr(value, "months", 0) or getattr(value, "years", 0)):
+        if not is_anchored and any(getattr(value, name, 0) for name in ("months", "years")):
             raise TimeError(
                 f"{value!r} counts months or years, which have no fixed length",
                 hint="give days, hours, minutes or seconds",
@@ -94,14 +94,14 @@ def clamp_timestamp_us(timestamp_us: int) -> int:
 
 
 def _scaled_us(value: object, what: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * US_PER_SECOND
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TimeError(
             f"{value!r} is not {what}",
             detail=f"its type is {type(value).__name__}",
             hint="give a datetime with a time zone, a timedelta, or a number of seconds",
         )
-    if isinstance(value, int):
-        return value * US_PER_SECOND
     seconds = float(value)
     if not math.isfinite(seconds):
         raise TimeError(f"{value!r} is not {what}", hint="give a finite number of seconds")

@@ -14,7 +14,7 @@ from dataflow.ptransform import PTransform
 T = TypeVar("T")
 
 
-class Flatten(PTransform[Sequence[PCollection[T]], PCollection[T]]):
+class Flatten(PTransform[Sequence[PCollection[Any]], PCollection[Any]]):
     """One collection with the elements of all: ``(a, b) | df.Flatten()``.
 
     Raises:
@@ -26,7 +26,7 @@ class Flatten(PTransform[Sequence[PCollection[T]], PCollection[T]]):
             raise PipelineError("Flatten needs at least one PCollection")
         return pcolls[0].pipeline.apply(self, pcolls)
 
-    def expand(self, pcoll: Sequence[PCollection[T]]) -> PCollection[T]:
+    def expand(self, pcoll: Sequence[PCollection[Any]]) -> PCollection[Any]:
         """Add the primitive."""
         pipeline = pcoll[0].pipeline
         strategies = {each.node.strategy for each in pcoll}
@@ -36,10 +36,9 @@ class Flatten(PTransform[Sequence[PCollection[T]], PCollection[T]]):
                 detail=" and ".join(sorted(repr(strategy) for strategy in strategies)),
                 hint="apply the same WindowInto to each input, or one WindowInto after the Flatten of unwindowed inputs",
             )
-        outputs: dict[str, PCollection[Any]] = pipeline.add_operation(
+        return pipeline.add_operation(
             FlattenOperation(),
             pcoll,
             strategies.pop(),
             is_retracting=any(each.node.is_retracting for each in pcoll),
-        )
-        return outputs[MAIN]
+        )[MAIN]

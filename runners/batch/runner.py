@@ -6,6 +6,9 @@ over.
 
 Everything that can be checked is checked, in this order, before Spark starts: sources, the plan,
 that it can be pickled, the store, the job.
+
+Absent, so far: a key range whose state is larger than memory.  Spark's shuffle goes to disk, a
+worker's cells do not.
 """
 
 import os
@@ -26,7 +29,8 @@ class BatchRunner:
     """Runs a pipeline to the end of its input.
 
     Args:
-        job: names the run in the store; running it again continues it.
+        job: names the run in the store; running it again continues it, and keeps what is written
+            even where the code has changed since.
         store: DSN of a Postgres; by default that of the environment variable DATAFLOW_STORE, else
             an embedded one.
         fresh: forget the job, and drop the tables it created, before running.

@@ -24,7 +24,8 @@ from runners.progress import Progress
 from runners.spark.prepared_job import PreparedJob
 
 _POLL_S = 0.1
-_STOP_TIMEOUT_S = 30.0
+_STOP_WAIT_S = 1.0
+_STOPS_MAX = 30
 #: Spark's own default for `spark.task.maxFailures`.
 _ATTEMPTS_DEFAULT = "4"
 
@@ -137,9 +138,13 @@ def _await(
         while not wait([ended], _POLL_S).done and not failures.value:
             watch.look()
     finally:
-        if not ended.done():
-            context.cancelJobGroup(watch.group)
-        thread.join(_STOP_TIMEOUT_S)
+        for _ in range(_STOPS_MAX):
+            # More than once, because a job that is just about to start is not there to be stopped.
+            if not ended.done():
+                context.cancelJobGroup(watch.group)
+            thread.join(_STOP_WAIT_S)
+            if not thread.is_alive():
+                break
     if failures.value:
         raise_failure(failures.value[0])
     _check(ended)

@@ -186,7 +186,7 @@ class GroupAlsoByWindow:
         touched: dict[tuple[Any, Window], WindowState] = {}
         for key, window, accumulator, count in partials:
             cell_id = (key, window)
-            state: Any = touched.get(cell_id) or cells.get(cell_id)
+            state: Any = cells.get(cell_id)
             if state is None:
                 if self._strategy.expiry_us(window) <= now.watermark_us:
                     effects.late.append(
@@ -248,6 +248,8 @@ class GroupAlsoByWindow:
     ) -> dict[Window, Window]:
         """Merge the states in the cell where arrivals bridge them; where each window went."""
         target: dict[Window, Window] = {}
+        if not cell and len(arrivals) == 1:
+            return target
         windows = dict.fromkeys(cell) | dict.fromkeys(arrival[1] for arrival in arrivals)
         for merged, sources in window_fn.merge_windows(windows):
             target.update(dict.fromkeys(sources, merged))
@@ -262,6 +264,16 @@ class GroupAlsoByWindow:
         return target
 
     def _merged_state(self, states: Sequence[WindowState], window: Window, now: _Now) -> WindowState:
+        merged = states[0] if len(states) == 1 else self._sum_of(states)
+        # A window that has grown past the watermark has its on-time moment ahead of it again.
+        merged.is_past = merged.is_past and now.watermark_us >= window.end_us
+        merged.trigger_state = self._trigger.on_merge(
+            [state.trigger_state for state in states], window
+        )
+        merged.timer_us = None
+        return merged
+
+    def _sum_of(self, states: Sequence[WindowState]) -> WindowState:
         full = [state.accumulator for state in states if state.accumulator is not _NOTHING]
         return WindowState(
             accumulator=self._combine_fn.merge_accumulators(full) if full else _NOTHING,
@@ -269,9 +281,7 @@ class GroupAlsoByWindow:
             said=tuple(said for state in states for said in state.said),
             firings=max(state.firings for state in states),
             nonspeculative_firings=max(state.nonspeculative_firings for state in states),
-            # A window that has grown past the watermark has its on-time moment ahead of it again.
-            is_past=now.watermark_us >= window.end_us and any(state.is_past for state in states),
-            trigger_state=self._trigger.on_merge([state.trigger_state for state in states], window),
+            is_past=any(state.is_past for state in states),
         )
 
     def _new_state(self, window: Window, now: _Now) -> WindowState:

@@ -20,6 +20,8 @@ from windowing.window import GLOBAL_WINDOW, Window
 from windowing.window_fn import MergingWindowFn
 
 Partial = tuple[Any, Window, Any, int]
+#: Lists by key and window.
+_Groups = dict[Any, dict[Window, list[Any]]]
 
 
 class Lifter:
@@ -40,30 +42,30 @@ class Lifter:
         """
         windows = bundle.windows or [GLOBAL_WINDOW] * len(bundle)
         late: list[Partial] = []
-        groups: dict[tuple[Any, Window], list[Any]] = defaultdict(list)
+        groups: _Groups = defaultdict(lambda: defaultdict(list))
         if not set(map(type, bundle.values)) <= {tuple}:
             self._refuse_other_than_pairs(bundle.values)
         try:
             if min(bundle.timestamps_us, default=watermark_us) >= watermark_us:
                 for (key, value), window in zip(bundle.values, windows, strict=True):
-                    groups[key, window].append(value)
+                    groups[key][window].append(value)
             else:
                 rows = zip(bundle.values, windows, bundle.timestamps_us, strict=True)
                 for (key, value), window, timestamp_us in rows:
                     if timestamp_us >= watermark_us:
-                        groups[key, window].append(value)
+                        groups[key][window].append(value)
                     else:
                         hash(key)  # nothing else looks at it here
                         late.append((key, window, self._folded([value]), 1))
         except (TypeError, ValueError) as error:
             self._refuse_other_than_pairs(bundle.values)
             raise TransformError(f"{self._node} raised {type(error).__name__}: {error}") from error
+        self._merge_windows(groups)
         partials = [
             (key, window, self._folded(values), len(values))
-            for (key, window), values in groups.items()
+            for key, by_window in groups.items()
+            for window, values in by_window.items()
         ]
-        if self._merging is not None:
-            partials = self._merged(self._merging, partials)
         return partials + late
 
     def combined(self, partials: Iterable[Partial]) -> list[Partial]:
@@ -74,16 +76,26 @@ class Lifter:
         Raises:
             TransformError: the `CombineFn` failed.
         """
-        found: dict[tuple[Any, Window], list[Any]] = defaultdict(list)
-        counts: dict[tuple[Any, Window], int] = defaultdict(int)
+        groups: _Groups = defaultdict(lambda: defaultdict(list))
         for key, window, accumulator, count in partials:
-            found[key, window].append(accumulator)
-            counts[key, window] += count
-        fewer = [
-            (*key_window, each[0] if len(each) == 1 else self._merge(each), counts[key_window])
-            for key_window, each in found.items()
+            groups[key][window].append((accumulator, count))
+        self._merge_windows(groups)
+        return [
+            (key, window, self._merge([each for each, _ in found]), sum(n for _, n in found))
+            for key, by_window in groups.items()
+            for window, found in by_window.items()
         ]
-        return fewer if self._merging is None else self._merged(self._merging, fewer)
+
+    def _merge_windows(self, groups: _Groups) -> None:
+        """Put what is in windows that merge into one list, before anything is accumulated."""
+        if self._merging is None:
+            return
+        for by_window in groups.values():
+            if len(by_window) == 1:
+                continue
+            for merged, sources in self._merging.merge_windows(by_window):
+                found = [by_window.pop(source) for source in sources]
+                by_window[merged] = [each for those in found for each in those]
 
     def _folded(self, values: Sequence[Any]) -> Any:
         try:
@@ -96,6 +108,8 @@ class Lifter:
             ) from error
 
     def _merge(self, accumulators: Sequence[Any]) -> Any:
+        if len(accumulators) == 1:
+            return accumulators[0]
         try:
             return self._combine_fn.merge_accumulators(accumulators)
         except Exception as error:
@@ -104,25 +118,6 @@ class Lifter:
                 detail="while merging accumulators",
                 hint="correct CombineFn.merge_accumulators",
             ) from error
-
-    def _merged(self, window_fn: MergingWindowFn, partials: list[Partial]) -> list[Partial]:
-        by_key: dict[Any, dict[Window, tuple[Any, int]]] = defaultdict(dict)
-        for key, window, accumulator, count in partials:
-            by_key[key][window] = (accumulator, count)
-        for parts in by_key.values():
-            if len(parts) == 1:
-                continue
-            for merged, sources in window_fn.merge_windows(parts):
-                found = [parts.pop(source) for source in sources]
-                parts[merged] = (
-                    self._merge([accumulator for accumulator, _ in found]),
-                    sum(count for _, count in found),
-                )
-        return [
-            (key, window, accumulator, count)
-            for key, parts in by_key.items()
-            for window, (accumulator, count) in parts.items()
-        ]
 
     def _refuse_other_than_pairs(self, values: Sequence[Any]) -> None:
         # Text of two letters, a list or a dict of two would unpack as well, and not as meant.

@@ -68,5 +68,7 @@ def _work(worker: Worker, clock: SystemClock) -> None:
     parent, worked = os.getppid(), True
     while not worker.is_stopped:
         worked = worker.step(0 if worked else IDLE_WAIT_MS)
-        if clock.monotonic_ms() - worker.heard_ms > MASTER_SILENCE_MS or os.getppid() != parent:
+        # Asked only after a step that had nothing to do but listen: a long step hears nobody, and nobody is to blame.
+        is_alone = not worked and clock.monotonic_ms() - worker.heard_ms > MASTER_SILENCE_MS
+        if is_alone or os.getppid() != parent:
             raise WorkerStoppedError("the driver of this job is gone, so its worker stops")

@@ -3,13 +3,19 @@
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dataflow as df
+from dataflow.io.memory import MemorySource
+from dataflow.io.table import TableSpec, TableWrite
 from runners.batch import BatchRunner, waves
+from runners.batch.range_writer import RangeWriter
+from runners.millwheel.ids import RangeId
+from runners.registry import open_store
 from tests.batch_jobs import POINTS, SCORES, Batch, Build, note, notes, once, windowed, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
@@ -192,6 +198,66 @@ def test_what_nobody_needs_any_more_is_passed_over(batch: Batch, tmp_path: Path)
 # --- errors -----------------------------------------------------------------------------------
 
 
+class Flaky(df.Source):
+    """One record, from a disk that fails the first few times."""
+
+    def __init__(self, tries: Path, failures: int) -> None:
+        self._tries, self._failures = tries, failures
+
+    def splits(self, desired: int) -> Sequence[int]:
+        return [0]
+
+    def open(self, split: int, position: int | None) -> df.SourceReader:
+        note(self._tries, "open")
+        if len(notes(self._tries)) <= self._failures:
+            raise OSError("disk on holiday")
+        return MemorySource([1]).open((0, 1), position)
+
+
+@pytest.mark.parametrize("failures", [2, 99])
+def test_what_may_pass_is_tried_four_times(batch: Batch, tmp_path: Path, failures: int) -> None:
+    tries = tmp_path / "tries"
+
+    def build(p: df.Pipeline) -> None:
+        rows = p | "flaky" >> df.Read(Flaky(tries, failures))
+        rows | df.Map(lambda value: {"total": value}) | write("rows", "total")
+
+    if failures == 2:
+        assert totals(batch.run(build)) == [1]
+        assert len(notes(tries)) == 3
+    else:
+        with pytest.raises(df.TransformError, match=r"'flaky'.*disk on holiday"):
+            batch.run(build)
+        assert len(notes(tries)) == 4
+
+
+def test_an_older_attempt_is_fenced_by_the_store(batch: Batch, tmp_path: Path) -> None:
+    # Two attempts at the one split of a job that a killed driver left behind.
+    def build(p: df.Pipeline) -> None:
+        def fail(value: int) -> Mapping[str, int]:
+            raise ValueError(value)
+
+        p | "read" >> df.Create([1]) | df.Map(fail) | write("rows", "total")
+
+    with pytest.raises(df.TransformError):
+        batch.run(build, partitions=1)
+    (computation,) = batch.finished()
+    table = TableSpec(name="rows", columns={"total": int})
+    said = [TableWrite(table=table, inserts=[(1,)])]
+
+    def attempt(owner: str) -> RangeWriter:
+        return RangeWriter(open_store(batch.store), "job", RangeId(computation, 0), owner)
+
+    with attempt("first") as first, attempt("second") as second:
+        first.write(said)
+        second.write(said)
+        second.commit(is_last=True)
+        first.commit(is_last=True)
+
+    with closing(open_store(batch.store)) as store:
+        assert store.read_table(table) == [(1,)]
+
+
 def test_an_error_of_the_user_names_place_and_element_and_is_not_tried_again(
     batch: Batch, tmp_path: Path
 ) -> None:
@@ -218,7 +284,7 @@ def test_an_error_of_the_user_names_place_and_element_and_is_not_tried_again(
 
     said = str(caught.value)
     assert "'divide'" in said
-    assert "test_batch_runner.py:" in said
+    assert "test_batch_exactly_once.py:" in said
     assert "ZeroDivisionError" in said
     assert "element: 0" in said
     assert "return 1 / value" in str(caught.value.__cause__)

@@ -123,8 +123,7 @@ def _sessions(windowing: Windowing, key: Hashable, records: list[Record]) -> lis
         if in_order[index].timestamp_us - in_order[index - 1].timestamp_us >= windowing.size_us
     ]
     runs = [
-        in_order[low:high]
-        for low, high in zip([0, *cuts], [*cuts, len(in_order)], strict=True)
+        in_order[low:high] for low, high in zip([0, *cuts], [*cuts, len(in_order)], strict=True)
     ]
     return [
         Group(key, run[0].timestamp_us, run[-1].timestamp_us + windowing.size_us, tuple(run))

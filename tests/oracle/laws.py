@@ -137,7 +137,9 @@ def check_retracting(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None
         watermark_us = max(arrival.watermark_us for arrival in arrivals[:count])
         for group in evaluate(windowing, arrivals[:count]).groups:
             if group.end_us <= watermark_us:
-                assert group.values == sorted(said.get(place(group), [])), "the pane of a past window"
+                assert group.values == sorted(said.get(place(group), [])), (
+                    "the pane of a past window"
+                )
     _apply(said, log.panes[done:])
     answer = evaluate(windowing, arrivals)
 
@@ -171,7 +173,9 @@ def check_panes(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) 
         assert not any(each.pane.is_last for each in earlier)
         earlier.append(pane)
     for low, high in pairwise([0, *log.steps]):
-        on_time = [pane for pane in log.panes[low:high] if pane.pane.timing is df.PaneTiming.ON_TIME]
+        on_time = [
+            pane for pane in log.panes[low:high] if pane.pane.timing is df.PaneTiming.ON_TIME
+        ]
         ends_us = [pane.window.end_us for pane in on_time if pane.sign > 0]
 
         assert sorted(ends_us) == ends_us, "windows that the watermark passes speak in time order"
@@ -194,9 +198,7 @@ def check_keyed_table(windowing: Windowing, arrivals: Sequence[Arrivals]) -> Non
     expected = {place(group): sum(group.values) for group in evaluate(windowing, arrivals).groups}
     rows = result.read_table("sums")
 
-    assert expected == {
-        (row["key"], row["start_us"], row["end_us"]): row["total"] for row in rows
-    }
+    assert expected == {(row["key"], row["start_us"], row["end_us"]): row["total"] for row in rows}
 
 
 class ToRow(df.DoFn):

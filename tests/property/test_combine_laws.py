@@ -121,7 +121,11 @@ def test_a_pane_does_not_change_when_its_accumulator_grows() -> None:
 
 
 NODE = TransformNode(
-    label="sum", location="here.py:1", operation=Group(ListCombineFn()), inputs=(0,), outputs={MAIN: 1}
+    label="sum",
+    location="here.py:1",
+    operation=Group(ListCombineFn()),
+    inputs=(0,),
+    outputs={MAIN: 1},
 )
 ROWS = st.lists(st.tuples(KEYS, TIMES_US), max_size=25)
 
@@ -164,9 +168,7 @@ def test_partials_hold_every_record_once(
 
 
 def check_partials(partials: list[Partial], numbered: list[tuple[str, int, int]]) -> None:
-    home = {
-        number: (key, window) for key, window, values, _ in partials for number in values
-    }
+    home = {number: (key, window) for key, window, values, _ in partials for number in values}
     assert sorted(home) == sorted(n for _, _, values, _ in partials for n in values)
     assert [number for _, _, number in numbered] == sorted(home)
     assert all(count == len(values) for _, _, values, count in partials)
@@ -218,4 +220,3 @@ def test_errors_of_the_combine_fn_name_the_transform(break_it: Callable[[Any], N
     windows = [each[0] for each in fine([0, 1], [0, 1])]
     with pytest.raises(df.TransformError, match=r"here.py:1\) raised ZeroDivisionError: by zero"):
         lifter.lift(Bundle([("k", 1), ("k", 2)], [0, 1], windows), watermark_us=0)
-

@@ -21,7 +21,9 @@ TEXT = st.text(st.sampled_from('ab,"\n\r é€😀'), max_size=6)
 ROWS = st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=12)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 same_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -42,7 +44,9 @@ def csv_text(rows: Sequence[Sequence[str]], line_end: str, *, ends: bool) -> str
     return text if ends else text.removesuffix(line_end)
 
 
-def read_all(source: FileSource, split: FileSplit, records_max: int) -> Iterator[tuple[list[Any], int]]:
+def read_all(
+    source: FileSource, split: FileSplit, records_max: int
+) -> Iterator[tuple[list[Any], int]]:
     """Batches of a split with the position after each."""
     reader = source.open(split, None)
     status = SplitStatus.ACTIVE
@@ -59,7 +63,9 @@ def read_all(source: FileSource, split: FileSplit, records_max: int) -> Iterator
     reader.close()
 
 
-def check_every_record_once(source: FileSource, expected: list[Any], pieces: int, most: int) -> None:
+def check_every_record_once(
+    source: FileSource, expected: list[Any], pieces: int, most: int
+) -> None:
     """Whatever the pieces and batches; and from each position the rest, exactly."""
     source.check()
     splits = source.splits(pieces)

@@ -13,7 +13,9 @@ import dataflow as df
 from dataflow.coders import decode_key, encode_key, hash_key
 from runners.core.key_codec import KEYS_MAX, KeyCodec
 
-ZONES = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45)), timezone(-timedelta(hours=8))])
+ZONES = st.sampled_from(
+    [UTC, timezone(timedelta(hours=5, minutes=45)), timezone(-timedelta(hours=8))]
+)
 ATOMS = st.one_of(
     st.none(),
     st.booleans(),

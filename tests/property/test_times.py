@@ -52,7 +52,9 @@ def test_durations(length_us: int) -> None:
 
     assert length_us == to_duration_us(length)
     assert length_us == to_duration_us(
-        pendulum.duration(days=length.days, seconds=length.seconds, microseconds=length.microseconds)
+        pendulum.duration(
+            days=length.days, seconds=length.seconds, microseconds=length.microseconds
+        )
     )
 
 

@@ -59,9 +59,7 @@ def test_a_bundle_is_assigned_like_its_records(fn: WindowFn, times_us: list[int]
 
 
 @given(windows=st.lists(SMALL_WINDOWS, max_size=12), data=st.data())
-def test_merging_is_associative_and_commutative(
-    windows: list[Window], data: st.DataObject
-) -> None:
+def test_merging_is_associative_and_commutative(windows: list[Window], data: st.DataObject) -> None:
     """Merging any part first, in any order, changes nothing; merging again changes nothing."""
     shuffled = data.draw(st.permutations(windows))
     cut = data.draw(st.integers(0, len(windows)))

@@ -103,6 +103,22 @@ def escape_text(text: str) -> str:
     return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()
 
 
+def check_names(spec: JobSpec) -> None:
+    """Refuse names that a store could not keep.
+
+    Raises:
+        StoreError: a name contains NUL or a lone surrogate.
+    """
+    names = (spec.job, spec.mode, spec.fingerprint, *(r.range_id.computation for r in spec.ranges))
+    for name in names:
+        if escape_text(name) != name:
+            raise StoreError(
+                f"{name!a} is not a name",
+                detail="it contains a NUL character or a lone surrogate, so it is no Unicode text",
+                hint="choose another job or transform name",
+            )
+
+
 def check_same_job(spec: JobSpec, *, mode: str, fingerprint: str) -> None:
     """Refuse to open a job under a name that a different pipeline has.
 

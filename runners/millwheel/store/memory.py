@@ -27,6 +27,7 @@ from runners.millwheel.store.guards import (
     STATISTICS,
     check_fenced,
     check_fences,
+    check_names,
     check_same_job,
     escape_text,
     unknown_job,
@@ -88,6 +89,7 @@ class MemoryStore:
 
     def open_job(self, spec: JobSpec) -> JobRow:
         """Create the job, its ranges and its tables, or return them as they are."""
+        check_names(spec)
         with self._lock:
             job = self._jobs.get(spec.job)
             if job is not None:

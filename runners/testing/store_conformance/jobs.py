@@ -67,6 +67,13 @@ def check_open_refuses_another_pipeline(connect: StoreFactory) -> None:
     expect_equal(store.read_job(JOB), before, "the job after a refusal")
 
 
+def check_open_refuses_names_that_are_no_text(connect: StoreFactory) -> None:
+    """NUL and lone surrogates have no place in a name."""
+    store = connect()
+    for name in ("a\0b", "\ud800"):
+        expect_error(StoreError, partial(store.open_job, job_spec(name)), f"the name {name!a}")
+
+
 def check_open_by_many_driversat_once(connect: StoreFactory) -> None:
     """Drivers that open the job at the same time all get the same one."""
     stores = [connect() for _ in range(4)]

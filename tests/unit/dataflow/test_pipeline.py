@@ -80,8 +80,12 @@ class Custom(df.WindowFn):
 def test_fingerprint_says_the_shape_and_nothing_of_addresses() -> None:
     def fingerprint(fn: df.WindowFn, lateness: int) -> str:
         pipeline = df.Pipeline(DirectRunner())
-        pipeline | df.Create([1]) | df.WindowInto(
-            fn, allowed_lateness=lateness, accumulation_mode=df.AccumulationMode.DISCARDING
+        (
+            pipeline
+            | df.Create([1])
+            | df.WindowInto(
+                fn, allowed_lateness=lateness, accumulation_mode=df.AccumulationMode.DISCARDING
+            )
         )
         return pipeline.graph().fingerprint()
 

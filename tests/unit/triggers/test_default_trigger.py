@@ -19,9 +19,7 @@ def test_fires_once_the_watermark_reaches_the_end(watermark_us: int, fires: bool
         trigger.initial_state(), WINDOW, 1, watermark_us=watermark_us, now_us=0
     )
     for now_us in (0, MAX_TIMESTAMP_US):
-        assert fires == trigger.should_fire(
-            state, WINDOW, watermark_us=watermark_us, now_us=now_us
-        )
+        assert fires == trigger.should_fire(state, WINDOW, watermark_us=watermark_us, now_us=now_us)
 
 
 def test_wakes_at_the_end_and_keeps_no_state() -> None:

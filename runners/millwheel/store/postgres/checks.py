@@ -12,7 +12,7 @@ from psycopg import Connection
 from runners.errors import UnsuitableStoreError
 from runners.millwheel.store.postgres.queries import QUERIES
 
-#: The oldest server we test for: the one with `FOR UPDATE` semantics and views we rely on.
+#: Older ones are out of support.
 SERVER_VERSION_MIN = 140000
 
 

@@ -67,16 +67,17 @@ def connect(
         StoreUnreachableError: no server answered in time, or it refused the login.
     """
     conninfo = make_conninfo("", **{**_DEFAULTS, **_parse(dsn), "client_encoding": "UTF8"})
-    connection = _patiently(lambda: _open(conninfo), timeout_s, describe(dsn))
-    register_arrays(connection)
     settings = {"lock_timeout_ms": str(lock_timeout_ms), "idle_timeout_ms": str(idle_timeout_ms)}
-    connection.execute(QUERIES["settings"], settings)
+
+    def attempt() -> psycopg.Connection[Any]:
+        # psycopg prepares nothing itself: it would deallocate what the pipeline has prepared.
+        opened = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+        opened.execute(QUERIES["settings"], settings)
+        return opened
+
+    connection = _patiently(attempt, timeout_s, describe(dsn))
+    register_arrays(connection)
     return connection
-
-
-def _open(conninfo: str) -> psycopg.Connection[Any]:
-    # psycopg prepares nothing itself: it would deallocate what the pipeline has prepared.
-    return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
 
 
 def _parse(dsn: str) -> dict[str, Any]:

@@ -22,10 +22,16 @@ from psycopg.rows import dict_row
 
 from dataflow.io.table import Row, TableSpec
 from runners.core.changelog import check_write
-from runners.errors import StoreUnreachableError
+from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
-from runners.millwheel.store.guards import STATISTICS, check_fenced, check_fences, unknown_job
+from runners.millwheel.store.guards import (
+    STATISTICS,
+    check_fenced,
+    check_fences,
+    check_names,
+    unknown_job,
+)
 from runners.millwheel.store.port import (
     CommitOutcome,
     Committed,
@@ -117,7 +123,7 @@ class PostgresStore:
         except BaseException as error:
             opened.close()
             if isinstance(error, psycopg.Error):
-                raise refused(error) from error
+                raise self._failure(error, opened) from error
             raise
         self._connection = opened
         self._pipeline = Pipeline(opened)
@@ -126,6 +132,7 @@ class PostgresStore:
 
     def open_job(self, spec: JobSpec) -> JobRow:
         """Create the job, its ranges and its tables, or return them as they are."""
+        check_names(spec)
 
         def work(opened: psycopg.Connection[Any]) -> JobRow:
             catalog.create_job(opened, spec)
@@ -305,22 +312,23 @@ class PostgresStore:
                 with opened.transaction():
                     return work(opened)
             except psycopg.Error as error:
-                if not is_passing(error, opened):
-                    raise refused(error) from error
-                if attempt == ATTEMPTS_MAX:
-                    raise StoreUnreachableError(
-                        "Postgres did not get round to it",
-                        detail=f"{self._place}, tried {attempt} times: {_reason(error)}",
-                        hint="look for long transactions and locks in pg_stat_activity",
-                    ) from error
+                if attempt == ATTEMPTS_MAX or not is_passing(error, opened):
+                    raise self._failure(error, opened) from error
                 _back_off(attempt, error)
                 locked_out = locks and error.sqlstate == LOCK_TIMEOUT_SQLSTATE
-            except BaseException:
-                opened.close()
-                raise
             if locked_out:
                 self._evict(locks)
         raise AssertionError
+
+    def _failure(self, error: psycopg.Error, opened: psycopg.Connection[Any]) -> StoreError:
+        """The error for the caller of an idempotent verb, when trying again did not help."""
+        if not is_passing(error, opened):
+            return refused(error)
+        return StoreUnreachableError(
+            "Postgres did not carry out a transaction",
+            detail=f"{self._place}: {_reason(error)}",
+            hint="try again; look for restarts in its log and for locks in pg_stat_activity",
+        )
 
     def _evict(self, numbers: Sequence[int]) -> None:
         count = takeover.evict_holders(self.connect(), numbers)

@@ -26,6 +26,14 @@ from runners.millwheel.store.postgres.arrays import Int4Array, Int8Array
 from runners.millwheel.store.postgres.catalog import JobIds, read_job, to_unsigned
 from runners.millwheel.store.postgres.queries import QUERIES
 
+_READS = (
+    "read_cells",
+    "read_timers",
+    "read_deliveries",
+    "read_acknowledgements",
+    "read_productions",
+)
+
 
 def take_over(
     connection: Connection[Any], ids: JobIds, range_ids: Sequence[RangeId], owner: str
@@ -111,7 +119,10 @@ def _read(
         cursor = connection.cursor(binary=True)
         return cursor.execute(QUERIES[query], {"range_ids": Int4Array.of(numbers)}).fetchall()
 
+    # All of it before any of it is looked at: a session that idles inside a transaction, while
+    # this side is busy with a large state, is ended by the server.
     found = read_job(connection, ids.job)
+    fetched = {query: rows(query) for query in _READS}
     assert found is not None
     cells: dict[int, dict[tuple[int, bytes], bytes]] = {number: {} for number in numbers}
     timers: dict[int, list[StoredTimer]] = {number: [] for number in numbers}
@@ -119,9 +130,9 @@ def _read(
     sent: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
     checkpoints: dict[int, list[Checkpoint]] = {number: [] for number in numbers}
     names = ids.by_number
-    for number, key_hash, cell_key, value in rows("read_cells"):
+    for number, key_hash, cell_key, value in fetched["read_cells"]:
         cells[number][to_unsigned(key_hash), cell_key] = value
-    for number, key_hash, cell_key, tag, domain, fire_us in rows("read_timers"):
+    for number, key_hash, cell_key, tag, domain, fire_us in fetched["read_timers"]:
         timers[number].append(
             StoredTimer(
                 key_hash=to_unsigned(key_hash),
@@ -131,11 +142,11 @@ def _read(
                 fire_us=fire_us,
             )
         )
-    for receiver, sender, sequence in rows("read_deliveries"):
+    for receiver, sender, sequence in fetched["read_deliveries"]:
         delivered[receiver][Channel(names[sender], names[receiver])] = sequence
-    for sender, receiver, sequence in rows("read_acknowledgements"):
+    for sender, receiver, sequence in fetched["read_acknowledgements"]:
         sent[sender][Channel(names[sender], names[receiver])] = sequence
-    for sender, receiver, sequence, min_timestamp_us, payload in rows("read_productions"):
+    for sender, receiver, sequence, min_timestamp_us, payload in fetched["read_productions"]:
         channel = Channel(names[sender], names[receiver])
         checkpoints[sender].append(Checkpoint(channel, sequence, min_timestamp_us, payload))
         sent[sender][channel] = max(sequence, sent[sender].get(channel, 0))

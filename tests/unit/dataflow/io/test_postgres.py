@@ -33,9 +33,7 @@ def test_later_rows_replace_earlier_ones_of_their_key() -> None:
     """In one bundle and across bundles."""
     rows = [{**ROW, "id": number % 2, "name": str(number)} for number in range(5)]
 
-    assert [(0, "4"), (1, "3")] == sorted(
-        (row["id"], row["name"]) for row in write(rows, key="id")
-    )
+    assert [(0, "4"), (1, "3")] == sorted((row["id"], row["name"]) for row in write(rows, key="id"))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +50,9 @@ def test_later_rows_replace_earlier_ones_of_their_key() -> None:
 )
 def test_rows_that_do_not_fit(change: dict[str, Any], what: str) -> None:
     """The error names transform, table, column and value."""
-    with pytest.raises(df.DataflowError, match=r"^transform 'write' \(tests.*:\d+\): a row") as caught:
+    with pytest.raises(
+        df.DataflowError, match=r"^transform 'write' \(tests.*:\d+\): a row"
+    ) as caught:
         write([ROW, {**ROW, **change}], key=["id"])
 
     assert what in str(caught.value)

@@ -183,11 +183,15 @@ def test_tagged_outputs() -> None:
         | df.Create([1, 2, 3])
         | "route" >> df.ParDo(Route()).with_outputs("odd", "three", main="even")
     )
-    outputs.odd | df.Map(
-        lambda x, at=df.DoFn.TimestampParam: odd.append((x, at.timestamp()))
-        if False
-        else (x, at.timestamp())
-    ) | df.Map(odd.append)
+    (
+        outputs.odd
+        | df.Map(
+            lambda x, at=df.DoFn.TimestampParam: (
+                odd.append((x, at.timestamp())) if False else (x, at.timestamp())
+            )
+        )
+        | df.Map(odd.append)
+    )
     outputs["even"] | "even" >> df.Map(rest.append)
     pipeline.run()
 

@@ -22,9 +22,7 @@ def built() -> ExecutionPlan:
 
 def test_stages_are_cut_at_groupings() -> None:
     """A transform behind a Flatten runs in every stage that reaches it."""
-    stages = {
-        name: [node.label for node in stage.nodes] for name, stage in built().stages.items()
-    }
+    stages = {name: [node.label for node in stage.nodes] for name, stage in built().stages.items()}
 
     assert {
         "one/Read(MemorySource)": ["Flatten", "both"],

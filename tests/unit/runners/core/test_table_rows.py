@@ -72,5 +72,7 @@ def test_bundle_bounds_do_not_matter(keys: list[tuple[int, int]], cuts: list[int
 
 def test_values_are_checked_before_keys_are_compared() -> None:
     """A key that cannot be hashed is a row that does not fit."""
-    with pytest.raises(df.DataflowError, match="^transform 'write' .here.py:1.: a row does not fit"):
+    with pytest.raises(
+        df.DataflowError, match="^transform 'write' .here.py:1.: a row does not fit"
+    ):
         table_write(NODE, TABLE, Bundle([{"key": [1], "value": 1}], [0]))

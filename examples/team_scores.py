@@ -1,0 +1,28 @@
+"""The program of the README: scores by team and two minutes, with a correction."""
+
+from datetime import datetime, timedelta
+
+import dataflow as df
+
+
+def show(total, window=df.DoFn.WindowParam, pane=df.DoFn.PaneParam):
+    print(f"{window.start:%H:%M}", *total, pane.timing.value)
+
+
+with df.Pipeline(bundle_records=1) as p:
+    (
+        p
+        | df.ReadFromCsv(
+            "examples/team_scores.csv",
+            event_time=lambda row: datetime.fromisoformat(row["at"]),
+            max_disorder=timedelta(minutes=1),
+        )
+        | df.Map(lambda row: (row["team"], int(row["score"])))
+        | df.WindowInto(
+            df.FixedWindows(timedelta(minutes=2)),
+            allowed_lateness=timedelta(minutes=10),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING,
+        )
+        | df.CombinePerKey(sum)
+        | df.Map(show)
+    )
