@@ -1,11 +1,20 @@
-"""The program of the README: scores by team and two minutes, with a correction."""
+"""The program of the README: scores by team and two minutes, and one that comes late.
+
+Prints five sums when their two minutes are over, and one of them again when a late score changes
+it: the red team had 5 at noon, then 14.
+"""
 
 from datetime import datetime, timedelta
 
 import dataflow as df
 
 
-def show(total, window=df.DoFn.WindowParam, pane=df.DoFn.PaneParam):
+def show(
+    total: tuple[str, int],
+    window: df.Window = df.DoFn.WindowParam,
+    pane: df.PaneInfo = df.DoFn.PaneParam,
+) -> None:
+    """Print when the window began, the team, its sum, and why it is said now."""
     print(f"{window.start:%H:%M}", *total, pane.timing.value)
 
 

@@ -21,7 +21,7 @@ from windowing.window_fn import MergingWindowFn
 
 Partial = tuple[Any, Window, Any, int]
 #: Lists by key and window.
-_Groups = dict[Any, dict[Window, list[Any]]]
+_Groups = dict[tuple[Any, Window], list[Any]]
 
 
 class Lifter:
@@ -42,29 +42,27 @@ class Lifter:
         """
         windows = bundle.windows or [GLOBAL_WINDOW] * len(bundle)
         late: list[Partial] = []
-        groups: _Groups = defaultdict(lambda: defaultdict(list))
+        groups: _Groups = defaultdict(list)
         if not set(map(type, bundle.values)) <= {tuple}:
             self._refuse_other_than_pairs(bundle.values)
         try:
             if min(bundle.timestamps_us, default=watermark_us) >= watermark_us:
                 for (key, value), window in zip(bundle.values, windows, strict=True):
-                    groups[key][window].append(value)
+                    groups[key, window].append(value)
             else:
                 rows = zip(bundle.values, windows, bundle.timestamps_us, strict=True)
                 for (key, value), window, timestamp_us in rows:
                     if timestamp_us >= watermark_us:
-                        groups[key][window].append(value)
+                        groups[key, window].append(value)
                     else:
                         hash(key)  # nothing else looks at it here
                         late.append((key, window, self._folded([value]), 1))
         except (TypeError, ValueError) as error:
             self._refuse_other_than_pairs(bundle.values)
             raise TransformError(f"{self._node} raised {type(error).__name__}: {error}") from error
-        self._merge_windows(groups)
         partials = [
             (key, window, self._folded(values), len(values))
-            for key, by_window in groups.items()
-            for window, values in by_window.items()
+            for (key, window), values in self._merged(groups).items()
         ]
         return partials + late
 
@@ -76,26 +74,28 @@ class Lifter:
         Raises:
             TransformError: the `CombineFn` failed.
         """
-        groups: _Groups = defaultdict(lambda: defaultdict(list))
+        groups: _Groups = defaultdict(list)
         for key, window, accumulator, count in partials:
-            groups[key][window].append((accumulator, count))
-        self._merge_windows(groups)
+            groups[key, window].append((accumulator, count))
         return [
             (key, window, self._merge([each for each, _ in found]), sum(n for _, n in found))
-            for key, by_window in groups.items()
-            for window, found in by_window.items()
+            for (key, window), found in self._merged(groups).items()
         ]
 
-    def _merge_windows(self, groups: _Groups) -> None:
+    def _merged(self, groups: _Groups) -> _Groups:
         """Put what is in windows that merge into one list, before anything is accumulated."""
         if self._merging is None:
-            return
-        for by_window in groups.values():
-            if len(by_window) == 1:
+            return groups
+        by_key: dict[Any, list[Window]] = defaultdict(list)
+        for key, window in groups:
+            by_key[key].append(window)
+        for key, windows in by_key.items():
+            if len(windows) == 1:
                 continue
-            for merged, sources in self._merging.merge_windows(by_window):
-                found = [by_window.pop(source) for source in sources]
-                by_window[merged] = [each for those in found for each in those]
+            for merged, sources in self._merging.merge_windows(windows):
+                found = [groups.pop((key, source)) for source in sources]
+                groups[key, merged] = [each for those in found for each in those]
+        return groups
 
     def _folded(self, values: Sequence[Any]) -> Any:
         try:

@@ -80,7 +80,7 @@ def test_a_grouping_of_a_grouping_and_a_source(batch: Batch, tmp_path: Path) -> 
         scores = p | df.Create(SCORES) | df.Map(seen) | df.WindowInto(df.FixedWindows(120))
         sums = scores | "sums" >> df.CombinePerKey(sum)
         more = scores | "most" >> df.CombinePerKey(max)
-        both = (sums, more) | df.Flatten[tuple[str, int]]()
+        both = (sums, more) | df.Flatten()
         twice = both | "twice" >> df.CombinePerKey(sum) | df.Map(lambda pair: ("all", pair[1]))
         (
             twice
@@ -113,7 +113,7 @@ def test_a_source_is_carried_past_the_grouping_it_does_not_feed(
         again = scores | "as they are" >> df.WindowInto(df.GlobalWindows())
         (
             (sums, again)
-            | df.Flatten[tuple[str, int]]()
+            | df.Flatten()
             | "total" >> df.CombinePerKey(sum)
             | df.Map(lambda pair: {"user": pair[0], "total": pair[1]})
             | write("totals", "user", "total", key=["user"])

@@ -2,11 +2,10 @@
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import psycopg
 import pytest
 
 from runners.millwheel.store.postgres import PostgresStore
+from tests.processes import descendants, kill, spark_workers
 
 JOB = "killed"
 #: Kills of the whole job: driver, Java and workers at once, or the driver alone, leaving the rest to notice.
@@ -48,34 +48,8 @@ def streaming_job(dsn: str, log: Path) -> Iterator[psutil.Process]:
         try:
             yield family
         finally:
-            kill(descendants(family))
+            kill([*descendants(family), family])
             process.wait()
-
-
-def descendants(family: psutil.Process) -> list[psutil.Process]:
-    """The process and everything below it, workers first."""
-    try:
-        return [*reversed(family.children(recursive=True)), family]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def workers(family: psutil.Process) -> list[psutil.Process]:
-    """The Python processes that Spark's daemon has forked."""
-    daemons = [
-        each for each in descendants(family) if "pyspark.daemon" in " ".join(each.cmdline())
-    ]
-    return [each for each in daemons if each.ppid() in {daemon.pid for daemon in daemons}]
-
-
-def kill(processes: Sequence[psutil.Process]) -> None:
-    """SIGKILL, and gone."""
-    for process in processes:
-        try:
-            process.send_signal(signal.SIGKILL)
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(processes, timeout=10)
 
 
 def position(dsn: str) -> tuple[int, bool]:
@@ -128,9 +102,9 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
                 in_the_middle += not position(store_dsn)[1]
                 kind = plans.pop()
                 if kind == "a worker":
-                    kill([chance.choice(workers(family))])
+                    kill([chance.choice(spark_workers(family))])
                     continue
-                kill(descendants(family) if kind == "everything" else [family])
+                kill([*descendants(family), family] if kind == "everything" else [family])
                 break
     print(f"{in_the_middle} of {JOB_KILLS + WORKER_KILLS} kills came before the input had been read")
     last = subprocess.run(
@@ -148,7 +122,7 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
 
     assert in_the_middle >= JOB_KILLS
     for table in TABLES:
-        expected, actual = rows(store_dsn, f"{table}_batch"), rows(store_dsn, f"{table}_streaming")
+        expected, actual = rows(store_dsn, f"{table}_batch_1"), rows(store_dsn, f"{table}_streaming_1")
         assert expected, f"{table} is empty"
         assert expected == actual, f"{table} differs; replay with KILL_SEED={seed}"
     with closing(PostgresStore(store_dsn)) as store:

@@ -1,10 +1,8 @@
 """The streaming runner on real Spark and Postgres says what the direct runner says, whoever dies."""
 
-import os
 import random
-import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,6 +17,7 @@ from runners.direct import DirectRunner
 from runners.registry import open_store
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
+from tests.processes import kill, spark_workers
 from tests.scripted_source import Batch, ScriptedSource
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
@@ -126,13 +125,6 @@ def open_work(dsn: str) -> dict[str, int]:
     return {kind: counts[kind] for kind in ("cells", "timers", "checkpoints")}
 
 
-def worker_processes() -> Sequence[psutil.Process]:
-    """The Python processes of this process's Spark that run tasks."""
-    family = psutil.Process().children(recursive=True)
-    daemons = {each.pid for each in family if "pyspark.daemon" in " ".join(each.cmdline())}
-    return [each for each in family if each.pid in daemons and each.ppid() in daemons]
-
-
 def test_rows_equal_the_direct_runners(streaming: Streaming, events: Path) -> None:
     """Two branches, disorder beyond the watermark, late merges: the same rows, and nothing left open."""
     build = two_branches(events)
@@ -154,7 +146,7 @@ def test_a_killed_worker_is_replaced(streaming: Streaming, events: Path) -> None
     while kills < 3 and time.monotonic() < deadline:
         statistics = result.statistics()
         if statistics and statistics.records_read >= 3_000 * (kills + 1):
-            os.kill(random.choice(worker_processes()).pid, signal.SIGKILL)
+            kill([random.choice(spark_workers(psutil.Process()))])
             kills += 1
         time.sleep(0.02)
     result.wait_until_finish()
