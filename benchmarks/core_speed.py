@@ -23,7 +23,7 @@ from runners.core.timers import TimerQueue
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MAX_TIMESTAMP_US
 
-ROUNDS = 3
+ROUNDS = 7
 
 
 class Sum(df.CombineFn):

@@ -122,7 +122,7 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
 
     assert in_the_middle >= JOB_KILLS
     for table in TABLES:
-        expected, actual = rows(store_dsn, f"{table}_batch_1"), rows(store_dsn, f"{table}_streaming_1")
+        expected, actual = rows(store_dsn, f"{table}_{JOB}_batch"), rows(store_dsn, f"{table}_{JOB}_streaming")
         assert expected, f"{table} is empty"
         assert expected == actual, f"{table} differs; replay with KILL_SEED={seed}"
     with closing(PostgresStore(store_dsn)) as store:
