@@ -30,18 +30,23 @@ class Sum(df.CombineFn):
     """A sum whose accumulator is a number."""
 
     def create_accumulator(self) -> int:
+        """Zero."""
         return 0
 
     def add_input(self, accumulator: int, value: int) -> int:
+        """One more."""
         return accumulator + value
 
     def add_inputs(self, accumulator: int, values: Iterable[int]) -> int:
+        """Many more."""
         return accumulator + sum(values)
 
     def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        """Add up."""
         return sum(accumulators)
 
     def extract_output(self, accumulator: int) -> int:
+        """Itself."""
         return accumulator
 
 

@@ -1,7 +1,8 @@
 """Keys as bytes: one deterministic encoding and one stable 64-bit hash, the same on every machine and in every run.
 
 The encoding is canonical CBOR (RFC 8949, section 4.2) of the few types that have one.
-Keys that Python calls equal (``1``, ``1.0``, ``True``) encode equally, so grouping in memory and routing by bytes agree.
+Keys that Python calls equal (``1``, ``1.0``, ``True``) encode equally, so grouping in memory and
+routing by bytes agree.
 """
 
 from datetime import date, datetime
@@ -14,7 +15,9 @@ from dataflow.errors import KeyEncodingError
 from windowing.errors import TimeError
 from windowing.timestamps import to_datetime, to_timestamp_us
 
-_KEY_TYPES = "None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these"
+_KEY_TYPES = (
+    "None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these"
+)
 
 
 def encode_key(key: Any) -> bytes:

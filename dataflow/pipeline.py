@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from dataflow.errors import DuplicateLabelError, PipelineError
 from dataflow.graph import MAIN, Operation, PCollectionNode, PipelineGraph, TransformNode
@@ -55,7 +55,7 @@ class Pipeline:
         self._scope: list[str] = []
         self._location = ""
 
-    def __enter__(self) -> Pipeline:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -6,11 +6,11 @@ import copy
 from abc import ABC, abstractmethod
 from typing import Generic, Self, TypeVar
 
-InT = TypeVar("InT", contravariant=True)
-OutT = TypeVar("OutT", covariant=True)
+InT_contra = TypeVar("InT_contra", contravariant=True)
+OutT_co = TypeVar("OutT_co", covariant=True)
 
 
-class PTransform(ABC, Generic[InT, OutT]):
+class PTransform(ABC, Generic[InT_contra, OutT_co]):
     """A step: override `expand` to build it from other steps.
 
     ``"label" >> transform`` names one use of it.  Labels make up the names of computations in the store, so a job
@@ -20,7 +20,7 @@ class PTransform(ABC, Generic[InT, OutT]):
     label: str | None = None
 
     @abstractmethod
-    def expand(self, pcoll: InT) -> OutT:
+    def expand(self, pcoll: InT_contra) -> OutT_co:
         """Apply the inner steps to the input and return the output."""
 
     def default_label(self) -> str:

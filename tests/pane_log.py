@@ -1,4 +1,4 @@
-"""Runs a pipeline on the direct runner and writes down every pane, with its sign, as it is emitted."""
+"""Runs a pipeline on the direct runner and writes down every pane, with its sign."""
 
 from typing import Any
 
@@ -56,7 +56,8 @@ class _LoggingJob(_Job):
             strict=True,
         )
         self._log.panes.extend(
-            LoggedPane(name, sign, *value, window, pane) for value, window, pane, sign in columns
+            LoggedPane(name, sign, key, value, window, pane)
+            for (key, value), window, pane, sign in columns
         )
         super()._apply(name, grouping, step)
 

@@ -16,9 +16,7 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 def spark_workers(driver: psutil.Process) -> list[psutil.Process]:
     """The Python processes that run Spark's tasks: forked by Spark's own Python daemon."""
-    daemons = {
-        each.pid: each for each in descendants(driver) if "pyspark.daemon" in _command(each)
-    }
+    daemons = {each.pid: each for each in descendants(driver) if "pyspark.daemon" in _command(each)}
     return [each for each in daemons.values() if _parent(each) in daemons]
 
 

@@ -41,7 +41,7 @@ def streams(draw: st.DrawFn, *, watermarks: bool = True) -> list[Arrivals]:
 
     Args:
         draw: given by hypothesis.
-        watermarks: whether the watermark moves (mostly on, so that records become late) before the end.
+        watermarks: whether the watermark moves before the end (so that records become late).
     """
     batches = draw(st.lists(st.lists(st.tuples(KEYS, TIMES_US), max_size=4), max_size=8))
     steps = st.sampled_from([5, 10, 0, 20, 1, -7, 50])

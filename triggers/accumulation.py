@@ -8,7 +8,8 @@ class AccumulationMode(Enum):
 
     * `DISCARDING`: each pane has only what came since the last one; the fold of the panes is their combination.
     * `ACCUMULATING`: each pane has everything so far; the last pane is the answer.
-    * `ACCUMULATING_AND_RETRACTING`: as accumulating, and each pane first takes back what was said before, also by windows
+    * `ACCUMULATING_AND_RETRACTING`: as accumulating, and each pane first takes back what was said
+      before, also by windows
       that have since merged into this one; the signed sum of the panes is the answer.
     """
 

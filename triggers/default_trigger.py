@@ -19,26 +19,26 @@ class DefaultTrigger(Trigger):
     def on_elements(
         self,
         state: Any,
-        window: Window,  # noqa: ARG002
-        count: int,  # noqa: ARG002
+        window: Window,
+        count: int,
         *,
-        watermark_us: int,  # noqa: ARG002
-        now_us: int,  # noqa: ARG002
+        watermark_us: int,
+        now_us: int,
     ) -> Any:
         """Nothing to remember."""
         return state
 
-    def on_merge(self, states: Sequence[Any], window: Window) -> Any:  # noqa: ARG002
+    def on_merge(self, states: Sequence[Any], window: Window) -> Any:
         """Nothing to remember."""
         return None
 
     def should_fire(
         self,
-        state: Any,  # noqa: ARG002
+        state: Any,
         window: Window,
         *,
         watermark_us: int,
-        now_us: int,  # noqa: ARG002
+        now_us: int,
     ) -> bool:
         """Whether the watermark has reached the end of the window."""
         return watermark_us >= window.end_us
@@ -46,14 +46,14 @@ class DefaultTrigger(Trigger):
     def on_fire(
         self,
         state: Any,
-        window: Window,  # noqa: ARG002
+        window: Window,
         *,
-        watermark_us: int,  # noqa: ARG002
-        now_us: int,  # noqa: ARG002
+        watermark_us: int,
+        now_us: int,
     ) -> Any:
         """Nothing to remember."""
         return state
 
-    def next_wakeup(self, state: Any, window: Window) -> Wakeup:  # noqa: ARG002
+    def next_wakeup(self, state: Any, window: Window) -> Wakeup:
         """The end of the window."""
         return Wakeup(event_us=window.end_us)

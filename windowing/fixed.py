@@ -36,7 +36,7 @@ class FixedWindows(WindowFn):
             )
         self.__attrs_init__(size_us, to_duration_us(offset) % size_us)
 
-    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:  # noqa: ARG002
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
         """The one window around the event time."""
         start_us = timestamp_us - (timestamp_us - self.offset_us) % self.size_us
         return (_clamped(start_us, start_us + self.size_us),)
@@ -44,12 +44,14 @@ class FixedWindows(WindowFn):
     def assign_bundle(
         self,
         timestamps_us: Sequence[int],
-        values: Sequence[Any],  # noqa: ARG002
+        values: Sequence[Any],
     ) -> Sequence[Sequence[Window]]:
         """The one window around each event time; records of the same window share one object."""
         size_us, offset_us = self.size_us, self.offset_us
         starts_us = [t - (t - offset_us) % size_us for t in timestamps_us]
-        shared = {start_us: (_clamped(start_us, start_us + size_us),) for start_us in set(starts_us)}
+        shared = {
+            start_us: (_clamped(start_us, start_us + size_us),) for start_us in set(starts_us)
+        }
         return [shared[start_us] for start_us in starts_us]
 
 

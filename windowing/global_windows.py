@@ -15,14 +15,14 @@ _ONLY = (GLOBAL_WINDOW,)
 class GlobalWindows(WindowFn):
     """Every record in the one window that never ends before the input does; the default."""
 
-    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:  # noqa: ARG002
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
         """The global window."""
         return _ONLY
 
     def assign_bundle(
         self,
         timestamps_us: Sequence[int],
-        values: Sequence[Any],  # noqa: ARG002
+        values: Sequence[Any],
     ) -> Sequence[Sequence[Window]]:
         """The global window for each."""
         return [_ONLY] * len(timestamps_us)

@@ -36,7 +36,7 @@ class Sessions(MergingWindowFn):
             )
         self.__attrs_init__(gap_us)
 
-    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:  # noqa: ARG002
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
         """The proto-session of one record: from its event time to one gap later."""
         return (Window(timestamp_us, clamp_timestamp_us(timestamp_us + self.gap_us)),)
 
@@ -48,8 +48,7 @@ class Sessions(MergingWindowFn):
             start_us, end_us = window
             if start_us < chain_end_us:
                 chains[-1].append(window)
-                if end_us > chain_end_us:
-                    chain_end_us = end_us
+                chain_end_us = max(chain_end_us, end_us)
             else:
                 chains.append([window])
                 chain_end_us = end_us

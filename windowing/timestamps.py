@@ -4,7 +4,8 @@ The core computes with plain integers named ``..._us``: microseconds since 1970-
 Every public argument that is a time or a duration goes through `to_timestamp_us` or `to_duration_us`, which take
 `datetime` (so pendulum's too), `timedelta` (likewise), and plain numbers of **seconds**.
 
-**Invariant:** every instant lies in ``[MIN_TIMESTAMP_US, MAX_TIMESTAMP_US]``, which is what both `datetime` and Postgres' ``timestamptz`` can hold.
+**Invariant:** every instant lies in ``[MIN_TIMESTAMP_US, MAX_TIMESTAMP_US]``, which is what both
+`datetime` and Postgres' ``timestamptz`` can hold.
 
 ADR-0002.  Reads no clock.
 """
@@ -60,7 +61,8 @@ def to_duration_us(value: DurationLike) -> int:
     """Convert a length of time that a person gave into microseconds.
 
     Raises:
-        TimeError: ``value`` is not a duration, not finite, or counts calendar months or years, which have no fixed length.
+        TimeError: ``value`` is not a duration, not finite, or counts calendar months or years,
+            which have no fixed length.
     """
     if isinstance(value, timedelta):
         # pendulum's Interval, between two instants, has months as well, but also a fixed length.

@@ -11,7 +11,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from glob import glob
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -91,7 +91,7 @@ class FileSource(Source):
     def head(self, path: str) -> tuple[int, Any]:
         """Bytes before the first record, and what `records` needs to know of them."""
 
-    def is_boundary(self, prefix_quotes: int) -> bool:  # noqa: ARG002
+    def is_boundary(self, prefix_quotes: int) -> bool:
         """Whether a line end after so many quote characters ends a record."""
         return True
 
@@ -111,11 +111,9 @@ class FileSource(Source):
         pieces = max(1, min(pieces, (size - start) // SPLIT_BYTES_MIN))
         wanted = [start + (size - start) * piece // pieces for piece in range(1, pieces)]
         bounds = [start, *_record_starts(self, path, wanted), size]
-        return [
-            FileSplit(path, low, high)
-            for low, high in zip(bounds, bounds[1:], strict=False)
-            if low < high
-        ] or [FileSplit(path, start, size)]
+        return [FileSplit(path, low, high) for low, high in pairwise(bounds) if low < high] or [
+            FileSplit(path, start, size)
+        ]
 
 
 def _record_starts(source: FileSource, path: str, wanted: Sequence[int]) -> Iterator[int]:
@@ -139,7 +137,7 @@ class _FileReader(SourceReader):
     def __init__(self, source: FileSource, split: FileSplit, position: int | None) -> None:
         self._source, self._split = source, split
         self._offset = split.start_bytes if position is None else position
-        self._file: BinaryIO = Path(split.path).open("rb")
+        self._file: BinaryIO = Path(split.path).open("rb")  # noqa: SIM115 - closed by close()
         self._file.seek(self._offset)
         self._records = source.records(split.path, self._lines())
         self._watermark_us = MIN_TIMESTAMP_US
@@ -192,7 +190,8 @@ class _FileReader(SourceReader):
                 raise InputError(
                     f"{self._split.path} has a record without an event time",
                     detail=f"event_time raised {type(error).__name__}: {error}; record: {value!r}",
-                    hint="correct the record, or return an instant for it from event_time and sort it out in the pipeline",
+                    hint="correct the record, or return an instant for it from event_time and sort "
+                    "it out in the pipeline",
                 ) from error
         if self._source.max_disorder_us is not None:
             newest_us = max(timestamps_us) - self._source.max_disorder_us
@@ -343,11 +342,14 @@ class ReadFromCsv(_ReadFromFiles):
         path: a file, or a pattern such as ``data/*.csv``.
         event_time: gives a row's event time (an aware datetime, or seconds since 1970).
             Without it every row is at the beginning of time.
-        max_disorder: how far event times go back behind the newest one seen so far, at most, as you expect; the watermark
-            follows at this distance, and a row further behind is late.  Without it, the watermark waits for the end of the file.
+        max_disorder: how far event times go back behind the newest one seen so far, at most, as
+            you expect; the watermark
+            follows at this distance, and a row further behind is late.  Without it, the watermark
+            waits for the end of the file.
 
     Raises:
-        InputError: a file is missing or malformed: when the pipeline is built as far as the header tells, else when it is read.
+        InputError: a file is missing or malformed: when the pipeline is built as far as the header
+            tells, else when it is read.
     """
 
     source_class = CsvSource

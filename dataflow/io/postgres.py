@@ -26,13 +26,15 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
         table: its name, or ``schema.table``.
         columns: column names with their Python types (int, float, str, bool, bytes, datetime), in order.
             Every row must have each of them; None is SQL's NULL and not allowed in the key.
-        key: the columns that identify a row.  A later row of the same key replaces the earlier one and a retraction deletes it.
+        key: the columns that identify a row.  A later row of the same key replaces the earlier one
+            and a retraction deletes it.
             Without a key rows are only ever added.
 
     The direct runner keeps the table in memory: read it with ``pipeline.result.read_table(name)``.
 
     Raises:
-        PipelineError: a column type is unknown, the key is not among the columns, or the input retracts and there is no key.
+        PipelineError: a column type is unknown, the key is not among the columns, or the input
+            retracts and there is no key.
     """
 
     def __init__(

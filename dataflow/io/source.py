@@ -49,7 +49,7 @@ class SourceReader(ABC):
     def read(self, max_records: int) -> SourceBatch:
         """At most ``max_records`` more records; may be none.  Raises `InputError` on malformed input."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most readers hold nothing
         """Release files and connections.  Idempotent."""
 
 
@@ -59,7 +59,7 @@ class Source(ABC):
     Splits and positions are plain data that `pickle` takes, without functions.
     """
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - some inputs cannot be wrong
         """Raise `InputError` if the input cannot be read, before any work starts."""
 
     @abstractmethod

@@ -38,7 +38,8 @@ class TableSpec:
 class TableWrite:
     """The net effect of a bundle on one table; rows have the order of ``table.columns``.
 
-    Keyed table: ``deletes`` (key tuples) and ``upserts`` touch disjoint keys, each key once.  Table without a key: only ``inserts``.
+    Keyed table: ``deletes`` (key tuples) and ``upserts`` touch disjoint keys, each key once.
+    Table without a key: only ``inserts``.
     """
 
     table: TableSpec

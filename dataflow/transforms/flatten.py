@@ -34,7 +34,8 @@ class Flatten(PTransform[Sequence[PCollection[Any]], PCollection[Any]]):
             raise PipelineError(
                 f"{pipeline.here()} flattens collections that are windowed differently",
                 detail=" and ".join(sorted(repr(strategy) for strategy in strategies)),
-                hint="apply the same WindowInto to each input, or one WindowInto after the Flatten of unwindowed inputs",
+                hint="apply the same WindowInto to each input, or one WindowInto after the Flatten "
+                "of unwindowed inputs",
             )
         return pipeline.add_operation(
             FlattenOperation(),

@@ -55,7 +55,8 @@ def _add(pcoll: PCollection[Any], combine_fn: CombineFn) -> PCollection[Any]:
         raise PipelineError(
             f"{pipeline.here()} groups elements that may be taken back, which is not supported yet",
             detail="a grouping before it accumulates and retracts",
-            hint="write the retracting results to a keyed table, or use AccumulationMode.DISCARDING before this grouping",
+            hint="write the retracting results to a keyed table, or use AccumulationMode.DISCARDING "
+            "before this grouping",
         )
     return pipeline.add_operation(
         Group(combine_fn), [pcoll], strategy.frozen(), is_retracting=strategy.is_retracting

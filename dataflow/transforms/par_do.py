@@ -36,7 +36,10 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
         return f"ParDo({type(self._fn).__name__})"
 
     def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo:
-        """The same with extra outputs: ``process`` yields `TaggedOutput` for ``tags``, everything else goes to ``main``."""
+        """The same with extra outputs.
+
+        ``process`` yields `TaggedOutput` for ``tags``, everything else goes to ``main``.
+        """
         named = MultiOutputParDo(self._fn, main, tags)
         named.label = self.label
         return named
@@ -60,9 +63,7 @@ class MultiOutputParDo(PTransform[PCollection[Any], PCollectionTuple]):
 
     def expand(self, pcoll: PCollection[Any]) -> PCollectionTuple:
         """Add the primitive."""
-        return PCollectionTuple(
-            _add(self._fn, self._fn.process, pcoll, (self._main, *self._tags))
-        )
+        return PCollectionTuple(_add(self._fn, self._fn.process, pcoll, (self._main, *self._tags)))
 
 
 class _CallableTransform(PTransform[PCollection[Any], PCollection[OutT]]):

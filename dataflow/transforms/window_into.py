@@ -25,7 +25,8 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
         trigger: when panes are emitted.
         accumulation_mode: how the panes of a window relate; must be given where there can be several,
             that is, with ``allowed_lateness``.
-        allowed_lateness: how long after the watermark has passed a window late records still change it; what comes later is
+        allowed_lateness: how long after the watermark has passed a window late records still
+            change it; what comes later is
             dropped and kept as a late record.
 
     Raises:
@@ -54,7 +55,8 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
             raise PipelineError(
                 "WindowInto with allowed lateness can emit several panes per window, but not how they relate",
                 detail=f"allowed_lateness={allowed_lateness!r}, accumulation_mode is missing",
-                hint="pass accumulation_mode=df.AccumulationMode.DISCARDING, ACCUMULATING or ACCUMULATING_AND_RETRACTING",
+                hint="pass accumulation_mode=df.AccumulationMode.DISCARDING, ACCUMULATING or "
+                "ACCUMULATING_AND_RETRACTING",
             )
         self._strategy = WindowingStrategy(
             window_fn=window_fn,

@@ -158,7 +158,8 @@ class DoFnInvoker:
             raise TransformError(
                 f"{self._node} gave an output an earlier event time than its element has",
                 detail=f"{format_timestamp(output_us)} < {format_timestamp(input_us)}; element: {_shown(element)}",
-                hint="the watermark may have passed it already; set event times where the source is read (event_time=...)",
+                hint="the watermark may have passed it already; set event times where the source is "
+                "read (event_time=...)",
             )
 
     def _unknown_tag(self, tag: str) -> TransformError:

@@ -8,7 +8,8 @@ windows of a key.  Whoever calls owns the cells and applies the effects atomical
 
 **Invariants**
 
-* With retractions, the signed sum of the panes of a key is, at every moment, what was last said for each of its windows.
+* With retractions, the signed sum of the panes of a key is, at every moment, what was last said
+  for each of its windows.
 * A record is dropped only after merging could have saved it, and every drop is an effect.
 * At expiry what is pending is emitted, then the cell is gone: nothing is kept for a closed window.
 
@@ -52,7 +53,8 @@ _IMMUTABLE = (int, float, str, bytes, bool, type(None))
 class WindowState:
     """What is kept for one key and window.
 
-    ``pending``: inputs since the last firing.  ``said``: what is to be taken back at the next firing, with the window it
+    ``pending``: inputs since the last firing.  ``said``: what is to be taken back at the next
+        firing, with the window it
     was said for: after a merge that may be several.  ``is_past``: the on-time moment is behind.
     """
 
@@ -263,7 +265,9 @@ class GroupAlsoByWindow:
             cell[merged] = self._merged_state(states, merged, now)
         return target
 
-    def _merged_state(self, states: Sequence[WindowState], window: Window, now: _Now) -> WindowState:
+    def _merged_state(
+        self, states: Sequence[WindowState], window: Window, now: _Now
+    ) -> WindowState:
         merged = states[0] if len(states) == 1 else self._sum_of(states)
         # A window that has grown past the watermark has its on-time moment ahead of it again.
         merged.is_past = merged.is_past and now.watermark_us >= window.end_us

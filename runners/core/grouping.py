@@ -28,7 +28,8 @@ from runners.core.stage_executor import StageExecutor, StageOutputs
 class StageClock:
     """What time it is for a step.
 
-    ``watermark_us``: the input watermark.  ``output_watermark_us``: what the stages downstream have been told so far, so
+    ``watermark_us``: the input watermark.  ``output_watermark_us``: what the stages downstream
+        have been told so far, so
     what this step emits ahead of it cannot be late for them.  ``now_us``: processing time.
     """
 
@@ -98,7 +99,5 @@ class GroupingStage:
             ) from error
 
     def _followed(self, effects: Effects, clock: StageClock) -> Step:
-        outputs = self.executor.process(
-            effects.bundle(), watermark_us=clock.output_watermark_us
-        )
+        outputs = self.executor.process(effects.bundle(), watermark_us=clock.output_watermark_us)
         return Step(effects, outputs)

@@ -4,7 +4,8 @@ A partial is ``(key, window, accumulator, count)``.  Merging windows are merged 
 bundle merge associatively.
 
 A record already behind the watermark stays a partial of its own: it may turn out too late, and then the *record* is
-what must be kept.  Records ahead of the watermark hold it back until they are delivered, so they cannot become late on the way.
+what must be kept.  Records ahead of the watermark hold it back until they are delivered, so they
+cannot become late on the way.
 """
 
 from collections import defaultdict

@@ -1,7 +1,8 @@
 """ExecutionPlan: the graph cut into stages at its groupings.
 
 A stage starts at a read or at a grouping and runs everything up to the next groupings and tables in one go, so that
-elements cross a process boundary only where keys must come together.  A transform behind a Flatten is part of every stage that reaches it.
+elements cross a process boundary only where keys must come together.  A transform behind a Flatten
+is part of every stage that reaches it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,9 +63,7 @@ class ExecutionPlan:
 def plan(graph: PipelineGraph) -> ExecutionPlan:
     """Cut a graph into stages."""
     roots = [node for node in graph.transforms if isinstance(node.operation, Read | Group)]
-    return ExecutionPlan(
-        graph=graph, stages={root.label: _stage(graph, root) for root in roots}
-    )
+    return ExecutionPlan(graph=graph, stages={root.label: _stage(graph, root) for root in roots})
 
 
 def _stage(graph: PipelineGraph, root: TransformNode) -> Stage:

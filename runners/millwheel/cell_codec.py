@@ -1,6 +1,7 @@
 """Cells and timers of the semantic core as the store's bytes.
 
-A cell key is the window's bounds (nothing where windows merge, because the cell is per key) followed by the encoded key;
+A cell key is the window's bounds (nothing where windows merge, because the cell is per key)
+followed by the encoded key;
 a timer's tag is the bounds of its window.
 """
 

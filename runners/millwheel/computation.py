@@ -240,7 +240,5 @@ def build_computations(
         if stage.is_source:
             computations[name] = SourceComputation(job, plan, stage, router)
         else:
-            computations[name] = GroupingComputation(
-                job, plan, stage, router, range_counts[name]
-            )
+            computations[name] = GroupingComputation(job, plan, stage, router, range_counts[name])
     return computations

@@ -1,6 +1,7 @@
 """Outbox: what a range has committed and not yet seen acknowledged.
 
-Send, process, commit, acknowledge, delete: an entry is durable before it is sent, is sent again until it is acknowledged, and
+Send, process, commit, acknowledge, delete: an entry is durable before it is sent, is sent again
+until it is acknowledged, and
 holds its sender's output watermark back all the while.  The receiver's dedup is one number per channel, so a channel is
 always sent in order, from its oldest entry on.
 

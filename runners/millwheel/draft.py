@@ -54,7 +54,8 @@ class Draft:
     ) -> None:
         """Write rows, and send payloads in the name of the first touched range.
 
-        Whose name does not matter, as long as the range is fenced: it keeps the production until it is acknowledged, and
+        Whose name does not matter, as long as the range is fenced: it keeps the production until
+        it is acknowledged, and
         holds its output watermark at ``hold_us`` until then.
         That is what the step had acted on before: nothing in the payloads is earlier, unless it is late already.
         """

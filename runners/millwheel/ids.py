@@ -9,7 +9,8 @@ from typing import NamedTuple
 import attrs
 
 
-class RangeId(NamedTuple):
+@attrs.frozen(order=True, cache_hash=True)
+class RangeId:
     """One key range of one computation; for a source computation, one split.
 
     ``index`` counts the ranges of the computation from 0.

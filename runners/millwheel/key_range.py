@@ -3,6 +3,8 @@
 **Invariant:** the ranges of a computation cover the space with no gap and no overlap.
 """
 
+from itertools import pairwise
+
 import attrs
 
 #: One past the largest key hash.
@@ -30,7 +32,7 @@ def even_ranges(count: int) -> tuple[KeyRange, ...]:
         raise ValueError(f"a computation needs at least one key range, not {count}")
     width = KEY_SPACE_END // count
     bounds = [index * width for index in range(count)] + [KEY_SPACE_END]
-    return tuple(KeyRange(low, high) for low, high in zip(bounds, bounds[1:], strict=False))
+    return tuple(KeyRange(low, high) for low, high in pairwise(bounds))
 
 
 def range_index(key_hash: int, count: int) -> int:

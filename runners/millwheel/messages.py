@@ -50,7 +50,9 @@ class Watermarks:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """Worker to master, also as a sign of life: output watermark per owned range, and what has been done since the start.
+    """Worker to master, also as a sign of life: how far its ranges are, and what it has done.
+
+    ``watermarks_us``: output watermark per owned range.  ``records_...``: since the worker started.
 
     ``is_quiet``: nothing is unacknowledged, and no acknowledgement waits to be committed.
     """

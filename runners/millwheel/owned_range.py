@@ -1,6 +1,7 @@
 """OwnedRange: a range as its owner holds it in memory.
 
-Soft state is consistent because a range has one writer: everything here is what the store has, plus what the next commit
+Soft state is consistent because a range has one writer: everything here is what the store has,
+plus what the next commit
 will add.  When a commit is fenced all of it is thrown away.
 """
 

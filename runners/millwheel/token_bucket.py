@@ -6,7 +6,10 @@ _MS_PER_SECOND = 1_000
 
 
 class TokenBucket:
-    """Allows ``records_per_second`` on average and at most a tenth of a second's worth at once; None allows everything."""
+    """Allows ``records_per_second`` on average and at most a tenth of a second's worth at once.
+
+    None allows everything.
+    """
 
     def __init__(self, clock: Clock, records_per_second: float | None) -> None:
         self._clock, self._rate = clock, records_per_second

@@ -1,6 +1,7 @@
 """WatermarkAuthority: input watermarks of all computations, from the output watermarks of all ranges.
 
-A consumer's input watermark is the minimum over every range of every computation that sends to it.  A range that has not
+A consumer's input watermark is the minimum over every range of every computation that sends to it.
+ A range that has not
 reported counts with its last value, so a lost worker holds time still instead of letting it jump.
 
 **Invariant:** no watermark ever goes back, across owners and restarts: every range starts from what it last committed.
@@ -38,7 +39,7 @@ class WatermarkAuthority:
         self._inputs_us = {
             # Acting on a watermark is committed with it, and it was true of all senders when it was: the furthest
             # range speaks for its whole computation.
-            name: max((committed_us.get(each, MIN_TIMESTAMP_US) for each in self._ranges[name]))
+            name: max(committed_us.get(each, MIN_TIMESTAMP_US) for each in self._ranges[name])
             for name, computations in senders.items()
             if computations
         }

@@ -1,6 +1,7 @@
 """Worker: owns ranges, steps their computations, commits, and only then speaks.
 
-The imperative shell around the pure parts: `Worker.step` does one round of work and never waits; whoever runs it decides how
+The imperative shell around the pure parts: `Worker.step` does one round of work and never waits;
+whoever runs it decides how
 to wait (`runners.streaming.worker_task` on a cluster, a loop in a test).
 
 **Invariants**
@@ -135,8 +136,8 @@ class Worker:
                 self._flush_acknowledged()
         except (WorkerStoppedError, StoreError):
             raise
-        except Exception as error:
-            # User code or input: the next worker would meet the same, so the job must hear of it.
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job must hear of it
+            # User code or input: the next worker would meet the same.
             self._fail(error)
             return False
         self._report(is_busy=worked)
@@ -222,7 +223,8 @@ class Worker:
                 self._send(channel.sender, Acknowledge(channel, sequence))
 
     def _send(self, range_id: RangeId, message: Deliver | Acknowledge) -> None:
-        # Without a route the range is changing hands: its next owner is sent everything, or sends again and is answered.
+        # Without a route the range is changing hands: its next owner is sent everything, or sends
+        # again and is answered.
         address = self._routes.get(range_id)
         if address is not None:
             self._transport.send(address, encode(message))

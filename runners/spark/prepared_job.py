@@ -1,5 +1,6 @@
-"""PreparedJob: everything that can be checked before Spark starts, checked, in this order:
-the sources, the shape of the plan, that it can be pickled, the store, the job's name.
+"""PreparedJob: everything that can be checked before Spark starts, checked.
+
+In this order: the sources, the shape of the plan, that it can be pickled, the store, the job's name.
 """
 
 from contextlib import closing

@@ -50,7 +50,7 @@ class LocalTransport:
         """Into the other's inbox."""
         self._network.put(address, message)
 
-    def receive(self, timeout_ms: int) -> list[bytes]:  # noqa: ARG002
+    def receive(self, timeout_ms: int) -> list[bytes]:
         """Everything waiting; never waits."""
         return self._network.take(self._address)
 

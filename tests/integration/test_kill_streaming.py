@@ -76,7 +76,7 @@ def wait_for_progress(dsn: str, log: Path) -> None:
 def rows(dsn: str, table: str) -> list[tuple[object, ...]]:
     """All rows of a table, in an order of their own."""
     with psycopg.connect(dsn) as connection:
-        found = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+        found = connection.execute(f"SELECT * FROM {table}").fetchall()
     return sorted(found, key=repr)
 
 
@@ -106,7 +106,9 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
                     continue
                 kill([*descendants(family), family] if kind == "everything" else [family])
                 break
-    print(f"{in_the_middle} of {JOB_KILLS + WORKER_KILLS} kills came before the input had been read")
+    print(
+        f"{in_the_middle} of {JOB_KILLS + WORKER_KILLS} kills came before the input had been read"
+    )
     last = subprocess.run(
         command("streaming", store_dsn),
         cwd=ROOT,
@@ -117,12 +119,19 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
     )
     assert last.returncode == 0, last.stdout + last.stderr
     subprocess.run(
-        command("batch", store_dsn), cwd=ROOT, capture_output=True, timeout=RUN_TIMEOUT_S, check=True
+        command("batch", store_dsn),
+        cwd=ROOT,
+        capture_output=True,
+        timeout=RUN_TIMEOUT_S,
+        check=True,
     )
 
     assert in_the_middle >= JOB_KILLS
     for table in TABLES:
-        expected, actual = rows(store_dsn, f"{table}_{JOB}_batch"), rows(store_dsn, f"{table}_{JOB}_streaming")
+        expected, actual = (
+            rows(store_dsn, f"{table}_{JOB}_batch"),
+            rows(store_dsn, f"{table}_{JOB}_streaming"),
+        )
         assert expected, f"{table} is empty"
         assert expected == actual, f"{table} differs; replay with KILL_SEED={seed}"
     with closing(PostgresStore(store_dsn)) as store:

@@ -1,7 +1,7 @@
 """The oracle: what a grouping must say, computed from all arrivals by sorting and regrouping.
 
-Independent on purpose: it imports nothing of the SDK, keeps no incremental state, knows no triggers, timers or panes.
-Times are plain integers.  Dataflow Model, section 2; DESIGN section 5.
+Independent on purpose: it imports nothing of the SDK, keeps no incremental state, and knows no
+triggers, timers or panes.  Times are plain integers.  Dataflow Model, section 2; DESIGN section 5.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ class Arrivals(NamedTuple):
 
 
 class Windowing(NamedTuple):
-    """How windows come about: ``kind`` is "fixed", "sessions" or "global"; ``size_us`` the size or the gap."""
+    """How windows come about: "fixed", "sessions" or "global", by ``size_us``, a size or a gap."""
 
     kind: str
     size_us: int = 0
@@ -61,9 +61,9 @@ class Answer(NamedTuple):
 def evaluate(windowing: Windowing, arrivals: Sequence[Arrivals]) -> Answer:
     """Group everything that arrived.
 
-    A group is closed once the watermark has reached its end plus the allowed lateness.  Records that arrive together
-    are regrouped with all records of groups still open; a record is dropped only if the group it ends
-    up in holds nothing but newcomers and would already be closed.
+    A group is closed once the watermark has reached its end plus the allowed lateness.
+    Records that arrive together are regrouped with all records of groups still open; a record is
+    dropped only if its group then holds nothing but newcomers and would already be closed.
     """
     closed: list[Group] = []
     still_open: list[Group] = []

@@ -156,7 +156,7 @@ CHECKS: dict[Mode, Callable[[Windowing, Sequence[Arrivals]], None]] = {
 
 
 def check_panes(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) -> None:
-    """`PaneInfo` tells the truth: index by lineage, timing by the watermark, last at the end only."""
+    """`PaneInfo` tells the truth: index by lineage, timing by the watermark, last at the end."""
     log = run_grouping(windowing, arrivals, mode)
     watermarks_us = _watermarks_by_pane(log, arrivals)
     firings: dict[Place, list[LoggedPane]] = defaultdict(list)

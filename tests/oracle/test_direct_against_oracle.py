@@ -4,7 +4,6 @@ The fold of the panes is the oracle's answer, in every accumulation mode, for an
 bundles and any watermark path; and every record is in a window or a late record, exactly once.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,8 +14,12 @@ import dataflow as df
 from runners.direct import DirectRunner
 from tests.oracle import laws
 from tests.oracle.evaluator import Arrivals, Record, Windowing, evaluate, regroup
+from tests.oracle.hard_streams import HARD_STREAMS
 from tests.pane_log import run_logged
 from tests.strategies import NOTHING_SAID_US, sessions, streams, windowings
+
+#: The nightly profile digs for minutes.
+pytestmark = pytest.mark.timeout(3600)
 
 
 @pytest.mark.parametrize("mode", df.AccumulationMode)
@@ -72,7 +75,7 @@ def test_order_and_bundles_do_not_matter(
 
 @given(gap_us=st.integers(1, 12), arrivals=streams())
 def test_windows_are_frozen_by_a_grouping(gap_us: int, arrivals: list[Arrivals]) -> None:
-    """Sessions of different keys stay apart in the next grouping, unless they are the same window."""
+    """Sessions of different keys stay apart in the next grouping, unless they are equal."""
     windowing = Windowing("sessions", gap_us)
     pipeline = df.Pipeline(DirectRunner())
     (
@@ -91,60 +94,11 @@ def test_windows_are_frozen_by_a_grouping(gap_us: int, arrivals: list[Arrivals])
     assert len(expected) == len(again)
 
 
-def arrivals_of(*steps: tuple[Sequence[tuple[str, int]], int]) -> list[Arrivals]:
-    """Steps of ``([(key, timestamp), ...], watermark)``; values count from 1."""
-    values = iter(range(1, 1000))
-    return [
-        Arrivals(tuple(Record(key, next(values), at) for key, at in rows), watermark_us)
-        for rows, watermark_us in steps
-    ]
-
-
-CASES: dict[str, tuple[Windowing, list[Arrivals]]] = {
-    "a late record is saved by a session that is still open": (
-        Windowing("sessions", 10),
-        arrivals_of(([("a", 15)], 12), ([("a", 6)], 12)),
-    ),
-    "a late record alone is dropped": (
-        Windowing("sessions", 10),
-        arrivals_of(([("a", 30)], 12), ([("a", 1)], 12)),
-    ),
-    "late records that come together are saved by one that is not late": (
-        Windowing("sessions", 10),
-        arrivals_of(([], 12), ([("a", 0), ("a", 5), ("b", 0)], 12)),
-    ),
-    "a window ends exactly at the watermark": (
-        Windowing("fixed", 10),
-        arrivals_of(([("a", 9)], 10), ([("a", 9), ("a", 10)], 20)),
-    ),
-    "two events exactly one gap apart are two sessions": (
-        Windowing("sessions", 10),
-        arrivals_of(([("a", 0), ("a", 10)], 0)),
-    ),
-    "a bridge takes two said sessions back": (
-        Windowing("sessions", 10, 0, 100),
-        arrivals_of(([("a", 0), ("a", 15)], 50), ([("a", 8)], 50)),
-    ),
-    "a said session grows past the watermark": (
-        Windowing("sessions", 10, 0, 100),
-        arrivals_of(([("a", 0)], 12), ([("a", 9)], 12), ([], 30)),
-    ),
-    "a new session overlaps a closed one": (
-        Windowing("sessions", 10),
-        arrivals_of(([("a", 0)], 11), ([("a", 5)], 11)),
-    ),
-    "at the end of allowed lateness the window is gone": (
-        Windowing("fixed", 10, 0, 5),
-        arrivals_of(([("a", 1)], 14), ([("a", 2)], 15), ([("a", 3)], 15)),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", HARD_STREAMS)
 @pytest.mark.parametrize("mode", df.AccumulationMode)
 def test_known_hard_streams(case: str, mode: df.AccumulationMode) -> None:
     """Streams that broke this or another implementation once."""
-    windowing, arrivals = CASES[case]
+    windowing, arrivals = HARD_STREAMS[case]
     laws.CHECKS[mode](windowing, arrivals)
     laws.check_panes(windowing, arrivals, mode)
     laws.check_keyed_table(windowing, arrivals)
@@ -152,9 +106,9 @@ def test_known_hard_streams(case: str, mode: df.AccumulationMode) -> None:
 
 def test_the_oracle_itself() -> None:
     """The oracle's own answers, computed by hand, for one bridge and one dropped record."""
-    windowing, arrivals = CASES["a bridge takes two said sessions back"]
+    windowing, arrivals = HARD_STREAMS["a bridge takes two said sessions back"]
     answer = evaluate(windowing, arrivals)
-    late: Any = evaluate(*CASES["a late record alone is dropped"])
+    late: Any = evaluate(*HARD_STREAMS["a late record alone is dropped"])
 
     assert {("a", 0, 25): [1, 2, 3]} == laws.answers(answer.groups)
     assert [Record("a", 2, 1)] == late.dropped

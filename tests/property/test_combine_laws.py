@@ -220,4 +220,6 @@ def test_errors_of_the_combine_fn_name_the_transform(break_it: Callable[[Any], N
     windows = [each[0] for each in fine([0, 1], [0, 1])]
     bundle = Bundle([("k", 1), ("k", 2)], [0, 1], windows)
     with pytest.raises(df.TransformError, match=r"here.py:1\) raised ZeroDivisionError: by zero"):
-        lifter.combined([*lifter.lift(bundle, watermark_us=0), *lifter.lift(bundle, watermark_us=0)])
+        lifter.combined(
+            [*lifter.lift(bundle, watermark_us=0), *lifter.lift(bundle, watermark_us=0)]
+        )

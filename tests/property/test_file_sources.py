@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,6 @@ def test_splits_tile_the_file(tmp_path: Path, lines: list[int], pieces: int) -> 
 
     assert 0 == splits[0].start_bytes
     assert path.stat().st_size == splits[-1].end_bytes
-    assert all(a.end_bytes == b.start_bytes for a, b in zip(splits, splits[1:], strict=False))
+    assert all(a.end_bytes == b.start_bytes for a, b in pairwise(splits))
     assert {split.start_bytes for split in splits} <= starts
     assert len(splits) <= pieces

@@ -1,4 +1,4 @@
-"""Keys as bytes: equal keys and only those have equal bytes; the bytes never change between releases."""
+"""Keys as bytes: equal keys and only those have equal bytes, which never change."""
 
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -153,7 +153,7 @@ def test_codec_remembers_what_it_encoded(keys: list[Any]) -> None:
 
 def test_codec_forgets_rather_than_grow() -> None:
     codec = KeyCodec("here")
-    codec._known = dict.fromkeys(range(KEYS_MAX))  # type: ignore[arg-type]
+    codec._known = dict.fromkeys(range(KEYS_MAX), codec.encode(0))
     codec.encode("one more")
 
     assert 1 == len(codec._known)

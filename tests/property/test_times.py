@@ -1,4 +1,4 @@
-"""Times at the edge: whatever people use becomes exact integer microseconds, or an error that helps."""
+"""Times at the edge: what people use becomes exact microseconds, or an error that helps."""
 
 import math
 from datetime import UTC, datetime, timedelta, timezone

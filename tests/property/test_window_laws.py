@@ -1,6 +1,7 @@
 """Laws of window functions: assignment contains, merging is a closure of overlap in any order."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import attrs
 import pytest
@@ -32,7 +33,7 @@ def merged(windows: Iterable[Window]) -> set[Window]:
 
 @given(size_us=st.integers(1, 10**13), offset_us=st.integers(-(10**13), 10**13), time_us=TIMES_US)
 def test_fixed_windows_tile_time(size_us: int, offset_us: int, time_us: int) -> None:
-    """Exactly one window contains a time; it has the size, and starts at a multiple from the offset."""
+    """One window contains a time; it has the size, and starts multiples away from the offset."""
     fn = df.FixedWindows(microseconds(size_us), offset=microseconds(offset_us))
     (window,) = fn.assign_windows(time_us, None)
 
@@ -72,7 +73,7 @@ def test_merging_is_associative_and_commutative(windows: list[Window], data: st.
 
 @given(windows=st.lists(SMALL_WINDOWS, unique=True, max_size=12))
 def test_merging_covers_and_separates(windows: list[Window]) -> None:
-    """A merged window spans its sources and no more; a window is in one merge; results are disjoint."""
+    """A merged window spans its sources and no more, each in one merge; results are disjoint."""
     merges = SESSIONS.merge_windows(windows)
     sources = [source for merge in merges for source in merge.sources]
     after = sorted(merged(windows))
@@ -81,7 +82,7 @@ def test_merging_covers_and_separates(windows: list[Window]) -> None:
     for window, of in merges:
         assert len(of) > 1
         assert window == Window(min(s.start_us for s in of), max(s.end_us for s in of))
-    assert all(a.end_us <= b.start_us for a, b in zip(after, after[1:], strict=False))
+    assert all(a.end_us <= b.start_us for a, b in pairwise(after))
     covered = {t for w in windows for t in range(*w)}
 
     assert covered == {t for w in after for t in range(*w)}

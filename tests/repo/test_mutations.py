@@ -14,6 +14,7 @@ from runners.core.partials import Lifter
 from runners.core.timers import TimerQueue
 from tests.oracle import laws
 from tests.oracle.evaluator import Arrivals, Windowing
+from tests.oracle.hard_streams import HARD_STREAMS
 from tests.strategies import NOTHING_SAID_US, streams, windowings
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.fixed import FixedWindows
@@ -102,7 +103,8 @@ def drop_late_before_merging(patch: Patch) -> None:
             if machine._strategy.expiry_us(partial[1]) > now.watermark_us:
                 in_time.append(partial)
             else:
-                effects.late.append(LateArrival(*partial, now.watermark_us))
+                key, window, accumulator, count = partial
+                effects.late.append(LateArrival(key, window, accumulator, count, now.watermark_us))
         add(machine, fn, cells, in_time, effects, now)
 
     patch.setattr(GroupAlsoByWindow, "_add_merging", broken)
@@ -193,6 +195,12 @@ def test_the_core_as_it_is_passes() -> None:
 
 
 def look_for_a_counterexample(examples_max: int) -> None:
+    """Among the streams written by hand, then among random ones."""
+    for windowing, arrivals in HARD_STREAMS.values():
+        for mode in df.AccumulationMode:
+            laws.CHECKS[mode](windowing, arrivals)
+            laws.check_panes(windowing, arrivals, mode)
+
     @settings(
         max_examples=examples_max,
         deadline=None,

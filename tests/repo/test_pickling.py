@@ -92,7 +92,7 @@ def errors() -> Iterator[type[df.DataflowError]]:
         pending += error.__subclasses__()
 
 
-@pytest.mark.parametrize("error_class", sorted(set(errors()), key=lambda each: each.__name__))
+@pytest.mark.parametrize("error_class", sorted(set(errors()), key=str))
 @pytest.mark.parametrize("copied", PICKLERS, ids=["pickle", "cloudpickle"])
 def test_errors_survive(error_class: type[df.DataflowError], copied: Callable[[Any], Any]) -> None:
     """Fact, detail, hint, message and class; also after being located, and without detail."""
@@ -139,7 +139,7 @@ def test_a_graph_and_its_plan_survive() -> None:
         | df.Create([("a", 1)])
         | df.Map(lambda pair: pair)
         | df.WindowInto(df.FixedWindows(1))
-        | df.CombinePerKey(lambda values: sum(values))
+        | df.CombinePerKey(lambda values: sum(values, start=0))
     )
     graph = PICKLERS[1](pipeline.graph())
 

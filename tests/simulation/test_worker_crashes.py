@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -65,7 +66,7 @@ def build(p: df.Pipeline, source: df.Source) -> None:
     )
 
 
-def row(pair, window=df.DoFn.WindowParam):  # type: ignore[no-untyped-def]
+def row(pair: tuple[int, Any], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
     """A result with its window; values in an order that does not depend on arrival."""
     key, values = pair
     shown = sorted(values) if isinstance(values, list) else values

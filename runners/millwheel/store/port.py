@@ -4,10 +4,12 @@ Two adapters implement it, memory and Postgres, and one conformance suite holds 
 Rules that every adapter keeps:
 
 * **The fence is a lock, not a check.**  `Store.commit` takes the row of every fenced range inside its transaction and
-  writes only when token and bundle number both match; `Store.acquire` takes the same rows first and moves the token, and only
+  writes only when token and bundle number both match; `Store.acquire` takes the same rows first
+  and moves the token, and only
   then reads (DESIGN section 6; MillWheel figure 12).
 * **Losing a race is a result**, not an exception: `Fenced`.
-* **Not knowing is a result of its own**: `Indeterminate`, when the connection died around the commit.  It is resolved by
+* **Not knowing is a result of its own**: `Indeterminate`, when the connection died around the
+  commit.  It is resolved by
   `Store.resolve`, which reads the bundle number back, and never by sending the commit again.
 * A store error that certainly changed nothing is retried inside the adapter or raised as `StoreError`.
 
@@ -58,7 +60,10 @@ class RangeSpec:
 
 @attrs.frozen(kw_only=True)
 class JobSpec:
-    """What a job is made of.  ``fingerprint`` identifies the shape of the pipeline, to refuse a different one under the same name."""
+    """What a job is made of.
+
+    ``fingerprint`` identifies the shape of the pipeline, to refuse a different one under the same name.
+    """
 
     job: str
     mode: str
@@ -149,15 +154,17 @@ class Store(Protocol):
     ) -> Mapping[RangeId, TakenRange]:
         """Take ranges over from whoever has them: move every token first, then read.
 
-        Waits for a commit in flight on these ranges to end.  After a failure it may simply be called again (the token moves once more).
+        Waits for a commit in flight on these ranges to end.  After a failure it may simply be
+        called again (the token moves once more).
         """
 
     def commit(self, production: Production) -> CommitOutcome:
         """Make the production durable, whole, if every fence holds."""
 
     def resolve(self, production: Production) -> CommitOutcome:
-        """After `Indeterminate`: `Committed` or `Fenced` by reading bundle numbers, `Indeterminate` if the store is still out of reach.
+        """After `Indeterminate`: find out what became of a production.
 
+        `Committed` or `Fenced` by reading bundle numbers, `Indeterminate` if the store is still out of reach.
         A production whose fences still match the store was not applied: that is reported as `Fenced` too, after the
         adapter made sure that it can no longer land; the owner takes the range over again and repeats the work.
         """

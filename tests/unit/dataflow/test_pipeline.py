@@ -1,5 +1,6 @@
 """Building pipelines: labels, locations, and what is refused before anything runs."""
 
+import copy
 import threading
 from collections.abc import Iterator
 from inspect import currentframe
@@ -101,7 +102,7 @@ def test_applying_leaves_the_transform_unnamed() -> None:
 
     assert (None, "a") == (transform.label, named.label)
     with pytest.raises(TypeError):
-        5 >> transform
+        5 >> transform  # type: ignore[operator]
 
 
 def test_duplicate_labels_name_both_lines(pipeline: df.Pipeline) -> None:
@@ -217,14 +218,12 @@ def test_collections_of_another_pipeline_are_refused(pipeline: df.Pipeline) -> N
 
 
 def test_read_needs_a_source() -> None:
-    with pytest.raises(df.PipelineError, match="Read needs a Source, not 'x.csv'"):
+    with pytest.raises(df.PipelineError, match=r"Read needs a Source, not 'x\.csv'"):
         df.Read("x.csv")  # type: ignore[arg-type]
 
 
 def test_outputs_by_tag() -> None:
     """As items and as attributes; a missing one says which there are; copying works."""
-    import copy  # noqa: PLC0415
-
     collection: Any = object()
     outputs = PCollectionTuple({"main": collection, "late": collection})
 

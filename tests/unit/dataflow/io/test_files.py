@@ -143,7 +143,7 @@ def test_a_file_that_becomes_shorter_is_an_error(tmp_path: Path, source_class: A
 
 
 def test_event_times_and_the_watermark(tmp_path: Path) -> None:
-    """The watermark follows the newest event time at the distance of the disorder; the end is the end."""
+    """The watermark stays behind the newest event time by the disorder; the end is the end."""
     path = write(tmp_path / "a.jsonl", "10\n30\n20\n40\n")
     source = JsonLinesSource(pattern=path, event_time=float, max_disorder_us=15_000_000)
     reader = source.open(source.splits(1)[0], None)

@@ -23,7 +23,7 @@ def write(rows: Sequence[Any], **options: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def test_rows_are_added() -> None:
-    """Without a key, each of them, with None for NULL; other entries of a mapping are passed over."""
+    """Without a key each of them, None for NULL; other entries of a mapping are passed over."""
     rows = [ROW, ROW, {**ROW, "name": None, "more": 5}]
 
     assert [ROW, ROW, {**ROW, "name": None}] == write(rows)
@@ -108,7 +108,7 @@ def test_one_table_has_one_description() -> None:
         {"columns": COLUMNS, "key": "id"},
     ):
         with pytest.raises(df.PipelineError, match="another transform describes differently"):
-            rows | df.WriteToPostgres("t", **options)  # type: ignore[arg-type]
+            rows | df.WriteToPostgres("t", **options)
 
 
 def test_tables_that_nobody_writes() -> None:

@@ -1,5 +1,6 @@
 """The net effect of a bundle of signed rows on a table."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ def test_bundle_bounds_do_not_matter(keys: list[tuple[int, int]], cuts: list[int
         said[key] = value
     rows: Rows = {}
     bounds = [0, *sorted(min(cut, len(changes)) for cut in cuts), len(changes)]
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         apply_table_write(rows, table_write(NODE, TABLE, bundle(changes[low:high])))
 
     assert said == {row[0]: row[1] for row in rows.values()}
@@ -73,6 +74,6 @@ def test_bundle_bounds_do_not_matter(keys: list[tuple[int, int]], cuts: list[int
 def test_values_are_checked_before_keys_are_compared() -> None:
     """A key that cannot be hashed is a row that does not fit."""
     with pytest.raises(
-        df.DataflowError, match="^transform 'write' .here.py:1.: a row does not fit"
+        df.DataflowError, match=r"^transform 'write' .here.py:1.: a row does not fit"
     ):
         table_write(NODE, TABLE, Bundle([{"key": [1], "value": 1}], [0]))

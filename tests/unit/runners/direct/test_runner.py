@@ -124,7 +124,11 @@ def test_sources_are_checked_before_anything_runs() -> None:
 def test_readers_are_closed(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an error too."""
     closed: list[Any] = []
-    monkeypatch.setattr(df.SourceReader, "close", lambda reader: closed.append(reader))
+
+    def close(reader: df.SourceReader) -> None:
+        closed.append(reader)
+
+    monkeypatch.setattr(df.SourceReader, "close", close)
     pipeline = df.Pipeline(DirectRunner())
     read = pipeline | df.Read(ScriptedSource([Batch([1], [0])], []))
     read | df.Map(lambda x: 1 // (0 if fails else 1))

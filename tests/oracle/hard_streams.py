@@ -1,0 +1,54 @@
+"""Small streams, written by hand, at the edges of what windows, lateness and retractions mean."""
+
+from collections.abc import Sequence
+
+from tests.oracle.evaluator import Arrivals, Record, Windowing
+
+
+def arrivals_of(*steps: tuple[Sequence[tuple[str, int]], int]) -> list[Arrivals]:
+    """Steps of ``([(key, timestamp), ...], watermark)``; values count from 1."""
+    values = iter(range(1, 1000))
+    return [
+        Arrivals(tuple(Record(key, next(values), at) for key, at in rows), watermark_us)
+        for rows, watermark_us in steps
+    ]
+
+
+HARD_STREAMS: dict[str, tuple[Windowing, list[Arrivals]]] = {
+    "a late record is saved by a session that is still open": (
+        Windowing("sessions", 10),
+        arrivals_of(([("a", 15)], 12), ([("a", 6)], 12)),
+    ),
+    "a late record alone is dropped": (
+        Windowing("sessions", 10),
+        arrivals_of(([("a", 30)], 12), ([("a", 1)], 12)),
+    ),
+    "late records that come together are saved by one that is not late": (
+        Windowing("sessions", 10),
+        arrivals_of(([], 12), ([("a", 0), ("a", 5), ("b", 0)], 12)),
+    ),
+    "a window ends exactly at the watermark": (
+        Windowing("fixed", 10),
+        arrivals_of(([("a", 9)], 10), ([("a", 9), ("a", 10)], 20)),
+    ),
+    "two events exactly one gap apart are two sessions": (
+        Windowing("sessions", 10),
+        arrivals_of(([("a", 0), ("a", 10)], 0)),
+    ),
+    "a bridge takes two said sessions back": (
+        Windowing("sessions", 10, 0, 100),
+        arrivals_of(([("a", 0), ("a", 15)], 50), ([("a", 8)], 50)),
+    ),
+    "a said session grows past the watermark": (
+        Windowing("sessions", 10, 0, 100),
+        arrivals_of(([("a", 0)], 12), ([("a", 9)], 12), ([], 30)),
+    ),
+    "a new session overlaps a closed one": (
+        Windowing("sessions", 10),
+        arrivals_of(([("a", 0)], 11), ([("a", 5)], 11)),
+    ),
+    "at the end of allowed lateness the window is gone": (
+        Windowing("fixed", 10, 0, 5),
+        arrivals_of(([("a", 1)], 14), ([("a", 2)], 15), ([("a", 3)], 15)),
+    ),
+}
