@@ -11,6 +11,7 @@ from dataflow.errors import (
     InputError,
     KeyEncodingError,
     PipelineError,
+    TableRowError,
     TimeError,
     TransformError,
     WindowError,
@@ -18,6 +19,7 @@ from dataflow.errors import (
 from dataflow.io.files import ReadFromCsv, ReadFromJsonLines
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.io.table import ColumnType
 from dataflow.pcollection import PCollection, PCollectionTuple
 from dataflow.pipeline import Pipeline
 from dataflow.ptransform import PTransform
@@ -40,6 +42,7 @@ from windowing import (
 
 __all__ = [
     "AccumulationMode",
+    "ColumnType",
     "CombineFn",
     "CombinePerKey",
     "Create",
@@ -74,6 +77,7 @@ __all__ = [
     "SourceBatch",
     "SourceReader",
     "SplitStatus",
+    "TableRowError",
     "TaggedOutput",
     "TimeError",
     "TimestampedValue",

@@ -21,7 +21,8 @@ class CombineFn(ABC):
 
     An accumulator is pickled between processes and into the store.
     ``add_input`` and ``merge_accumulators`` may change and return their first argument;
-    ``extract_output`` may be called many times on a growing accumulator and must not change it.
+    ``extract_output`` may be called many times on a growing accumulator; it must not change it, nor return a part of it
+    that goes on changing, because what was said is remembered to be taken back.
     """
 
     @abstractmethod

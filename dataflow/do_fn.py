@@ -27,7 +27,7 @@ class DoFnParam(Enum):
 
 
 class DoFn:
-    """Override `process`; the rest is optional.
+    """Override `process`; the rest is optional.  Elements are shared: do not change one in place.
 
     Example::
 

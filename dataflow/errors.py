@@ -8,6 +8,7 @@ __all__ = [
     "InputError",
     "KeyEncodingError",
     "PipelineError",
+    "TableRowError",
     "TimeError",
     "TransformError",
     "WindowError",
@@ -32,3 +33,7 @@ class KeyEncodingError(DataflowError):
 
 class InputError(DataflowError):
     """An input is missing or malformed."""
+
+
+class TableRowError(DataflowError):
+    """A row does not fit the table that it was written to; nothing was written."""

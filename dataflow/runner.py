@@ -3,6 +3,7 @@
 The SDK finds runners by name through the entry-point group ``dataflow.runners`` and imports none of them.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Protocol
@@ -53,6 +54,6 @@ def create_runner(name: str, **options: Any) -> Runner:
         raise PipelineError(
             f"runner {name!r} cannot be made with the options {sorted(options)}",
             detail=str(error),
-            hint=f"see the documentation of {runner_class.__module__}.{runner_class.__qualname__}",
+            hint=f"options of this runner: {', '.join(inspect.signature(runner_class).parameters)}",
         ) from error
     return runner

@@ -8,11 +8,12 @@ interrupted.
 import argparse
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 from rich.console import Console
@@ -47,6 +48,8 @@ class Run:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; returns the exit status."""
     asked = _parser().parse_args(arguments)
+    # So that Spark and the embedded Postgres are stopped as at any other exit.
+    signal.signal(signal.SIGTERM, _terminate)
     out = Console()
     try:
         if asked.demo:
@@ -60,6 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped; the same command without --fresh continues", file=sys.stderr)
         return 130
+
+
+def _terminate(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def run_one(asked: argparse.Namespace, out: Console) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-#: Python types a column may have.  A ``datetime`` must be aware; it is stored with its time zone.
+#: Python types a column may have.  A ``datetime`` must be aware; what is stored is the instant, read back in UTC.
 ColumnType = type[int] | type[float] | type[str] | type[bool] | type[bytes] | type[datetime]
 Row = tuple[Any, ...]
 

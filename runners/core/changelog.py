@@ -13,7 +13,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from dataflow.errors import DataflowError, TimeError
+from dataflow.errors import TableRowError, TimeError
 from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
 from windowing.timestamps import to_timestamp_us
 
@@ -21,10 +21,6 @@ from windowing.timestamps import to_timestamp_us
 Rows = MutableMapping[Row | int, Row]
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
-
-
-class TableRowError(DataflowError):
-    """A row does not fit the table that it was written to; nothing was written."""
 
 
 def apply_table_write(rows: Rows, write: TableWrite) -> None:

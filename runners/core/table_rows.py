@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dataflow.errors import TransformError
+from dataflow.errors import TableRowError, TransformError
 from dataflow.graph import TransformNode
 from dataflow.io.table import Row, TableSpec, TableWrite
 from runners.core.bundle import Bundle
-from runners.core.changelog import TableRowError, check_rows
+from runners.core.changelog import check_rows
 
 
 def table_write(node: TransformNode, table: TableSpec, bundle: Bundle) -> TableWrite:

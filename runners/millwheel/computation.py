@@ -36,7 +36,7 @@ from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.production import CellWrite, LateRecord, TimerWrite
 from runners.millwheel.router import Router
 from runners.millwheel.store.port import TakenRange
-from windowing.timestamps import MIN_TIMESTAMP_US
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Timers that fire in one step: bounds the size of a commit when the watermark jumps.
 TIMERS_PER_STEP = 10_000
@@ -91,7 +91,9 @@ class SourceComputation:
         owned = split.owned
         batch = split.reader.read(records_max)
         is_finished = batch.status is SplitStatus.FINISHED
-        if not batch.values and not is_finished and batch.watermark_us <= owned.watermark_us:
+        owned.is_idle = batch.status is SplitStatus.IDLE
+        watermark_us = MAX_TIMESTAMP_US if is_finished else batch.watermark_us
+        if not batch.values and not is_finished and watermark_us <= owned.watermark_us:
             return None, 0
         outputs = self._executor.process(
             Bundle(batch.values, batch.timestamps_us), watermark_us=owned.watermark_us
@@ -100,7 +102,7 @@ class SourceComputation:
         draft.touch(owned)
         payloads = self._router.payloads(outputs.groups)
         draft.emit(outputs.tables, payloads, hold_us=owned.watermark_us)
-        owned.watermark_us = max(owned.watermark_us, batch.watermark_us)
+        owned.watermark_us = max(owned.watermark_us, watermark_us)
         draft.move(owned, dumps(batch.position), is_finished=is_finished)
         split.is_finished = is_finished
         return draft, len(batch.values)

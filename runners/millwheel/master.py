@@ -54,6 +54,7 @@ class MasterStatistics:
 
     records_read: int
     records_late: int
+    workers_ready: int
     workers_replaced: int
     watermark_us: int
 
@@ -107,6 +108,7 @@ class Master:
         return MasterStatistics(
             records_read=self._records_before + sum(slot.records_read for slot in self._slots),
             records_late=self._late_before + sum(slot.records_late for slot in self._slots),
+            workers_ready=sum(slot.is_ready for slot in self._slots),
             workers_replaced=self._workers_replaced,
             watermark_us=self._authority.lowest_output_us(),
         )
@@ -148,7 +150,7 @@ class Master:
             return False
         slot.is_quiet = report.is_quiet
         slot.records_read, slot.records_late = report.records_read, report.records_late
-        return self._authority.report(report.watermarks_us)
+        return self._authority.report(report.watermarks_us, report.idle)
 
     def _routes(self) -> Mapping[RangeId, str]:
         return {

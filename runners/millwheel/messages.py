@@ -52,7 +52,8 @@ class Watermarks:
 class Report:
     """Worker to master, also as a sign of life: how far its ranges are, and what it has done.
 
-    ``watermarks_us``: output watermark per owned range.  ``records_...``: since the worker started.
+    ``watermarks_us``: output watermark per owned range.  ``idle``: source splits that were polled and had nothing.
+     ``records_...``: since the worker started.
 
     ``is_quiet``: nothing is unacknowledged, and no acknowledgement waits to be committed.
     """
@@ -60,6 +61,7 @@ class Report:
     slot: int
     worker: str
     watermarks_us: Mapping[RangeId, int]
+    idle: frozenset[RangeId]
     is_quiet: bool
     records_read: int
     records_late: int

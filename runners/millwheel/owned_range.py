@@ -21,6 +21,7 @@ class OwnedRange:
     """Fence, deliveries and watermark of one range.
 
     ``watermark_us``: the event time up to which the range has acted; for a source, up to which it has read.
+    ``is_idle``: a source split that was polled and had nothing.
     """
 
     range_id: RangeId
@@ -30,6 +31,7 @@ class OwnedRange:
     delivered: dict[Channel, int]
     watermark_us: int
     output_watermark_us: int = MIN_TIMESTAMP_US
+    is_idle: bool = False
 
     @classmethod
     def taken(cls, taken: TakenRange) -> "OwnedRange":

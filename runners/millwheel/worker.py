@@ -300,6 +300,11 @@ class Worker:
             slot=self._spec.slot,
             worker=self._spec.worker,
             watermarks_us=watermarks_us,
+            idle=frozenset(
+                range_id
+                for range_id, owned in self._ranges.items()
+                if owned.is_idle and owned.outbox.is_empty
+            ),
             is_quiet=all(owned.outbox.is_empty for owned in self._ranges.values()),
             records_read=self._records_read,
             records_late=self._records_late,

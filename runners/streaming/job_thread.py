@@ -174,7 +174,9 @@ class _SparkJob:
 
 
 def _note(statistics: MasterStatistics) -> str:
-    if statistics.watermark_us <= MIN_TIMESTAMP_US:
+    if not statistics.workers_ready:
+        note = "records, workers are starting"
+    elif statistics.watermark_us <= MIN_TIMESTAMP_US:
         note = "records"
     elif statistics.watermark_us >= MAX_TIMESTAMP_US:
         note = "records, finishing"

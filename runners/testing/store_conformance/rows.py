@@ -6,8 +6,8 @@ from functools import partial
 
 import attrs
 
+from dataflow.errors import TableRowError
 from dataflow.io.table import TableSpec, TableWrite
-from runners.core.changelog import TableRowError
 from runners.errors import StoreError, TableMismatchError
 from runners.millwheel.production import LateRecord
 from runners.testing.store_conformance.world import (

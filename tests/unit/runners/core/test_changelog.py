@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataflow.errors import TableRowError
 from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
 from runners.core.changelog import (
     Rows,
-    TableRowError,
     apply_table_write,
     check_rows,
     check_write,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from runners.millwheel.ids import RangeId
 from runners.millwheel.watermark_authority import WatermarkAuthority
-from windowing.timestamps import MIN_TIMESTAMP_US
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 READ = [RangeId("read", index) for index in range(2)]
 SUM = [RangeId("sum", index) for index in range(2)]
@@ -33,6 +33,18 @@ def test_a_restart_begins_at_the_furthest_commit() -> None:
     ours = authority({SUM[0]: 70, SUM[1]: 40, READ[0]: 90, READ[1]: 80})
 
     assert {"sum": 70} == ours.inputs_us
+
+
+def test_an_idle_split_holds_nobody_back_and_the_end_of_another_does_not_end_it() -> None:
+    """Idle is left out while something else moves; where nothing else does, time waits for it."""
+    ours = authority({})
+    ours.report({READ[0]: 100, READ[1]: 10}, idle={READ[1]})
+
+    assert {"sum": 100} == ours.inputs_us
+    ours.report({READ[0]: MAX_TIMESTAMP_US})
+    assert {"sum": 100} == ours.inputs_us
+    ours.report({READ[1]: 200})
+    assert {"sum": 200} == ours.inputs_us
 
 
 @given(
