@@ -73,6 +73,15 @@ def wait_for_progress(dsn: str, log: Path) -> None:
     raise AssertionError(f"no progress in {PROGRESS_TIMEOUT_S} s:\n{log.read_text()}")
 
 
+def wait_for_workers(family: psutil.Process) -> list[psutil.Process]:
+    """The job's workers; progress may still be that of workers whose driver was killed before."""
+    deadline = time.monotonic() + PROGRESS_TIMEOUT_S
+    while not (found := spark_workers(family)):
+        assert time.monotonic() < deadline, f"no worker in {PROGRESS_TIMEOUT_S} s"
+        time.sleep(0.05)
+    return found
+
+
 def rows(dsn: str, table: str) -> list[tuple[object, ...]]:
     """All rows of a table, in an order of their own."""
     with psycopg.connect(dsn) as connection:
@@ -102,7 +111,7 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
                 in_the_middle += not position(store_dsn)[1]
                 kind = plans.pop()
                 if kind == "a worker":
-                    kill([chance.choice(spark_workers(family))])
+                    kill([chance.choice(wait_for_workers(family))])
                     continue
                 kill([*descendants(family), family] if kind == "everything" else [family])
                 break
