@@ -8,6 +8,7 @@ interrupted.
 import argparse
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -23,14 +24,12 @@ from examples.flight_delays import TableNames, build
 from examples.flight_report import first_differences, print_report
 from examples.flights_data import flights_csv
 
-_PROGRAM = "python -m examples.flight_delays"
-
-_EXAMPLES = f"""\
+_EXAMPLES = """\
 examples:
-  {_PROGRAM} --demo
-  {_PROGRAM} --runner batch --month 2
-  {_PROGRAM} --runner streaming --month 1 --rate 1000 --fresh
-  {_PROGRAM} --compare --month 1
+  {program} --demo
+  {program} --runner batch --month 2
+  {program} --runner streaming --month 1 --rate 1000 --fresh
+  {program} --compare --month 1
 """
 
 
@@ -217,9 +216,9 @@ def _say_how_to_kill_it(month: int, out: Console) -> None:
     out.print(
         "\n[bold]Now kill it:[/] "
         "start a slow stream, kill it with -9 as it says, run it again, compare.\n"
-        f"  {_PROGRAM} --runner streaming --month {month} --rate 1000 --fresh\n"
-        f"  {_PROGRAM} --runner streaming --month {month}\n"
-        f"  {_PROGRAM} --compare --month {month}",
+        f"  {_program()} --runner streaming --month {month} --rate 1000 --fresh\n"
+        f"  {_program()} --runner streaming --month {month}\n"
+        f"  {_program()} --compare --month {month}",
         highlight=False,
         soft_wrap=True,
     )
@@ -227,9 +226,9 @@ def _say_how_to_kill_it(month: int, out: Console) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=_PROGRAM,
+        prog=_program(),
         description="How late flights leave, and what each aircraft did in a day; New York, 2013.",
-        epilog=_EXAMPLES,
+        epilog=_EXAMPLES.format(program=_program()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = parser.add_mutually_exclusive_group()
@@ -265,3 +264,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--workers", type=int, metavar="N", help="of the stream; by default 2")
     return parser
+
+
+def _program() -> str:
+    """This program as it is typed here: the Python by its name where it is active, else by its path."""
+    python = Path(sys.executable)
+    if shutil.which("python") == str(python):
+        return "python -m examples.flight_delays"
+    if python.is_relative_to(Path.cwd()):
+        python = python.relative_to(Path.cwd())
+    return f"{python} -m examples.flight_delays"
