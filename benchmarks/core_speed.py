@@ -17,7 +17,8 @@ import attrs
 import dataflow as df
 from dataflow.graph import MAIN, Group, TransformNode
 from runners.core.bundle import Bundle
-from runners.core.group_also_by_window import Cell, CellId, GroupAlsoByWindow
+from runners.core.cells import Cell, CellId
+from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.partials import Lifter
 from runners.core.timers import TimerQueue
 from triggers.windowing_strategy import WindowingStrategy

@@ -29,7 +29,24 @@ from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo
 from dataflow.transforms.window_into import WindowInto
-from triggers import AccumulationMode, DefaultTrigger, Trigger
+from triggers import (
+    AccumulationMode,
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEach,
+    AfterProcessingTime,
+    AfterWatermark,
+    Always,
+    AtPeriod,
+    DefaultTrigger,
+    Never,
+    OrFinally,
+    Progress,
+    Repeatedly,
+    Trigger,
+    Wakeup,
+)
 from windowing import (
     FixedWindows,
     GlobalWindows,
@@ -42,6 +59,14 @@ from windowing import (
 
 __all__ = [
     "AccumulationMode",
+    "AfterAll",
+    "AfterAny",
+    "AfterCount",
+    "AfterEach",
+    "AfterProcessingTime",
+    "AfterWatermark",
+    "Always",
+    "AtPeriod",
     "ColumnType",
     "CombineFn",
     "CombinePerKey",
@@ -59,6 +84,8 @@ __all__ = [
     "InputError",
     "KeyEncodingError",
     "Map",
+    "Never",
+    "OrFinally",
     "PCollection",
     "PCollectionTuple",
     "PTransform",
@@ -68,9 +95,11 @@ __all__ = [
     "Pipeline",
     "PipelineError",
     "PipelineResult",
+    "Progress",
     "Read",
     "ReadFromCsv",
     "ReadFromJsonLines",
+    "Repeatedly",
     "Runner",
     "Sessions",
     "Source",
@@ -83,6 +112,7 @@ __all__ = [
     "TimestampedValue",
     "TransformError",
     "Trigger",
+    "Wakeup",
     "Window",
     "WindowError",
     "WindowFn",

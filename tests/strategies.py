@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 
+import dataflow as df
 from tests.oracle.evaluator import Arrivals, Record, Windowing
 
 #: Small and crowded, so that windows collide, merge, are corrected and expire in most examples.
@@ -54,3 +55,37 @@ def streams(draw: st.DrawFn, *, watermarks: bool = True) -> list[Arrivals]:
         watermark_us += draw(steps) if watermarks else 0
         arrivals.append(Arrivals(tuple(records), watermark_us))
     return arrivals
+
+
+def _composites(parts: st.SearchStrategy[df.Trigger]) -> st.SearchStrategy[df.Trigger]:
+    several = st.lists(parts, min_size=1, max_size=3)
+    return st.one_of(
+        st.builds(df.Repeatedly, parts),
+        several.map(lambda each: df.AfterEach(*each)),
+        several.map(lambda each: df.AfterAny(*each)),
+        several.map(lambda each: df.AfterAll(*each)),
+        st.builds(df.OrFinally, parts, parts),
+        st.builds(
+            lambda early, late: df.AfterWatermark(early=early, late=late),
+            st.none() | parts,
+            st.none() | parts,
+        ),
+    )
+
+
+def triggers() -> st.SearchStrategy[df.Trigger]:
+    """Every trigger there is, and compositions of them."""
+    delays = st.integers(0, 40).map(lambda us: us / 1_000_000)
+    return st.recursive(
+        st.one_of(
+            st.builds(df.AfterCount, st.integers(1, 4)),
+            st.just(df.DefaultTrigger()),
+            st.just(df.AfterWatermark()),
+            st.just(df.Always()),
+            st.just(df.Never()),
+            st.builds(df.AfterProcessingTime, delays),
+            st.builds(df.AtPeriod, st.integers(1, 40).map(lambda us: us / 1_000_000)),
+        ),
+        _composites,
+        max_leaves=5,
+    )

@@ -1,11 +1,10 @@
 """DefaultTrigger: one pane when the watermark passes the window, one more for whatever comes later."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from triggers.trigger import Trigger, Wakeup
+from triggers.trigger import Progress, Trigger, Wakeup
 from windowing.window import Window
 
 
@@ -17,43 +16,19 @@ class DefaultTrigger(Trigger):
     """
 
     def on_elements(
-        self,
-        state: Any,
-        window: Window,
-        count: int,
-        *,
-        watermark_us: int,
-        now_us: int,
+        self, state: Any, window: Window, count: int, *, watermark_us: int, now_us: int
     ) -> Any:
         """Nothing to remember."""
         return state
 
-    def on_merge(self, states: Sequence[Any], window: Window) -> Any:
-        """Nothing to remember."""
-        return None
-
-    def should_fire(
-        self,
-        state: Any,
-        window: Window,
-        *,
-        watermark_us: int,
-        now_us: int,
-    ) -> bool:
+    def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
         """Whether the watermark has reached the end of the window."""
         return watermark_us >= window.end_us
 
-    def on_fire(
-        self,
-        state: Any,
-        window: Window,
-        *,
-        watermark_us: int,
-        now_us: int,
-    ) -> Any:
-        """Nothing to remember."""
-        return state
+    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+        """It never finishes."""
+        return Progress(state)
 
-    def next_wakeup(self, state: Any, window: Window) -> Wakeup:
+    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
         """The end of the window."""
         return Wakeup(event_us=window.end_us)

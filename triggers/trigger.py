@@ -4,6 +4,8 @@ Every verb gets the watermark (event time) and ``now_us`` (processing time) as t
 for the other is how a backlog gets labelled late.  A trigger keeps nothing on itself; its state is an immutable value,
 None where it needs none.
 
+A trigger that has *finished* does not fire again; what comes afterwards is kept, and said when the window expires.
+
 Dataflow Model, section 2.3.
 """
 
@@ -20,9 +22,33 @@ class Wakeup(NamedTuple):
     event_us: int | None = None
     processing_us: int | None = None
 
+    def ahead_of(self, watermark_us: int, now_us: int) -> "Wakeup":
+        """Without the instants that have passed: whoever waited for them has been asked already."""
+        event_us, processing_us = self
+        return Wakeup(
+            None if event_us is None or event_us <= watermark_us else event_us,
+            None if processing_us is None or processing_us <= now_us else processing_us,
+        )
+
+    def sooner(self, other: "Wakeup") -> "Wakeup":
+        """The earlier of the two in each time domain; both should be ahead."""
+        return Wakeup(
+            _sooner(self.event_us, other.event_us), _sooner(self.processing_us, other.processing_us)
+        )
+
+
+class Progress(NamedTuple):
+    """How far a trigger is in one window: its state, and whether it has finished."""
+
+    state: Any = None
+    is_finished: bool = False
+
 
 class Trigger(ABC):
-    """Decides, for one key and window, when a pane is emitted.  Instances are frozen values."""
+    """Decides, for one key and window, when a pane is emitted.  Instances are frozen values.
+
+    Write one of your own by overriding the five abstract verbs; `merge_states` too, if its state is not None.
+    """
 
     def initial_state(self) -> Any:
         """State of a window that has seen nothing."""
@@ -35,17 +61,39 @@ class Trigger(ABC):
         """State after ``count`` more records."""
 
     @abstractmethod
-    def on_merge(self, states: Sequence[Any], window: Window) -> Any:
-        """State of ``window``, into which windows with these states have merged."""
-
-    @abstractmethod
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """Whether the window should emit a pane now, given that it has something to say."""
+        """Whether the window should emit a pane now."""
 
     @abstractmethod
-    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Any:
-        """State after a pane was emitted."""
+    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+        """How far the trigger is after a pane was emitted because `should_fire` said so."""
 
     @abstractmethod
-    def next_wakeup(self, state: Any, window: Window) -> Wakeup:
-        """When to ask `should_fire` again although no record came."""
+    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
+        """When to ask `should_fire` again although no record came; instants that have passed do not matter."""
+
+    def merge_states(self, states: Sequence[Any], window: Window) -> Any:
+        """State of ``window``, into which windows with these states (one or more) have merged."""
+        return states[0]
+
+    def on_merge(
+        self,
+        sources: Sequence[Progress],
+        window: Window,
+        *,
+        watermark_us: int,
+    ) -> Progress:
+        """How far the trigger is in ``window``, into which windows that were so far have merged.
+
+        It has finished only where it had in all of them, so a closed window does not silence the others.
+        """
+        open_states = [source.state for source in sources if not source.is_finished]
+        if not open_states:
+            return sources[0]
+        return Progress(self.merge_states(open_states, window))
+
+
+def _sooner(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

@@ -24,7 +24,7 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
         window_fn: where in event time.
         trigger: when panes are emitted.
         accumulation_mode: how the panes of a window relate; must be given where there can be several,
-            that is, with ``allowed_lateness``.
+            that is, with a ``trigger`` or ``allowed_lateness``.
         allowed_lateness: how long after the watermark has passed a window late records still
             change it; what comes later is
             dropped and kept as a late record.
@@ -51,10 +51,11 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
         lateness_us = to_duration_us(allowed_lateness)
         if lateness_us < 0:
             raise WindowError(f"allowed lateness cannot be negative: {allowed_lateness!r}")
-        if lateness_us and accumulation_mode is None:
+        if (lateness_us or trigger is not None) and accumulation_mode is None:
             raise PipelineError(
-                "WindowInto with allowed lateness can emit several panes per window, but not how they relate",
-                detail=f"allowed_lateness={allowed_lateness!r}, accumulation_mode is missing",
+                "WindowInto can emit several panes per window, but does not say how they relate",
+                detail=f"allowed_lateness={allowed_lateness!r}, trigger={trigger!r}, "
+                "accumulation_mode is missing",
                 hint="pass accumulation_mode=df.AccumulationMode.DISCARDING, ACCUMULATING or "
                 "ACCUMULATING_AND_RETRACTING",
             )

@@ -28,10 +28,10 @@ from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.range_writer import RangeWriter, ReadSoFar
 from runners.core.bundle import Bundle
-from runners.core.group_also_by_window import Cell, CellId
+from runners.core.cells import Cell, CellId
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.stage_executor import StageExecutor
-from runners.core.timers import TimerQueue
+from runners.core.timers import Timers
 from runners.millwheel.ids import RangeId
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
@@ -188,14 +188,16 @@ class _Attempt:
         grouping = GroupingStage(self._plan, self._stage)
         self._set_up(grouping.executor)
         cells: dict[CellId, Cell] = {}
-        timers = TimerQueue()
+        timers = Timers()
         for _, shipment in shipments:
             if isinstance(shipment, Failure):
                 yield from self._spread(shipment)
                 return
             step = grouping.add(cells, loads(shipment), _WHILE_INPUT)
             yield from self._followed(step, timers, writer)
-        while due := timers.pop_due(MAX_TIMESTAMP_US, BUNDLE_TIMERS):
+        while due := timers.pop_due(
+            watermark_us=MAX_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US, timers_max=BUNDLE_TIMERS
+        ):
             step = grouping.fire_timers(cells, due, _AT_THE_END)
             yield from self._followed(step, timers, writer)
         yield from self._gatherer.flush()
@@ -203,7 +205,7 @@ class _Attempt:
             writer.commit(is_last=True)
 
     def _followed(
-        self, step: Step, timers: TimerQueue, writer: RangeWriter | None
+        self, step: Step, timers: Timers, writer: RangeWriter | None
     ) -> Iterator[Shipment]:
         assert not step.effects.late
         for timer, fire_us in step.effects.timers.items():

@@ -3,8 +3,7 @@
 Takes partials and due timers, keeps cells, and says which panes are emitted, which timers change and which records are
 too late.  The clock is two arguments: ``watermark_us`` (event time) and ``now_us`` (processing time).
 
-A *cell* is the unit of state that is read and written together: one window of a key, or, where windows merge, all
-windows of a key.  Whoever calls owns the cells and applies the effects atomically.
+Whoever calls owns the cells (`runners.core.cells`) and applies the effects atomically.
 
 **Invariants**
 
@@ -19,107 +18,32 @@ Dataflow Model, sections 2.2.2 and 2.3.  Reads no clock, touches no store.
 import copy
 from collections import defaultdict
 from collections.abc import Iterable, MutableMapping, Sequence
-from enum import Enum
 from typing import Any
 
 import attrs
 
 from dataflow.combine_fn import CombineFn
-from runners.core.bundle import Bundle
+from runners.core.cells import (
+    NOTHING,
+    Cell,
+    CellId,
+    Effects,
+    LateArrival,
+    TimerId,
+    WindowState,
+)
 from runners.core.partials import Partial
 from triggers.accumulation import AccumulationMode
+from triggers.trigger import Progress, Wakeup
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.pane import PaneInfo, PaneTiming
+from windowing.time_domain import TimeDomain
 from windowing.window import Window
 from windowing.window_fn import MergingWindowFn
 
-#: Key, and the window where the cell is per window.
-CellId = tuple[Any, Window | None]
-#: One timer per cell and window.
-TimerId = tuple[CellId, Window]
-
-
-class _Nothing(Enum):
-    """In place of an accumulator that holds nothing; an Enum, because its identity survives pickling."""
-
-    NOTHING = "nothing"
-
-
-_NOTHING = _Nothing.NOTHING
+#: As the fields of `Wakeup`.
+_DOMAINS = (TimeDomain.EVENT, TimeDomain.PROCESSING)
 _IMMUTABLE = (int, float, str, bytes, bool, type(None))
-
-
-@attrs.define
-class WindowState:
-    """What is kept for one key and window.
-
-    ``pending``: inputs since the last firing.  ``said``: what is to be taken back at the next
-        firing, with the window it
-    was said for: after a merge that may be several.  ``is_past``: the on-time moment is behind.
-    """
-
-    accumulator: Any = _NOTHING
-    pending: int = 0
-    said: tuple[tuple[Any, Window, PaneInfo], ...] = ()
-    firings: int = 0
-    nonspeculative_firings: int = 0
-    is_past: bool = False
-    trigger_state: Any = None
-    timer_us: int | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A plain call pickles in half the time of attrs' state protocol; cells are pickled at every commit.
-        return WindowState, (
-            self.accumulator,
-            self.pending,
-            self.said,
-            self.firings,
-            self.nonspeculative_firings,
-            self.is_past,
-            self.trigger_state,
-            self.timer_us,
-        )
-
-
-#: A cell: the state of its window, or of all windows of the key where they merge.
-Cell = WindowState | dict[Window, WindowState]
-
-
-@attrs.frozen
-class LateArrival:
-    """A partial whose window was gone when it came."""
-
-    key: Any
-    window: Window
-    accumulator: Any
-    count: int
-    watermark_us: int
-
-
-@attrs.define
-class Effects:
-    """What one step makes happen; ``timers`` maps to the new event time, or None to delete."""
-
-    values: list[Any] = attrs.field(factory=list)
-    timestamps_us: list[int] = attrs.field(factory=list)
-    windows: list[Window] = attrs.field(factory=list)
-    panes: list[PaneInfo] = attrs.field(factory=list)
-    signs: list[int] = attrs.field(factory=list)
-    timers: dict[TimerId, int | None] = attrs.field(factory=dict)
-    touched: set[CellId] = attrs.field(factory=set)
-    late: list[LateArrival] = attrs.field(factory=list)
-
-    def bundle(self) -> Bundle:
-        """The panes as a bundle."""
-        signs = self.signs if -1 in self.signs else None
-        return Bundle(self.values, self.timestamps_us, self.windows, self.panes, signs)
-
-    def _emit(self, value: Any, window: Window, pane: PaneInfo, sign: int) -> None:
-        self.values.append(value)
-        self.timestamps_us.append(window.max_timestamp_us)
-        self.windows.append(window)
-        self.panes.append(pane)
-        self.signs.append(sign)
 
 
 @attrs.frozen
@@ -168,12 +92,15 @@ class GroupAlsoByWindow:
     ) -> Effects:
         """Let the windows of due timers (in time order) fire, expire, or set their next timer."""
         effects, now = Effects(), _Now(watermark_us, now_us)
-        for cell_id, window in due:
+        for cell_id, window, domain in due:
             cell = cells.get(cell_id)
             state = cell.get(window) if isinstance(cell, dict) else cell
             if state is None:
                 continue
-            state.timer_us = None
+            event_us, processing_us = state.wakeup
+            state.wakeup = (
+                Wakeup(None, processing_us) if domain is TimeDomain.EVENT else Wakeup(event_us)
+            )
             effects.touched.add(cell_id)
             self._settle(cells, cell_id, window, state, effects, now)
         return effects
@@ -260,8 +187,7 @@ class GroupAlsoByWindow:
                 continue
             states = [cell.pop(source) for source in present]
             for source, state in zip(present, states, strict=True):
-                if state.timer_us is not None:
-                    effects.timers[cell_id, source] = None
+                _set_timers(effects, cell_id, source, state, Wakeup())
             cell[merged] = self._merged_state(states, merged, now)
         return target
 
@@ -271,16 +197,15 @@ class GroupAlsoByWindow:
         merged = states[0] if len(states) == 1 else self._sum_of(states)
         # A window that has grown past the watermark has its on-time moment ahead of it again.
         merged.is_past = merged.is_past and now.watermark_us >= window.end_us
-        merged.trigger_state = self._trigger.on_merge(
-            [state.trigger_state for state in states], window
+        merged.trigger = self._trigger.on_merge(
+            [state.trigger for state in states], window, watermark_us=now.watermark_us
         )
-        merged.timer_us = None
         return merged
 
     def _sum_of(self, states: Sequence[WindowState]) -> WindowState:
-        full = [state.accumulator for state in states if state.accumulator is not _NOTHING]
+        full = [state.accumulator for state in states if state.accumulator is not NOTHING]
         return WindowState(
-            accumulator=self._combine_fn.merge_accumulators(full) if full else _NOTHING,
+            accumulator=self._combine_fn.merge_accumulators(full) if full else NOTHING,
             pending=sum(state.pending for state in states),
             said=tuple(said for state in states for said in state.said),
             firings=max(state.firings for state in states),
@@ -290,26 +215,30 @@ class GroupAlsoByWindow:
 
     def _new_state(self, window: Window, now: _Now) -> WindowState:
         return WindowState(
-            is_past=now.watermark_us >= window.end_us, trigger_state=self._trigger.initial_state()
+            is_past=now.watermark_us >= window.end_us,
+            trigger=Progress(self._trigger.initial_state()),
         )
 
     def _absorb(
         self, state: WindowState, window: Window, accumulator: Any, count: int, now: _Now
     ) -> None:
-        if state.accumulator is _NOTHING:
+        if state.accumulator is NOTHING:
             state.accumulator = accumulator
         else:
             state.accumulator = self._combine_fn.merge_accumulators(
                 (state.accumulator, accumulator)
             )
         state.pending += count
-        state.trigger_state = self._trigger.on_elements(
-            state.trigger_state,
-            window,
-            count,
-            watermark_us=now.watermark_us,
-            now_us=now.now_us,
-        )
+        if not state.trigger.is_finished:
+            seen = self._trigger.on_elements(
+                state.trigger.state,
+                window,
+                count,
+                watermark_us=now.watermark_us,
+                now_us=now.now_us,
+            )
+            if seen is not state.trigger.state:
+                state.trigger = Progress(seen)
 
     def _settle(
         self,
@@ -320,31 +249,38 @@ class GroupAlsoByWindow:
         effects: Effects,
         now: _Now,
     ) -> None:
-        """Fire if it is time; then set the next timer or, past the window's expiry, free its state.
+        """Fire if it is time; then set the next timers or, past the window's expiry, free its state.
 
         A record may meet an expired window whose timer has not acted yet, so both callers come here.
         """
-        watermark_us, now_us = now.watermark_us, now.now_us
         expiry_us = self._strategy.expiry_us(window)
-        is_expired = watermark_us >= expiry_us
-        if state.pending and (
-            is_expired
-            or self._trigger.should_fire(
-                state.trigger_state, window, watermark_us=watermark_us, now_us=now_us
-            )
-        ):
-            self._fire(cell_id[0], window, state, effects, now, is_last=is_expired)
-        if is_expired:
-            if state.timer_us is not None:
-                effects.timers[cell_id, window] = None
+        if now.watermark_us >= expiry_us:
+            if state.pending:
+                self._fire(cell_id[0], window, state, effects, now, is_last=True)
+            _set_timers(effects, cell_id, window, state, Wakeup())
             _free(cells, cell_id, window)
             return
-        wakeup_us = self._trigger.next_wakeup(state.trigger_state, window).event_us
-        if wakeup_us is None or wakeup_us <= watermark_us:
-            wakeup_us = expiry_us
-        timer_us = min(wakeup_us, expiry_us)
-        if timer_us != state.timer_us:
-            state.timer_us = effects.timers[cell_id, window] = timer_us
+        wakeup = Wakeup()
+        if not state.trigger.is_finished:
+            self._ask_trigger(cell_id[0], window, state, effects, now)
+        if not state.trigger.is_finished:
+            wakeup = self._trigger.next_wakeup(
+                state.trigger.state, window, watermark_us=now.watermark_us, now_us=now.now_us
+            ).ahead_of(now.watermark_us, now.now_us)
+        _set_timers(effects, cell_id, window, state, wakeup.sooner(Wakeup(expiry_us)))
+
+    def _ask_trigger(
+        self, key: Any, window: Window, state: WindowState, effects: Effects, now: _Now
+    ) -> None:
+        clock = {"watermark_us": now.watermark_us, "now_us": now.now_us}
+        if not self._trigger.should_fire(state.trigger.state, window, **clock):
+            return
+        if state.pending:
+            self._fire(key, window, state, effects, now, is_last=False)
+        else:
+            # With nothing new the moment passes in silence, but it passes.
+            state.is_past |= now.watermark_us >= window.end_us
+        state.trigger = self._trigger.on_fire(state.trigger.state, window, **clock)
 
     def _fire(
         self,
@@ -370,18 +306,15 @@ class GroupAlsoByWindow:
             nonspeculative_index=-1 if is_speculative else state.nonspeculative_firings,
         )
         for value, said_window, said_pane in state.said:
-            effects._emit(value, said_window, said_pane, -1)  # noqa: SLF001 - one module, two classes
+            effects.emit(value, said_window, said_pane, -1)
         result = (key, self._extracted(state.accumulator))
-        effects._emit(result, window, pane, +1)  # noqa: SLF001
+        effects.emit(result, window, pane, +1)
         state.firings += 1
         state.nonspeculative_firings += not is_speculative
         state.pending = 0
         state.said = ((result, window, pane),) if self._strategy.is_retracting else ()
         if self._strategy.accumulation_mode is AccumulationMode.DISCARDING:
-            state.accumulator = _NOTHING
-        state.trigger_state = self._trigger.on_fire(
-            state.trigger_state, window, watermark_us=now.watermark_us, now_us=now.now_us
-        )
+            state.accumulator = NOTHING
 
     def _extracted(self, accumulator: Any) -> Any:
         output = self._combine_fn.extract_output(accumulator)
@@ -389,6 +322,18 @@ class GroupAlsoByWindow:
             # The accumulator goes on changing; what was said must not change with it.
             return copy.deepcopy(output)
         return output
+
+
+def _set_timers(
+    effects: Effects, cell_id: CellId, window: Window, state: WindowState, wanted: Wakeup
+) -> None:
+    """Have the timers of a window as wanted."""
+    if wanted == state.wakeup:
+        return
+    for domain, before_us, fire_us in zip(_DOMAINS, state.wakeup, wanted, strict=True):
+        if fire_us != before_us:
+            effects.timers[cell_id, window, domain] = fire_us
+    state.wakeup = wanted
 
 
 def _free(cells: MutableMapping[CellId, Cell], cell_id: CellId, window: Window) -> None:

@@ -11,13 +11,8 @@ import attrs
 
 from dataflow.errors import TransformError
 from dataflow.graph import Group
-from runners.core.group_also_by_window import (
-    Cell,
-    CellId,
-    Effects,
-    GroupAlsoByWindow,
-    TimerId,
-)
+from runners.core.cells import Cell, CellId, Effects, TimerId
+from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.key_codec import KeyCodec
 from runners.core.partials import Partial
 from runners.core.plan import ExecutionPlan, Stage

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runners.core.group_also_by_window import LateArrival
+from runners.core.cells import LateArrival
 
 
 def late_mapping(transform: str, arrival: LateArrival) -> Mapping[str, Any]:

@@ -1,15 +1,17 @@
-"""TimerQueue: due timers in time order, at most once, with set, reset and clear behaving as written.
+"""Timers: due timers in time order, at most once, with set, reset and clear behaving as written.
 
-A heap with lazy deletion: resetting a timer leaves the old entry behind, which is passed over when it comes up.
+`TimerQueue` keeps the timers of one time domain, `Timers` those of both.
+It is a heap with lazy deletion: resetting a timer leaves the old entry behind, which is passed over when it comes up.
 """
 
 from heapq import heappop, heappush
 
-from runners.core.group_also_by_window import TimerId
+from runners.core.cells import TimerId
+from windowing.time_domain import TimeDomain
 
 
 class TimerQueue:
-    """The event-time timers of the cells that one owner holds."""
+    """The timers of one time domain."""
 
     def __init__(self) -> None:
         # The running number keeps timers of one instant in the order they were set, keys out of
@@ -37,14 +39,41 @@ class TimerQueue:
             heappop(heap)
         return heap[0][0] if heap else None
 
-    def pop_due(self, watermark_us: int, timers_max: int | None = None) -> list[TimerId]:
-        """Remove and return the timers at or before the watermark, earliest first, at most ``timers_max``."""
+    def pop_due(self, until_us: int, timers_max: int | None = None) -> list[TimerId]:
+        """Remove and return the timers at or before an instant, earliest first, at most ``timers_max``."""
         due: list[TimerId] = []
         while timers_max is None or len(due) < timers_max:
             next_us = self.next_us()
-            if next_us is None or next_us > watermark_us:
+            if next_us is None or next_us > until_us:
                 break
             timer = heappop(self._heap)[2]
             del self._set[timer]
             due.append(timer)
         return due
+
+
+class Timers:
+    """The timers of the cells that one owner holds, of both time domains."""
+
+    def __init__(self) -> None:
+        self._event, self._processing = TimerQueue(), TimerQueue()
+
+    def __len__(self) -> int:
+        return len(self._event) + len(self._processing)
+
+    def set(self, timer: TimerId, fire_us: int | None) -> None:
+        """Set, move, or (None) clear a timer."""
+        queue = self._event if timer[2] is TimeDomain.EVENT else self._processing
+        queue.set(timer, fire_us)
+
+    def next_processing_us(self) -> int | None:
+        """When the first processing-time timer is due, or None."""
+        return self._processing.next_us()
+
+    def pop_due(
+        self, *, watermark_us: int, now_us: int, timers_max: int | None = None
+    ) -> list[TimerId]:
+        """Remove and return what is due in either domain, each earliest first."""
+        due = self._event.pop_due(watermark_us, timers_max)
+        left = None if timers_max is None else timers_max - len(due)
+        return due + self._processing.pop_due(now_us, left)

@@ -16,13 +16,13 @@ from dataflow.graph import PipelineGraph, Read
 from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.io.table import TableSpec
 from runners.core.bundle import Bundle
+from runners.core.cells import Cell, CellId, LateArrival
 from runners.core.changelog import Rows, apply_table_write
-from runners.core.group_also_by_window import Cell, CellId, LateArrival
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.late import late_mapping
 from runners.core.plan import ExecutionPlan, Stage, plan
 from runners.core.stage_executor import StageExecutor, StageOutputs
-from runners.core.timers import TimerQueue
+from runners.core.timers import Timers
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
@@ -90,7 +90,7 @@ class _Grouping:
     stage: GroupingStage
     senders: tuple[str, ...]
     cells: dict[CellId, Cell] = attrs.field(factory=dict)
-    timers: TimerQueue = attrs.field(factory=TimerQueue)
+    timers: Timers = attrs.field(factory=Timers)
 
 
 class _Job:
@@ -160,7 +160,7 @@ class _Job:
         for name, grouping in self._groupings.items():
             watermark_us = min(self._watermarks_us[sender] for sender in grouping.senders)
             clock = self._clock(name, watermark_us)
-            while due := grouping.timers.pop_due(watermark_us):
+            while due := grouping.timers.pop_due(watermark_us=watermark_us, now_us=self._now_us):
                 step = grouping.stage.fire_timers(grouping.cells, due, clock)
                 self._apply(name, grouping, step)
             self._raise_watermark(name, watermark_us)

@@ -10,7 +10,7 @@ from typing import Any
 
 from dataflow.coders import decode_key
 from dataflow.serialization import dumps, loads
-from runners.core.group_also_by_window import Cell, CellId
+from runners.core.cells import Cell, CellId
 from windowing.window import Window
 
 _BOUNDS = struct.Struct(">qq")

@@ -15,11 +15,11 @@ from dataflow.graph import Read
 from dataflow.io.source import SourceReader, SplitStatus
 from dataflow.serialization import dumps, loads
 from runners.core.bundle import Bundle
-from runners.core.group_also_by_window import Cell, CellId, LateArrival, TimerId
+from runners.core.cells import Cell, CellId, LateArrival, TimerId
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.stage_executor import StageExecutor
-from runners.core.timers import TimerQueue
+from runners.core.timers import Timers
 from runners.millwheel.cell_codec import (
     decode_cell,
     decode_cell_id,
@@ -36,11 +36,11 @@ from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.production import CellWrite, LateRecord, TimerWrite
 from runners.millwheel.router import Router
 from runners.millwheel.store.port import TakenRange
+from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Timers that fire in one step: bounds the size of a commit when the watermark jumps.
 TIMERS_PER_STEP = 10_000
-_EVENT_TIME = "event"
 
 
 @attrs.define
@@ -118,7 +118,7 @@ class GroupingComputation:
         self._name, self._range_count = stage.name, range_count
         self._stage = GroupingStage(plan, stage)
         self._cells: dict[CellId, Cell] = {}
-        self._timers = TimerQueue()
+        self._timers = Timers()
         self._ranges: dict[RangeId, OwnedRange] = {}
         #: The input watermark that every due timer up to it has fired for.
         self.watermark_us = MIN_TIMESTAMP_US
@@ -138,7 +138,8 @@ class GroupingComputation:
             self._cells[decode_cell_id(cell_key, is_merging=is_merging)] = decode_cell(value)
         for timer in taken.timers:
             cell_id = decode_cell_id(timer.cell_key, is_merging=is_merging)
-            self._timers.set((cell_id, decode_window(timer.tag)), timer.fire_us)
+            timer_id = cell_id, decode_window(timer.tag), TimeDomain(timer.domain)
+            self._timers.set(timer_id, timer.fire_us)
         owned = OwnedRange.taken(taken)
         self._ranges[owned.range_id] = owned
         # A watermark that one range has acted on was true of all senders, so it is true for the other ranges too.
@@ -161,9 +162,16 @@ class GroupingComputation:
         step = self._stage.add(self._cells, partials, self._clock(self.watermark_us, now_us))
         return self._drafted(draft, step, self.watermark_us)
 
+    def has_due(self, watermark_us: int, now_us: int) -> bool:
+        """Whether `advance` has something to do."""
+        next_us = self._timers.next_processing_us()
+        return watermark_us > self.watermark_us or (next_us is not None and next_us <= now_us)
+
     def advance(self, watermark_us: int, now_us: int) -> Draft | None:
-        """Fire what is due at a new input watermark, a bounded number of timers at a time; None when all have fired."""
-        due = self._timers.pop_due(watermark_us, TIMERS_PER_STEP)
+        """Fire what is due, a bounded number of timers at a time; None when all have fired."""
+        due = self._timers.pop_due(
+            watermark_us=watermark_us, now_us=now_us, timers_max=TIMERS_PER_STEP
+        )
         if not due:
             self._act_on(watermark_us)
             return None
@@ -210,12 +218,10 @@ class GroupingComputation:
         return encoded.hash, encode_cell_key(window, encoded.encoded)
 
     def _timer(self, draft: Draft, timer: TimerId, fire_us: int | None) -> TimerWrite:
-        cell_id, window = timer
+        cell_id, window, domain = timer
         self._timers.set(timer, fire_us)
         key_hash, cell_key = self._touch(draft, cell_id)
-        return TimerWrite(
-            self._name, key_hash, cell_key, encode_window(window), _EVENT_TIME, fire_us
-        )
+        return TimerWrite(self._name, key_hash, cell_key, encode_window(window), domain, fire_us)
 
     def _late(self, arrival: LateArrival) -> LateRecord:
         return LateRecord(

@@ -49,6 +49,7 @@ from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.store.port import Committed, Indeterminate, Store
 from runners.millwheel.token_bucket import TokenBucket
 from runners.millwheel.transport import Transport
+from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: Records that a source hands over in one step.
 RECORDS_PER_STEP = 5_000
@@ -165,10 +166,11 @@ class Worker:
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
-        watermark_us = self._inputs_us.get(name, computation.watermark_us)
+        # What the master says may be older than what a range that was taken over had acted on.
+        watermark_us = max(self._inputs_us.get(name, MIN_TIMESTAMP_US), computation.watermark_us)
         worked = False
-        while watermark_us > computation.watermark_us:
-            draft = computation.advance(watermark_us, self._clock.now_us())
+        while computation.has_due(watermark_us, now_us := self._clock.now_us()):
+            draft = computation.advance(watermark_us, now_us)
             self._commit(draft)
             worked = True
         return worked

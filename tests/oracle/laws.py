@@ -41,7 +41,11 @@ def window_fn(windowing: Windowing) -> df.WindowFn:
 
 
 def windowed(
-    pipeline: df.Pipeline, windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode
+    pipeline: df.Pipeline,
+    windowing: Windowing,
+    arrivals: Sequence[Arrivals],
+    mode: Mode,
+    trigger: df.Trigger | None = None,
 ) -> df.PCollection[Any]:
     """The arrivals as ``(key, value)`` pairs, windowed."""
     source = ScriptedSource(
@@ -59,16 +63,22 @@ def windowed(
         | df.Read(source)
         | df.WindowInto(
             window_fn(windowing),
+            trigger=trigger,
             accumulation_mode=mode,
             allowed_lateness=microseconds(windowing.lateness_us),
         )
     )
 
 
-def run_grouping(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) -> PaneLog:
+def run_grouping(
+    windowing: Windowing,
+    arrivals: Sequence[Arrivals],
+    mode: Mode,
+    trigger: df.Trigger | None = None,
+) -> PaneLog:
     """Group the arrivals' values by key and window on the direct runner."""
     pipeline = df.Pipeline(DirectRunner())
-    windowed(pipeline, windowing, arrivals, mode) | df.GroupByKey()
+    windowed(pipeline, windowing, arrivals, mode, trigger) | df.GroupByKey()
     return run_logged(pipeline)
 
 
@@ -88,9 +98,11 @@ def answers(groups: Sequence[Group]) -> dict[Place, list[int]]:
     return by_place
 
 
-def check_discarding(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None:
+def check_discarding(
+    windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.Trigger | None = None
+) -> None:
     """The panes of a lineage, concatenated, are the group: every record in exactly one pane."""
-    log = run_grouping(windowing, arrivals, Mode.DISCARDING)
+    log = run_grouping(windowing, arrivals, Mode.DISCARDING, trigger)
     answer = evaluate(windowing, arrivals)
     expected = answers(answer.groups)
     home = {value: where for where, values in expected.items() for value in values}
@@ -109,9 +121,11 @@ def check_discarding(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None
     _check_freed(log)
 
 
-def check_accumulating(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None:
+def check_accumulating(
+    windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.Trigger | None = None
+) -> None:
     """The last pane of each final window is the group."""
-    log = run_grouping(windowing, arrivals, Mode.ACCUMULATING)
+    log = run_grouping(windowing, arrivals, Mode.ACCUMULATING, trigger)
     answer = evaluate(windowing, arrivals)
     last = {pane_place(pane): sorted(pane.value) for pane in log.panes}
     expected = answers(answer.groups)
@@ -141,6 +155,20 @@ def check_retracting(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None
                     "the pane of a past window"
                 )
     _apply(said, log.panes[done:])
+    answer = evaluate(windowing, arrivals)
+
+    assert answers(answer.groups) == {where: sorted(values) for where, values in said.items()}
+    _check_dropped(answer, log)
+    _check_freed(log)
+
+
+def check_retracting_fold(
+    windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.Trigger
+) -> None:
+    """Whenever the trigger speaks: nothing is said twice, and in the end the signed sum is the answer."""
+    log = run_grouping(windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING, trigger)
+    said: dict[Place, Any] = {}
+    _apply(said, log.panes)
     answer = evaluate(windowing, arrivals)
 
     assert answers(answer.groups) == {where: sorted(values) for where, values in said.items()}

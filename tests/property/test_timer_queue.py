@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from runners.core.group_also_by_window import TimerId
+from runners.core.cells import TimerId
 from runners.core.timers import TimerQueue
 from windowing.window import Window
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.core import group_also_by_window as core
-from runners.core.group_also_by_window import GroupAlsoByWindow, LateArrival, WindowState
+from runners.core.cells import NOTHING, LateArrival, WindowState
+from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.partials import Lifter
 from runners.core.timers import TimerQueue
 from tests.oracle import laws
@@ -52,7 +53,7 @@ def forget_what_was_said(patch: Patch) -> None:
 
 def forget_accumulator_on_merge(patch: Patch) -> None:
     """A merged session starts from nothing."""
-    _change_merged_state(patch, lambda state, _: setattr(state, "accumulator", core._NOTHING))
+    _change_merged_state(patch, lambda state, _: setattr(state, "accumulator", NOTHING))
 
 
 def forget_pending_on_merge(patch: Patch) -> None:

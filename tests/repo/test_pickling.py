@@ -21,18 +21,15 @@ from dataflow.io.files import CsvSource, FileSplit, JsonLinesSource
 from dataflow.io.memory import MemorySource
 from dataflow.io.table import TableSpec, TableWrite
 from runners.core.bundle import Bundle
-from runners.core.group_also_by_window import (
-    _NOTHING,
-    Effects,
-    GroupAlsoByWindow,
-    LateArrival,
-    WindowState,
-)
+from runners.core.cells import NOTHING, Effects, LateArrival, WindowState
+from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.grouping import StageClock
 from runners.core.plan import plan
 from runners.direct import DirectRunner
+from triggers.trigger import Wakeup
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.pane import NO_FIRING
+from windowing.time_domain import TimeDomain
 from windowing.window_fn import FrozenWindows, Merge
 
 PICKLERS: list[Callable[[Any], Any]] = [
@@ -67,10 +64,10 @@ VALUES: list[Any] = [
     JsonLinesSource(pattern="*.jsonl"),
     FileSplit("a.csv", 0, 10),
     Bundle([1], [0], [WINDOW], [PANE], [-1]),
-    WindowState([1], 2, (((1, 2), WINDOW, PANE),), 1, 1, is_past=True, timer_us=9),
+    WindowState([1], 2, (((1, 2), WINDOW, PANE),), 1, 1, is_past=True, wakeup=Wakeup(9, 5)),
     WindowState(),
     LateArrival("k", WINDOW, [1], 1, 10),
-    Effects([1], [0], [WINDOW], [PANE], [1], {(("k", None), WINDOW): 5}),
+    Effects([1], [0], [WINDOW], [PANE], [1], {(("k", None), WINDOW, TimeDomain.EVENT): 5}),
     StageClock(watermark_us=1, output_watermark_us=0, now_us=2),
     *df.AccumulationMode,
     *df.PaneTiming,
@@ -128,7 +125,7 @@ def test_public_classes_are_found_where_they_say() -> None:
 def test_nothing_stays_itself() -> None:
     """The marker of an empty accumulator is compared by identity, in the store as well."""
     for copied in PICKLERS:
-        assert copied(_NOTHING) is _NOTHING
+        assert copied(NOTHING) is NOTHING
 
 
 def test_a_graph_and_its_plan_survive() -> None:

@@ -24,6 +24,13 @@ from windowing.timestamps import MIN_TIMESTAMP_US
 
 SLOTS = 2
 ROUNDS_MAX = 5_000
+TRIGGERS = [
+    df.AfterWatermark(early=df.AfterProcessingTime(0.2), late=df.AfterCount(1)),
+    df.AfterWatermark(early=df.AfterCount(2)),
+    df.Repeatedly(df.AfterAny(df.AtPeriod(1), df.AfterCount(3))),
+    df.AfterEach(df.AfterCount(1), df.AfterAll(df.AfterProcessingTime(0.1), df.AfterCount(2))),
+    df.OrFinally(df.Repeatedly(df.AfterCount(1)), df.AfterWatermark()),
+]
 COLUMNS = {"key": str, "start": float, "end": float, "values": str}
 
 
@@ -37,14 +44,15 @@ def scripted(batches: Sequence[Sequence[tuple[int, int]]], disorder_s: int) -> S
     return ScriptedSource(script)
 
 
-def build(p: df.Pipeline, source: df.Source) -> None:
-    """Two branches from one parse: hourly sums, and sessions that can merge after they spoke."""
+def build(p: df.Pipeline, source: df.Source, trigger: df.Trigger | None = None) -> None:
+    """Two branches from one parse: sums by the minute, and sessions that can merge after they spoke."""
     pairs = p | "read" >> df.Read(source) | "pair" >> df.Map(lambda v: (v % 5, v))
     (
         pairs
         | "minutes"
         >> df.WindowInto(
             df.FixedWindows(60),
+            trigger=trigger,
             accumulation_mode=df.AccumulationMode.ACCUMULATING,
             allowed_lateness=timedelta(hours=2),
         )
@@ -57,6 +65,7 @@ def build(p: df.Pipeline, source: df.Source) -> None:
         | "sessions"
         >> df.WindowInto(
             df.Sessions(30),
+            trigger=trigger,
             accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
             allowed_lateness=timedelta(hours=2),
         )
@@ -160,6 +169,30 @@ def test_rows_equal_the_direct_runner(
         rows = {tuple(each.values()) for each in expected.read_table(spec.name)}
         assert rows == set(cluster.store.read_table(spec)), f"seed={seed}"
     assert cluster.store.read_late("sim") == []
+    statistics = cluster.store.statistics("sim")
+    assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
+
+
+@given(
+    batches=batches,
+    disorder=st.integers(0, 300),
+    seed=st.integers(0, 2**32),
+    trigger=st.sampled_from(TRIGGERS),
+)
+def test_triggers_survive_crashes(
+    batches: list[list[tuple[int, int]]], disorder: int, seed: int, trigger: df.Trigger
+) -> None:
+    """Trigger states and timers of both time domains move to the next owner like everything else."""
+    source = scripted(batches, disorder)
+    direct = df.Pipeline(DirectRunner(bundle_records=3))
+    build(direct, source, trigger)
+    expected = direct.run()
+    cluster = Cluster(direct.graph(), seed, crash_rate=0.1)
+    cluster.run()
+
+    for spec in direct.graph().tables():
+        rows = {tuple(each.values()) for each in expected.read_table(spec.name)}
+        assert rows == set(cluster.store.read_table(spec)), f"seed={seed}"
     statistics = cluster.store.statistics("sim")
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
 

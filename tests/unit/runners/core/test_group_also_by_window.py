@@ -6,9 +6,11 @@ import pytest
 
 import dataflow as df
 from dataflow.combine_fn import ListCombineFn
-from runners.core.group_also_by_window import Cell, CellId, Effects, GroupAlsoByWindow, TimerId
+from runners.core.cells import Cell, CellId, Effects, TimerId
+from runners.core.group_also_by_window import GroupAlsoByWindow
 from tests.oracle.laws import microseconds
 from triggers.windowing_strategy import WindowingStrategy
+from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 Mode = df.AccumulationMode
@@ -45,14 +47,14 @@ class Driver:
         return self.machine.add(self.cells, partials, watermark_us=watermark_us, now_us=0)
 
     def fire(self, *windows: tuple[int, int], watermark_us: int) -> Effects:
-        due = [(self.cell_id(window), df.Window(*window)) for window in windows]
+        due = [self.timer(*window) for window in windows]
         return self.machine.fire_timers(self.cells, due, watermark_us=watermark_us, now_us=0)
 
     def cell_id(self, window: tuple[int, int]) -> CellId:
         return ("k", None if self.machine.is_merging else df.Window(*window))
 
     def timer(self, start_us: int, end_us: int) -> TimerId:
-        return (self.cell_id((start_us, end_us)), df.Window(start_us, end_us))
+        return (self.cell_id((start_us, end_us)), df.Window(start_us, end_us), TimeDomain.EVENT)
 
 
 def told(effects: Effects) -> list[Any]:

@@ -1,0 +1,249 @@
+"""When windows speak: each trigger on one window, with both clocks moved by hand."""
+
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from dataflow.combine_fn import ListCombineFn
+from runners.core.cells import Cell, CellId, Effects
+from runners.core.group_also_by_window import GroupAlsoByWindow
+from runners.core.timers import Timers
+from triggers import WindowingStrategy
+
+SECOND_US = 1_000_000
+#: The window that everything is in, and how long after its end it is kept.
+END_S, LATENESS_S = 100, 50
+
+
+class Stage:
+    """One key in one window; ``told`` is what each pane had, with E, O or L for its timing."""
+
+    def __init__(self, trigger: df.Trigger, window_fn: df.WindowFn | None = None) -> None:
+        self.window_fn = window_fn or df.FixedWindows(END_S)
+        strategy = WindowingStrategy(
+            window_fn=self.window_fn,
+            trigger=trigger,
+            allowed_lateness_us=LATENESS_S * SECOND_US,
+        )
+        self.machine = GroupAlsoByWindow(ListCombineFn(), strategy)
+        self.cells: dict[CellId, Cell] = {}
+        self.timers = Timers()
+        self.watermark_s = self.now_s = 0
+        self.told: list[str] = []
+
+    def add(self, *values: str, at_s: int = 0) -> "Stage":
+        (window,) = self.window_fn.assign_windows(at_s * SECOND_US, None)
+        self._apply(
+            self.machine.add(
+                self.cells, [("k", window, list(values), len(values))], **self._clocks()
+            )
+        )
+        return self
+
+    def watermark(self, at_s: int) -> "Stage":
+        self.watermark_s = at_s
+        return self._wake()
+
+    def now(self, at_s: int) -> "Stage":
+        self.now_s = at_s
+        return self._wake()
+
+    def _wake(self) -> "Stage":
+        while due := self.timers.pop_due(**self._clocks()):
+            self._apply(self.machine.fire_timers(self.cells, due, **self._clocks()))
+        return self
+
+    def _clocks(self) -> dict[str, int]:
+        return {"watermark_us": self.watermark_s * SECOND_US, "now_us": self.now_s * SECOND_US}
+
+    def _apply(self, effects: Effects) -> None:
+        for timer, fire_us in effects.timers.items():
+            self.timers.set(timer, fire_us)
+        for (_, values), pane in zip(effects.values, effects.panes, strict=True):
+            self.told.append("".join(values) + pane.timing.name[0])
+
+
+def told_by(trigger: df.Trigger, *steps: tuple[str, Any]) -> list[str]:
+    """What a window tells in the course of steps: ("add", "xyz"), ("watermark", s), ("now", s)."""
+    stage = Stage(trigger)
+    for verb, argument in steps:
+        getattr(stage, verb)(*argument if verb == "add" else (argument,))
+    stage.watermark(END_S + LATENESS_S)
+
+    assert not stage.cells
+    assert len(stage.timers) == 0
+    return stage.told
+
+
+def test_early_on_time_and_late() -> None:
+    """Speculation each minute, the answer at the watermark, every correction."""
+    trigger = df.AfterWatermark(early=df.AfterProcessingTime(60), late=df.AfterCount(1))
+
+    assert ["abE", "cE", "dO", "eL", "fL"] == told_by(
+        trigger,
+        ("add", "a"), ("now", 30), ("add", "b"), ("now", 60), ("now", 70), ("add", "c"), ("now", 129),
+        ("now", 130), ("add", "d"), ("watermark", END_S), ("add", "e"), ("add", "f"),
+    )  # fmt: skip
+
+
+def test_a_backlog_is_early_and_not_late() -> None:
+    """Processing time far past the end of the window says nothing about the watermark."""
+    trigger = df.AfterWatermark(early=df.AfterCount(2))
+
+    assert ["abE", "cdE", "eO"] == told_by(
+        trigger,
+        ("now", 1_000_000),
+        ("add", "ab"),
+        ("add", "cd"),
+        ("add", "e"),
+        ("watermark", END_S),
+    )
+
+
+@pytest.mark.parametrize(
+    ("trigger", "expected"),
+    [
+        (df.AfterCount(5), ["abcdL"]),
+        (df.AfterCount(2), ["abE", "cdL"]),
+        (df.Repeatedly(df.AfterCount(2)), ["abE", "cdE"]),
+        (df.AfterEach(df.AfterCount(1), df.AfterCount(2)), ["aE", "bcE", "dL"]),
+        (df.OrFinally(df.Repeatedly(df.AfterCount(1)), df.AfterCount(3)), ["aE", "bE", "cE", "dL"]),
+        (df.AfterAny(df.AfterCount(3), df.AfterProcessingTime(7)), ["abcE", "dL"]),
+        (df.AfterAll(df.AfterCount(3), df.AfterCount(2)), ["abcE", "dL"]),
+        (df.AfterWatermark(), ["abcdO"]),
+        (df.AfterWatermark(early=df.AfterCount(3)), ["abcE", "dO"]),
+        (df.Always(), ["aE", "bE", "cE", "dE"]),
+        (df.Never(), ["abcdL"]),
+        (df.DefaultTrigger(), ["abcdO"]),
+    ],
+    ids=repr,
+)
+def test_by_count(trigger: df.Trigger, expected: list[str]) -> None:
+    """Four records one by one; what no firing has said is said when the window expires, never lost."""
+    steps = [("add", value) for value in "abcd"]
+    told = told_by(trigger, *steps, ("watermark", END_S - 1), ("watermark", END_S))
+
+    # What is first said after the end of the window is on time if nothing was said there before.
+    assert [each.replace("L", "O") for each in expected] == [
+        each.replace("L", "O") for each in told
+    ]
+    assert "abcd" == "".join(each[:-1] for each in told)
+
+
+def test_all_waits_for_both_in_any_order() -> None:
+    """Time that has passed before the count is reached still counts."""
+    trigger = df.AfterAll(df.AfterProcessingTime(5), df.AfterCount(3))
+
+    assert ["abcE"] == told_by(
+        trigger, ("add", "a"), ("now", 6), ("add", "b"), ("now", 7), ("add", "c")
+    )
+    assert ["abcE"] == told_by(trigger, ("add", "abc"), ("now", 4), ("now", 5))
+
+
+def test_any_takes_the_first() -> None:
+    """Whichever comes first."""
+    trigger = df.Repeatedly(df.AfterAny(df.AfterProcessingTime(5), df.AfterCount(3)))
+
+    assert ["abE", "cdeE", "fE"] == told_by(
+        trigger, ("add", "ab"), ("now", 5), ("add", "cde"), ("now", 6), ("add", "f"), ("now", 11)
+    )
+
+
+def test_periods_are_aligned_to_the_clock() -> None:
+    """Firing on the minute, whenever the record came; after the first record, not before."""
+    trigger = df.Repeatedly(df.AtPeriod(60, offset=10))
+
+    assert ["aE", "bE"] == told_by(
+        trigger, ("now", 69), ("add", "a"), ("now", 70), ("now", 130), ("add", "b"), ("now", 189),
+        ("now", 190),
+    )  # fmt: skip
+
+
+def test_what_comes_late_to_a_finished_trigger_is_said_at_expiry() -> None:
+    """Without a late trigger there is no late firing, and no loss."""
+    assert ["aO", "bcL"] == told_by(
+        df.AfterWatermark(), ("add", "a"), ("watermark", END_S), ("add", "b"), ("add", "c")
+    )
+
+
+def test_an_on_time_moment_with_nothing_new_passes_in_silence() -> None:
+    """What comes after it is late, not on time."""
+    trigger = df.AfterWatermark(early=df.AfterCount(1), late=df.AfterCount(1))
+
+    assert ["aE", "bL"] == told_by(trigger, ("add", "a"), ("watermark", END_S), ("add", "b"))
+
+
+def test_a_merge_rewinds_the_trigger() -> None:
+    """Two sessions had their on-time panes; joined past the watermark they have it ahead again."""
+    stage = Stage(df.AfterWatermark(), df.Sessions(10))
+    stage.add("a", at_s=0).add("b", at_s=16).watermark(20)
+
+    assert ["aO"] == stage.told
+    stage.add("c", at_s=8).watermark(25)
+    assert ["aO"] == stage.told
+    stage.watermark(26)
+    assert ["aO", "bcO"] == [stage.told[0], "".join(sorted(stage.told[1][:-1])) + stage.told[1][-1]]
+
+
+def test_a_finished_session_does_not_silence_the_one_it_joins() -> None:
+    """The trigger has finished in one source only, so it is unfinished in the merged window."""
+    stage = Stage(df.AfterCount(2), df.Sessions(10))
+    stage.add("a", "b", at_s=0).add("c", at_s=15)
+
+    assert ["abE"] == stage.told
+    stage.add("d", at_s=8)
+    assert ["abE", "cdE"] == [
+        stage.told[0],
+        "".join(sorted(stage.told[1][:-1])) + stage.told[1][-1],
+    ]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: df.AfterCount(0),
+        lambda: df.AfterProcessingTime(-1),
+        lambda: df.AtPeriod(0),
+        df.AfterAny,
+        lambda: df.AfterEach(df.AfterCount(1), 3),  # type: ignore[arg-type]
+    ],
+)
+def test_a_trigger_that_cannot_be_right_is_refused(build: Any) -> None:
+    with pytest.raises(df.WindowError):
+        build()
+
+
+def test_a_trigger_of_ones_own() -> None:
+    """Five verbs and a state that merges: fire when an even number of records has come."""
+
+    class WhenEven(df.Trigger):
+        def initial_state(self) -> int:
+            return 0
+
+        def on_elements(
+            self, state: int, window: df.Window, count: int, *, watermark_us: int, now_us: int
+        ) -> int:
+            return state + count
+
+        def should_fire(
+            self, state: int, window: df.Window, *, watermark_us: int, now_us: int
+        ) -> bool:
+            return state > 0 and state % 2 == 0
+
+        def on_fire(
+            self, state: int, window: df.Window, *, watermark_us: int, now_us: int
+        ) -> df.Progress:
+            return df.Progress(0)
+
+        def next_wakeup(
+            self, state: int, window: df.Window, *, watermark_us: int, now_us: int
+        ) -> df.Wakeup:
+            return df.Wakeup()
+
+        def merge_states(self, states: Any, window: df.Window) -> int:
+            return sum(states)
+
+    told = told_by(WhenEven(), ("add", "a"), ("add", "bc"), ("add", "d"), ("add", "ef"))
+
+    assert ["abcdE", "efE"] == told

@@ -1,0 +1,96 @@
+"""AfterProcessingTime and AtPeriod: firing by the clock on the wall.
+
+The state is the deadline, set by the first record of a pane; None while there is no record.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import attrs
+
+from triggers.trigger import Progress, Trigger, Wakeup
+from windowing.errors import WindowError
+from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
+from windowing.window import Window
+
+
+class _Deadline(Trigger):
+    """Fire once, at a deadline that the first record sets."""
+
+    @abstractmethod
+    def deadline_us(self, now_us: int) -> int:
+        """The deadline of a pane whose first record comes now."""
+
+    def on_elements(
+        self, state: int | None, window: Window, count: int, *, watermark_us: int, now_us: int
+    ) -> int:
+        """The first record sets the deadline."""
+        return clamp_timestamp_us(self.deadline_us(now_us)) if state is None else state
+
+    def should_fire(
+        self, state: int | None, window: Window, *, watermark_us: int, now_us: int
+    ) -> bool:
+        """Whether the deadline has come."""
+        return state is not None and now_us >= state
+
+    def on_fire(
+        self, state: int | None, window: Window, *, watermark_us: int, now_us: int
+    ) -> Progress:
+        """Once."""
+        return Progress(None, is_finished=True)
+
+    def next_wakeup(
+        self, state: int | None, window: Window, *, watermark_us: int, now_us: int
+    ) -> Wakeup:
+        """The deadline."""
+        return Wakeup(processing_us=state)
+
+    def merge_states(self, states: Sequence[int | None], window: Window) -> int | None:
+        """The first record of the merged window was the first of one of them."""
+        return min((state for state in states if state is not None), default=None)
+
+
+@attrs.frozen(init=False)
+class AfterProcessingTime(_Deadline):
+    """Fire once, ``delay`` after the first record of the pane came.
+
+    Args:
+        delay: not negative.
+
+    In batch, processing time stands still until the input has ended.
+    """
+
+    delay_us: int
+
+    def __init__(self, delay: DurationLike) -> None:
+        delay_us = to_duration_us(delay)
+        if delay_us < 0:
+            raise WindowError(f"AfterProcessingTime needs a delay, not {delay!r}")
+        self.__attrs_init__(delay_us)
+
+    def deadline_us(self, now_us: int) -> int:
+        """A delay from now."""
+        return now_us + self.delay_us
+
+
+@attrs.frozen(init=False)
+class AtPeriod(_Deadline):
+    """Fire once, at the next multiple of ``period`` on the clock, as the paper's figure 12 does each minute.
+
+    Args:
+        period: positive.
+        offset: where multiples are counted from, after 1970-01-01T00:00:00 UTC.
+    """
+
+    period_us: int
+    offset_us: int
+
+    def __init__(self, period: DurationLike, *, offset: DurationLike = 0) -> None:
+        period_us = to_duration_us(period)
+        if period_us <= 0:
+            raise WindowError(f"AtPeriod needs a positive period, not {period!r}")
+        self.__attrs_init__(period_us, to_duration_us(offset) % period_us)
+
+    def deadline_us(self, now_us: int) -> int:
+        """The next multiple after now."""
+        return now_us + self.period_us - (now_us - self.offset_us) % self.period_us

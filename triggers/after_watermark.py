@@ -1,0 +1,133 @@
+"""AfterWatermark: a pane when the watermark passes the window, speculation before it, corrections after it.
+
+Dataflow Model, section 2.3 (completeness estimates, composed with the others).
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import attrs
+
+from triggers.composite import Repeatedly
+from triggers.trigger import Progress, Trigger, Wakeup
+from windowing.window import Window
+
+
+class _Phases(NamedTuple):
+    """State of both phases, and whether the on-time pane has been said."""
+
+    early: Any
+    late: Any
+    is_on_time_said: bool = False
+
+
+@attrs.frozen(init=False)
+class AfterWatermark(Trigger):
+    """Fire when the watermark reaches the end of the window; once, unless told more.
+
+    Args:
+        early: fires before that, again and again.
+        late: fires after that, again and again; without it what comes late is said when the window expires.
+
+    Which phase it is in is a question to the watermark, never to the clock on the wall; and a window that has
+    merged past the watermark is in its early phase again.
+    """
+
+    early: Repeatedly | None
+    late: Repeatedly | None
+
+    def __init__(self, *, early: Trigger | None = None, late: Trigger | None = None) -> None:
+        self.__attrs_init__(_repeated(early), _repeated(late))
+
+    def initial_state(self) -> _Phases:
+        """Nothing has been said."""
+        return _Phases(_initial(self.early), _initial(self.late))
+
+    def on_elements(
+        self, state: _Phases, window: Window, count: int, *, watermark_us: int, now_us: int
+    ) -> _Phases:
+        """Seen by the phase it comes in."""
+        if state.is_on_time_said and self.late is not None:
+            late = self.late.on_elements(
+                state.late, window, count, watermark_us=watermark_us, now_us=now_us
+            )
+            return state._replace(late=late)
+        if watermark_us < window.end_us and self.early is not None:
+            early = self.early.on_elements(
+                state.early, window, count, watermark_us=watermark_us, now_us=now_us
+            )
+            return state._replace(early=early)
+        return state
+
+    def should_fire(
+        self, state: _Phases, window: Window, *, watermark_us: int, now_us: int
+    ) -> bool:
+        """The phase's trigger, and the watermark itself between the two."""
+        if state.is_on_time_said:
+            return self.late is not None and self.late.should_fire(
+                state.late, window, watermark_us=watermark_us, now_us=now_us
+            )
+        if watermark_us >= window.end_us:
+            return True
+        return self.early is not None and self.early.should_fire(
+            state.early, window, watermark_us=watermark_us, now_us=now_us
+        )
+
+    def on_fire(
+        self, state: _Phases, window: Window, *, watermark_us: int, now_us: int
+    ) -> Progress:
+        """After the on-time pane the late phase begins, or nothing more comes."""
+        if state.is_on_time_said:
+            assert self.late is not None
+            after = self.late.on_fire(state.late, window, watermark_us=watermark_us, now_us=now_us)
+            return Progress(state._replace(late=after.state))
+        if watermark_us >= window.end_us:
+            return Progress(state._replace(is_on_time_said=True), is_finished=self.late is None)
+        assert self.early is not None
+        after = self.early.on_fire(state.early, window, watermark_us=watermark_us, now_us=now_us)
+        return Progress(state._replace(early=after.state))
+
+    def next_wakeup(
+        self, state: _Phases, window: Window, *, watermark_us: int, now_us: int
+    ) -> Wakeup:
+        """The end of the window, and what the phase's trigger wants."""
+        trigger, inner = (
+            (self.late, state.late) if state.is_on_time_said else (self.early, state.early)
+        )
+        end = Wakeup(event_us=window.end_us).ahead_of(watermark_us, now_us)
+        if trigger is None:
+            return end
+        wakeup = trigger.next_wakeup(inner, window, watermark_us=watermark_us, now_us=now_us)
+        return end.sooner(wakeup.ahead_of(watermark_us, now_us))
+
+    def on_merge(
+        self, sources: Sequence[Progress], window: Window, *, watermark_us: int
+    ) -> Progress:
+        """Rewind: the merged window has said its on-time pane only if its own end has passed."""
+        states: list[_Phases] = [source.state for source in sources]
+        merged = _Phases(
+            _merged(self.early, [state.early for state in states], window),
+            _merged(self.late, [state.late for state in states], window),
+            watermark_us >= window.end_us and any(state.is_on_time_said for state in states),
+        )
+        return Progress(merged, is_finished=merged.is_on_time_said and self.late is None)
+
+    def merge_states(self, states: Sequence[_Phases], window: Window) -> _Phases:
+        """As part of a composite: the on-time pane is ahead unless all have said it."""
+        return _Phases(
+            _merged(self.early, [state.early for state in states], window),
+            _merged(self.late, [state.late for state in states], window),
+            all(state.is_on_time_said for state in states),
+        )
+
+
+def _repeated(trigger: Trigger | None) -> Repeatedly | None:
+    return trigger if trigger is None or isinstance(trigger, Repeatedly) else Repeatedly(trigger)
+
+
+def _initial(trigger: Trigger | None) -> Any:
+    return None if trigger is None else trigger.initial_state()
+
+
+def _merged(trigger: Trigger | None, states: Sequence[Any], window: Window) -> Any:
+    return None if trigger is None else trigger.merge_states(states, window)
