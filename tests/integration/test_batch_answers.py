@@ -30,6 +30,27 @@ def test_sums_in_fixed_windows(batch: Batch) -> None:
     assert sum(row["total"] for row in result.read_table("sums")) == 51
 
 
+def test_the_most_ordinary_trigger(batch: Batch) -> None:
+    """Early by the clock, late by the record: in batch, processing time stands still and then ends."""
+
+    def build(p: df.Pipeline) -> None:
+        (
+            p
+            | df.Create(SCORES)
+            | df.WindowInto(
+                df.Sessions(60),
+                trigger=df.AfterWatermark(early=df.AfterProcessingTime(60), late=df.AfterCount(1)),
+                accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+            )
+            | df.CombinePerKey(sum)
+            | df.Map(windowed)
+            | write("sums", "user", "start", "total", key=["user", "start"])
+        )
+
+    result = assert_same(batch, build, "sums")
+    assert sum(row["total"] for row in result.read_table("sums")) == 51
+
+
 def test_lists_in_sessions(batch: Batch) -> None:
     def build(p: df.Pipeline) -> None:
         (

@@ -74,7 +74,7 @@ def visit_row(pair: tuple[str, Any], window: df.Window = df.DoFn.WindowParam) ->
     }  # fmt: skip
 
 
-def two_branches(path: Path) -> Callable[[df.Pipeline], None]:
+def two_branches(path: Path, trigger: df.Trigger | None = None) -> Callable[[df.Pipeline], None]:
     """Sums per ten minutes that accumulate, and sessions that retract, from one parse."""
 
     def build(p: df.Pipeline) -> None:
@@ -87,6 +87,7 @@ def two_branches(path: Path) -> Callable[[df.Pipeline], None]:
             pairs
             | df.WindowInto(
                 df.FixedWindows(600),
+                trigger=trigger,
                 accumulation_mode=df.AccumulationMode.ACCUMULATING,
                 allowed_lateness=lateness,
             )
@@ -98,6 +99,7 @@ def two_branches(path: Path) -> Callable[[df.Pipeline], None]:
             pairs
             | df.WindowInto(
                 df.Sessions(120),
+                trigger=trigger,
                 accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
                 allowed_lateness=lateness,
             )
@@ -133,6 +135,17 @@ def test_rows_equal_the_direct_runners(streaming: Streaming, events: Path) -> No
     for table in ("totals", "visits"):
         assert rows_of(expected, table) == rows_of(result, table)
     assert [] == result.late_records()
+    assert {"cells": 0, "timers": 0, "checkpoints": 0} == open_work(streaming.store)
+
+
+def test_early_and_late_panes_end_in_the_same_rows(streaming: Streaming, events: Path) -> None:
+    """Speculation by the clock on the wall, corrections of it, and nothing left open."""
+    trigger = df.AfterWatermark(early=df.AfterProcessingTime(0.05), late=df.AfterCount(1))
+    result = streaming.run(two_branches(events, trigger), records_per_second=10_000)
+    expected = direct(two_branches(events))
+
+    for table in ("totals", "visits"):
+        assert rows_of(expected, table) == rows_of(result, table)
     assert {"cells": 0, "timers": 0, "checkpoints": 0} == open_work(streaming.store)
 
 
