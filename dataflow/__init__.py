@@ -31,17 +31,24 @@ from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo
 from dataflow.transforms.window_into import WindowInto
 from triggers import AccumulationMode, DefaultTrigger, Trigger
 from windowing import (
+    CalendarWindows,
     FixedWindows,
     GlobalWindows,
+    Merge,
+    MergingWindowFn,
     PaneInfo,
     PaneTiming,
+    PhaseShiftedWindows,
     Sessions,
+    SlidingWindows,
     Window,
     WindowFn,
+    merge_overlapping,
 )
 
 __all__ = [
     "AccumulationMode",
+    "CalendarWindows",
     "ColumnType",
     "CombineFn",
     "CombinePerKey",
@@ -59,12 +66,15 @@ __all__ = [
     "InputError",
     "KeyEncodingError",
     "Map",
+    "Merge",
+    "MergingWindowFn",
     "PCollection",
     "PCollectionTuple",
     "PTransform",
     "PaneInfo",
     "PaneTiming",
     "ParDo",
+    "PhaseShiftedWindows",
     "Pipeline",
     "PipelineError",
     "PipelineResult",
@@ -73,6 +83,7 @@ __all__ = [
     "ReadFromJsonLines",
     "Runner",
     "Sessions",
+    "SlidingWindows",
     "Source",
     "SourceBatch",
     "SourceReader",
@@ -88,4 +99,5 @@ __all__ = [
     "WindowFn",
     "WindowInto",
     "WriteToPostgres",
+    "merge_overlapping",
 ]

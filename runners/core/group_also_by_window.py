@@ -29,13 +29,13 @@ from runners.core.bundle import Bundle
 from runners.core.partials import Partial
 from triggers.accumulation import AccumulationMode
 from triggers.windowing_strategy import WindowingStrategy
+from windowing.checks import checked_merges
 from windowing.pane import PaneInfo, PaneTiming
 from windowing.window import Window
 from windowing.window_fn import MergingWindowFn
 
 #: Key, and the window where the cell is per window.
 CellId = tuple[Any, Window | None]
-#: One timer per cell and window.
 TimerId = tuple[CellId, Window]
 
 
@@ -253,7 +253,7 @@ class GroupAlsoByWindow:
         if not cell and len(arrivals) == 1:
             return target
         windows = dict.fromkeys(cell) | dict.fromkeys(arrival[1] for arrival in arrivals)
-        for merged, sources in window_fn.merge_windows(windows):
+        for merged, sources in checked_merges(window_fn, windows):
             target.update(dict.fromkeys(sources, merged))
             present = [source for source in sources if source in cell]
             if not present or present == [merged]:
