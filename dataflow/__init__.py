@@ -48,13 +48,19 @@ from triggers import (
     Wakeup,
 )
 from windowing import (
+    CalendarWindows,
     FixedWindows,
     GlobalWindows,
+    Merge,
+    MergingWindowFn,
     PaneInfo,
     PaneTiming,
+    PhaseShiftedWindows,
     Sessions,
+    SlidingWindows,
     Window,
     WindowFn,
+    merge_overlapping,
 )
 
 __all__ = [
@@ -67,6 +73,7 @@ __all__ = [
     "AfterWatermark",
     "Always",
     "AtPeriod",
+    "CalendarWindows",
     "ColumnType",
     "CombineFn",
     "CombinePerKey",
@@ -84,6 +91,8 @@ __all__ = [
     "InputError",
     "KeyEncodingError",
     "Map",
+    "Merge",
+    "MergingWindowFn",
     "Never",
     "OrFinally",
     "PCollection",
@@ -92,6 +101,7 @@ __all__ = [
     "PaneInfo",
     "PaneTiming",
     "ParDo",
+    "PhaseShiftedWindows",
     "Pipeline",
     "PipelineError",
     "PipelineResult",
@@ -102,6 +112,7 @@ __all__ = [
     "Repeatedly",
     "Runner",
     "Sessions",
+    "SlidingWindows",
     "Source",
     "SourceBatch",
     "SourceReader",
@@ -118,4 +129,5 @@ __all__ = [
     "WindowFn",
     "WindowInto",
     "WriteToPostgres",
+    "merge_overlapping",
 ]

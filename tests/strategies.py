@@ -1,5 +1,7 @@
 """Hypothesis strategies shared by the tests: streams with disorder, watermark paths, windowings."""
 
+from datetime import UTC, datetime, timedelta
+
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -7,6 +9,7 @@ from tests.oracle.evaluator import Arrivals, Record, Windowing
 
 #: Small and crowded, so that windows collide, merge, are corrected and expire in most examples.
 TIMES_US = st.integers(0, 40)
+US_PER_SECOND = 1_000_000
 KEYS = st.sampled_from(["a", "a", "b"])
 LATENESS_US = st.sampled_from([0, 3, 20, 40, 60])
 #: Before every event time: the watermark of a source that has said nothing.
@@ -22,8 +25,30 @@ def sessions(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchStra
     )
 
 
+def own_gaps(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchStrategy[Windowing]:
+    """Sessions where each record has a gap of its own."""
+    return st.builds(
+        lambda gap_us, lateness_us: Windowing("own gaps", gap_us, 0, lateness_us),
+        st.sampled_from([4, 1, 9]),
+        lateness_us,
+    )
+
+
+def sliding(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchStrategy[Windowing]:
+    """Sliding windows that overlap, evenly and unevenly, or leave pauses."""
+    return st.builds(
+        lambda size_us, period_us, offset_us, lateness_us: Windowing(
+            "sliding", size_us, offset_us, lateness_us, period_us
+        ),
+        st.sampled_from([10, 7, 3]),
+        st.sampled_from([5, 4, 10, 1, 12]),
+        st.integers(-9, 19),
+        lateness_us,
+    )
+
+
 def windowings(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchStrategy[Windowing]:
-    """Sessions, fixed windows with an offset, and the global window."""
+    """Sessions, fixed and sliding windows with an offset, and the global window."""
     fixed = st.builds(
         lambda size_us, offset_us, lateness_us: Windowing(
             "fixed", size_us, offset_us % size_us, lateness_us
@@ -33,7 +58,14 @@ def windowings(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchSt
         lateness_us,
     )
     whole = st.builds(lambda lateness_us: Windowing("global", 0, 0, lateness_us), lateness_us)
-    return st.one_of(sessions(lateness_us), sessions(lateness_us), fixed, whole)
+    return st.one_of(
+        sessions(lateness_us),
+        sessions(lateness_us),
+        own_gaps(lateness_us),
+        fixed,
+        sliding(lateness_us),
+        whole,
+    )
 
 
 @st.composite
@@ -89,3 +121,36 @@ def triggers() -> st.SearchStrategy[df.Trigger]:
         _composites,
         max_leaves=5,
     )
+
+
+#: Zones, and a day on which their clocks change: by an hour, by half an hour, or never.
+CLOCK_CHANGES = [
+    ("Europe/Berlin", "2024-03-31"),
+    ("Europe/Berlin", "2024-10-27"),
+    ("America/New_York", "2024-03-10"),
+    ("America/New_York", "2024-11-03"),
+    ("Australia/Lord_Howe", "2024-04-07"),
+    ("Australia/Lord_Howe", "2024-10-06"),
+    ("Asia/Kathmandu", "2024-03-31"),
+]
+
+
+@st.composite
+def days_with_clock_changes(draw: st.DrawFn) -> tuple[Windowing, list[Arrivals]]:
+    """A windowing by days, and a stream of five days around a change of the clocks."""
+    zone, changing = draw(st.sampled_from(CLOCK_CHANGES))
+    noon = datetime.fromisoformat(changing).replace(hour=12, tzinfo=UTC)
+    origin_us = int((noon - timedelta(days=2)).timestamp()) * US_PER_SECOND
+    step_us = 3 * 3600 * US_PER_SECOND + draw(st.sampled_from([0, 1_800, 900])) * US_PER_SECOND
+    windowing = Windowing("days", lateness_us=draw(LATENESS_US) * step_us, zone=zone)
+    arrivals = [
+        Arrivals(
+            tuple(
+                record._replace(timestamp_us=origin_us + record.timestamp_us * step_us)
+                for record in arrival.records
+            ),
+            origin_us + arrival.watermark_us * step_us,
+        )
+        for arrival in draw(streams())
+    ]
+    return windowing, arrivals

@@ -3,10 +3,14 @@
 Pure values and laws; the lowest layer.  Dataflow Model, sections 1.2 and 2.2.
 """
 
+from windowing.calendar_windows import CalendarWindows
 from windowing.fixed import FixedWindows
 from windowing.global_windows import GlobalWindows
+from windowing.merging import merge_overlapping
 from windowing.pane import PaneInfo, PaneTiming
+from windowing.phase_shifted import PhaseShiftedWindows
 from windowing.sessions import Sessions
+from windowing.sliding import SlidingWindows
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
     MIN_TIMESTAMP_US,
@@ -23,6 +27,7 @@ __all__ = [
     "GLOBAL_WINDOW",
     "MAX_TIMESTAMP_US",
     "MIN_TIMESTAMP_US",
+    "CalendarWindows",
     "DurationLike",
     "FixedWindows",
     "GlobalWindows",
@@ -30,10 +35,13 @@ __all__ = [
     "MergingWindowFn",
     "PaneInfo",
     "PaneTiming",
+    "PhaseShiftedWindows",
     "Sessions",
+    "SlidingWindows",
     "TimestampLike",
     "Window",
     "WindowFn",
+    "merge_overlapping",
     "to_datetime",
     "to_duration_us",
     "to_timestamp_us",

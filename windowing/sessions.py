@@ -1,12 +1,13 @@
 """Sessions: periods of activity of one key, closed by a gap.  Dataflow Model, sections 1.2 and 2.2.2."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
 
-from windowing.errors import WindowError
-from windowing.timestamps import MIN_TIMESTAMP_US, DurationLike, clamp_timestamp_us, to_duration_us
+from windowing.errors import TimeError, WindowError
+from windowing.merging import merge_overlapping
+from windowing.timestamps import MAX_TIMESTAMP_US, DurationLike, clamp_timestamp_us, to_duration_us
 from windowing.window import Window
 from windowing.window_fn import Merge, MergingWindowFn
 
@@ -17,44 +18,70 @@ class Sessions(MergingWindowFn):
 
     Windows are half-open, so two records exactly one gap apart are two sessions, as in Beam and unlike Spark.
 
+    Where each element has a gap of its own, it keeps its session open for that long: elements are together where their
+    spans ``[event time, event time + gap)`` overlap.  A long gap is not cut short by a short one that comes after.
+
     Args:
-        gap: positive.
+        gap: positive; or a deterministic function from the element (as it is at the `WindowInto`, in most cases a
+            ``(key, value)`` pair) to its gap, e.g. ``lambda pair: timedelta(minutes=1 if pair[1] == "pay" else 30)``.
 
     Raises:
-        WindowError: ``gap`` is not positive.
+        WindowError: ``gap`` is not positive; later, what the function returned for an element is not.
         TimeError: ``gap`` is not a duration.
     """
 
-    gap_us: int
+    #: The gap of every element; None where ``gap_of`` says it.
+    gap_us: int | None
+    gap_of: Callable[[Any], DurationLike] | None
 
-    def __init__(self, gap: DurationLike) -> None:
+    def __init__(self, gap: DurationLike | Callable[[Any], DurationLike]) -> None:
+        if callable(gap):
+            self.__attrs_init__(None, gap)
+            return
         gap_us = to_duration_us(gap)
         if gap_us <= 0:
             raise WindowError(
                 f"sessions need a positive gap, not {gap!r}",
                 hint="give a timedelta or a number of seconds above zero",
             )
-        self.__attrs_init__(gap_us)
+        self.__attrs_init__(gap_us, None)
 
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
         """The proto-session of one record: from its event time to one gap later."""
-        return (Window(timestamp_us, clamp_timestamp_us(timestamp_us + self.gap_us)),)
+        gap_us = self._own_gap_us(value) if self.gap_us is None else self.gap_us
+        return (Window(timestamp_us, clamp_timestamp_us(timestamp_us + gap_us)),)
+
+    def assign_bundle(
+        self,
+        timestamps_us: Sequence[int],
+        values: Sequence[Any],
+    ) -> Sequence[Sequence[Window]]:
+        """The proto-session of each record."""
+        gap_us = self.gap_us
+        if gap_us is None or max(timestamps_us, default=0) + gap_us > MAX_TIMESTAMP_US:
+            return super().assign_bundle(timestamps_us, values)
+        ends_us = [timestamp_us + gap_us for timestamp_us in timestamps_us]
+        return list(zip(map(Window, timestamps_us, ends_us), strict=True))
 
     def merge_windows(self, windows: Iterable[Window]) -> Sequence[Merge]:
         """Merge every chain of overlapping windows into the window that spans it."""
-        chains: list[list[Window]] = []
-        chain_end_us = MIN_TIMESTAMP_US
-        for window in sorted(windows):
-            start_us, end_us = window
-            if start_us < chain_end_us:
-                chains[-1].append(window)
-                chain_end_us = max(chain_end_us, end_us)
-            else:
-                chains.append([window])
-                chain_end_us = end_us
-        return [_merge(chain) for chain in chains if len(chain) > 1]
+        return merge_overlapping(windows)
+
+    def _own_gap_us(self, value: Any) -> int:
+        assert self.gap_of is not None
+        gap = self.gap_of(value)
+        try:
+            gap_us = to_duration_us(gap)
+        except TimeError as error:
+            raise _refusal(gap, value, error.fact) from None
+        if gap_us <= 0:
+            raise _refusal(gap, value, "it is not above zero")
+        return gap_us
 
 
-def _merge(chain: list[Window]) -> Merge:
-    span = Window(chain[0].start_us, max(window.end_us for window in chain))
-    return Merge(span, tuple(chain))
+def _refusal(gap: object, value: object, why: str) -> WindowError:
+    return WindowError(
+        f"sessions need a positive gap, not {gap!r}",
+        detail=f"the function returned it for the element {value!r}; {why}",
+        hint="return a timedelta or a number of seconds above zero for every element",
+    )

@@ -25,7 +25,11 @@ class Merge(NamedTuple):
 
 
 class WindowFn(ABC):
-    """Assigns records to windows.  Instances are frozen values: equal configuration, equal function."""
+    """Assigns records to windows.  Instances are frozen values: equal configuration, equal function.
+
+    What one of your own answers is checked (`windowing.checks`).
+    How to write one: docs/how-to/write-a-window-fn.md.
+    """
 
     @abstractmethod
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:

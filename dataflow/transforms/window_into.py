@@ -8,6 +8,7 @@ from dataflow.errors import PipelineError
 from dataflow.graph import MAIN, AssignWindows
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.serialization import dumps_code
 from triggers.accumulation import AccumulationMode
 from triggers.default_trigger import DefaultTrigger
 from triggers.trigger import Trigger
@@ -72,6 +73,8 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         """Add the primitive."""
+        # Pickled here for its error alone: a function inside that cannot travel should fail on the line that wrote it.
+        dumps_code(self._strategy.window_fn, pcoll.pipeline.here())
         return pcoll.pipeline.add_operation(
             AssignWindows(self._strategy.window_fn),
             [pcoll],

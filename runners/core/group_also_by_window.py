@@ -36,6 +36,7 @@ from runners.core.partials import Partial
 from triggers.accumulation import AccumulationMode
 from triggers.trigger import Progress, Wakeup
 from triggers.windowing_strategy import WindowingStrategy
+from windowing.checks import checked_merges
 from windowing.pane import PaneInfo, PaneTiming
 from windowing.time_domain import TimeDomain
 from windowing.window import Window
@@ -180,7 +181,7 @@ class GroupAlsoByWindow:
         if not cell and len(arrivals) == 1:
             return target
         windows = dict.fromkeys(cell) | dict.fromkeys(arrival[1] for arrival in arrivals)
-        for merged, sources in window_fn.merge_windows(windows):
+        for merged, sources in checked_merges(window_fn, windows):
             target.update(dict.fromkeys(sources, merged))
             present = [source for source in sources if source in cell]
             if not present or present == [merged]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from dataflow.errors import TransformError
+from dataflow.errors import TransformError, WindowError
 from dataflow.graph import Group
 from runners.core.cells import Cell, CellId, Effects, TimerId
 from runners.core.group_also_by_window import GroupAlsoByWindow
@@ -86,6 +86,8 @@ class GroupingStage:
     def _naming_failures(self) -> Iterator[None]:
         try:
             yield
+        except WindowError as error:
+            raise error.located(self._where) from error
         except Exception as error:
             raise TransformError(
                 f"{self._where} raised {type(error).__name__}: {error}",

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dataflow.combine_fn import CombineFn
-from dataflow.errors import TransformError
+from dataflow.errors import DataflowError, TransformError
 from dataflow.graph import TransformNode
 from runners.core.bundle import Bundle
 from triggers.windowing_strategy import WindowingStrategy
+from windowing.checks import checked_merges
 from windowing.window import GLOBAL_WINDOW, Window
-from windowing.window_fn import MergingWindowFn
+from windowing.window_fn import Merge, MergingWindowFn
 
 Partial = tuple[Any, Window, Any, int]
 #: Lists by key and window.
@@ -93,10 +94,16 @@ class Lifter:
         for key, windows in by_key.items():
             if len(windows) == 1:
                 continue
-            for merged, sources in self._merging.merge_windows(windows):
+            for merged, sources in self._merges(self._merging, windows):
                 found = [groups.pop((key, source)) for source in sources]
                 groups[key, merged] = [each for those in found for each in those]
         return groups
+
+    def _merges(self, window_fn: MergingWindowFn, windows: Sequence[Window]) -> Sequence[Merge]:
+        try:
+            return checked_merges(window_fn, windows)
+        except DataflowError as error:
+            raise error.located(str(self._node)) from error
 
     def _folded(self, values: Sequence[Any]) -> Any:
         try:

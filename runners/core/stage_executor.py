@@ -5,11 +5,12 @@ level is alive.  What reaches a grouping is lifted into partials, what reaches a
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import attrs
 
+from dataflow.errors import DataflowError
 from dataflow.graph import AssignWindows, Flatten, Group, ParDo, TransformNode, WriteTable
 from dataflow.io.table import TableWrite
 from runners.core.bundle import Bundle
@@ -17,7 +18,7 @@ from runners.core.do_fn_invoker import DoFnInvoker
 from runners.core.partials import Lifter, Partial
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.table_rows import table_write
-from windowing.window import Window
+from windowing.checks import checked_assignment
 from windowing.window_fn import WindowFn
 
 _Consumer = Callable[[Bundle], None]
@@ -78,7 +79,7 @@ class StageExecutor:
             return invoker.process
         if isinstance(operation, AssignWindows):
             (output,) = node.outputs.values()
-            return partial(self._assign, operation.window_fn, output)
+            return partial(self._assign, node, operation.window_fn, output)
         if isinstance(operation, Flatten):
             (output,) = node.outputs.values()
             return partial(self._push, output)
@@ -88,10 +89,13 @@ class StageExecutor:
         strategy = self._plan.graph.pcollections[node.inputs[0]].strategy
         return partial(self._lift, node.label, Lifter(node, operation.combine_fn, strategy))
 
-    def _assign(self, window_fn: WindowFn, output: int, bundle: Bundle) -> None:
-        assigned: Sequence[Sequence[Window]] = window_fn.assign_bundle(
-            bundle.timestamps_us, bundle.values
-        )
+    def _assign(
+        self, node: TransformNode, window_fn: WindowFn, output: int, bundle: Bundle
+    ) -> None:
+        try:
+            assigned = checked_assignment(window_fn, bundle.timestamps_us, bundle.values)
+        except DataflowError as error:
+            raise error.located(str(node)) from error
         if set(map(len, assigned)) == {1}:
             single = [window for (window,) in assigned]
             self._push(

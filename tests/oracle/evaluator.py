@@ -1,12 +1,16 @@
 """The oracle: what a grouping must say, computed from all arrivals by sorting and regrouping.
 
 Independent on purpose: it imports nothing of the SDK, keeps no incremental state, and knows no
-triggers, timers or panes.  Times are plain integers.  Dataflow Model, section 2; DESIGN section 5.
+triggers, timers or panes.  Times are plain integers, days are pendulum's.
+Dataflow Model, section 2; DESIGN section 5.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import combinations
 from typing import NamedTuple
+
+import pendulum
 
 #: The end of time, as a plain number: no window ends after it.
 END_OF_TIME_US = 253_402_300_799_999_999
@@ -29,12 +33,18 @@ class Arrivals(NamedTuple):
 
 
 class Windowing(NamedTuple):
-    """How windows come about: "fixed", "sessions" or "global", by ``size_us``, a size or a gap."""
+    """How windows come about.
+
+    ``kind`` is "fixed", "sliding", "sessions", "own gaps" (sessions with a gap for each record), "days", "span" (the
+    one window from ``offset_us`` on) or "global"; ``size_us`` is a size or a gap.
+    """
 
     kind: str
     size_us: int = 0
     offset_us: int = 0
     lateness_us: int = 0
+    period_us: int = 0
+    zone: str = ""
 
 
 class Group(NamedTuple):
@@ -65,6 +75,8 @@ def evaluate(windowing: Windowing, arrivals: Sequence[Arrivals]) -> Answer:
     Records that arrive together are regrouped with all records of groups still open; a record is
     dropped only if its group then holds nothing but newcomers and would already be closed.
     """
+    if windowing.kind == "sliding":
+        return _evaluate_one_by_one(windowing, arrivals)
     closed: list[Group] = []
     still_open: list[Group] = []
     dropped: list[Record] = []
@@ -85,6 +97,45 @@ def evaluate(windowing: Windowing, arrivals: Sequence[Arrivals]) -> Answer:
     return Answer(closed + still_open, dropped)
 
 
+def _evaluate_one_by_one(windowing: Windowing, arrivals: Sequence[Arrivals]) -> Answer:
+    """Overlapping windows have nothing to do with each other: each is a stream of what is inside of it."""
+    answer = Answer([], [])
+    times_us = [record.timestamp_us for arrival in arrivals for record in arrival.records]
+    for start_us in _starts_us(windowing, times_us):
+        span = windowing._replace(kind="span", offset_us=start_us)
+        inside = [
+            arrival._replace(
+                records=tuple(
+                    record
+                    for record in arrival.records
+                    if start_us <= record.timestamp_us < start_us + windowing.size_us
+                )
+            )
+            for arrival in arrivals
+        ]
+        groups, dropped = evaluate(span, inside)
+        answer.groups.extend(groups)
+        answer.dropped.extend(dropped)
+    return answer
+
+
+def _starts_us(windowing: Windowing, times_us: Sequence[int]) -> range:
+    """The starts of all sliding windows that could contain one of the times, and of some that do not."""
+    if not times_us:
+        return range(0)
+    before_us = (min(times_us) - windowing.size_us) // windowing.period_us * windowing.period_us
+    return range(
+        before_us - windowing.period_us + windowing.offset_us % windowing.period_us,
+        max(times_us) + 1,
+        windowing.period_us,
+    )
+
+
+def gap_us(windowing: Windowing, value: int) -> int:
+    """The gap of a record where each has its own."""
+    return windowing.size_us + value % 3 * 4
+
+
 def closes_us(windowing: Windowing, group: Group) -> int:
     """The watermark at which a group is closed."""
     return min(group.end_us + windowing.lateness_us, END_OF_TIME_US)
@@ -95,7 +146,15 @@ def regroup(windowing: Windowing, records: Iterable[Record]) -> list[Group]:
     by_key: dict[Hashable, list[Record]] = defaultdict(list)
     for record in records:
         by_key[record.key].append(record)
-    cut = {"fixed": _fixed, "sessions": _sessions, "global": _global}[windowing.kind]
+    cut = {
+        "fixed": _fixed,
+        "sliding": _sliding,
+        "sessions": _sessions,
+        "own gaps": _own_gaps,
+        "days": _days,
+        "span": _span,
+        "global": _global,
+    }[windowing.kind]
     return [group for key, those in by_key.items() for group in cut(windowing, key, those)]
 
 
@@ -114,6 +173,34 @@ def _fixed(windowing: Windowing, key: Hashable, records: list[Record]) -> list[G
     ]
 
 
+def _sliding(windowing: Windowing, key: Hashable, records: list[Record]) -> list[Group]:
+    """Try every window on every record."""
+    groups = []
+    for start_us in _starts_us(windowing, [record.timestamp_us for record in records]):
+        end_us = start_us + windowing.size_us
+        inside = [record for record in records if start_us <= record.timestamp_us < end_us]
+        if inside:
+            groups.append(Group(key, start_us, end_us, tuple(inside)))
+    return groups
+
+
+def _days(windowing: Windowing, key: Hashable, records: list[Record]) -> list[Group]:
+    """By the date that clocks in the zone show."""
+    by_date: dict[pendulum.DateTime, list[Record]] = defaultdict(list)
+    for record in records:
+        moment = pendulum.from_timestamp(record.timestamp_us // 10**6, tz=windowing.zone)
+        by_date[moment.start_of("day")].append(record)
+    return [
+        Group(
+            key,
+            int(day.timestamp()) * 10**6,
+            int(day.add(days=1).start_of("day").timestamp()) * 10**6,
+            tuple(those),
+        )
+        for day, those in by_date.items()
+    ]
+
+
 def _sessions(windowing: Windowing, key: Hashable, records: list[Record]) -> list[Group]:
     """Cut the sorted times wherever two neighbours are at least a gap apart."""
     in_order = sorted(records, key=lambda record: record.timestamp_us)
@@ -129,6 +216,32 @@ def _sessions(windowing: Windowing, key: Hashable, records: list[Record]) -> lis
         Group(key, run[0].timestamp_us, run[-1].timestamp_us + windowing.size_us, tuple(run))
         for run in runs
     ]
+
+
+def _own_gaps(windowing: Windowing, key: Hashable, records: list[Record]) -> list[Group]:
+    """Join any two groups that overlap, until there are none."""
+    groups = [
+        Group(key, each.timestamp_us, each.timestamp_us + gap_us(windowing, each.value), (each,))
+        for each in records
+    ]
+    while pair := next(
+        (
+            (a, b)
+            for a, b in combinations(groups, 2)
+            if max(a.start_us, b.start_us) < min(a.end_us, b.end_us)
+        ),
+        None,
+    ):
+        a, b = pair
+        groups = [group for group in groups if group not in pair]
+        start_us, end_us = min(a.start_us, b.start_us), max(a.end_us, b.end_us)
+        groups.append(Group(key, start_us, end_us, a.records + b.records))
+    return groups
+
+
+def _span(windowing: Windowing, key: Hashable, records: list[Record]) -> list[Group]:
+    end_us = windowing.offset_us + windowing.size_us
+    return [Group(key, windowing.offset_us, end_us, tuple(records))]
 
 
 def _global(windowing: Windowing, key: Hashable, records: list[Record]) -> list[Group]:

@@ -51,4 +51,16 @@ HARD_STREAMS: dict[str, tuple[Windowing, list[Arrivals]]] = {
         Windowing("fixed", 10, 0, 5),
         arrivals_of(([("a", 1)], 14), ([("a", 2)], 15), ([("a", 3)], 15)),
     ),
+    "a record is too late for one of its windows and in time for the other": (
+        Windowing("sliding", 10, 0, 0, 5),
+        arrivals_of(([("a", 3), ("a", 7)], 10), ([("a", 8)], 10), ([("a", 8)], 20)),
+    ),
+    "windows with pauses between them": (
+        Windowing("sliding", 3, 0, 0, 10),
+        arrivals_of(([("a", 2), ("a", 3), ("a", 9), ("a", 10)], 5), ([("a", 4), ("a", 2)], 5)),
+    ),
+    "a short gap does not cut a long one short": (
+        Windowing("own gaps", 4),
+        arrivals_of(([("a", 0), ("a", 5), ("a", 1), ("a", 10)], 0)),
+    ),
 }

@@ -16,7 +16,13 @@ from tests.oracle import laws
 from tests.oracle.evaluator import Arrivals, Record, Windowing, evaluate, regroup
 from tests.oracle.hard_streams import HARD_STREAMS
 from tests.pane_log import run_logged
-from tests.strategies import NOTHING_SAID_US, sessions, streams, windowings
+from tests.strategies import (
+    NOTHING_SAID_US,
+    days_with_clock_changes,
+    sessions,
+    streams,
+    windowings,
+)
 
 #: The nightly profile digs for minutes.
 pytestmark = pytest.mark.timeout(3600)
@@ -71,6 +77,16 @@ def test_order_and_bundles_do_not_matter(
     assert laws.answers(regroup(windowing, records)) == laws.answers(answer.groups)
     for check in laws.CHECKS.values():
         check(windowing, rebundled)
+
+
+@pytest.mark.parametrize("mode", df.AccumulationMode)
+@given(case=days_with_clock_changes())
+def test_days_with_clock_changes(
+    mode: df.AccumulationMode, case: tuple[Windowing, list[Arrivals]]
+) -> None:
+    """Days of 23, 23.5, 24, 24.5 and 25 hours are grouped, and told, as days."""
+    laws.CHECKS[mode](*case)
+    laws.check_panes(*case, mode)
 
 
 @given(gap_us=st.integers(1, 12), arrivals=streams())

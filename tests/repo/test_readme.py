@@ -1,10 +1,11 @@
-"""The README tells the truth: its program prints what it says, its links lead somewhere."""
+"""The pages tell the truth: their programs print what they say, their links lead somewhere."""
 
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,25 @@ PAGES = [
 ]
 
 
+def fences(page: Path) -> list[tuple[str, str]]:
+    """The language and the text of each block of a page, in order."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
 def fenced(language: str) -> list[str]:
     """The blocks of the README in a language."""
-    text = README.read_text("utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [text for written_in, text in fences(README) if written_in == language]
+
+
+def programs() -> Iterator[Any]:
+    """Every Python block of every page is a program; the text block that follows is what it prints."""
+    for page in PAGES:
+        blocks = fences(page)
+        for number, (language, program) in enumerate(blocks, 1):
+            if language == "python":
+                after, text = blocks[number] if number < len(blocks) else ("", "")
+                shown = text if after == "text" else ""
+                yield pytest.param(program, shown, id=f"{page.relative_to(ROOT)}, block {number}")
 
 
 def links(page: Path) -> Iterator[str]:
@@ -30,11 +46,15 @@ def links(page: Path) -> Iterator[str]:
             yield target.partition("#")[0]
 
 
-def test_program_prints_exactly_what_is_shown() -> None:
-    (program,), (shown, *_) = fenced("python"), fenced("text")
-
+@pytest.mark.parametrize(("program", "shown"), list(programs()))
+def test_programs_print_exactly_what_is_shown(program: str, shown: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", "import sys; exec(compile(sys.stdin.read(), 'job.py', 'exec'))"],
+        input=program,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert ran.stderr == ""

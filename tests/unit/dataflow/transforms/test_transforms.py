@@ -371,7 +371,7 @@ def test_a_record_can_be_in_any_number_of_windows() -> None:
     pipeline = df.Pipeline(DirectRunner())
     (
         pipeline
-        | df.Create([1, 2, 3])
+        | df.Create([df.TimestampedValue(value, 0) for value in (1, 2, 3)])
         | df.WindowInto(TwoWindows())
         | df.Map(lambda x: ("k", x))
         | df.GroupByKey()

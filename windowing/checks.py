@@ -1,0 +1,197 @@
+"""Checks of what window functions answer, because a wrong answer would lose records without a word.
+
+The functions of this package keep their promises by construction and tests, so nothing is looked at twice:
+only window functions of a user's own are checked, a loop per bundle and a set per merge.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from windowing.errors import DataflowError, WindowError
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, format_timestamp
+from windowing.window import Window
+from windowing.window_fn import Merge, MergingWindowFn, WindowFn
+
+_OWN_MODULES = f"{__name__.partition('.')[0]}."
+
+
+def checked_assignment(
+    window_fn: WindowFn, timestamps_us: Sequence[int], values: Sequence[Any]
+) -> Sequence[Sequence[Window]]:
+    """What ``window_fn.assign_bundle`` answers, if it can be right.
+
+    Raises:
+        WindowError: the function raised; it answered for another number of elements, or with something else than a
+            list of windows; or a window is empty, given twice to one element, or without the element's event time.
+    """
+    try:
+        assigned = window_fn.assign_bundle(timestamps_us, values)
+    except DataflowError:
+        raise
+    except Exception as error:
+        raise _failed(window_fn, error, _culprit(window_fn, timestamps_us, values)) from error
+    if _is_shipped(window_fn):
+        return assigned
+    if not isinstance(assigned, Sequence) or len(assigned) != len(timestamps_us):
+        _refuse(
+            window_fn,
+            "does not answer once for each element of a bundle",
+            f"assign_bundle was given {len(timestamps_us)} and returned {assigned!r}",
+        )
+    fine: set[Window] = set()
+    for timestamp_us, value, windows in zip(timestamps_us, values, assigned, strict=True):
+        _check_windows(window_fn, timestamp_us, value, windows, fine)
+    return assigned
+
+
+def checked_merges(window_fn: MergingWindowFn, windows: Iterable[Window]) -> Sequence[Merge]:
+    """What ``window_fn.merge_windows`` answers, if no window can be lost by it.
+
+    Raises:
+        WindowError: the function raised; it answered with something else than merges; a source is not one of
+            ``windows`` or goes into two merges; a merged window is empty, does not cover its sources, or is
+            already there and not merged.
+    """
+    if _is_shipped(window_fn):
+        return window_fn.merge_windows(windows)
+    windows = list(windows)
+    try:
+        merges = [
+            Merge(merged, tuple(sources)) for merged, sources in window_fn.merge_windows(windows)
+        ]
+    except DataflowError:
+        raise
+    except Exception as error:
+        raise _failed(window_fn, error, f"while merging {_shown(windows)}") from error
+    _check_merges(window_fn, windows, merges)
+    return merges
+
+
+def _is_shipped(window_fn: WindowFn) -> bool:
+    """Whether the very class, not only a base of it, is from this package."""
+    return type(window_fn).__module__.startswith(_OWN_MODULES)
+
+
+def _check_windows(
+    window_fn: WindowFn,
+    timestamp_us: int,
+    value: Any,
+    windows: Sequence[Window],
+    fine: set[Window],
+) -> None:
+    """Check the windows of one element; ``fine`` remembers the windows that are windows."""
+    if isinstance(windows, Window) or not isinstance(windows, Sequence):
+        _refuse(
+            window_fn,
+            "has to assign a list of windows",
+            f"for the element {value!r} it returned {windows!r}",
+        )
+    for window in windows:
+        # Types first: a plain pair would be equal to a window that was found fine.
+        if type(window) is not Window or window not in fine:
+            _check_window(window_fn, window)
+            fine.add(window)
+        if not window[0] <= timestamp_us < window[1]:
+            _refuse(
+                window_fn,
+                "assigns a window that does not contain the element",
+                f"{window} for the element {value!r} at {format_timestamp(timestamp_us)}",
+            )
+    if len(windows) > 1 and len(set(windows)) < len(windows):
+        _refuse(
+            window_fn,
+            "assigns the same window twice",
+            f"for the element {value!r} it returned {windows!r}",
+        )
+
+
+def _check_merges(
+    window_fn: MergingWindowFn, windows: Sequence[Window], merges: Sequence[Merge]
+) -> None:
+    given = remaining = frozenset(windows)
+    for merged, sources in merges:
+        _check_window(window_fn, merged)
+        if not sources or len(set(sources)) < len(sources) or not remaining.issuperset(sources):
+            _refuse(
+                window_fn,
+                "merges windows that are not there, or not any more",
+                f"{_shown(sources)} became {merged}; it was given {_shown(windows)}",
+                "each window is a source of at most one merge, and no source is made up",
+            )
+        remaining = remaining.difference(sources)
+        if any(s.start_us < merged.start_us or merged.end_us < s.end_us for s in sources):
+            _refuse(
+                window_fn,
+                "merges windows into one that does not cover them",
+                f"{_shown(sources)} became {merged}",
+            )
+    made: set[Window] = set()
+    for merged, sources in merges:
+        if merged in made or (merged in given and merged not in sources):
+            _refuse(
+                window_fn,
+                "merges windows into one that is there already",
+                f"{_shown(sources)} became {merged}; it was given {_shown(windows)}",
+                "a merged window has all the windows that it stands for among its sources",
+            )
+        made.add(merged)
+
+
+def _check_window(window_fn: WindowFn, window: object) -> None:
+    if not isinstance(window, Window):
+        _refuse(
+            window_fn,
+            "returns something else than a window",
+            f"it is {window!r}",
+            "return df.Window(start_us, end_us), or a subclass",
+        )
+    if not all(isinstance(bound_us, int) for bound_us in window[:2]):
+        _refuse(
+            window_fn,
+            "returns a window whose bounds are not whole microseconds",
+            f"it is {window!r}",
+            "bounds are microseconds since 1970: divide with //",
+        )
+    if window.start_us >= window.end_us:
+        _refuse(
+            window_fn,
+            "returns a window with nothing in it",
+            f"it starts at {window.start_us} and ends at {window.end_us}",
+        )
+    if window.start_us < MIN_TIMESTAMP_US or window.end_us > MAX_TIMESTAMP_US:
+        _refuse(
+            window_fn,
+            "returns a window outside the years 1 to 9999",
+            f"it starts at {window.start_us} and ends at {window.end_us}",
+            "bounds are microseconds since 1970; clamp them to the ends of time",
+        )
+
+
+def _culprit(window_fn: WindowFn, timestamps_us: Sequence[int], values: Sequence[Any]) -> str:
+    """The first element that fails on its own, in words."""
+    for timestamp_us, value in zip(timestamps_us, values, strict=True):
+        try:
+            window_fn.assign_windows(timestamp_us, value)
+        except Exception:  # noqa: BLE001 - whatever it is, it has been caught once already
+            return f"for the element {value!r} at {format_timestamp(timestamp_us)}"
+    return "in assign_bundle"
+
+
+def _failed(window_fn: WindowFn, error: Exception, where: str) -> WindowError:
+    return WindowError(
+        f"{type(window_fn).__name__} raised {type(error).__name__}: {error}",
+        detail=where,
+        hint="correct the window function, or sort such elements out before the WindowInto",
+    )
+
+
+def _refuse(window_fn: WindowFn, what: str, detail: str, hint: str = "") -> NoReturn:
+    raise WindowError(
+        f"{type(window_fn).__name__} {what}",
+        detail=detail,
+        hint=hint or "correct the window function; windows are half-open, [start, end)",
+    )
+
+
+def _shown(windows: Iterable[Window]) -> str:
+    return " and ".join(map(str, windows)) or "nothing"

@@ -1,0 +1,126 @@
+"""PhaseShiftedWindows: fixed windows that begin at another moment for each key.  Dataflow Model, section 1.2.
+
+A class of its own beside `FixedWindows`: it looks into the element for the key, which aligned windows never do.
+
+The shift comes from a hash of its own, not from the one that says which key range owns a key:
+otherwise the windows of one range would still end together.  Keys that Python calls equal are shifted equally, in every
+process and for ever, as state in a store depends on it.
+"""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import attrs
+
+from windowing.errors import TimeError, WindowError
+from windowing.fixed import FixedWindows
+from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us, to_timestamp_us
+from windowing.window import Window
+from windowing.window_fn import WindowFn
+
+#: The shifts of so many keys are remembered in each process.
+_KEYS_MAX = 1 << 16
+_HASH_BITS = 64
+
+
+@attrs.frozen(init=False)
+class PhaseShiftedWindows(WindowFn):
+    """Fixed windows, shifted for each key by a share of ``size`` that depends on the key alone.
+
+    All keys of aligned windows end at the same moment; these spread the work of it evenly over time.
+    Elements have to be the ``(key, value)`` pairs that are grouped afterwards, with the same keys.
+
+    Args:
+        size: length of a window; positive.
+
+    Raises:
+        WindowError: ``size`` is not positive; later, an element is not a pair or its key has no stable hash.
+        TimeError: ``size`` is not a duration.
+    """
+
+    size_us: int
+
+    def __init__(self, size: DurationLike) -> None:
+        FixedWindows(size)  # the same demands on a size, in the same words
+        self.__attrs_init__(to_duration_us(size))
+
+    def shift_us(self, key: Any) -> int:
+        """Where the windows of a key start, counted from 1970-01-01T00:00:00 UTC."""
+        return _hash_of(key) * self.size_us >> _HASH_BITS
+
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
+        """The one window of the element's key around the event time."""
+        start_us = timestamp_us - (timestamp_us - self.shift_us(_key_of(value))) % self.size_us
+        return (self._window(start_us),)
+
+    def assign_bundle(
+        self,
+        timestamps_us: Sequence[int],
+        values: Sequence[Any],
+    ) -> Sequence[Sequence[Window]]:
+        """The same for each; records of the same window share one object."""
+        size_us, shift_us = self.size_us, self.shift_us
+        starts_us = [
+            t - (t - shift_us(_key_of(value))) % size_us
+            for t, value in zip(timestamps_us, values, strict=True)
+        ]
+        shared = {start_us: (self._window(start_us),) for start_us in set(starts_us)}
+        return [shared[start_us] for start_us in starts_us]
+
+    def _window(self, start_us: int) -> Window:
+        return Window(clamp_timestamp_us(start_us), clamp_timestamp_us(start_us + self.size_us))
+
+
+def _key_of(element: Any) -> Any:
+    if not isinstance(element, tuple) or len(element) != 2:
+        raise WindowError(
+            "phase-shifted windows need (key, value) pairs",
+            detail=f"an element is {element!r}",
+            hint="make pairs before the WindowInto, e.g. df.Map(lambda x: (key_of(x), x))",
+        )
+    return element[0]
+
+
+def _hash_of(key: Any) -> int:
+    try:
+        return _remembered_hash(key)
+    except TypeError:  # from the memory: the key, or something in it, is a list or the like
+        raise _refusal(key) from None
+
+
+@lru_cache(_KEYS_MAX)
+def _remembered_hash(key: Any) -> int:
+    text = ascii(_canonical(key))  # not repr, which escapes other characters in other Pythons
+    return int.from_bytes(
+        blake2b(text.encode(), digest_size=_HASH_BITS // 8, person=b"phase").digest(), "big"
+    )
+
+
+def _canonical(key: Any) -> object:
+    """A value whose text is the same for equal keys; of the types that can be grouped by."""
+    kind = type(key)
+    if kind is tuple:
+        return tuple(map(_canonical, key))
+    if kind is bool or (kind is float and key.is_integer()):
+        return int(key)
+    if isinstance(key, datetime):
+        try:
+            return "datetime", to_timestamp_us(key)
+        except TimeError:
+            raise _refusal(key) from None
+    if isinstance(key, date):
+        return "date", key.toordinal()
+    if key is None or kind in (int, float, str, bytes):
+        return key
+    raise _refusal(key)
+
+
+def _refusal(key: Any) -> WindowError:
+    return WindowError(
+        f"phase-shifted windows cannot shift by the key {key!r}",
+        detail=f"there is no stable hash of a {type(key).__module__}.{type(key).__qualname__}",
+        hint="use a key of numbers, text, bytes, dates, aware datetimes, or tuples of these",
+    )

@@ -1,0 +1,87 @@
+"""SlidingWindows: windows of one size, a new one every period.  Dataflow Model, section 1.2."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from windowing.errors import WindowError
+from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
+from windowing.window import Window
+from windowing.window_fn import WindowFn
+
+
+@attrs.frozen(init=False)
+class SlidingWindows(WindowFn):
+    """Windows ``[offset + n * period, offset + n * period + size)``.
+
+    With a period below the size windows overlap, and a record is in each of those around its event time, about
+    ``size / period`` of them: every grouping after it works that many times.
+    With a period above the size there are pauses between the windows.
+    A record in a pause is in no window, because the user asked for windows that leave it out: it does not reach the
+    next grouping, and it is no late record either.
+
+    Args:
+        size: length of a window; positive.
+        period: from the start of a window to the start of the next; positive.
+        offset: where a window starts, counted from 1970-01-01T00:00:00 UTC; any duration, taken modulo ``period``.
+
+    Raises:
+        WindowError: ``size`` or ``period`` is not positive.
+        TimeError: an argument is not a duration.
+    """
+
+    size_us: int
+    period_us: int
+    offset_us: int
+
+    def __init__(
+        self, size: DurationLike, *, period: DurationLike, offset: DurationLike = 0
+    ) -> None:
+        size_us, period_us = to_duration_us(size), to_duration_us(period)
+        for name, given, length_us in (("size", size, size_us), ("period", period, period_us)):
+            if length_us <= 0:
+                raise WindowError(
+                    f"sliding windows need a positive {name}, not {given!r}",
+                    hint="give a timedelta or a number of seconds above zero",
+                )
+        self.__attrs_init__(size_us, period_us, to_duration_us(offset) % period_us)
+
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
+        """The windows around the event time, the earliest first; none in a pause."""
+        since_us = timestamp_us - self.offset_us
+        return self._numbered(
+            since_us // self.period_us, (since_us - self.size_us) // self.period_us, {}
+        )
+
+    def assign_bundle(
+        self,
+        timestamps_us: Sequence[int],
+        values: Sequence[Any],
+    ) -> Sequence[Sequence[Window]]:
+        """The windows around each event time; records in the same windows share the objects."""
+        period_us, offset_us = self.period_us, self.offset_us
+        past_us = offset_us + self.size_us
+        windows: dict[int, Window] = {}
+        # What has started and what has ended by then decides which windows a time is in.
+        started = [(t - offset_us) // period_us for t in timestamps_us]
+        if self.size_us % period_us == 0:  # the common case: whatever starts, another ends
+            count = self.size_us // period_us
+            evenly = {last: self._numbered(last, last - count, windows) for last in set(started)}
+            return [evenly[last] for last in started]
+        ended = [(t - past_us) // period_us for t in timestamps_us]
+        spans = list(zip(started, ended, strict=True))
+        shared = {span: self._numbered(*span, windows) for span in set(spans)}
+        return [shared[span] for span in spans]
+
+    def _numbered(self, last: int, last_ended: int, known: dict[int, Window]) -> Sequence[Window]:
+        """The windows that have started, up to number ``last``, without those up to ``last_ended``."""
+        numbers = range(last_ended + 1, last + 1)
+        for number in numbers:
+            if number not in known:
+                start_us = self.offset_us + number * self.period_us
+                known[number] = Window(
+                    clamp_timestamp_us(start_us), clamp_timestamp_us(start_us + self.size_us)
+                )
+        # Near the ends of time different windows are clamped to the same one.
+        return tuple(dict.fromkeys(known[number] for number in numbers))
