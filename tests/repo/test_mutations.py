@@ -151,14 +151,20 @@ def lift_late_records_together(patch: Patch) -> None:
 def timers_out_of_order(patch: Patch) -> None:
     """Due timers come latest first."""
     pop_due = TimerQueue.pop_due
-    patch.setattr(TimerQueue, "pop_due", lambda queue, now_us: pop_due(queue, now_us)[::-1])
+    patch.setattr(
+        TimerQueue,
+        "pop_due",
+        lambda queue, until_us, most=None: pop_due(queue, until_us, most)[::-1],
+    )
 
 
 def timers_one_too_late(patch: Patch) -> None:
     """A timer at the watermark waits for the next instant."""
     pop_due = TimerQueue.pop_due
     patch.setattr(
-        TimerQueue, "pop_due", lambda queue, now_us: pop_due(queue, now_us - (now_us < 1 << 40))
+        TimerQueue,
+        "pop_due",
+        lambda queue, until_us, most=None: pop_due(queue, until_us - (until_us < 1 << 40), most),
     )
 
 
