@@ -68,12 +68,12 @@ Operation = Read | ParDo | AssignWindows | Group | Flatten | WriteTable
 class PCollectionNode:
     """One collection of the graph.
 
-    ``is_retracting``: elements may be taken back after they were said.
+    ``retracted_by``: the grouping that may take elements back after they were said, as a person names it.
     """
 
     id: int
     strategy: WindowingStrategy
-    is_retracting: bool = False
+    retracted_by: str | None = None
 
 
 @attrs.frozen(kw_only=True)

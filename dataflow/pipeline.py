@@ -101,13 +101,13 @@ class Pipeline:
         strategy: WindowingStrategy,
         *,
         tags: Sequence[str] = (MAIN,),
-        is_retracting: bool = False,
+        retracted_by: str | None = None,
     ) -> dict[str, PCollection[Any]]:
         """Add a primitive under the current label; for the `expand` of primitive transforms."""
         outputs = {}
         for tag in tags:
             node = PCollectionNode(
-                id=len(self._pcollections), strategy=strategy, is_retracting=is_retracting
+                id=len(self._pcollections), strategy=strategy, retracted_by=retracted_by
             )
             self._pcollections[node.id] = node
             outputs[tag] = PCollection[Any](self, node)

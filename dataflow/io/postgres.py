@@ -64,10 +64,10 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
     def expand(self, pcoll: PCollection[Mapping[str, Any]]) -> None:
         """Add the primitive."""
         pipeline = pcoll.pipeline
-        if pcoll.node.is_retracting and not self._spec.key:
+        if pcoll.node.retracted_by and not self._spec.key:
             raise PipelineError(
                 f"{pipeline.here()} only adds rows, but its input takes results back",
-                detail="a grouping before it accumulates and retracts",
+                detail=f"{pcoll.node.retracted_by} accumulates and retracts",
                 hint="give the table a key=..., so that a retraction can delete its row",
             )
         for other in pipeline.graph().tables():

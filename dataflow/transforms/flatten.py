@@ -41,5 +41,5 @@ class Flatten(PTransform[Sequence[PCollection[Any]], PCollection[Any]]):
             FlattenOperation(),
             pcoll,
             strategies.pop(),
-            is_retracting=any(each.node.is_retracting for each in pcoll),
+            retracted_by=next((by for each in pcoll if (by := each.node.retracted_by)), None),
         )[MAIN]

@@ -51,13 +51,16 @@ class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any,
 def _add(pcoll: PCollection[Any], combine_fn: CombineFn) -> PCollection[Any]:
     pipeline, strategy = pcoll.pipeline, pcoll.node.strategy
     dumps_code(combine_fn, pipeline.here())
-    if pcoll.node.is_retracting:
+    if pcoll.node.retracted_by:
         raise PipelineError(
             f"{pipeline.here()} groups elements that may be taken back, which is not supported yet",
-            detail="a grouping before it accumulates and retracts",
+            detail=f"{pcoll.node.retracted_by} accumulates and retracts",
             hint="write the retracting results to a keyed table, or use AccumulationMode.DISCARDING "
             "before this grouping",
         )
     return pipeline.add_operation(
-        Group(combine_fn), [pcoll], strategy.frozen(), is_retracting=strategy.is_retracting
+        Group(combine_fn),
+        [pcoll],
+        strategy.frozen(),
+        retracted_by=pipeline.here() if strategy.is_retracting else None,
     )[MAIN]

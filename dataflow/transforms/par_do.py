@@ -124,5 +124,5 @@ def _add(
         [pcoll],
         pcoll.node.strategy,
         tags=tags,
-        is_retracting=pcoll.node.is_retracting,
+        retracted_by=pcoll.node.retracted_by,
     )

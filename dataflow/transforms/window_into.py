@@ -79,5 +79,5 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
             AssignWindows(self._strategy.window_fn),
             [pcoll],
             self._strategy,
-            is_retracting=pcoll.node.is_retracting,
+            retracted_by=pcoll.node.retracted_by,
         )[MAIN]

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark import SparkContext
+from pyspark import InheritableThread, SparkContext
 
 from runners.errors import JobFailedError
 from runners.millwheel.job import range_counts
@@ -149,12 +149,13 @@ class _SparkJob:
 
     def __init__(self, context: SparkContext, launch: WorkerLaunch, workers: int) -> None:
         self._context, self._launch, self._workers = context, launch, workers
+        self._group = f"dataflow streaming {launch.job}"
         self._thread: threading.Thread | None = None
         self.error: Exception | None = None
 
     def start(self) -> None:
         """Start all workers."""
-        self._thread = threading.Thread(target=self._run, name="dataflow-workers", daemon=True)
+        self._thread = InheritableThread(target=self._run, name="dataflow-workers", daemon=True)
         self._thread.start()
 
     def is_alive(self) -> bool:
@@ -163,10 +164,11 @@ class _SparkJob:
 
     def cancel(self) -> None:
         """Have Spark kill the tasks."""
-        self._context.cancelAllJobs()
+        self._context.cancelJobGroup(self._group)
 
     def _run(self) -> None:
         try:
+            self._context.setJobGroup(self._group, "dataflow streaming")
             slots = self._context.parallelize(range(self._workers), self._workers)
             slots.mapPartitionsWithIndex(self._launch).count()
         except Exception as error:  # noqa: BLE001 - Spark's errors; the master decides what they mean
