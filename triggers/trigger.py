@@ -87,6 +87,8 @@ class Trigger(ABC):
 
         It has finished only where it had in all of them, so a closed window does not silence the others.
         """
+        if len(sources) == 1:
+            return sources[0]  # the window has only grown
         open_states = [source.state for source in sources if not source.is_finished]
         if not open_states:
             return sources[0]

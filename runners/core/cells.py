@@ -50,6 +50,8 @@ class WindowState:
     is_past: bool = False
     trigger: Progress = _UNTOUCHED
     wakeup: Wakeup = _NO_TIMERS
+    #: The trigger's progress that ``wakeup`` was worked out for; not kept, so it is worked out anew after a restart.
+    armed_for: Progress | None = attrs.field(default=None, eq=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A plain call pickles in half the time of attrs' state protocol; cells are pickled at every commit.

@@ -42,8 +42,6 @@ from windowing.time_domain import TimeDomain
 from windowing.window import Window
 from windowing.window_fn import MergingWindowFn
 
-#: As the fields of `Wakeup`.
-_DOMAINS = (TimeDomain.EVENT, TimeDomain.PROCESSING)
 _IMMUTABLE = (int, float, str, bytes, bool, type(None))
 
 
@@ -59,6 +57,7 @@ class GroupAlsoByWindow:
     def __init__(self, combine_fn: CombineFn, strategy: WindowingStrategy) -> None:
         self._combine_fn, self._strategy = combine_fn, strategy
         self._trigger = strategy.trigger
+        self._untouched = Progress(self._trigger.initial_state())
         window_fn = strategy.window_fn
         self._merging = window_fn if isinstance(window_fn, MergingWindowFn) else None
 
@@ -102,6 +101,7 @@ class GroupAlsoByWindow:
             state.wakeup = (
                 Wakeup(None, processing_us) if domain is TimeDomain.EVENT else Wakeup(event_us)
             )
+            state.armed_for = None
             effects.touched.add(cell_id)
             self._settle(cells, cell_id, window, state, effects, now)
         return effects
@@ -217,7 +217,7 @@ class GroupAlsoByWindow:
     def _new_state(self, window: Window, now: _Now) -> WindowState:
         return WindowState(
             is_past=now.watermark_us >= window.end_us,
-            trigger=Progress(self._trigger.initial_state()),
+            trigger=self._untouched,
         )
 
     def _absorb(
@@ -261,27 +261,46 @@ class GroupAlsoByWindow:
             _set_timers(effects, cell_id, window, state, Wakeup())
             _free(cells, cell_id, window)
             return
-        wakeup = Wakeup()
         if not state.trigger.is_finished:
             self._ask_trigger(cell_id[0], window, state, effects, now)
+        if state.trigger is not state.armed_for:
+            self._arm(cell_id, window, state, expiry_us, effects, now)
+
+    def _arm(
+        self,
+        cell_id: CellId,
+        window: Window,
+        state: WindowState,
+        expiry_us: int,
+        effects: Effects,
+        now: _Now,
+    ) -> None:
+        """Set the timers that the trigger's progress asks for, and the one at which the window expires."""
+        wakeup = Wakeup(expiry_us)
         if not state.trigger.is_finished:
-            wakeup = self._trigger.next_wakeup(
+            wanted = self._trigger.next_wakeup(
                 state.trigger.state, window, watermark_us=now.watermark_us, now_us=now.now_us
-            ).ahead_of(now.watermark_us, now.now_us)
-        _set_timers(effects, cell_id, window, state, wakeup.sooner(Wakeup(expiry_us)))
+            )
+            wakeup = wakeup.sooner(wanted.ahead_of(now.watermark_us, now.now_us))
+        _set_timers(effects, cell_id, window, state, wakeup)
+        state.armed_for = state.trigger
 
     def _ask_trigger(
         self, key: Any, window: Window, state: WindowState, effects: Effects, now: _Now
     ) -> None:
-        clock = {"watermark_us": now.watermark_us, "now_us": now.now_us}
-        if not self._trigger.should_fire(state.trigger.state, window, **clock):
+        watermark_us, now_us = now.watermark_us, now.now_us
+        if not self._trigger.should_fire(
+            state.trigger.state, window, watermark_us=watermark_us, now_us=now_us
+        ):
             return
         if state.pending:
             self._fire(key, window, state, effects, now, is_last=False)
         else:
             # With nothing new the moment passes in silence, but it passes.
             state.is_past |= now.watermark_us >= window.end_us
-        state.trigger = self._trigger.on_fire(state.trigger.state, window, **clock)
+        state.trigger = self._trigger.on_fire(
+            state.trigger.state, window, watermark_us=watermark_us, now_us=now_us
+        )
 
     def _fire(
         self,
@@ -331,10 +350,13 @@ def _set_timers(
     """Have the timers of a window as wanted."""
     if wanted == state.wakeup:
         return
-    for domain, before_us, fire_us in zip(_DOMAINS, state.wakeup, wanted, strict=True):
-        if fire_us != before_us:
-            effects.timers[cell_id, window, domain] = fire_us
+    event_us, processing_us = wanted
+    if event_us != state.wakeup.event_us:
+        effects.timers[cell_id, window, TimeDomain.EVENT] = event_us
+    if processing_us != state.wakeup.processing_us:
+        effects.timers[cell_id, window, TimeDomain.PROCESSING] = processing_us
     state.wakeup = wanted
+    state.armed_for = None
 
 
 def _free(cells: MutableMapping[CellId, Cell], cell_id: CellId, window: Window) -> None:
