@@ -124,8 +124,8 @@ CREATE TABLE dataflow.timers (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 5000
 );
--- What is due next, and what is overdue, without reading all timers.
-CREATE INDEX timers_due ON dataflow.timers (computation_id, domain, fire_us);
+-- No other index: owners keep what is due in memory, and a plan made on an empty table would take an
+-- index on (computation_id, ...) for every delete and walk all timers of the computation each time.
 COMMENT ON TABLE dataflow.timers IS 'Timers that are set; a fired or deleted timer has no row.';
 COMMENT ON COLUMN dataflow.timers.fire_us IS 'Microseconds since 1970, in the time of the domain.';
 

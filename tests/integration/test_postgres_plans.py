@@ -1,0 +1,44 @@
+"""How Postgres goes about the statements of a commit, on tables that it knows nothing of yet."""
+
+import time
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from runners.millwheel.ids import Fence, RangeId
+from runners.millwheel.key_range import even_ranges
+from runners.millwheel.production import CellWrite, Production, TimerWrite
+from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
+from runners.millwheel.store.postgres import PostgresStore
+
+pytestmark = pytest.mark.postgres
+
+RANGE = RangeId("count", 0)
+#: Cells, and as many timers, that are set in one commit and deleted in the next.
+COUNT = 3_000
+
+
+def test_ending_much_state_at_once_looks_at_each_row_once(store_dsn: str) -> None:
+    """Deleting n timers and cells must not read n * n rows, which an index on less than the key invites."""
+    keys = [(number, f"{number}".encode()) for number in range(COUNT)]
+    ranges = [RangeSpec(range_id=RANGE, keys=even_ranges(1)[0])]
+    with closing(PostgresStore(store_dsn)) as store:
+        store.open_job(JobSpec(job="job", mode="streaming", fingerprint="", ranges=ranges))
+        token = store.acquire("job", [RANGE], "me")[RANGE].row.token
+        for bundle, value, fire_us in ((1, b"v", 1), (2, None, None)):
+            production = Production(
+                job="job",
+                fences=[Fence(range_id=RANGE, token=token, bundle=bundle)],
+                cells=[CellWrite("count", *key, value) for key in keys],
+                timers=[TimerWrite("count", *key, b"w", "event", fire_us) for key in keys],
+            )
+            assert Committed() == store.commit(production)
+    counts = """SELECT sum(n_tup_del), sum(idx_tup_fetch) FROM pg_stat_user_tables
+                WHERE schemaname = 'dataflow' AND relname IN ('cells', 'timers')"""
+    with psycopg.connect(store_dsn, autocommit=True) as connection:
+        # The server publishes its counts with a delay.
+        while (found := connection.execute(counts).fetchone() or (0, 0))[0] < 2 * COUNT:
+            time.sleep(0.01)
+
+    assert found[1] <= 10 * COUNT
