@@ -4,9 +4,11 @@ Re-exports the public names of `windowing` (where) and `triggers` (when, how).  
 """
 
 from dataflow.combine_fn import CombineFn
-from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue
+from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn
+from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, nondeterministic
 from dataflow.errors import (
     DataflowError,
+    DataLossWarning,
     DuplicateLabelError,
     InputError,
     KeyEncodingError,
@@ -16,6 +18,7 @@ from dataflow.errors import (
     TransformError,
     WindowError,
 )
+from dataflow.io.arrival import ARRIVAL_TIME
 from dataflow.io.files import ReadFromCsv, ReadFromJsonLines
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
@@ -24,26 +27,45 @@ from dataflow.pcollection import PCollection, PCollectionTuple
 from dataflow.pipeline import Pipeline
 from dataflow.ptransform import PTransform
 from dataflow.runner import PipelineResult, Runner
+from dataflow.transforms.changelog import Change, ToChangelog
+from dataflow.transforms.co_group import CoGroupByKey
+from dataflow.transforms.count_windows import CountWindows
 from dataflow.transforms.create import Create, Read
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey, GroupByKey
-from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo
+from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo, WithTimestamps
 from dataflow.transforms.window_into import WindowInto
+from dataflow.user_state import (
+    BagStateSpec,
+    CombiningValueStateSpec,
+    ReadModifyWriteStateSpec,
+    TimerSpec,
+    on_timer,
+)
 from triggers import (
     AccumulationMode,
     AfterAll,
     AfterAny,
+    AfterBytes,
     AfterCount,
     AfterEach,
+    AfterPattern,
     AfterProcessingTime,
+    AfterPunctuation,
+    AfterSignal,
     AfterWatermark,
     Always,
     AtPeriod,
+    DataDrivenTrigger,
     DefaultTrigger,
+    EarlyFirings,
+    Elements,
+    FiringBehavior,
     Never,
     OrFinally,
     Progress,
     Repeatedly,
+    TimestampCombiner,
     Trigger,
     Wakeup,
 )
@@ -58,31 +80,48 @@ from windowing import (
     PhaseShiftedWindows,
     Sessions,
     SlidingWindows,
+    TimeDomain,
     Window,
     WindowFn,
     merge_overlapping,
 )
 
 __all__ = [
+    "ARRIVAL_TIME",
     "AccumulationMode",
     "AfterAll",
     "AfterAny",
+    "AfterBytes",
     "AfterCount",
     "AfterEach",
+    "AfterPattern",
     "AfterProcessingTime",
+    "AfterPunctuation",
+    "AfterSignal",
     "AfterWatermark",
     "Always",
     "AtPeriod",
+    "BagStateSpec",
     "CalendarWindows",
+    "Change",
+    "CoGroupByKey",
     "ColumnType",
     "CombineFn",
     "CombinePerKey",
+    "CombiningValueStateSpec",
+    "CountCombineFn",
+    "CountWindows",
     "Create",
+    "DataDrivenTrigger",
+    "DataLossWarning",
     "DataflowError",
     "DefaultTrigger",
     "DoFn",
     "DuplicateLabelError",
+    "EarlyFirings",
+    "Elements",
     "Filter",
+    "FiringBehavior",
     "FixedWindows",
     "FlatMap",
     "Flatten",
@@ -91,6 +130,7 @@ __all__ = [
     "InputError",
     "KeyEncodingError",
     "Map",
+    "MeanCombineFn",
     "Merge",
     "MergingWindowFn",
     "Never",
@@ -109,6 +149,7 @@ __all__ = [
     "Read",
     "ReadFromCsv",
     "ReadFromJsonLines",
+    "ReadModifyWriteStateSpec",
     "Repeatedly",
     "Runner",
     "Sessions",
@@ -117,10 +158,15 @@ __all__ = [
     "SourceBatch",
     "SourceReader",
     "SplitStatus",
+    "SumCombineFn",
     "TableRowError",
     "TaggedOutput",
+    "TimeDomain",
     "TimeError",
+    "TimerSpec",
+    "TimestampCombiner",
     "TimestampedValue",
+    "ToChangelog",
     "TransformError",
     "Trigger",
     "Wakeup",
@@ -128,6 +174,9 @@ __all__ = [
     "WindowError",
     "WindowFn",
     "WindowInto",
+    "WithTimestamps",
     "WriteToPostgres",
     "merge_overlapping",
+    "nondeterministic",
+    "on_timer",
 ]

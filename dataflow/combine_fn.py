@@ -48,6 +48,15 @@ class CombineFn(ABC):
     def extract_output(self, accumulator: Any) -> Any:
         """The result so far."""
 
+    def retract_input(self, accumulator: Any, value: Any) -> Any:
+        """The accumulator without a value: the inverse of `add_input`, the paper's "uncombine".
+
+        Optional.  Without it, where values may be taken back they are all kept, and folded anew for each pane.
+        With it only the accumulator is.  A value may be taken out before it is put in, from an accumulator of nothing
+        as well: both orders must end in the same.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define retract_input")
+
 
 class ListCombineFn(CombineFn):
     """All values in a list: what `GroupByKey` combines with."""
@@ -109,6 +118,11 @@ class CallableCombineFn(CombineFn):
     def extract_output(self, accumulator: list[Any]) -> Any:
         """Fold what is left."""
         return self.function(accumulator)
+
+
+def can_retract_input(combine_fn: CombineFn) -> bool:
+    """Whether the class defines `CombineFn.retract_input`."""
+    return type(combine_fn).retract_input is not CombineFn.retract_input
 
 
 def as_combine_fn(fn: CombineFn | Callable[[Iterable[Any]], Any]) -> CombineFn:

@@ -10,12 +10,13 @@ Dataflow Model, section 2.1 (ParDo).
 import inspect
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
+from dataflow import user_state
 from dataflow.errors import PipelineError
-from windowing.timestamps import TimestampLike, to_timestamp_us
+from windowing.timestamps import DurationLike, TimestampLike, to_timestamp_us
 
 
 class DoFnParam(Enum):
@@ -24,6 +25,8 @@ class DoFnParam(Enum):
     WINDOW = "window"
     TIMESTAMP = "timestamp"
     PANE = "pane"
+    KEY = "key"
+    SIGN = "sign"
 
 
 class DoFn:
@@ -42,6 +45,27 @@ class DoFn:
     TimestampParam: Any = DoFnParam.TIMESTAMP
     #: The `PaneInfo` of the firing that the element came from.
     PaneParam: Any = DoFnParam.PANE
+    #: ``StateParam(SPEC)``: that state of the element's key and window; see `dataflow.user_state`.
+    StateParam: Any = user_state.StateParam
+    #: ``TimerParam(SPEC)``: that timer of the element's key and window.
+    TimerParam: Any = user_state.TimerParam
+    #: The key that the state is of; only for a stateful DoFn.
+    KeyParam: Any = DoFnParam.KEY
+    #: +1 for an element that is said, -1 for one that is taken back; only with `handles_retractions`.
+    SignParam: Any = DoFnParam.SIGN
+
+    #: How much earlier than its element a `TimestampedValue` may be.  The watermark does not wait for it: what is
+    #: behind the watermark then is late data, and too late once its window has expired.
+    allowed_timestamp_skew: DurationLike = 0
+
+    #: Whether a stateful DoFn can deal with input that may be taken back.  ``process`` is then called for retractions
+    #: too (`SignParam`), and everything that it returns is an ordinary element, which nobody takes back.
+    handles_retractions: bool = False
+
+    #: Whether a stateful DoFn is given the elements of a key and window in the order of their event times: each when
+    #: the watermark has passed it, those of one instant in an order that depends on their values alone.  Late elements
+    #: come when they come.  In batch it is always so.
+    requires_time_sorted_input: bool = False
 
     def setup(self) -> None:
         """Once on a worker before anything else: open connections, load models."""
@@ -62,7 +86,10 @@ class DoFn:
 
 @attrs.frozen(init=False)
 class TimestampedValue:
-    """An output with an event time of its own; it may not be earlier than the element it comes from."""
+    """An output with an event time of its own.
+
+    It may be earlier than the element that it comes from only by the transform's ``allowed_timestamp_skew``.
+    """
 
     value: Any
     timestamp_us: int
@@ -96,6 +123,34 @@ class CallableDoFn:
 
     function: Callable[..., Any]
     shape: Shape
+
+
+MarkedT = TypeVar("MarkedT", bound=Callable[..., Any])
+
+
+def nondeterministic(target: MarkedT) -> MarkedT:
+    """Mark user code that may say something else when it is run again: a DoFn class or a function.
+
+    Taking an element back runs user code on it again and takes back what comes out, so code has to be deterministic,
+    or be marked.  What marked code made of an element is kept in the state of the grouping that the element came from,
+    for as long as it may be taken back.
+
+    Dataflow Model, section 2.3, footnote 12.
+
+    Example::
+
+        @df.nondeterministic
+        def with_price_now(order):
+            return order, fetch_price(order)
+    """
+    target.__dataflow_nondeterministic__ = True  # type: ignore[attr-defined]
+    return target
+
+
+def is_nondeterministic(fn: DoFn | CallableDoFn) -> bool:
+    """Whether user code is marked as `nondeterministic`."""
+    target = fn.function if isinstance(fn, CallableDoFn) else fn
+    return bool(getattr(target, "__dataflow_nondeterministic__", False))
 
 
 def requested_params(call: Callable[..., Any], what: str) -> dict[str, DoFnParam]:

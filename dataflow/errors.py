@@ -3,6 +3,7 @@
 from windowing.errors import DataflowError, TimeError, WindowError
 
 __all__ = [
+    "DataLossWarning",
     "DataflowError",
     "DuplicateLabelError",
     "InputError",
@@ -37,3 +38,11 @@ class InputError(DataflowError):
 
 class TableRowError(DataflowError):
     """A row does not fit the table that it was written to; nothing was written."""
+
+
+class DataLossWarning(DataflowError, UserWarning):  # noqa: N818 - it is a warning
+    """A pipeline could lose data as it is written; see `dataflow.strategy_checks` for when.
+
+    Shown by Python's `warnings`, and filtered there: ``warnings.simplefilter("ignore", df.DataLossWarning)`` silences
+    it, and ``"error"`` makes it an error like any other.
+    """

@@ -29,10 +29,14 @@ class Read:
 
 @attrs.frozen
 class ParDo:
-    """User code on each element; outputs are tagged."""
+    """User code on each element; outputs are tagged.
+
+    ``allowed_timestamp_skew_us``: how much earlier than its element an output may be.
+    """
 
     fn: DoFn | CallableDoFn
     tags: tuple[str, ...] = (MAIN,)
+    allowed_timestamp_skew_us: int = 0
 
 
 @attrs.frozen
@@ -50,8 +54,25 @@ class Group:
 
 
 @attrs.frozen
+class StatefulParDo:
+    """User code on each ``(key, value)`` pair, with state and timers of the key and window.
+
+    ``tags`` and ``allowed_timestamp_skew_us`` as for `ParDo`.
+    """
+
+    fn: DoFn
+    tags: tuple[str, ...] = (MAIN,)
+    allowed_timestamp_skew_us: int = 0
+
+
+@attrs.frozen
 class Flatten:
     """The union of the inputs."""
+
+
+@attrs.frozen
+class Changelog:
+    """Each element, also each retraction, as an ordinary element that says what it was."""
 
 
 @attrs.frozen
@@ -61,7 +82,9 @@ class WriteTable:
     table: TableSpec
 
 
-Operation = Read | ParDo | AssignWindows | Group | Flatten | WriteTable
+#: What needs the elements of a key in one place; each begins a stage.
+KeyedOperation = Group | StatefulParDo
+Operation = Read | ParDo | AssignWindows | KeyedOperation | Flatten | Changelog | WriteTable
 
 
 @attrs.frozen(kw_only=True)
@@ -69,11 +92,13 @@ class PCollectionNode:
     """One collection of the graph.
 
     ``retracted_by``: the grouping that may take elements back after they were said, as a person names it.
+    ``is_bounded``: whether everything that it is made of ends by itself.
     """
 
     id: int
     strategy: WindowingStrategy
     retracted_by: str | None = None
+    is_bounded: bool = True
 
 
 @attrs.frozen(kw_only=True)

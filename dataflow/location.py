@@ -12,11 +12,24 @@ def user_location() -> str:
     # Walking frames looks at the callers without building a traceback.
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] not in _OWN_PACKAGES:
+        if not _is_own(frame):
             return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return "unknown place"
+
+
+def user_stacklevel() -> int:
+    """The ``stacklevel`` with which `warnings.warn`, in the caller's place, names the nearest line outside this SDK."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    level = 1
+    while frame is not None and _is_own(frame):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _is_own(frame: FrameType) -> bool:
+    module: str = frame.f_globals.get("__name__", "")
+    return module.partition(".")[0] in _OWN_PACKAGES
 
 
 def _short(filename: str) -> str:

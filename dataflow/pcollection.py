@@ -1,4 +1,4 @@
-"""PCollection: a bag of elements somewhere in a pipeline; bounded or not is the source's affair."""
+"""PCollection: a bag of elements somewhere in a pipeline, bounded or not as its sources are."""
 
 from __future__ import annotations
 
@@ -25,8 +25,13 @@ class PCollection(Generic[T_co]):
         """Apply a transform: ``pcollection | "label" >> transform``."""
         return self.pipeline.apply(transform, self)
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it ends by itself: all sources that it is made of do (`Source.is_bounded`)."""
+        return self.node.is_bounded
+
     def __repr__(self) -> str:
-        return f"PCollection({self.node.id})"
+        return f"PCollection({self.node.id}{'' if self.is_bounded else ', unbounded'})"
 
 
 class PCollectionTuple:

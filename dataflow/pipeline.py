@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from dataflow.after_run import Check, ChecksAfterRun, checked
 from dataflow.errors import DuplicateLabelError, PipelineError
-from dataflow.graph import MAIN, Operation, PCollectionNode, PipelineGraph, TransformNode
+from dataflow.graph import MAIN, Operation, PCollectionNode, PipelineGraph, Read, TransformNode
 from dataflow.location import user_location
 from dataflow.pcollection import PCollection
 from dataflow.runner import PipelineResult, Runner, create_runner
@@ -54,6 +55,7 @@ class Pipeline:
         self._labels: dict[str, str] = {}
         self._scope: list[str] = []
         self._location = ""
+        self._checks = ChecksAfterRun()
 
     def __enter__(self) -> Self:
         return self
@@ -66,6 +68,8 @@ class Pipeline:
     ) -> None:
         if exc_type is None:
             self.run().wait_until_finish()
+        else:
+            self._checks.disarm()
 
     def __or__(self, transform: PTransform[Pipeline, OutT]) -> OutT:
         """Apply a transform that starts a pipeline, such as a read."""
@@ -73,8 +77,22 @@ class Pipeline:
 
     def run(self) -> PipelineResult:
         """Hand the graph to the runner; does not wait for an unbounded run."""
-        self.result = self.runner.run(self.graph())
+        try:
+            result = self.runner.run(self.graph())
+        except BaseException:
+            self._checks.disarm()
+            raise
+        self._checks.arm()
+        self.result = checked(result, self._checks) if self._checks else result
         return self.result
+
+    def after_run(self, check: Check) -> None:
+        """Have ``check`` look at the result when a run has ended, in `PipelineResult.wait_until_finish`.
+
+        For the `expand` of transforms; what it raises is an `AssertionError` that names the transform (`here`).
+        A pipeline that is thrown away without having been checked warns (`UncheckedWarning`).
+        """
+        self._checks.add(self.here(), check)
 
     def graph(self) -> PipelineGraph:
         """The pipeline so far, as a value."""
@@ -104,10 +122,17 @@ class Pipeline:
         retracted_by: str | None = None,
     ) -> dict[str, PCollection[Any]]:
         """Add a primitive under the current label; for the `expand` of primitive transforms."""
+        if isinstance(operation, Read):
+            is_bounded = operation.source.is_bounded
+        else:
+            is_bounded = all(pcoll.is_bounded for pcoll in inputs)
         outputs = {}
         for tag in tags:
             node = PCollectionNode(
-                id=len(self._pcollections), strategy=strategy, retracted_by=retracted_by
+                id=len(self._pcollections),
+                strategy=strategy,
+                retracted_by=retracted_by,
+                is_bounded=is_bounded,
             )
             self._pcollections[node.id] = node
             outputs[tag] = PCollection[Any](self, node)

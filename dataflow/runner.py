@@ -23,6 +23,12 @@ class PipelineResult(Protocol):
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The rows of a result table as mappings, in no particular order."""
 
+    def send_signal(self, name: str) -> None:
+        """Have every window that is open hear a signal, if its trigger waits for it (`df.AfterSignal`).
+
+        Returns when the signal is sure to be heard, exactly once by each window; of what the job has read by then.
+        """
+
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records dropped because their window was gone: transform, key, window, watermark, payload, count."""
 

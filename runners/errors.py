@@ -30,5 +30,9 @@ class JobFailedError(DataflowError):
     """A running job gave up; the message carries the first cause."""
 
 
+class SignalError(DataflowError):
+    """A signal that nobody would hear: no trigger listens to it, or the job has ended or runs in batch."""
+
+
 class EmbeddedServiceError(DataflowError):
     """An embedded service (Java, Postgres) is missing or did not start."""

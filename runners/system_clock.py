@@ -1,4 +1,4 @@
-"""The only place that reads the machine's clock."""
+"""The only place of the runners that reads the machine's clock; sources have `dataflow.io.arrival`."""
 
 import time
 

@@ -97,12 +97,26 @@ def _composites(parts: st.SearchStrategy[df.Trigger]) -> st.SearchStrategy[df.Tr
         several.map(lambda each: df.AfterAny(*each)),
         several.map(lambda each: df.AfterAll(*each)),
         st.builds(df.OrFinally, parts, parts),
-        st.builds(
-            lambda early, late: df.AfterWatermark(early=early, late=late),
-            st.none() | parts,
-            st.none() | parts,
-        ),
+        after_watermark(parts),
     )
+
+
+def after_watermark(
+    parts: st.SearchStrategy[df.Trigger] | None = None,
+) -> st.SearchStrategy[df.AfterWatermark]:
+    """With and without early and late phases."""
+    phases = st.none() | (triggers() if parts is None else parts)
+    return st.builds(lambda early, late: df.AfterWatermark(early=early, late=late), phases, phases)
+
+
+def is_third(value: object) -> bool:
+    """A predicate for whatever values."""
+    return hash(value) % 3 == 0
+
+
+def is_even(value: object) -> bool:
+    """Another."""
+    return hash(value) % 2 == 0
 
 
 def triggers() -> st.SearchStrategy[df.Trigger]:
@@ -117,6 +131,10 @@ def triggers() -> st.SearchStrategy[df.Trigger]:
             st.just(df.Never()),
             st.builds(df.AfterProcessingTime, delays),
             st.builds(df.AtPeriod, st.integers(1, 40).map(lambda us: us / 1_000_000)),
+            st.builds(df.AfterBytes, st.integers(1, 30)),
+            st.builds(df.AfterSignal, st.sampled_from(["flush", "peek"])),
+            st.just(df.AfterPunctuation(is_third)),
+            st.just(df.AfterPattern(is_third, is_even)),
         ),
         _composites,
         max_leaves=5,

@@ -5,8 +5,8 @@ from typing import Any
 
 import attrs
 
-from triggers.trigger import Progress, Trigger, Wakeup
-from windowing.errors import WindowError
+from triggers.checks import is_positive_size
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
 from windowing.window import Window
 
 
@@ -17,22 +17,22 @@ class AfterCount(Trigger):
     Records that arrive in one bundle are counted together, so a pane may hold more than ``count``.
     """
 
-    count: int = attrs.field()
+    count: int = attrs.field(validator=is_positive_size)
 
-    @count.validator
-    def _check(self, _: object, count: int) -> None:
-        if count < 1:
-            raise WindowError(f"AfterCount needs a positive count, not {count!r}")
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """One."""
+        return EarlyFirings.THEN_FINISHES
 
     def initial_state(self) -> int:
         """None have come."""
         return 0
 
     def on_elements(
-        self, state: int, window: Window, count: int, *, watermark_us: int, now_us: int
+        self, state: int, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> int:
         """Count."""
-        return state + count
+        return state + elements.size
 
     def should_fire(self, state: int, window: Window, *, watermark_us: int, now_us: int) -> bool:
         """Whether enough have come."""
@@ -53,33 +53,51 @@ class AfterCount(Trigger):
 
 @attrs.frozen
 class Always(Trigger):
-    """Fire whenever a bundle brings something."""
+    """Fire whenever a bundle brings something; its state is whether one has."""
+
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """One for each bundle."""
+        return EarlyFirings.REPEATED
+
+    def initial_state(self) -> bool:
+        """None has."""
+        return False
 
     def on_elements(
-        self, state: Any, window: Window, count: int, *, watermark_us: int, now_us: int
-    ) -> Any:
-        """Nothing to remember."""
-        return state
+        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
+    ) -> bool:
+        """One has."""
+        return True
 
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """Yes."""
-        return True
+        """Once one has."""
+        return bool(state)
 
     def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
         """It never finishes."""
-        return Progress(state)
+        return Progress(self.initial_state())
 
     def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
         """Time has no part in it."""
         return Wakeup()
+
+    def merge_states(self, states: Sequence[bool], window: Window) -> bool:
+        """What has come to either has come to both."""
+        return any(states)
 
 
 @attrs.frozen
 class Never(Trigger):
     """Do not fire: everything is said in one pane when the window expires."""
 
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """None."""
+        return EarlyFirings.NEVER
+
     def on_elements(
-        self, state: Any, window: Window, count: int, *, watermark_us: int, now_us: int
+        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Any:
         """Nothing to remember."""
         return state

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from triggers.trigger import Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
 from windowing.errors import WindowError
 from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
 from windowing.window import Window
@@ -17,12 +17,23 @@ from windowing.window import Window
 class _Deadline(Trigger):
     """Fire once, at a deadline that the first record sets."""
 
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """One."""
+        return EarlyFirings.THEN_FINISHES
+
     @abstractmethod
     def deadline_us(self, now_us: int) -> int:
         """The deadline of a pane whose first record comes now."""
 
     def on_elements(
-        self, state: int | None, window: Window, count: int, *, watermark_us: int, now_us: int
+        self,
+        state: int | None,
+        window: Window,
+        elements: Elements,
+        *,
+        watermark_us: int,
+        now_us: int,
     ) -> int:
         """The first record sets the deadline."""
         return clamp_timestamp_us(self.deadline_us(now_us)) if state is None else state
@@ -65,7 +76,10 @@ class AfterProcessingTime(_Deadline):
     def __init__(self, delay: DurationLike) -> None:
         delay_us = to_duration_us(delay)
         if delay_us < 0:
-            raise WindowError(f"AfterProcessingTime needs a delay, not {delay!r}")
+            raise WindowError(
+                f"AfterProcessingTime needs a delay, not {delay!r}",
+                hint="give a timedelta or a number of seconds, zero or more",
+            )
         self.__attrs_init__(delay_us)
 
     def deadline_us(self, now_us: int) -> int:
@@ -88,7 +102,10 @@ class AtPeriod(_Deadline):
     def __init__(self, period: DurationLike, *, offset: DurationLike = 0) -> None:
         period_us = to_duration_us(period)
         if period_us <= 0:
-            raise WindowError(f"AtPeriod needs a positive period, not {period!r}")
+            raise WindowError(
+                f"AtPeriod needs a positive period, not {period!r}",
+                hint="give a timedelta or a number of seconds above zero",
+            )
         self.__attrs_init__(period_us, to_duration_us(offset) % period_us)
 
     def deadline_us(self, now_us: int) -> int:

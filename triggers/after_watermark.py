@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from triggers.checks import check_trigger
 from triggers.composite import Repeatedly
-from triggers.trigger import Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
 from windowing.window import Window
 
 
@@ -37,24 +38,60 @@ class AfterWatermark(Trigger):
     late: Repeatedly | None
 
     def __init__(self, *, early: Trigger | None = None, late: Trigger | None = None) -> None:
+        for name, phase in (("early", early), ("late", late)):
+            if phase is not None:
+                check_trigger(f"AfterWatermark ({name})", phase)
         self.__attrs_init__(_repeated(early), _repeated(late))
+
+    @property
+    def reads_values(self) -> bool:
+        """If either phase does."""
+        return any(phase is not None and phase.reads_values for phase in (self.early, self.late))
+
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """Those of the early phase."""
+        return EarlyFirings.NEVER if self.early is None else self.early.early_firings
 
     def initial_state(self) -> _Phases:
         """Nothing has been said."""
         return _Phases(_initial(self.early), _initial(self.late))
 
     def on_elements(
-        self, state: _Phases, window: Window, count: int, *, watermark_us: int, now_us: int
+        self, state: _Phases, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> _Phases:
         """Seen by the phase it comes in."""
         if state.is_on_time_said and self.late is not None:
             late = self.late.on_elements(
-                state.late, window, count, watermark_us=watermark_us, now_us=now_us
+                state.late, window, elements, watermark_us=watermark_us, now_us=now_us
             )
             return state._replace(late=late)
         if watermark_us < window.end_us and self.early is not None:
             early = self.early.on_elements(
-                state.early, window, count, watermark_us=watermark_us, now_us=now_us
+                state.early, window, elements, watermark_us=watermark_us, now_us=now_us
+            )
+            return state._replace(early=early)
+        return state
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Those of both phases."""
+        return frozenset().union(
+            *(phase.signals for phase in (self.early, self.late) if phase is not None)
+        )
+
+    def on_signal(
+        self, state: _Phases, window: Window, name: str, *, watermark_us: int, now_us: int
+    ) -> _Phases:
+        """Heard by the phase it comes in."""
+        if state.is_on_time_said and self.late is not None:
+            late = self.late.on_signal(
+                state.late, window, name, watermark_us=watermark_us, now_us=now_us
+            )
+            return state._replace(late=late)
+        if watermark_us < window.end_us and self.early is not None:
+            early = self.early.on_signal(
+                state.early, window, name, watermark_us=watermark_us, now_us=now_us
             )
             return state._replace(early=early)
         return state

@@ -8,7 +8,8 @@ from typing import Any
 
 import attrs
 
-from triggers.trigger import Progress, Trigger, Wakeup
+from triggers.checks import is_trigger
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
 from windowing.errors import WindowError
 from windowing.window import Window
 
@@ -17,17 +18,41 @@ from windowing.window import Window
 class Repeatedly(Trigger):
     """Start the part again whenever it has finished; never finishes itself."""
 
-    part: Trigger
+    part: Trigger = attrs.field(validator=is_trigger)
+
+    @property
+    def reads_values(self) -> bool:
+        """If the part does."""
+        return self.part.reads_values
+
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """The part's, over and over unless it gets stuck."""
+        part = self.part.early_firings
+        return EarlyFirings.REPEATED if part is EarlyFirings.THEN_FINISHES else part
 
     def initial_state(self) -> Any:
         """The part's."""
         return self.part.initial_state()
 
     def on_elements(
-        self, state: Any, window: Window, count: int, *, watermark_us: int, now_us: int
+        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Any:
         """The part's."""
-        return self.part.on_elements(state, window, count, watermark_us=watermark_us, now_us=now_us)
+        return self.part.on_elements(
+            state, window, elements, watermark_us=watermark_us, now_us=now_us
+        )
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Those of the part."""
+        return self.part.signals
+
+    def on_signal(
+        self, state: Any, window: Window, name: str, *, watermark_us: int, now_us: int
+    ) -> Any:
+        """The part's."""
+        return self.part.on_signal(state, window, name, watermark_us=watermark_us, now_us=now_us)
 
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
         """When the part does."""
@@ -56,6 +81,22 @@ class AfterEach(Trigger):
     def __init__(self, *parts: Trigger) -> None:
         self.__attrs_init__(_checked("AfterEach", parts))
 
+    @property
+    def reads_values(self) -> bool:
+        """If any part does."""
+        return any(part.reads_values for part in self.parts)
+
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """Those of the parts up to the first that does not finish."""
+        for turn, part in enumerate(self.parts):
+            firings = part.early_firings
+            if firings is EarlyFirings.NEVER and turn:
+                return EarlyFirings.THEN_WAITS
+            if firings is not EarlyFirings.THEN_FINISHES:
+                return firings
+        return EarlyFirings.THEN_FINISHES
+
     def initial_state(self) -> tuple[int, Any]:
         """At the first part."""
         return 0, self.parts[0].initial_state()
@@ -64,7 +105,7 @@ class AfterEach(Trigger):
         self,
         state: tuple[int, Any],
         window: Window,
-        count: int,
+        elements: Elements,
         *,
         watermark_us: int,
         now_us: int,
@@ -72,7 +113,22 @@ class AfterEach(Trigger):
         """Seen by the part whose turn it is."""
         turn, inner = state
         inner = self.parts[turn].on_elements(
-            inner, window, count, watermark_us=watermark_us, now_us=now_us
+            inner, window, elements, watermark_us=watermark_us, now_us=now_us
+        )
+        return turn, inner
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Those of all the parts."""
+        return _heard_by(self.parts)
+
+    def on_signal(
+        self, state: tuple[int, Any], window: Window, name: str, *, watermark_us: int, now_us: int
+    ) -> tuple[int, Any]:
+        """Heard by the part whose turn it is."""
+        turn, inner = state
+        inner = self.parts[turn].on_signal(
+            inner, window, name, watermark_us=watermark_us, now_us=now_us
         )
         return turn, inner
 
@@ -114,6 +170,11 @@ class _Together(Trigger):
 
     parts: tuple[Trigger, ...]
 
+    @property
+    def reads_values(self) -> bool:
+        """If any part does."""
+        return any(part.reads_values for part in self.parts)
+
     def initial_state(self) -> tuple[Any, ...]:
         """The parts'."""
         return tuple(part.initial_state() for part in self.parts)
@@ -122,14 +183,28 @@ class _Together(Trigger):
         self,
         state: tuple[Any, ...],
         window: Window,
-        count: int,
+        elements: Elements,
         *,
         watermark_us: int,
         now_us: int,
     ) -> tuple[Any, ...]:
         """Seen by every part."""
         return tuple(
-            part.on_elements(inner, window, count, watermark_us=watermark_us, now_us=now_us)
+            part.on_elements(inner, window, elements, watermark_us=watermark_us, now_us=now_us)
+            for part, inner in zip(self.parts, state, strict=True)
+        )
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Those of all the parts."""
+        return _heard_by(self.parts)
+
+    def on_signal(
+        self, state: tuple[Any, ...], window: Window, name: str, *, watermark_us: int, now_us: int
+    ) -> tuple[Any, ...]:
+        """Heard by every part."""
+        return tuple(
+            part.on_signal(inner, window, name, watermark_us=watermark_us, now_us=now_us)
             for part, inner in zip(self.parts, state, strict=True)
         )
 
@@ -171,6 +246,11 @@ class AfterAny(_Together):
     def __init__(self, *parts: Trigger) -> None:
         self.__attrs_init__(_checked("AfterAny", parts))
 
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """One, if any part has one."""
+        return _once(fires=any(_fires(part) for part in self.parts))
+
     def should_fire(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
     ) -> bool:
@@ -187,6 +267,11 @@ class AfterAll(_Together):
     def __init__(self, *parts: Trigger) -> None:
         self.__attrs_init__(_checked("AfterAll", parts))
 
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """One, if every part has one."""
+        return _once(fires=all(_fires(part) for part in self.parts))
+
     def should_fire(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
     ) -> bool:
@@ -198,8 +283,18 @@ class AfterAll(_Together):
 class OrFinally(Trigger):
     """Fire as ``part`` does until ``until`` fires; then once more, and finished.  Its state: both states."""
 
-    part: Trigger
-    until: Trigger
+    part: Trigger = attrs.field(validator=is_trigger)
+    until: Trigger = attrs.field(validator=is_trigger)
+
+    @property
+    def reads_values(self) -> bool:
+        """If either does."""
+        return self.part.reads_values or self.until.reads_values
+
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """The part's, unless ``until`` ends them."""
+        return _once(fires=True) if _fires(self.until) else self.part.early_firings
 
     def initial_state(self) -> tuple[Any, Any]:
         """Both."""
@@ -209,14 +304,29 @@ class OrFinally(Trigger):
         self,
         state: tuple[Any, Any],
         window: Window,
-        count: int,
+        elements: Elements,
         *,
         watermark_us: int,
         now_us: int,
     ) -> tuple[Any, Any]:
         """Seen by both."""
         part, until = (
-            trigger.on_elements(inner, window, count, watermark_us=watermark_us, now_us=now_us)
+            trigger.on_elements(inner, window, elements, watermark_us=watermark_us, now_us=now_us)
+            for trigger, inner in zip((self.part, self.until), state, strict=True)
+        )
+        return part, until
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Those of both."""
+        return self.part.signals | self.until.signals
+
+    def on_signal(
+        self, state: tuple[Any, Any], window: Window, name: str, *, watermark_us: int, now_us: int
+    ) -> tuple[Any, Any]:
+        """Heard by both."""
+        part, until = (
+            trigger.on_signal(inner, window, name, watermark_us=watermark_us, now_us=now_us)
             for trigger, inner in zip((self.part, self.until), state, strict=True)
         )
         return part, until
@@ -253,6 +363,18 @@ class OrFinally(Trigger):
         return self.part.merge_states(parts, window), self.until.merge_states(untils, window)
 
 
+def _heard_by(parts: Iterable[Trigger]) -> frozenset[str]:
+    return frozenset().union(*(part.signals for part in parts))
+
+
+def _fires(trigger: Trigger) -> bool:
+    return trigger.early_firings is not EarlyFirings.NEVER
+
+
+def _once(*, fires: bool) -> EarlyFirings:
+    return EarlyFirings.THEN_FINISHES if fires else EarlyFirings.NEVER
+
+
 def _soonest(
     parts: Iterable[tuple[Trigger, Any]], window: Window, watermark_us: int, now_us: int
 ) -> Wakeup:
@@ -267,6 +389,7 @@ def _soonest(
 def _checked(name: str, parts: tuple[Trigger, ...]) -> tuple[Trigger, ...]:
     if not parts or not all(isinstance(part, Trigger) for part in parts):
         raise WindowError(
-            f"{name} needs triggers, not {parts!r}", hint=f"e.g. {name}(AfterCount(10), ...)"
+            f"{name} needs triggers, not {parts!r}",
+            hint=f"e.g. df.{name}(df.AfterCount(10), ...); classes must be called",
         )
     return parts

@@ -4,7 +4,7 @@ from typing import Any
 
 import attrs
 
-from triggers.trigger import Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
 from windowing.window import Window
 
 
@@ -15,8 +15,13 @@ class DefaultTrigger(Trigger):
     Needs no state: whether the window has ended is a question to the watermark alone, so merging cannot confuse it.
     """
 
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """None."""
+        return EarlyFirings.NEVER
+
     def on_elements(
-        self, state: Any, window: Window, count: int, *, watermark_us: int, now_us: int
+        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Any:
         """Nothing to remember."""
         return state

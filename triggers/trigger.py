@@ -11,6 +11,7 @@ Dataflow Model, section 2.3.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any, NamedTuple
 
 from windowing.window import Window
@@ -44,21 +45,75 @@ class Progress(NamedTuple):
     is_finished: bool = False
 
 
+class EarlyFirings(Enum):
+    """What a trigger does as long as the watermark has not reached the end of the window.
+
+    Where that end never comes, as in the global window of an input without end, it is all that is ever said.
+    """
+
+    #: Nothing: it waits for the end of the window.
+    NEVER = "never"
+    #: It fires, and from then on waits for the end of the window.
+    THEN_WAITS = "then waits"
+    #: It fires, and has then finished.
+    THEN_FINISHES = "then finishes"
+    #: It fires again and again.
+    REPEATED = "repeated"
+
+
+class Elements(NamedTuple):
+    """Records that have come: how many, and, for a trigger that `reads_values`, the values."""
+
+    size: int
+    values: Sequence[Any] = ()
+
+
 class Trigger(ABC):
     """Decides, for one key and window, when a pane is emitted.  Instances are frozen values.
 
-    Write one of your own by overriding the five abstract verbs; `merge_states` too, if its state is not None.
+    Write one of your own by overriding the abstract verbs; `merge_states` too, if its state is not None,
+    `early_firings`, if it waits for the watermark or finishes, and `signals` with `on_signal`, if it hears signals.
     """
+
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """What it does before the watermark reaches the end of the window, if everything that can come comes.
+
+        Known without running it, so that a pipeline that could never say anything is refused when it is built.
+        """
+        return EarlyFirings.REPEATED
+
+    @property
+    def reads_values(self) -> bool:
+        """Whether `on_elements` needs the values.
+
+        They are then not combined before the shuffle, so only say so where it is so.
+        """
+        return False
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """The names of the signals that `on_signal` wants to hear of; it hears of no other ones."""
+        return frozenset()
 
     def initial_state(self) -> Any:
         """State of a window that has seen nothing."""
         return None
 
+    def on_signal(
+        self, state: Any, window: Window, name: str, *, watermark_us: int, now_us: int
+    ) -> Any:
+        """State after a signal has reached the job.
+
+        The same object again means that it makes no difference here.
+        """
+        return state
+
     @abstractmethod
     def on_elements(
-        self, state: Any, window: Window, count: int, *, watermark_us: int, now_us: int
+        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Any:
-        """State after ``count`` more records."""
+        """State after more records."""
 
     @abstractmethod
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:

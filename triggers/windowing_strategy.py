@@ -4,6 +4,8 @@ import attrs
 
 from triggers.accumulation import AccumulationMode
 from triggers.default_trigger import DefaultTrigger
+from triggers.firing_behavior import FiringBehavior
+from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import Trigger
 from windowing.global_windows import GlobalWindows
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -16,12 +18,17 @@ class WindowingStrategy:
     """How the next grouping of a PCollection treats its records.
 
     ``allowed_lateness_us``: how far the watermark may be past the end of a window before the window's state is freed.
+    ``on_time_behavior``, ``closing_behavior``: whether there is a pane at the end of a window, and at its expiry,
+    although nothing has come since the last one.
     """
 
     window_fn: WindowFn = attrs.field(factory=GlobalWindows)
     trigger: Trigger = attrs.field(factory=DefaultTrigger)
     accumulation_mode: AccumulationMode = AccumulationMode.DISCARDING
     allowed_lateness_us: int = 0
+    timestamp_combiner: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
+    on_time_behavior: FiringBehavior = FiringBehavior.FIRE_ALWAYS
+    closing_behavior: FiringBehavior = FiringBehavior.FIRE_IF_NON_EMPTY
 
     @property
     def is_merging(self) -> bool:

@@ -11,6 +11,7 @@ from windowing.pane import PaneInfo, PaneTiming
 from windowing.phase_shifted import PhaseShiftedWindows
 from windowing.sessions import Sessions
 from windowing.sliding import SlidingWindows
+from windowing.time_domain import TimeDomain
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
     MIN_TIMESTAMP_US,
@@ -38,6 +39,7 @@ __all__ = [
     "PhaseShiftedWindows",
     "Sessions",
     "SlidingWindows",
+    "TimeDomain",
     "TimestampLike",
     "Window",
     "WindowFn",

@@ -1,19 +1,18 @@
 """Sessions: periods of activity of one key, closed by a gap.  Dataflow Model, sections 1.2 and 2.2.2."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from windowing.errors import TimeError, WindowError
-from windowing.merging import merge_overlapping
+from windowing.merging import OverlapMergingWindowFn
 from windowing.timestamps import MAX_TIMESTAMP_US, DurationLike, clamp_timestamp_us, to_duration_us
 from windowing.window import Window
-from windowing.window_fn import Merge, MergingWindowFn
 
 
 @attrs.frozen(init=False)
-class Sessions(MergingWindowFn):
+class Sessions(OverlapMergingWindowFn):
     """Records of a key less than ``gap`` apart share a window that ends one gap after the last of them.
 
     Windows are half-open, so two records exactly one gap apart are two sessions, as in Beam and unlike Spark.
@@ -62,10 +61,6 @@ class Sessions(MergingWindowFn):
             return super().assign_bundle(timestamps_us, values)
         ends_us = [timestamp_us + gap_us for timestamp_us in timestamps_us]
         return list(zip(map(Window, timestamps_us, ends_us), strict=True))
-
-    def merge_windows(self, windows: Iterable[Window]) -> Sequence[Merge]:
-        """Merge every chain of overlapping windows into the window that spans it."""
-        return merge_overlapping(windows)
 
     def _own_gap_us(self, value: Any) -> int:
         assert self.gap_of is not None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import attrs
 
 from dataflow.errors import InputError, PipelineError
+from dataflow.io.arrival import ArrivalTime
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
@@ -312,9 +313,16 @@ class _ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
         self,
         path: str | Path,
         *,
-        event_time: Callable[[Any], TimestampLike] | None = None,
+        event_time: Callable[[Any], TimestampLike] | ArrivalTime | None = None,
         max_disorder: DurationLike | None = None,
     ) -> None:
+        self._arrival = event_time if isinstance(event_time, ArrivalTime) else None
+        time_of = None if isinstance(event_time, ArrivalTime) else event_time
+        if max_disorder is not None and self._arrival is not None:
+            raise PipelineError(
+                f"{type(self).__name__} was given max_disorder with the arrival as event time",
+                hint="leave max_disorder out: records arrive in the order of their arrival",
+            )
         if max_disorder is not None and event_time is None:
             raise PipelineError(
                 f"{type(self).__name__} was given max_disorder without event_time",
@@ -327,12 +335,12 @@ class _ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
                 hint="it says how far event times go back: zero or more",
             )
         self._source = self.source_class(
-            pattern=str(path), event_time=event_time, max_disorder_us=disorder_us
+            pattern=str(path), event_time=time_of, max_disorder_us=disorder_us
         )
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:
         self._source.check()
-        return pcoll | Read(self._source)
+        return pcoll | Read(self._source, event_time=self._arrival)
 
 
 class ReadFromCsv(_ReadFromFiles):
@@ -341,7 +349,7 @@ class ReadFromCsv(_ReadFromFiles):
     Args:
         path: a file, or a pattern such as ``data/*.csv``.
         event_time: gives a row's event time (an aware datetime, or seconds since 1970).
-            Without it every row is at the beginning of time.
+            `ARRIVAL_TIME`: a row happens when it is read.  Without it every row is at the beginning of time.
         max_disorder: how far event times go back behind the newest one seen so far, at most, as
             you expect; the watermark
             follows at this distance, and a row further behind is late.  Without it, the watermark

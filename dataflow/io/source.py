@@ -33,6 +33,10 @@ class SourceBatch:
     ``position`` resumes right after them and is committed together with what they cause, so they are read once as far
     as anyone can see.  ``watermark_us`` bounds from below the event times still to come from this split;
     a record that breaks the promise is late data, never an error.
+    ``processing_time_us``: the test's clock, when this batch arrives.  The direct runner follows it, never back; other
+    runners have a clock of their own, or none.
+    ``signals``: the names of signals that a test sends, after the records; to the direct runner alone, as a job of
+    another runner hears them through its store.
     """
 
     values: Sequence[Any]
@@ -40,6 +44,8 @@ class SourceBatch:
     position: Any
     watermark_us: int
     status: SplitStatus = SplitStatus.ACTIVE
+    processing_time_us: int | None = None
+    signals: tuple[str, ...] = ()
 
 
 class SourceReader(ABC):
@@ -59,6 +65,15 @@ class Source(ABC):
     Splits and positions are plain data that `pickle` takes, without functions.
     """
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the input ends by itself, as files and memory do.
+
+        Override it with False in a source that follows a stream or a directory: a pipeline that waits for the end of
+        such an input is then refused when it is built.
+        """
+        return True
+
     def check(self) -> None:  # noqa: B027 - some inputs cannot be wrong
         """Raise `InputError` if the input cannot be read, before any work starts."""
 
@@ -69,3 +84,10 @@ class Source(ABC):
     @abstractmethod
     def open(self, split: Any, position: Any | None) -> SourceReader:
         """A reader of ``split`` from ``position``, or from its start if None."""
+
+    def repeatable(self) -> "Source":
+        """The same input for an engine that may read a split again when others have seen what was in it, as a batch.
+
+        Its readers hand over the same values and times every time, as most do anyway.
+        """
+        return self

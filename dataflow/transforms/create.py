@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN
 from dataflow.graph import Read as ReadOperation
+from dataflow.io.arrival import ArrivalTime, ArrivalTimeSource
 from dataflow.io.memory import MemorySource
 from dataflow.io.source import Source
 from dataflow.pcollection import PCollection
@@ -22,16 +23,33 @@ T = TypeVar("T")
 
 
 class Read(PTransform["Pipeline", PCollection[Any]]):
-    """The elements of a `Source`, in the global window."""
+    """The elements of a `Source`, in the global window.
 
-    def __init__(self, source: Source) -> None:
+    Args:
+        source: says what is read, and when it happened.
+        event_time: `ARRIVAL_TIME`, for elements that happen when they are read, whatever the source says.
+
+    Raises:
+        PipelineError: ``source`` is no source, or ``event_time`` is something else.
+    """
+
+    def __init__(self, source: Source, *, event_time: ArrivalTime | None = None) -> None:
         if not isinstance(source, Source):
             raise PipelineError(f"Read needs a Source, not {source!r}")
+        self._name = type(source).__name__
         self._source = source
+        if event_time is not None:
+            if not isinstance(event_time, ArrivalTime):
+                raise PipelineError(
+                    f"Read cannot take event times from {event_time!r}",
+                    hint="a source says itself when its elements happened; here is only df.ARRIVAL_TIME, or none; "
+                    "df.WithTimestamps stamps elements by a function",
+                )
+            self._source = ArrivalTimeSource(source, event_time)
 
     def default_label(self) -> str:
         """``Read(SourceClass)``."""
-        return f"Read({type(self._source).__name__})"
+        return f"Read({self._name})"
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:
         """Add the primitive."""

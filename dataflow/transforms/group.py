@@ -15,6 +15,7 @@ from dataflow.graph import MAIN, Group
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
+from dataflow.strategy_checks import check_grouping
 
 
 class CombinePerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]):
@@ -51,13 +52,15 @@ class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any,
 def _add(pcoll: PCollection[Any], combine_fn: CombineFn) -> PCollection[Any]:
     pipeline, strategy = pcoll.pipeline, pcoll.node.strategy
     dumps_code(combine_fn, pipeline.here())
-    if pcoll.node.retracted_by:
+    if pcoll.node.retracted_by and not strategy.is_retracting:
         raise PipelineError(
-            f"{pipeline.here()} groups elements that may be taken back, which is not supported yet",
-            detail=f"{pcoll.node.retracted_by} accumulates and retracts",
-            hint="write the retracting results to a keyed table, or use AccumulationMode.DISCARDING "
-            "before this grouping",
+            f"{pipeline.here()} groups elements that may be taken back, but cannot take back what it says itself",
+            detail=f"{pcoll.node.retracted_by} accumulates and retracts; here the accumulation mode is "
+            f"{strategy.accumulation_mode.name}",
+            hint="pass accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING to the WindowInto before it, "
+            "or put df.ToChangelog() before it to group the changes themselves",
         )
+    check_grouping(pcoll)
     return pipeline.add_operation(
         Group(combine_fn),
         [pcoll],

@@ -1,17 +1,32 @@
-"""ParDo and its short forms Map, FlatMap and Filter: user code on each element.  Dataflow Model, section 2.1."""
+"""ParDo and its short forms Map, FlatMap, Filter, WithTimestamps: user code on each element.
+
+Dataflow Model, section 2.1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any, TypeVar
 
-from dataflow.do_fn import CallableDoFn, DoFn, Shape, requested_params
+from dataflow.do_fn import (
+    CallableDoFn,
+    DoFn,
+    Shape,
+    TimestampedValue,
+    is_nondeterministic,
+    nondeterministic,
+    requested_params,
+)
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN
 from dataflow.graph import ParDo as ParDoOperation
+from dataflow.graph import StatefulParDo as StatefulParDoOperation
 from dataflow.pcollection import PCollection, PCollectionTuple
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
+from dataflow.stateful import is_asking_for_state, stateful_signature
+from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
 T = TypeVar("T")
 OutT = TypeVar("OutT")
@@ -21,15 +36,32 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
     """Run a `DoFn` on each element.
 
     Retractions pass through like any element: what ``process`` returns for them is taken back downstream.
+
+    A DoFn that asks for state or timers (`dataflow.user_state`) is run where the state of the key is: its input are
+    ``(key, value)`` pairs, whose keys are as for `GroupByKey`, in windows that do not merge.  What comes after its
+    window has expired is a late record.
+
+    Args:
+        fn: the user code.
+        allowed_timestamp_skew: how much earlier than its element an output may be, instead of what the `DoFn` says.
+
+    Raises:
+        PipelineError: ``fn`` is no `DoFn`, or the skew is negative; when applied, a stateful ``fn`` cannot have what it
+            asks for, or has input that may be taken back and does not handle that.
+        TimeError: the skew is not a duration.
     """
 
-    def __init__(self, fn: DoFn) -> None:
+    def __init__(self, fn: DoFn, *, allowed_timestamp_skew: DurationLike | None = None) -> None:
         if not isinstance(fn, DoFn):
             raise PipelineError(
                 f"ParDo needs a DoFn, not {fn!r}",
                 hint="for a plain function use df.Map, df.FlatMap or df.Filter",
             )
         self._fn = fn
+        skew = (
+            fn.allowed_timestamp_skew if allowed_timestamp_skew is None else allowed_timestamp_skew
+        )
+        self._skew_us = _skew_us("ParDo", skew)
 
     def default_label(self) -> str:
         """``ParDo(ClassName)``."""
@@ -40,22 +72,22 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
 
         ``process`` yields `TaggedOutput` for ``tags``, everything else goes to ``main``.
         """
-        named = MultiOutputParDo(self._fn, main, tags)
+        named = MultiOutputParDo(self._fn, main, tags, self._skew_us)
         named.label = self.label
         return named
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         """Add the primitive."""
-        return _add(self._fn, self._fn.process, pcoll, (MAIN,))[MAIN]
+        return _add(self._fn, pcoll, skew_us=self._skew_us)[MAIN]
 
 
 class MultiOutputParDo(PTransform[PCollection[Any], PCollectionTuple]):
     """What `ParDo.with_outputs` returns."""
 
-    def __init__(self, fn: DoFn, main: str, tags: tuple[str, ...]) -> None:
+    def __init__(self, fn: DoFn, main: str, tags: tuple[str, ...], skew_us: int = 0) -> None:
         if len({main, *tags}) != 1 + len(tags):
             raise PipelineError(f"the outputs {[main, *tags]} are not all different")
-        self._fn, self._main, self._tags = fn, main, tags
+        self._fn, self._main, self._tags, self._skew_us = fn, main, tags, skew_us
 
     def default_label(self) -> str:
         """``ParDo(ClassName)``."""
@@ -63,41 +95,49 @@ class MultiOutputParDo(PTransform[PCollection[Any], PCollectionTuple]):
 
     def expand(self, pcoll: PCollection[Any]) -> PCollectionTuple:
         """Add the primitive."""
-        return PCollectionTuple(_add(self._fn, self._fn.process, pcoll, (self._main, *self._tags)))
+        tags = (self._main, *self._tags)
+        return PCollectionTuple(_add(self._fn, pcoll, tags=tags, skew_us=self._skew_us))
 
 
 class _CallableTransform(PTransform[PCollection[Any], PCollection[OutT]]):
     shape: Shape
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], allowed_timestamp_skew: DurationLike = 0) -> None:
         if not callable(fn):
             raise PipelineError(f"{type(self).__name__} needs a function, not {fn!r}")
-        self._fn = fn
+        self._fn, self._skew_us = fn, _skew_us(type(self).__name__, allowed_timestamp_skew)
 
     def default_label(self) -> str:
         name = getattr(self._fn, "__name__", type(self._fn).__name__)
         return f"{type(self).__name__}({name})"
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[OutT]:
-        return _add(CallableDoFn(self._fn, self.shape), self._fn, pcoll, (MAIN,))[MAIN]
+        return _add(CallableDoFn(self._fn, self.shape), pcoll, skew_us=self._skew_us)[MAIN]
 
 
 class Map(_CallableTransform[OutT]):
-    """One output per element: ``fn(element)``."""
+    """One output per element: ``fn(element)``; ``allowed_timestamp_skew`` as for `ParDo`."""
 
     shape = Shape.MAP
 
-    def __init__(self, fn: Callable[..., OutT]) -> None:
-        super().__init__(fn)
+    def __init__(
+        self, fn: Callable[..., OutT], *, allowed_timestamp_skew: DurationLike = 0
+    ) -> None:
+        super().__init__(fn, allowed_timestamp_skew)
 
 
 class FlatMap(_CallableTransform[OutT]):
-    """Any number of outputs per element: those of the iterable ``fn(element)``."""
+    """Any number of outputs per element: those of the iterable ``fn(element)``; the skew as for `ParDo`."""
 
     shape = Shape.FLAT_MAP
 
-    def __init__(self, fn: Callable[..., Iterable[OutT] | None]) -> None:
-        super().__init__(fn)
+    def __init__(
+        self,
+        fn: Callable[..., Iterable[OutT] | None],
+        *,
+        allowed_timestamp_skew: DurationLike = 0,
+    ) -> None:
+        super().__init__(fn, allowed_timestamp_skew)
 
 
 class Filter(_CallableTransform[T]):
@@ -109,20 +149,102 @@ class Filter(_CallableTransform[T]):
         super().__init__(fn)
 
 
+class WithTimestamps(_CallableTransform[T]):
+    """The same elements, each at the event time ``fn(element)``.
+
+    Prefer ``event_time=`` of the source where it has one: the watermark follows what the source knows, so a time that
+    is set here behind it is late.  Windows that the elements are in already stay as they are.
+
+    Args:
+        fn: an aware datetime, or seconds since 1970, for each element.
+        allowed_timestamp_skew: how much earlier the event time of an element may become.
+
+    Raises:
+        PipelineError: ``fn`` is not callable, or the skew is negative.
+        TimeError: the skew is not a duration.
+    """
+
+    shape = Shape.MAP
+
+    def __init__(
+        self, fn: Callable[..., TimestampLike], *, allowed_timestamp_skew: DurationLike = 0
+    ) -> None:
+        super().__init__(fn, allowed_timestamp_skew)
+
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[T]:
+        """Add the primitive."""
+        stamped = _stamping(self._fn)
+        if is_nondeterministic(CallableDoFn(self._fn, self.shape)):
+            nondeterministic(stamped)
+        return _add(CallableDoFn(stamped, self.shape), pcoll, skew_us=self._skew_us)[MAIN]
+
+
+def _stamping(fn: Callable[..., TimestampLike]) -> Callable[..., TimestampedValue]:
+    @wraps(fn, updated=())  # so that what its signature asks for is seen
+    def stamped(element: Any, **params: Any) -> TimestampedValue:
+        return TimestampedValue(element, fn(element, **params))
+
+    return stamped
+
+
 def _add(
     fn: DoFn | CallableDoFn,
-    call: Callable[..., Any],
     pcoll: PCollection[Any],
-    tags: tuple[str, ...],
+    *,
+    tags: tuple[str, ...] = (MAIN,),
+    skew_us: int = 0,
 ) -> dict[str, PCollection[Any]]:
     pipeline = pcoll.pipeline
-    requested_params(call, pipeline.here())
+    here = pipeline.here()
+    if isinstance(fn, DoFn) and stateful_signature(fn, here) is not None:
+        return _add_stateful(fn, pcoll, tags, skew_us)
+    requested_params(fn.process if isinstance(fn, DoFn) else fn.function, here)
+    if isinstance(fn, CallableDoFn) and is_asking_for_state(fn.function):
+        raise PipelineError(
+            f"{here} asks for state, a timer, a key or a sign, which a plain function cannot have",
+            hint="write a DoFn with a process method, and apply it with df.ParDo",
+        )
     # Pickled here for its error alone: a lambda that cannot travel should fail on the line that wrote it.
-    dumps_code(fn, pipeline.here())
+    dumps_code(fn, here)
     return pipeline.add_operation(
-        ParDoOperation(fn, tags),
+        ParDoOperation(fn, tags, skew_us),
         [pcoll],
         pcoll.node.strategy,
         tags=tags,
         retracted_by=pcoll.node.retracted_by,
     )
+
+
+def _add_stateful(
+    fn: DoFn, pcoll: PCollection[Any], tags: tuple[str, ...], skew_us: int
+) -> dict[str, PCollection[Any]]:
+    pipeline, strategy = pcoll.pipeline, pcoll.node.strategy
+    here = pipeline.here()
+    if strategy.is_merging:
+        raise PipelineError(
+            f"{here} keeps state in windows that may merge, and its state cannot be merged",
+            detail=f"the windows are {strategy.window_fn!r}",
+            hint="group first: after df.GroupByKey() or df.CombinePerKey(...) windows stay as they are; "
+            "or use windows that do not merge",
+        )
+    if pcoll.node.retracted_by and not fn.handles_retractions:
+        raise PipelineError(
+            f"{here} keeps state, and its input may be taken back by {pcoll.node.retracted_by}",
+            detail=f"{type(fn).__name__} does not say that it handles retractions: state that was made of an element "
+            "would stay when the element is taken back",
+            hint="set handles_retractions = True in the class, and ask for df.DoFn.SignParam; or put df.ToChangelog() "
+            "before it; or let that grouping accumulate or discard",
+        )
+    dumps_code(fn, here)
+    operation = StatefulParDoOperation(fn, tags, skew_us)
+    return pipeline.add_operation(operation, [pcoll], strategy, tags=tags)
+
+
+def _skew_us(what: str, skew: DurationLike) -> int:
+    skew_us = to_duration_us(skew)
+    if skew_us < 0:
+        raise PipelineError(
+            f"{what} has a negative allowed_timestamp_skew, {skew!r}",
+            hint="it is how much earlier than its element an output may be: zero or more",
+        )
+    return skew_us

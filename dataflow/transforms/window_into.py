@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
+
+import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN, AssignWindows
@@ -10,7 +13,10 @@ from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
 from triggers.accumulation import AccumulationMode
+from triggers.checks import check_trigger
 from triggers.default_trigger import DefaultTrigger
+from triggers.firing_behavior import FiringBehavior
+from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import Trigger
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.errors import WindowError
@@ -25,14 +31,19 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
         window_fn: where in event time.
         trigger: when panes are emitted.
         accumulation_mode: how the panes of a window relate; must be given where there can be several,
-            that is, with a ``trigger`` or ``allowed_lateness``.
-        allowed_lateness: how long after the watermark has passed a window late records still
-            change it; what comes later is
-            dropped and kept as a late record.
+            that is, with a ``trigger`` or ``allowed_lateness``.  Where it need not be given, panes are taken back if
+            the input may be taken back, else discarded.
+        allowed_lateness: how long after the watermark has passed a window late records still change it; what comes
+            later is dropped and kept as a late record.
+        timestamp_combiner: which event time a pane has.
+        on_time_behavior: whether a trigger that speaks at the end of a window does so although nothing has come
+            since it last spoke.  Such a pane says the same again, or in discarding mode the combination of nothing;
+            it is left out where there is no such thing, as with ``max``.
+        closing_behavior: the same for the moment when the window expires, after the allowed lateness.
 
     Raises:
-        PipelineError: several panes are possible and ``accumulation_mode`` is missing.
-        WindowError: ``allowed_lateness`` is negative.
+        PipelineError: several panes are possible and ``accumulation_mode`` is missing; an argument is of another kind.
+        WindowError: ``allowed_lateness`` is negative, or ``trigger`` is no trigger.
         TimeError: ``allowed_lateness`` is not a duration.
     """
 
@@ -43,15 +54,29 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
         trigger: Trigger | None = None,
         accumulation_mode: AccumulationMode | None = None,
         allowed_lateness: DurationLike = 0,
+        timestamp_combiner: TimestampCombiner = TimestampCombiner.END_OF_WINDOW,
+        on_time_behavior: FiringBehavior = FiringBehavior.FIRE_ALWAYS,
+        closing_behavior: FiringBehavior = FiringBehavior.FIRE_IF_NON_EMPTY,
     ) -> None:
         if not isinstance(window_fn, WindowFn):
             raise PipelineError(
                 f"WindowInto needs a window function, not {window_fn!r}",
                 hint="e.g. df.FixedWindows(60); classes must be called",
             )
+        if trigger is not None:
+            check_trigger("WindowInto (trigger)", trigger)
+        _check_member(
+            "accumulation_mode", accumulation_mode or AccumulationMode.DISCARDING, AccumulationMode
+        )
+        _check_member("timestamp_combiner", timestamp_combiner, TimestampCombiner)
+        _check_member("on_time_behavior", on_time_behavior, FiringBehavior)
+        _check_member("closing_behavior", closing_behavior, FiringBehavior)
         lateness_us = to_duration_us(allowed_lateness)
         if lateness_us < 0:
-            raise WindowError(f"allowed lateness cannot be negative: {allowed_lateness!r}")
+            raise WindowError(
+                f"allowed lateness cannot be negative: {allowed_lateness!r}",
+                hint="give a timedelta or a number of seconds, zero or more",
+            )
         if (lateness_us or trigger is not None) and accumulation_mode is None:
             raise PipelineError(
                 "WindowInto can emit several panes per window, but does not say how they relate",
@@ -60,11 +85,15 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
                 hint="pass accumulation_mode=df.AccumulationMode.DISCARDING, ACCUMULATING or "
                 "ACCUMULATING_AND_RETRACTING",
             )
+        self._is_mode_given = accumulation_mode is not None
         self._strategy = WindowingStrategy(
             window_fn=window_fn,
             trigger=trigger or DefaultTrigger(),
             accumulation_mode=accumulation_mode or AccumulationMode.DISCARDING,
             allowed_lateness_us=lateness_us,
+            timestamp_combiner=timestamp_combiner,
+            on_time_behavior=on_time_behavior,
+            closing_behavior=closing_behavior,
         )
 
     def default_label(self) -> str:
@@ -74,10 +103,23 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
     def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         """Add the primitive."""
         # Pickled here for its error alone: a function inside that cannot travel should fail on the line that wrote it.
-        dumps_code(self._strategy.window_fn, pcoll.pipeline.here())
+        dumps_code((self._strategy.window_fn, self._strategy.trigger), pcoll.pipeline.here())
+        strategy = self._strategy
+        if pcoll.node.retracted_by and not self._is_mode_given:
+            mode = AccumulationMode.ACCUMULATING_AND_RETRACTING
+            strategy = attrs.evolve(strategy, accumulation_mode=mode)
         return pcoll.pipeline.add_operation(
-            AssignWindows(self._strategy.window_fn),
+            AssignWindows(strategy.window_fn),
             [pcoll],
-            self._strategy,
+            strategy,
             retracted_by=pcoll.node.retracted_by,
         )[MAIN]
+
+
+def _check_member(name: str, value: object, kind: type[Enum]) -> None:
+    if not isinstance(value, kind):
+        raise PipelineError(
+            f"WindowInto ({name}) cannot be {value!r}",
+            detail=f"its type is {type(value).__name__}",
+            hint=f"give one of {', '.join(f'df.{kind.__name__}.{each.name}' for each in kind)}",
+        )

@@ -1,18 +1,19 @@
 """Gatherer: partials on their way into a shuffle, combined over bundles and packed into blobs.
 
 What is waiting is bounded in records, and through the size of the last blobs also in bytes.
-Nothing is in order afterwards, and nothing needs to be: combining is commutative, and grouping
-looks at event times only.
+Nothing is in order afterwards, and nothing needs to be: combining is commutative, grouping looks at
+event times only, and stateful DoFns are given their elements in the order of these.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dataflow.graph import Group, TransformNode
+from dataflow.graph import TransformNode
 from dataflow.serialization import dumps
 from runners.batch.layout import Layout
 from runners.core.key_codec import KeyCodec
-from runners.core.partials import Lifter, Partial
+from runners.core.partials import Partial
 from runners.core.plan import ExecutionPlan, Stage
+from runners.core.stateful_inputs import lifter_of
 from runners.millwheel.key_range import range_index
 
 #: Records gathered for one grouping before they are packed, at most.
@@ -59,9 +60,7 @@ class _Lane:
     """The way to one grouping."""
 
     def __init__(self, plan: ExecutionPlan, node: TransformNode, layout: Layout) -> None:
-        assert isinstance(node.operation, Group)
-        strategy = plan.graph.pcollections[node.inputs[0]].strategy
-        self._lifter = Lifter(node, node.operation.combine_fn, strategy)
+        self._lifter = lifter_of(plan.graph, node)
         self._codec = KeyCodec(str(node))
         self._offset, self._count = layout.offsets[node.label], layout.counts[node.label]
         self._wanted = layout.wanted[node.label]

@@ -58,6 +58,11 @@ class BatchRunner:
         self._partitions = partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 1)
         self._show_progress = show_progress
 
+    @property
+    def job(self) -> str:
+        """What names the run in the store."""
+        return self._job
+
     def run(self, graph: PipelineGraph) -> StoreResult:
         """Run to the end of every source.
 

@@ -154,7 +154,8 @@ class _Attempt:
         is_resumable = not self._gatherer.is_needed
         operation = self._stage.root.operation
         assert isinstance(operation, Read)
-        reader = operation.source.open(loads(split), written.position if is_resumable else None)
+        source = operation.source.repeatable()
+        reader = source.open(loads(split), written.position if is_resumable else None)
         self._stack.callback(reader.close)
         executor = StageExecutor(self._plan, self._stage)
         self._set_up(executor)
@@ -167,7 +168,9 @@ class _Attempt:
             batch = reader.read(min(BUNDLE_RECORDS, records_max))
             status, records = batch.status, records + len(batch.values)
             outputs = executor.process(
-                Bundle(batch.values, batch.timestamps_us), watermark_us=MIN_TIMESTAMP_US
+                Bundle(batch.values, batch.timestamps_us),
+                watermark_us=_WHILE_INPUT.watermark_us,
+                now_us=_WHILE_INPUT.now_us,
             )
             yield from self._gatherer.add(outputs.groups)
             if writer is not None and unwritten:
@@ -185,8 +188,8 @@ class _Attempt:
         writer = self._enter_writer()
         if writer is not None and writer.is_finished and not self._gatherer.is_needed:
             return
-        grouping = GroupingStage(self._plan, self._stage)
-        self._set_up(grouping.executor)
+        grouping = GroupingStage(self._plan, self._stage, is_replay=True)
+        self._set_up(grouping)
         cells: dict[CellId, Cell] = {}
         timers = Timers()
         for _, shipment in shipments:
@@ -221,9 +224,9 @@ class _Attempt:
         for target in layout.wanted_targets(level) or [DRIVER]:
             yield target, failure
 
-    def _set_up(self, executor: StageExecutor) -> None:
-        self._stack.callback(executor.teardown)
-        executor.setup()
+    def _set_up(self, stage: StageExecutor | GroupingStage) -> None:
+        self._stack.callback(stage.teardown)
+        stage.setup()
 
     def _enter_writer(self) -> RangeWriter | None:
         """The range, taken over; None for a stage that writes nothing, and so fences nothing."""

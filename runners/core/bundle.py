@@ -17,6 +17,7 @@ class Bundle:
     """Elements as parallel columns.
 
     ``signs``: +1 says the element, -1 takes it back.
+    ``sayings``: for each element the `Said` of the grouping that it comes from, where that can take back what it says.
     """
 
     values: Sequence[Any]
@@ -24,13 +25,14 @@ class Bundle:
     windows: Sequence[Window] | None = None
     panes: Sequence[PaneInfo] | None = None
     signs: Sequence[int] | None = None
+    sayings: Sequence[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
 
     def with_values(self, values: Sequence[Any]) -> "Bundle":
         """The same elements with other values."""
-        return Bundle(values, self.timestamps_us, self.windows, self.panes, self.signs)
+        return attrs.evolve(self, values=values)
 
     def take(
         self,
@@ -47,6 +49,7 @@ class Bundle:
             _picked(self.windows, indexes) if windows is None else windows,
             _picked(self.panes, indexes),
             _picked(self.signs, indexes),
+            _picked(self.sayings, indexes),
         )
 
     def window_at(self, index: int) -> Window:

@@ -4,6 +4,7 @@ A *cell* is the unit of state that is read and written together: one window of a
 windows of a key.
 """
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
@@ -33,23 +34,63 @@ NOTHING = Nothing.NOTHING
 _UNTOUCHED, _NO_TIMERS = Progress(), Wakeup()
 
 
+@attrs.frozen
+class Now:
+    """What time it is for a step: event time and processing time, never one for the other."""
+
+    watermark_us: int
+    now_us: int
+
+
+@attrs.define
+class Said:
+    """A value that a window said and has not taken back.
+
+    ``remembered``: what non-deterministic user code after the grouping made of it, by label, because the code could not
+    say it again (Dataflow Model, footnote 12).
+    """
+
+    value: Any
+    timestamp_us: int
+    window: Window
+    pane: PaneInfo
+    remembered: dict[str, list[list[Any]]] | None = None
+
+    def remember(self, label: str, outputs: list[Any]) -> None:
+        """Keep what a transform made of the value; of several things made of the value, one after the other."""
+        if self.remembered is None:
+            self.remembered = {}
+        self.remembered.setdefault(label, []).append(outputs)
+
+    def recall(self, label: str) -> list[Any]:
+        """What was kept first and not recalled yet; nothing if the transform has seen nothing of the value."""
+        kept = (self.remembered or {}).get(label)
+        return kept.pop(0) if kept else []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = self.value, self.timestamp_us, self.window, self.pane
+        return Said, fields if self.remembered is None else (*fields, self.remembered)
+
+
 @attrs.define
 class WindowState:
     """What is kept for one key and window.
 
-    ``pending``: inputs since the last firing.  ``said``: what is to be taken back at the next firing, with the window
-    it was said for: after a merge that may be several.  ``is_past``: the on-time moment is behind.
-    ``trigger``: how far the trigger is.  ``wakeup``: the timers that are set.
+    ``pending``: inputs since the last firing.  ``said``: what is to be taken back at the next firing: after a merge
+    that may be several, each with the window it was said for.  ``is_past``: the on-time moment is behind.
+    ``trigger``: how far the trigger is.  ``wakeup``: the timers that are set.  ``hold_us``: where the watermark
+    behind the grouping waits for the window to speak.
     """
 
     accumulator: Any = NOTHING
     pending: int = 0
-    said: tuple[tuple[Any, Window, PaneInfo], ...] = ()
+    said: tuple[Said, ...] = ()
     firings: int = 0
     nonspeculative_firings: int = 0
     is_past: bool = False
     trigger: Progress = _UNTOUCHED
     wakeup: Wakeup = _NO_TIMERS
+    hold_us: int | None = None
     #: The trigger's progress that ``wakeup`` was worked out for; not kept, so it is worked out anew after a restart.
     armed_for: Progress | None = attrs.field(default=None, eq=False, repr=False)
 
@@ -65,18 +106,20 @@ class WindowState:
             # Plain tuples: half the bytes, and quicker.
             tuple(self.trigger),
             tuple(self.wakeup),
+            self.hold_us,
         )
 
 
 def _restored(
     accumulator: Any,
     pending: int,
-    said: tuple[tuple[Any, Window, PaneInfo], ...],
+    said: tuple[Said, ...],
     firings: int,
     nonspeculative_firings: int,
     is_past: bool,  # noqa: FBT001 - called by pickle
     trigger: tuple[Any, bool],
     wakeup: tuple[int | None, int | None],
+    hold_us: int | None,
 ) -> WindowState:
     return WindowState(
         accumulator,
@@ -87,11 +130,20 @@ def _restored(
         is_past,
         Progress(*trigger),
         Wakeup(*wakeup),
+        hold_us,
     )
 
 
 #: A cell: the state of its window, or of all windows of the key where they merge.
 Cell = WindowState | dict[Window, WindowState]
+
+
+def window_holds(cell_id: CellId, cell: Cell) -> Iterator[tuple[Window, int]]:
+    """The windows of a cell that hold back the watermark behind the grouping, and where."""
+    states = cell if isinstance(cell, dict) else {cell_id[1]: cell}
+    for window, state in states.items():
+        if window is not None and isinstance(state, WindowState) and state.hold_us is not None:
+            yield window, state.hold_us
 
 
 @attrs.frozen
@@ -107,26 +159,40 @@ class LateArrival:
 
 @attrs.define
 class Effects:
-    """What one step makes happen; ``timers`` maps to the new time, or None to delete."""
+    """What one step makes happen.
+
+    ``timers`` and ``holds`` (of the watermark behind the grouping) map to the new instant, or None to delete.
+    """
 
     values: list[Any] = attrs.field(factory=list)
     timestamps_us: list[int] = attrs.field(factory=list)
     windows: list[Window] = attrs.field(factory=list)
     panes: list[PaneInfo] = attrs.field(factory=list)
     signs: list[int] = attrs.field(factory=list)
+    sayings: list[Said] = attrs.field(factory=list)
     timers: dict[TimerId, int | None] = attrs.field(factory=dict)
+    holds: dict[tuple[CellId, Window], int | None] = attrs.field(factory=dict)
     touched: set[CellId] = attrs.field(factory=set)
     late: list[LateArrival] = attrs.field(factory=list)
 
     def bundle(self) -> Bundle:
         """The panes as a bundle."""
         signs = self.signs if -1 in self.signs else None
-        return Bundle(self.values, self.timestamps_us, self.windows, self.panes, signs)
+        return Bundle(
+            self.values, self.timestamps_us, self.windows, self.panes, signs, self.sayings or None
+        )
 
-    def emit(self, value: Any, window: Window, pane: PaneInfo, sign: int) -> None:
+    def say(
+        self, value: Any, timestamp_us: int, window: Window, pane: PaneInfo, sign: int = +1
+    ) -> None:
         """Say a value (+1), or take it back (-1)."""
         self.values.append(value)
-        self.timestamps_us.append(window.max_timestamp_us)
+        self.timestamps_us.append(timestamp_us)
         self.windows.append(window)
         self.panes.append(pane)
         self.signs.append(sign)
+
+    def say_for_now(self, said: Said, sign: int = +1) -> None:
+        """Say what may be taken back, or take it back."""
+        self.say(said.value, said.timestamp_us, said.window, said.pane, sign)
+        self.sayings.append(said)

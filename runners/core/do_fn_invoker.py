@@ -3,7 +3,7 @@
 An exception becomes a `TransformError` that names the user's transform, line and element.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from operator import length_hint
 from typing import Any
@@ -13,38 +13,32 @@ from dataflow.do_fn import (
     DoFn,
     DoFnParam,
     Shape,
-    TaggedOutput,
-    TimestampedValue,
+    is_nondeterministic,
     requested_params,
 )
-from dataflow.errors import TransformError
-from dataflow.graph import MAIN, ParDo, TransformNode
+from dataflow.graph import ParDo, TransformNode
 from runners.core.bundle import Bundle
-from windowing.timestamps import format_timestamp, to_datetime
-
-Emit = Callable[[str, Bundle], None]
-
-_ELEMENT_CHARACTERS_MAX = 500
-_WRAPPERS = frozenset((TimestampedValue, TaggedOutput))
+from runners.core.cells import Said
+from runners.core.do_fn_outputs import DoFnOutputs, Emit, failure, hook_failure
+from windowing.timestamps import to_datetime
 
 
 class DoFnInvoker:
     """Runs one ParDo; ``emit(tag, bundle)`` takes its outputs."""
 
     def __init__(self, node: TransformNode, operation: ParDo, emit: Emit) -> None:
-        self._node, self._emit = node, emit
-        self._tags = frozenset(operation.tags)
-        self._main = operation.tags[0] if operation.tags else MAIN
+        self._node, self._outputs = node, DoFnOutputs(node, operation, emit)
+        self._is_nondeterministic = is_nondeterministic(operation.fn)
         fn = operation.fn
         self._do_fn = fn if isinstance(fn, DoFn) else None
         self._call: Callable[..., Any] = fn.function if isinstance(fn, CallableDoFn) else fn.process
         self._params = requested_params(self._call, str(node))
-        shape = fn.shape if isinstance(fn, CallableDoFn) else Shape.FLAT_MAP
+        self._shape = fn.shape if isinstance(fn, CallableDoFn) else Shape.FLAT_MAP
         self._run = {
             Shape.MAP: self._run_map,
             Shape.FLAT_MAP: self._run_flat_map,
             Shape.FILTER: self._run_filter,
-        }[shape]
+        }[self._shape]
 
     def setup(self) -> None:
         """Start the DoFn's life on this worker."""
@@ -57,7 +51,10 @@ class DoFnInvoker:
     def process(self, bundle: Bundle) -> None:
         """Run the bundle through and emit what comes out."""
         self._call_hook("start_bundle")
-        self._run(bundle)
+        if self._is_nondeterministic and bundle.sayings is not None:
+            self._run_remembering(bundle, bundle.sayings)
+        else:
+            self._run(bundle)
         self._call_hook("finish_bundle")
 
     def _call_hook(self, name: str) -> None:
@@ -66,25 +63,21 @@ class DoFnInvoker:
         try:
             getattr(self._do_fn, name)()
         except Exception as error:
-            raise TransformError(
-                f"{self._node} raised {type(error).__name__}: {error}",
-                detail=f"in {type(self._do_fn).__name__}.{name}",
-                hint="correct the DoFn",
-            ) from error
+            where = f"{type(self._do_fn).__name__}.{name}"
+            raise hook_failure(self._node, error, where) from error
 
     def _run_map(self, bundle: Bundle) -> None:
         values = self._called(bundle)
-        self._emit_outputs(bundle, None, values)
+        self._outputs.emit_outputs(bundle, None, values)
 
     def _run_filter(self, bundle: Bundle) -> None:
         keep = self._called(bundle)
         indexes = list(compress(range(len(bundle)), keep))
         if len(indexes) == len(bundle):
-            self._emit(self._main, bundle)
+            self._outputs.emit(self._outputs.main, bundle)
         elif indexes:
-            self._emit(
-                self._main, bundle.take(indexes, [bundle.values[index] for index in indexes])
-            )
+            kept = bundle.take(indexes, [bundle.values[index] for index in indexes])
+            self._outputs.emit(self._outputs.main, kept)
 
     def _run_flat_map(self, bundle: Bundle) -> None:
         values: list[Any] = []
@@ -98,9 +91,44 @@ class DoFnInvoker:
                     extend(outputs)
                     indexes.extend([index] * (len(values) - len(indexes)))
         except Exception as error:
-            raise self._failure(error, bundle.values[index]) from error
+            raise failure(self._node, error, bundle.values[index]) from error
         if values:
-            self._emit_outputs(bundle, indexes, values)
+            self._outputs.emit_outputs(bundle, indexes, values)
+
+    def _run_remembering(self, bundle: Bundle, sayings: Sequence[Said]) -> None:
+        """Run what is said, and take back what came out then, not what would come out now."""
+        signs = bundle.signs or [1] * len(bundle)
+        is_said = [sign > 0 for sign in signs]
+        said = list(compress(range(len(bundle)), is_said))
+        fresh = self._outputs_each(bundle.take(said, [bundle.values[index] for index in said]))
+        values: list[Any] = []
+        indexes: list[int] = []
+        for index, saying in enumerate(sayings):
+            if is_said[index]:
+                outputs = next(fresh)
+                saying.remember(self._node.label, outputs)
+            else:
+                outputs = saying.recall(self._node.label)
+            values.extend(outputs)
+            indexes.extend([index] * len(outputs))
+        if values:
+            self._outputs.emit_outputs(bundle, indexes, values)
+
+    def _outputs_each(self, bundle: Bundle) -> Iterator[list[Any]]:
+        """What comes out for each element, whatever the shape of the call."""
+        if self._shape is Shape.FLAT_MAP:
+            call = self._bound(bundle)
+            for element in bundle.values:
+                try:
+                    yield list(call(element) or ())
+                except Exception as error:
+                    raise failure(self._node, error, element) from error
+        elif self._shape is Shape.FILTER:
+            for element, keep in zip(bundle.values, self._called(bundle), strict=True):
+                yield [element] if keep else []
+        else:
+            for output in self._called(bundle):
+                yield [output]
 
     def _called(self, bundle: Bundle) -> list[Any]:
         """The call's result for each element."""
@@ -112,7 +140,7 @@ class DoFnInvoker:
                 raise RuntimeError("it raised StopIteration")  # noqa: TRY301
         except Exception as error:
             failed = len(bundle) - length_hint(elements) - 1
-            raise self._failure(error, bundle.values[failed]) from error
+            raise failure(self._node, error, bundle.values[failed]) from error
         return results
 
     def _bound(self, bundle: Bundle) -> Callable[[Any], Any]:
@@ -128,56 +156,6 @@ class DoFnInvoker:
 
         return bound
 
-    def _emit_outputs(
-        self, bundle: Bundle, indexes: Sequence[int] | None, values: Sequence[Any]
-    ) -> None:
-        if _WRAPPERS.isdisjoint(map(type, values)):
-            plain = bundle.with_values(values) if indexes is None else bundle.take(indexes, values)
-            self._emit(self._main, plain)
-            return
-        by_tag: dict[str, tuple[list[int], list[Any], list[int]]] = {}
-        for index, output in zip(indexes or range(len(values)), values, strict=True):
-            tag, value = self._main, output
-            if type(value) is TaggedOutput:
-                tag, value = value.tag, value.value
-            timestamp_us = bundle.timestamps_us[index]
-            if type(value) is TimestampedValue:
-                self._check_timestamp(value.timestamp_us, timestamp_us, bundle.values[index])
-                timestamp_us, value = value.timestamp_us, value.value
-            if tag not in self._tags:
-                raise self._unknown_tag(tag)
-            columns = by_tag.setdefault(tag, ([], [], []))
-            columns[0].append(index)
-            columns[1].append(value)
-            columns[2].append(timestamp_us)
-        for tag, (tag_indexes, tag_values, timestamps_us) in by_tag.items():
-            self._emit(tag, bundle.take(tag_indexes, tag_values, timestamps_us=timestamps_us))
-
-    def _check_timestamp(self, output_us: int, input_us: int, element: Any) -> None:
-        if output_us < input_us:
-            raise TransformError(
-                f"{self._node} gave an output an earlier event time than its element has",
-                detail=f"{format_timestamp(output_us)} < {format_timestamp(input_us)}; element: {_shown(element)}",
-                hint="the watermark may have passed it already; set event times where the source is "
-                "read (event_time=...)",
-            )
-
-    def _unknown_tag(self, tag: str) -> TransformError:
-        return TransformError(
-            f"{self._node} yielded to the output {tag!r}, which it does not have",
-            detail=f"outputs: {sorted(self._tags)}",
-            hint=f"name it when applying: df.ParDo(...).with_outputs({tag!r})",
-        )
-
-    def _failure(self, error: Exception, element: Any) -> Exception:
-        if isinstance(error, TransformError):
-            return error
-        return TransformError(
-            f"{self._node} raised {type(error).__name__}: {error}",
-            detail=f"element: {_shown(element)}",
-            hint="correct the function, or yield bad elements to an output of their own (ParDo.with_outputs)",
-        )
-
 
 def _column(bundle: Bundle, param: DoFnParam) -> Sequence[Any]:
     size = range(len(bundle))
@@ -186,10 +164,3 @@ def _column(bundle: Bundle, param: DoFnParam) -> Sequence[Any]:
     if param is DoFnParam.PANE:
         return [bundle.pane_at(index) for index in size]
     return [to_datetime(timestamp_us) for timestamp_us in bundle.timestamps_us]
-
-
-def _shown(element: Any) -> str:
-    text = repr(element)
-    if len(text) > _ELEMENT_CHARACTERS_MAX:
-        return f"{text[:_ELEMENT_CHARACTERS_MAX]}... ({len(text)} characters)"
-    return text

@@ -1,7 +1,7 @@
 """GroupingStage: a grouping and everything that follows it, as every engine runs it.
 
-Puts the machine (`GroupAlsoByWindow`), its cells and timers, and the fused transforms after it into one step:
-partials or a watermark in, effects and stage outputs out.
+Puts the machine (`GroupAlsoByWindow`; `StatefulDoFnMachine` for a stateful DoFn), its cells and timers, and the fused
+transforms after it into one step: partials or a watermark in, effects and stage outputs out.
 """
 
 from collections.abc import Iterable, Iterator, MutableMapping
@@ -10,13 +10,16 @@ from contextlib import contextmanager
 import attrs
 
 from dataflow.errors import TransformError, WindowError
-from dataflow.graph import Group
-from runners.core.cells import Cell, CellId, Effects, TimerId
+from dataflow.graph import StatefulParDo
+from runners.core.accumulation import Accumulation
+from runners.core.cells import Cell, CellId, Effects, Now, TimerId
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.key_codec import KeyCodec
 from runners.core.partials import Partial
 from runners.core.plan import ExecutionPlan, Stage
+from runners.core.signals import hear, trigger_of
 from runners.core.stage_executor import StageExecutor, StageOutputs
+from runners.core.stateful_do_fn import StatefulDoFnMachine
 
 
 @attrs.frozen(kw_only=True)
@@ -42,16 +45,33 @@ class Step:
 
 
 class GroupingStage:
-    """One grouping stage, ready to run; the caller owns the cells."""
+    """One grouping stage, ready to run; the caller owns the cells.
 
-    def __init__(self, plan: ExecutionPlan, stage: Stage) -> None:
-        operation = stage.root.operation
-        assert isinstance(operation, Group)
-        strategy = plan.graph.pcollections[stage.root.inputs[0]].strategy
-        self.machine = GroupAlsoByWindow(operation.combine_fn, strategy)
+    Args:
+        plan: the whole.
+        stage: the part.
+        is_replay: whether the watermark moves once, when all input is there; the elements of a key are then replayed in
+            the order of their event times, where that makes a difference (Dataflow Model, section 2.4).
+    """
+
+    def __init__(self, plan: ExecutionPlan, stage: Stage, *, is_replay: bool = False) -> None:
+        self.machine = _machine(plan, stage, is_replay=is_replay)
+        self._trigger = trigger_of(plan.graph, stage.root)
         self.executor = StageExecutor(plan, stage)
         self._where = str(stage.root)
         self.codec = KeyCodec(self._where)
+
+    def setup(self) -> None:
+        """Start the life of the user's code on this worker."""
+        if isinstance(self.machine, StatefulDoFnMachine):
+            self.machine.setup()
+        self.executor.setup()
+
+    def teardown(self) -> None:
+        """End it, in the opposite order."""
+        self.executor.teardown()
+        if isinstance(self.machine, StatefulDoFnMachine):
+            self.machine.teardown()
 
     def add(
         self,
@@ -82,10 +102,32 @@ class GroupingStage:
             )
         return self._followed(effects, clock)
 
+    @property
+    def signals(self) -> frozenset[str]:
+        """The names of the signals that its windows listen to."""
+        return frozenset() if self._trigger is None else self._trigger.signals
+
+    def signal(
+        self,
+        cells: MutableMapping[CellId, Cell],
+        told: Iterable[CellId],
+        name: str,
+        clock: StageClock,
+    ) -> Step:
+        """Let every window of the cells ``told`` hear a signal, which is one of `signals`."""
+        assert self._trigger is not None
+        assert isinstance(self.machine, GroupAlsoByWindow)
+        now = Now(clock.watermark_us, clock.now_us)
+        with self._naming_failures():
+            effects = hear(self._trigger, self.machine.settle, cells, told, name, now)
+        return self._followed(effects, clock)
+
     @contextmanager
     def _naming_failures(self) -> Iterator[None]:
         try:
             yield
+        except TransformError:
+            raise
         except WindowError as error:
             raise error.located(self._where) from error
         except Exception as error:
@@ -96,5 +138,21 @@ class GroupingStage:
             ) from error
 
     def _followed(self, effects: Effects, clock: StageClock) -> Step:
-        outputs = self.executor.process(effects.bundle(), watermark_us=clock.output_watermark_us)
+        outputs = self.executor.process(
+            effects.bundle(), watermark_us=clock.output_watermark_us, now_us=clock.now_us
+        )
         return Step(effects, outputs)
+
+
+def _machine(
+    plan: ExecutionPlan, stage: Stage, *, is_replay: bool
+) -> GroupAlsoByWindow | StatefulDoFnMachine:
+    if not isinstance(stage.root.operation, StatefulParDo):
+        return GroupAlsoByWindow(Accumulation.of(plan.graph, stage.root))
+    pcollection = plan.graph.pcollections[stage.root.inputs[0]]
+    return StatefulDoFnMachine(
+        stage.root,
+        pcollection.strategy,
+        is_time_sorted=is_replay,
+        is_retracted=pcollection.retracted_by is not None,
+    )

@@ -3,6 +3,9 @@
 A partial is ``(key, window, accumulator, count)``.  Merging windows are merged here as well: proto-sessions of one
 bundle merge associatively.
 
+Where records may be taken back, inputs carry their sign, and windows that merge stay apart until they are grouped,
+because a merge may have to be undone.
+
 A record already behind the watermark stays a partial of its own: it may turn out too late, and then the *record* is
 what must be kept.  Records ahead of the watermark hold it back until they are delivered, so they
 cannot become late on the way.
@@ -10,18 +13,20 @@ cannot become late on the way.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
-from dataflow.combine_fn import CombineFn
 from dataflow.errors import DataflowError, TransformError
-from dataflow.graph import TransformNode
+from dataflow.graph import PipelineGraph, TransformNode
+from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
-from triggers.windowing_strategy import WindowingStrategy
 from windowing.checks import checked_merges
+from windowing.merging import merges_what_overlaps
 from windowing.window import GLOBAL_WINDOW, Window
 from windowing.window_fn import Merge, MergingWindowFn
 
 Partial = tuple[Any, Window, Any, int]
+_first = itemgetter(0)
 #: Lists by key and window.
 _Groups = dict[tuple[Any, Window], list[Any]]
 
@@ -29,12 +34,18 @@ _Groups = dict[tuple[Any, Window], list[Any]]
 class Lifter:
     """Builds the partials for one grouping."""
 
-    def __init__(
-        self, node: TransformNode, combine_fn: CombineFn, strategy: WindowingStrategy
-    ) -> None:
-        self._node, self._combine_fn = node, combine_fn
-        window_fn = strategy.window_fn
-        self._merging = window_fn if isinstance(window_fn, MergingWindowFn) else None
+    def __init__(self, node: TransformNode, accumulation: Accumulation) -> None:
+        self._node, self._accumulation = node, accumulation
+        self._combine_fn = accumulation.partial_fn
+        window_fn = accumulation.strategy.window_fn
+        can_merge = isinstance(window_fn, MergingWindowFn) and not accumulation.is_retracted
+        self._merging: MergingWindowFn | None = window_fn if can_merge else None  # type: ignore[assignment]
+        self._is_overlap_merging = can_merge and merges_what_overlaps(window_fn)
+
+    @classmethod
+    def of(cls, graph: PipelineGraph, node: TransformNode) -> "Lifter":
+        """That of a grouping of the graph."""
+        return cls(node, Accumulation.of(graph, node))
 
     def lift(self, bundle: Bundle, *, watermark_us: int) -> list[Partial]:
         """Partials of a bundle of ``(key, value)`` pairs.
@@ -43,24 +54,22 @@ class Lifter:
             TransformError: an element is not a pair, or a key cannot be hashed.
         """
         windows = bundle.windows or [GLOBAL_WINDOW] * len(bundle)
-        late: list[Partial] = []
-        groups: _Groups = defaultdict(list)
         if not set(map(type, bundle.values)) <= {tuple}:
-            self._refuse_other_than_pairs(bundle.values)
+            refuse_other_than_pairs(self._node, bundle.values)
         try:
-            if min(bundle.timestamps_us, default=watermark_us) >= watermark_us:
-                for (key, value), window in zip(bundle.values, windows, strict=True):
-                    groups[key, window].append(value)
-            else:
-                rows = zip(bundle.values, windows, bundle.timestamps_us, strict=True)
-                for (key, value), window, timestamp_us in rows:
-                    if timestamp_us >= watermark_us:
-                        groups[key, window].append(value)
-                    else:
-                        hash(key)  # nothing else looks at it here
-                        late.append((key, window, self._folded([value]), 1))
+            pairs = self._accumulation.pairs(bundle)
+            late: list[Partial] = []
+            if min(bundle.timestamps_us, default=watermark_us) < watermark_us:
+                pairs, windows, late = self._without_late(
+                    pairs, windows, bundle.timestamps_us, watermark_us
+                )
+            if self._is_overlap_merging:
+                return self._lifted_overlapping(pairs, windows) + late
+            groups: _Groups = defaultdict(list)
+            for (key, value), window in zip(pairs, windows, strict=True):
+                groups[key, window].append(value)
         except (TypeError, ValueError) as error:
-            self._refuse_other_than_pairs(bundle.values)
+            refuse_other_than_pairs(self._node, bundle.values)
             raise TransformError(f"{self._node} raised {type(error).__name__}: {error}") from error
         partials = [
             (key, window, self._folded(values), len(values))
@@ -83,6 +92,53 @@ class Lifter:
             (key, window, self._merge([each for each, _ in found]), sum(n for _, n in found))
             for (key, window), found in self._merged(groups).items()
         ]
+
+    def _without_late(
+        self,
+        pairs: Sequence[tuple[Any, Any]],
+        windows: Sequence[Window],
+        timestamps_us: Sequence[int],
+        watermark_us: int,
+    ) -> tuple[list[tuple[Any, Any]], list[Window], list[Partial]]:
+        """What is not behind the watermark, and a partial for each record that is."""
+        kept: list[tuple[Any, Any]] = []
+        kept_windows: list[Window] = []
+        late: list[Partial] = []
+        for pair, window, timestamp_us in zip(pairs, windows, timestamps_us, strict=True):
+            key, value = pair
+            if timestamp_us >= watermark_us:
+                kept.append(pair)
+                kept_windows.append(window)
+            else:
+                hash(key)  # nothing else looks at it here
+                late.append((key, window, self._folded([value]), 1))
+        return kept, kept_windows, late
+
+    def _lifted_overlapping(
+        self, pairs: Sequence[tuple[Any, Any]], windows: Sequence[Window]
+    ) -> list[Partial]:
+        """Partials where windows that overlap merge: each key's in order, without a look at each window alone."""
+        by_key: dict[Any, list[tuple[Window, Any]]] = defaultdict(list)
+        for (key, value), window in zip(pairs, windows, strict=True):
+            by_key[key].append((window, value))
+        partials: list[Partial] = []
+        for key, rows in by_key.items():
+            if len(rows) > 1:
+                rows.sort(key=_first)
+            window, first = rows[0]
+            start_us, end_us = window
+            values = [first]
+            for window, value in rows[1:]:
+                if window[0] < end_us:
+                    values.append(value)
+                    end_us = max(end_us, window[1])
+                else:
+                    span = Window(start_us, end_us)
+                    partials.append((key, span, self._folded(values), len(values)))
+                    start_us, end_us = window
+                    values = [value]
+            partials.append((key, Window(start_us, end_us), self._folded(values), len(values)))
+        return partials
 
     def _merged(self, groups: _Groups) -> _Groups:
         """Put what is in windows that merge into one list, before anything is accumulated."""
@@ -108,6 +164,8 @@ class Lifter:
     def _folded(self, values: Sequence[Any]) -> Any:
         try:
             return self._combine_fn.add_inputs(self._combine_fn.create_accumulator(), values)
+        except DataflowError as error:
+            raise error.located(str(self._node)) from error
         except Exception as error:
             raise TransformError(
                 f"{self._node} raised {type(error).__name__}: {error}",
@@ -127,21 +185,23 @@ class Lifter:
                 hint="correct CombineFn.merge_accumulators",
             ) from error
 
-    def _refuse_other_than_pairs(self, values: Sequence[Any]) -> None:
-        # Text of two letters, a list or a dict of two would unpack as well, and not as meant.
-        for value in values:
-            if not isinstance(value, tuple) or len(value) != 2:
-                raise TransformError(
-                    f"{self._node} needs (key, value) pairs",
-                    detail=f"it was given {value!r}",
-                    hint="make pairs before it, e.g. df.Map(lambda x: (key_of(x), x))",
-                )
-            try:
-                hash(value[0])
-            except TypeError:
-                raise TransformError(
-                    f"{self._node} was given a key that cannot be hashed",
-                    detail=f"key {value[0]!r} of type {type(value[0]).__name__}",
-                    hint="use a tuple instead of a list, or a tuple of sorted items instead of a "
-                    "dict or set",
-                ) from None
+
+def refuse_other_than_pairs(node: TransformNode, values: Sequence[Any]) -> None:
+    """Raise a `TransformError` that names the first of ``values`` that is no ``(key, value)`` pair, if there is one."""
+    # Text of two letters, a list or a dict of two would unpack as well, and not as meant.
+    for value in values:
+        if not isinstance(value, tuple) or len(value) != 2:
+            raise TransformError(
+                f"{node} needs (key, value) pairs",
+                detail=f"it was given {value!r}",
+                hint="make pairs before it, e.g. df.Map(lambda x: (key_of(x), x))",
+            )
+        try:
+            hash(value[0])
+        except TypeError:
+            raise TransformError(
+                f"{node} was given a key that cannot be hashed",
+                detail=f"key {value[0]!r} of type {type(value[0]).__name__}",
+                hint="use a tuple instead of a list, or a tuple of sorted items instead of a "
+                "dict or set",
+            ) from None

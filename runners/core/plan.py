@@ -3,13 +3,15 @@
 A stage starts at a read or at a grouping and runs everything up to the next groupings and tables in one go, so that
 elements cross a process boundary only where keys must come together.  A transform behind a Flatten
 is part of every stage that reaches it.
+
+"Grouping" here is whatever needs the elements of a key in one place: `Group` and `StatefulParDo`.
 """
 
 from collections.abc import Iterator, Mapping
 
 import attrs
 
-from dataflow.graph import Group, PipelineGraph, Read, TransformNode, WriteTable
+from dataflow.graph import KeyedOperation, PipelineGraph, Read, TransformNode, WriteTable
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +64,7 @@ class ExecutionPlan:
 
 def plan(graph: PipelineGraph) -> ExecutionPlan:
     """Cut a graph into stages."""
-    roots = [node for node in graph.transforms if isinstance(node.operation, Read | Group)]
+    roots = [node for node in graph.transforms if isinstance(node.operation, Read | KeyedOperation)]
     return ExecutionPlan(graph=graph, stages={root.label: _stage(graph, root) for root in roots})
 
 
@@ -72,7 +74,7 @@ def _stage(graph: PipelineGraph, root: TransformNode) -> Stage:
     for node in graph.transforms:  # topological, so one pass reaches everything
         if reached.isdisjoint(node.inputs):
             continue
-        if isinstance(node.operation, Group):
+        if isinstance(node.operation, KeyedOperation):
             groups.append(node)
             continue
         nodes.append(node)

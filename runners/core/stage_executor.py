@@ -11,14 +11,29 @@ from functools import partial
 import attrs
 
 from dataflow.errors import DataflowError
-from dataflow.graph import AssignWindows, Flatten, Group, ParDo, TransformNode, WriteTable
+from dataflow.graph import (
+    AssignWindows,
+    Changelog,
+    Flatten,
+    KeyedOperation,
+    ParDo,
+    StatefulParDo,
+    TransformNode,
+    WriteTable,
+)
 from dataflow.io.table import TableWrite
+from dataflow.transforms.changelog import Change
 from runners.core.bundle import Bundle
 from runners.core.do_fn_invoker import DoFnInvoker
+from runners.core.do_fn_outputs import DoFnOutputs
 from runners.core.partials import Lifter, Partial
 from runners.core.plan import ExecutionPlan, Stage
+from runners.core.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.table_rows import table_write
 from windowing.checks import checked_assignment
+from windowing.pane import NO_FIRING
+from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
+from windowing.window import GLOBAL_WINDOW
 from windowing.window_fn import WindowFn
 
 _Consumer = Callable[[Bundle], None]
@@ -40,12 +55,12 @@ class StageExecutor:
         self._consumers: dict[int, list[_Consumer]] = defaultdict(list)
         self._invokers: list[DoFnInvoker] = []
         self._outputs = StageOutputs()
-        self._watermark_us = 0
+        self._watermark_us = self._now_us = MIN_TIMESTAMP_US
         for node in (*stage.nodes, *stage.groups):
             consumer = self._consumer(node)
             for pcollection in node.inputs:
                 self._consumers[pcollection].append(consumer)
-        (self._root,) = stage.root.outputs.values()
+        self._begin = self._root_output(stage.root)
 
     def setup(self) -> None:
         """Run `DoFn.setup` of every transform."""
@@ -57,16 +72,34 @@ class StageExecutor:
         for invoker in self._invokers:
             invoker.teardown()
 
-    def process(self, bundle: Bundle, *, watermark_us: int) -> StageOutputs:
-        """Run one bundle of the root's output; ``watermark_us`` is the stage's input watermark."""
+    def process(self, bundle: Bundle, *, watermark_us: int, now_us: int) -> StageOutputs:
+        """Run one bundle of the root's output.
+
+        Args:
+            bundle: what the root says.
+            watermark_us: the stage's input watermark.
+            now_us: processing time.
+        """
         self._outputs, self._watermark_us = StageOutputs(), watermark_us
+        self._now_us = clamp_timestamp_us(now_us)
         if bundle.values:
-            self._push(self._root, bundle)
+            self._begin(bundle)
         return self._outputs
 
     def _push(self, pcollection: int, bundle: Bundle) -> None:
         for consume in self._consumers[pcollection]:
             consume(bundle)
+
+    def _root_output(self, root: TransformNode) -> _Consumer:
+        """What takes the bundles of the root."""
+        if isinstance(root.operation, StatefulParDo):
+            # The machine says what user code said, as it said it.
+            outputs = DoFnOutputs(
+                root, root.operation, lambda tag, bundle: self._push(root.outputs[tag], bundle)
+            )
+            return lambda bundle: outputs.emit_outputs(bundle, None, bundle.values)
+        (output,) = root.outputs.values()
+        return partial(self._push, output)
 
     def _consumer(self, node: TransformNode) -> _Consumer:
         operation = node.operation
@@ -83,11 +116,13 @@ class StageExecutor:
         if isinstance(operation, Flatten):
             (output,) = node.outputs.values()
             return partial(self._push, output)
+        if isinstance(operation, Changelog):
+            (output,) = node.outputs.values()
+            return partial(self._log, output)
         if isinstance(operation, WriteTable):
             return partial(self._write, node, operation)
-        assert isinstance(operation, Group)
-        strategy = self._plan.graph.pcollections[node.inputs[0]].strategy
-        return partial(self._lift, node.label, Lifter(node, operation.combine_fn, strategy))
+        assert isinstance(operation, KeyedOperation)
+        return partial(self._lift, node.label, lifter_of(self._plan.graph, node))
 
     def _assign(
         self, node: TransformNode, window_fn: WindowFn, output: int, bundle: Bundle
@@ -98,10 +133,7 @@ class StageExecutor:
             raise error.located(str(node)) from error
         if set(map(len, assigned)) == {1}:
             single = [window for (window,) in assigned]
-            self._push(
-                output,
-                Bundle(bundle.values, bundle.timestamps_us, single, bundle.panes, bundle.signs),
-            )
+            self._push(output, attrs.evolve(bundle, windows=single))
             return
         indexes = [index for index, windows in enumerate(assigned) for _ in windows]
         if indexes:
@@ -109,7 +141,16 @@ class StageExecutor:
             values = [bundle.values[index] for index in indexes]
             self._push(output, bundle.take(indexes, values, windows=windows))
 
-    def _lift(self, label: str, lifter: Lifter, bundle: Bundle) -> None:
+    def _log(self, output: int, bundle: Bundle) -> None:
+        size = len(bundle)
+        windows = bundle.windows or [GLOBAL_WINDOW] * size
+        panes = bundle.panes or [NO_FIRING] * size
+        signs = bundle.signs or [+1] * size
+        columns = zip(bundle.values, signs, bundle.timestamps_us, windows, panes, strict=True)
+        changes = [Change(*column, self._now_us) for column in columns]
+        self._push(output, Bundle(changes, bundle.timestamps_us, bundle.windows, bundle.panes))
+
+    def _lift(self, label: str, lifter: Lifter | StatefulInputs, bundle: Bundle) -> None:
         partials = lifter.lift(bundle, watermark_us=self._watermark_us)
         self._outputs.groups.setdefault(label, []).extend(partials)
 

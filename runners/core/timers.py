@@ -4,26 +4,30 @@
 It is a heap with lazy deletion: resetting a timer leaves the old entry behind, which is passed over when it comes up.
 """
 
+from collections.abc import Hashable
 from heapq import heappop, heappush
+from typing import Generic, TypeVar
 
 from runners.core.cells import TimerId
 from windowing.time_domain import TimeDomain
 
+TimerT = TypeVar("TimerT", bound=Hashable)
 
-class TimerQueue:
-    """The timers of one time domain."""
+
+class TimerQueue(Generic[TimerT]):
+    """The timers of one time domain, or anything else that has an instant which may move."""
 
     def __init__(self) -> None:
         # The running number keeps timers of one instant in the order they were set, keys out of
         # comparisons, and what was set last apart from what the heap remembers.
-        self._set: dict[TimerId, tuple[int, int]] = {}
-        self._heap: list[tuple[int, int, TimerId]] = []
+        self._set: dict[TimerT, tuple[int, int]] = {}
+        self._heap: list[tuple[int, int, TimerT]] = []
         self._number = 0
 
     def __len__(self) -> int:
         return len(self._set)
 
-    def set(self, timer: TimerId, fire_us: int | None) -> None:
+    def set(self, timer: TimerT, fire_us: int | None) -> None:
         """Set, move, or (None) clear a timer."""
         if fire_us is None:
             self._set.pop(timer, None)
@@ -39,9 +43,9 @@ class TimerQueue:
             heappop(heap)
         return heap[0][0] if heap else None
 
-    def pop_due(self, until_us: int, timers_max: int | None = None) -> list[TimerId]:
+    def pop_due(self, until_us: int, timers_max: int | None = None) -> list[TimerT]:
         """Remove and return the timers at or before an instant, earliest first, at most ``timers_max``."""
-        due: list[TimerId] = []
+        due: list[TimerT] = []
         while timers_max is None or len(due) < timers_max:
             next_us = self.next_us()
             if next_us is None or next_us > until_us:
@@ -56,7 +60,8 @@ class Timers:
     """The timers of the cells that one owner holds, of both time domains."""
 
     def __init__(self) -> None:
-        self._event, self._processing = TimerQueue(), TimerQueue()
+        self._event: TimerQueue[TimerId] = TimerQueue()
+        self._processing: TimerQueue[TimerId] = TimerQueue()
 
     def __len__(self) -> int:
         return len(self._event) + len(self._processing)

@@ -6,7 +6,8 @@ before anyone hears of it.  Two kinds: `SourceComputation` injects, `GroupingCom
 Sans-IO but for the sources' readers.  MillWheel, sections 4 and 5; the semantics are `runners.core`'s.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -15,11 +16,11 @@ from dataflow.graph import Read
 from dataflow.io.source import SourceReader, SplitStatus
 from dataflow.serialization import dumps, loads
 from runners.core.bundle import Bundle
-from runners.core.cells import Cell, CellId, LateArrival, TimerId
+from runners.core.cells import Cell, CellId, LateArrival, TimerId, window_holds
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.stage_executor import StageExecutor
-from runners.core.timers import Timers
+from runners.core.timers import TimerQueue, Timers
 from runners.millwheel.cell_codec import (
     decode_cell,
     decode_cell_id,
@@ -35,12 +36,19 @@ from runners.millwheel.messages import Deliver
 from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.production import CellWrite, LateRecord, TimerWrite
 from runners.millwheel.router import Router
+from runners.millwheel.signals import Signal, SignalMark, SignalNews, portions
 from runners.millwheel.store.port import TakenRange
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.window import Window
 
 #: Timers that fire in one step: bounds the size of a commit when the watermark jumps.
 TIMERS_PER_STEP = 10_000
+#: Cells that hear a signal in one step: bounds the size of a commit likewise.
+CELLS_PER_STEP = 10_000
+#: After so many signals that made no difference to a range it is committed how far it has come all the same: bounds
+#: what a new driver has to read.
+SIGNALS_PER_MARK = 100
 
 
 @attrs.define
@@ -81,11 +89,19 @@ class SourceComputation:
         self._splits[row.range_id] = _Split(owned, reader, row.is_finished)
         return owned
 
+    def hear(self, news: SignalNews, now_us: int) -> Iterable[Draft]:
+        """Pass signals on, behind everything read so far; there is nothing to commit."""
+        for split in self._splits.values():
+            split.owned.act_on_signals(
+                SignalMark(news.inputs.get(split.owned.range_id.computation, 0))
+            )
+        return ()
+
     def unfinished(self) -> list[OwnedRange]:
         """The ranges that may have more to read."""
         return [split.owned for split in self._splits.values() if not split.is_finished]
 
-    def read(self, range_id: RangeId, records_max: int) -> tuple[Draft | None, int]:
+    def read(self, range_id: RangeId, records_max: int, *, now_us: int) -> tuple[Draft | None, int]:
         """Read on in one split; the draft (None if there was nothing) and the number of records."""
         split = self._splits[range_id]
         owned = split.owned
@@ -96,7 +112,9 @@ class SourceComputation:
         if not batch.values and not is_finished and watermark_us <= owned.watermark_us:
             return None, 0
         outputs = self._executor.process(
-            Bundle(batch.values, batch.timestamps_us), watermark_us=owned.watermark_us
+            Bundle(batch.values, batch.timestamps_us),
+            watermark_us=owned.watermark_us,
+            now_us=now_us,
         )
         draft = Draft(self._job)
         draft.touch(owned)
@@ -119,29 +137,34 @@ class GroupingComputation:
         self._stage = GroupingStage(plan, stage)
         self._cells: dict[CellId, Cell] = {}
         self._timers = Timers()
+        self._holds: TimerQueue[tuple[CellId, Window]] = TimerQueue()
         self._ranges: dict[RangeId, OwnedRange] = {}
         #: The input watermark that every due timer up to it has fired for.
         self.watermark_us = MIN_TIMESTAMP_US
 
     def setup(self) -> None:
         """Start the life of the user's code on this worker."""
-        self._stage.executor.setup()
+        self._stage.setup()
 
     def close(self) -> None:
         """End it."""
-        self._stage.executor.teardown()
+        self._stage.teardown()
 
     def take(self, taken: TakenRange) -> OwnedRange:
         """Load the cells and timers of a range just acquired."""
         is_merging = self._stage.machine.is_merging
         for (_, cell_key), value in taken.cells.items():
-            self._cells[decode_cell_id(cell_key, is_merging=is_merging)] = decode_cell(value)
+            cell_id, cell = decode_cell_id(cell_key, is_merging=is_merging), decode_cell(value)
+            self._cells[cell_id] = cell
+            for window, hold_us in window_holds(cell_id, cell):
+                self._holds.set((cell_id, window), hold_us)
         for timer in taken.timers:
             cell_id = decode_cell_id(timer.cell_key, is_merging=is_merging)
             timer_id = cell_id, decode_window(timer.tag), TimeDomain(timer.domain)
             self._timers.set(timer_id, timer.fire_us)
         owned = OwnedRange.taken(taken)
         self._ranges[owned.range_id] = owned
+        self._hold_back()
         # A watermark that one range has acted on was true of all senders, so it is true for the other ranges too.
         self._act_on(owned.watermark_us)
         return owned
@@ -159,8 +182,56 @@ class GroupingComputation:
             partials.extend(loads(delivery.payload))
         if not partials:
             return None
+        hold_us = self._told_us
         step = self._stage.add(self._cells, partials, self._clock(self.watermark_us, now_us))
-        return self._drafted(draft, step, self.watermark_us)
+        return self._drafted(draft, step, hold_us)
+
+    def hear(self, news: SignalNews, now_us: int) -> Iterator[Draft]:
+        """Act on the signals that it may act on, one after the other, a bounded number of cells at a time.
+
+        Commit each draft before the next is asked for, and nothing in between.
+        """
+        last = news.inputs.get(self._name, 0)
+        for signal in news.signals:
+            if signal.number <= last and signal.name in self._stage.signals:
+                yield from self._signal(signal, now_us)
+        for owned in self._ranges.values():
+            owned.act_on_signals(SignalMark(last))
+            behind = owned.signal_mark.number - owned.signal_mark_committed.number
+            if self._stage.signals and behind >= SIGNALS_PER_MARK:
+                draft = Draft(self._job)
+                draft.touch(owned)
+                yield draft
+
+    def _signal(self, signal: Signal, now_us: int) -> Iterator[Draft]:
+        for owned, cells in self._waiting_for(signal):
+            for told, next_hash in portions(cells, CELLS_PER_STEP):
+                hold_us, draft = self._told_us, Draft(self._job)
+                draft.touch(owned)
+                clock = self._clock(self.watermark_us, now_us)
+                step = self._stage.signal(self._cells, told, signal.name, clock)
+                is_partial = next_hash > 0
+                mark = SignalMark(signal.number - is_partial, next_hash)
+                self._drafted(draft, step, hold_us)
+                owned.act_on_signals(mark)
+                if step.effects.touched:
+                    yield draft
+
+    def _waiting_for(self, signal: Signal) -> Iterable[tuple[OwnedRange, list[tuple[int, CellId]]]]:
+        """The ranges that have not acted on a signal, each with those of its cells, in the order of their hashes."""
+        behind = {
+            owned.range_id.index: (owned, list[tuple[int, CellId]]())
+            for owned in self._ranges.values()
+            if owned.signal_mark.number < signal.number
+        }
+        for cell_id in self._cells if behind else ():
+            key_hash = self._stage.codec.encode(cell_id[0]).hash
+            owned, cells = behind.get(range_index(key_hash, self._range_count), (None, []))
+            if owned is not None and owned.signal_mark < (signal.number - 1, key_hash + 1):
+                cells.append((key_hash, cell_id))
+        for _, cells in behind.values():
+            cells.sort(key=itemgetter(0))
+        return behind.values()
 
     def has_due(self, watermark_us: int, now_us: int) -> bool:
         """Whether `advance` has something to do."""
@@ -175,7 +246,7 @@ class GroupingComputation:
         if not due:
             self._act_on(watermark_us)
             return None
-        hold_us = self.watermark_us
+        hold_us = self._told_us
         step = self._stage.fire_timers(self._cells, due, self._clock(watermark_us, now_us))
         if len(due) < TIMERS_PER_STEP:
             self._act_on(watermark_us)
@@ -186,10 +257,20 @@ class GroupingComputation:
         for owned in self._ranges.values():
             owned.watermark_us = self.watermark_us
 
+    @property
+    def _told_us(self) -> int:
+        """What bounds everything that any of the ranges can have told the world."""
+        hold_us = self._holds.next_us()
+        return self.watermark_us if hold_us is None else min(self.watermark_us, hold_us)
+
+    def _hold_back(self) -> None:
+        hold_us = self._holds.next_us()
+        for owned in self._ranges.values():
+            owned.window_hold_us = hold_us
+
     def _clock(self, watermark_us: int, now_us: int) -> StageClock:
-        # What has been acted on bounds what any of the ranges can have told the world.
         return StageClock(
-            watermark_us=watermark_us, output_watermark_us=self.watermark_us, now_us=now_us
+            watermark_us=watermark_us, output_watermark_us=self._told_us, now_us=now_us
         )
 
     def _drafted(
@@ -205,6 +286,9 @@ class GroupingComputation:
         # A timer that fired is gone, unless the step has set it again.
         changed = dict.fromkeys(fired) | effects.timers
         draft.write(cells, [self._timer(draft, *item) for item in changed.items()])
+        for place, held_us in effects.holds.items():
+            self._holds.set(place, held_us)
+        self._hold_back()
         draft.keep_late(self._late(arrival) for arrival in effects.late)
         payloads = self._router.payloads(step.outputs.groups)
         draft.emit(step.outputs.tables, payloads, hold_us=hold_us)

@@ -23,6 +23,8 @@ class Outbox:
         self._sent = dict(sent)
         self._acknowledged: dict[Channel, int] = {}
         self._open_bytes = 0
+        self._signals: deque[tuple[int, dict[Channel, int]]] = deque()
+        self._passed_signal = 0
         for checkpoint in sorted(checkpoints, key=lambda each: each.sequence):
             self._add(checkpoint)
 
@@ -63,6 +65,24 @@ class Outbox:
             self._acknowledged[channel] = checkpoint.sequence
         if entries is not None and not entries:
             del self._open[channel]
+
+    def note_signal(self, number: int) -> None:
+        """What was created so far is ahead of the signal, what is created from here on is behind it."""
+        newest = {channel: entries[-1].sequence for channel, entries in self._open.items()}
+        self._signals.append((number, newest))
+
+    def passed_signal(self) -> int:
+        """The number of the last signal noted for which everything ahead of it is acknowledged; 0 if there is none."""
+        while self._signals:
+            number, newest = self._signals[0]
+            if any(
+                channel in self._open and self._open[channel][0].sequence <= sequence
+                for channel, sequence in newest.items()
+            ):
+                break
+            self._signals.popleft()
+            self._passed_signal = number
+        return self._passed_signal
 
     def take_acknowledged(self) -> Mapping[Channel, int]:
         """What the next commit is to delete; afterwards it counts as deleted."""

@@ -88,6 +88,11 @@ class Draft:
             watermarks_us={
                 range_id: owned.watermark_us for range_id, owned in self._ranges.items()
             },
+            signal_marks={
+                range_id: owned.signal_mark
+                for range_id, owned in self._ranges.items()
+                if owned.signal_mark != owned.signal_mark_committed
+            },
             finished=frozenset(self._finished),
             late=self._late,
             tables=self._tables,
@@ -97,3 +102,4 @@ class Draft:
         """The production is durable: the next one on these ranges takes the next bundle number."""
         for owned in self._ranges.values():
             owned.bundle += 1
+            owned.signal_mark_committed = owned.signal_mark

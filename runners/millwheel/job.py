@@ -6,6 +6,7 @@ from typing import Any
 from dataflow.graph import Read
 from dataflow.serialization import dumps
 from runners.core.plan import ExecutionPlan
+from runners.core.signals import signals_of
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import even_ranges
 from runners.millwheel.store.port import JobRow, JobSpec, RangeSpec
@@ -43,6 +44,7 @@ def job_spec(
         fingerprint=plan.graph.fingerprint(),
         ranges=ranges,
         tables=plan.graph.tables(),
+        signals=signals_of(plan.graph),
     )
 
 

@@ -6,7 +6,7 @@ Moves and splits of ranges under load are not here yet.
 `Master.step` does one round and never waits.  MillWheel, sections 4.1 and 7.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -26,6 +26,7 @@ from runners.millwheel.messages import (
     decode,
     encode,
 )
+from runners.millwheel.signals import Signal, SignalBoard
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.transport import Transport
 from runners.millwheel.watermark_authority import WatermarkAuthority
@@ -77,20 +78,41 @@ class Master:
                 if row.watermark_us is not None
             },
         )
+        self._signals = SignalBoard(
+            plan, ranges, {range_id: row.signal_mark for range_id, row in job.ranges.items()}
+        )
         self._told_ms = clock.monotonic_ms()
+        self._has_news = False
         self._records_before = self._late_before = 0
         self._workers_replaced = 0
         self.failure: Exception | None = None
 
     def step(self, wait_ms: int = 0) -> None:
         """One round: what has arrived, then news to the workers."""
-        moved = False
         for blob in self._transport.receive(wait_ms):
-            moved |= self._handle(decode(blob))
+            self._has_news |= self._handle(decode(blob))
         now_ms = self._clock.monotonic_ms()
-        if moved or now_ms - self._told_ms >= SIGN_OF_LIFE_MS:
-            self._told_ms = now_ms
-            self._tell_all(Watermarks(inputs_us=dict(self._authority.inputs_us)))
+        if self._has_news or now_ms - self._told_ms >= SIGN_OF_LIFE_MS:
+            self._told_ms, self._has_news = now_ms, False
+            inputs_us = dict(self._authority.inputs_us)
+            self._tell_all(Watermarks(inputs_us=inputs_us, signals=self._signals.news))
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether the pipeline listens to signals, so that they should be read from the store."""
+        return self._signals.is_listening
+
+    @property
+    def latest_signal(self) -> int:
+        """The number of the last signal that it knows."""
+        return self._signals.latest
+
+    def hear_signals(self, signals: Iterable[Signal]) -> None:
+        """Take in what the store has after `latest_signal`, in order; once before the first `step`, then now and then.
+
+        The first time because a range must not be given to a worker before what it has not acted on is known.
+        """
+        self._has_news |= self._signals.post(signals)
 
     @property
     def is_done(self) -> bool:
@@ -114,7 +136,7 @@ class Master:
         )
 
     def _handle(self, message: object) -> bool:
-        """Act on a message; whether a watermark moved."""
+        """Act on a message; whether there is news for the workers."""
         if isinstance(message, Report):
             return self._hear(message)
         if isinstance(message, Register):
@@ -141,7 +163,11 @@ class Master:
         slot.records_read = slot.records_late = 0
         # Senders must not go on sending to whoever had these ranges.
         self._tell_all(Routes(addresses=self._routes()))
-        assign = Assign(ranges=slot.ranges, watermarks_us=dict(self._authority.inputs_us))
+        assign = Assign(
+            ranges=slot.ranges,
+            watermarks_us=dict(self._authority.inputs_us),
+            signals=self._signals.news,
+        )
         self._transport.send(register.address, encode(assign))
 
     def _hear(self, report: Report) -> bool:
@@ -150,7 +176,8 @@ class Master:
             return False
         slot.is_quiet = report.is_quiet
         slot.records_read, slot.records_late = report.records_read, report.records_late
-        return self._authority.report(report.watermarks_us, report.idle)
+        moved = self._authority.report(report.watermarks_us, report.idle)
+        return self._signals.report(report.signals) or moved
 
     def _routes(self) -> Mapping[RangeId, str]:
         return {

@@ -7,6 +7,7 @@ import attrs
 
 from dataflow.serialization import dumps, loads
 from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.signals import SignalNews
 
 
 @attrs.frozen(kw_only=True)
@@ -24,6 +25,7 @@ class Assign:
 
     ranges: tuple[RangeId, ...]
     watermarks_us: Mapping[str, int]
+    signals: SignalNews
 
 
 @attrs.frozen(kw_only=True)
@@ -43,9 +45,10 @@ class Routes:
 
 @attrs.frozen(kw_only=True)
 class Watermarks:
-    """Master to workers, also as a sign of life: input watermark per computation."""
+    """Master to workers, also as a sign of life: input watermark per computation, and signals."""
 
     inputs_us: Mapping[str, int]
+    signals: SignalNews
 
 
 @attrs.frozen(kw_only=True)
@@ -55,6 +58,7 @@ class Report:
     ``watermarks_us``: output watermark per owned range.  ``idle``: source splits that were polled and had nothing.
      ``records_...``: since the worker started.
 
+    ``signals``: number of the last signal that each owned range has passed on.
     ``is_quiet``: nothing is unacknowledged, and no acknowledgement waits to be committed.
     """
 
@@ -62,6 +66,7 @@ class Report:
     worker: str
     watermarks_us: Mapping[RangeId, int]
     idle: frozenset[RangeId]
+    signals: Mapping[RangeId, int]
     is_quiet: bool
     records_read: int
     records_late: int

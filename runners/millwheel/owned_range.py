@@ -12,6 +12,7 @@ import attrs
 from runners.millwheel.delivery import Outbox
 from runners.millwheel.ids import Channel, Fence, RangeId
 from runners.millwheel.messages import Deliver
+from runners.millwheel.signals import NO_SIGNALS, SignalMark
 from runners.millwheel.store.port import TakenRange
 from windowing.timestamps import MIN_TIMESTAMP_US
 
@@ -21,7 +22,9 @@ class OwnedRange:
     """Fence, deliveries and watermark of one range.
 
     ``watermark_us``: the event time up to which the range has acted; for a source, up to which it has read.
+    ``window_hold_us``: the event time of the earliest pane that a window is still to say.
     ``is_idle``: a source split that was polled and had nothing.
+    ``signal_mark``: how far it has come with the job's signals; ``signal_mark_committed``: that by its last commit.
     """
 
     range_id: RangeId
@@ -31,20 +34,26 @@ class OwnedRange:
     delivered: dict[Channel, int]
     watermark_us: int
     output_watermark_us: int = MIN_TIMESTAMP_US
+    window_hold_us: int | None = None
     is_idle: bool = False
+    signal_mark: SignalMark = NO_SIGNALS
+    signal_mark_committed: SignalMark = NO_SIGNALS
 
     @classmethod
     def taken(cls, taken: TakenRange) -> "OwnedRange":
         """A range just acquired."""
         row = taken.row
-        return cls(
+        owned = cls(
             range_id=row.range_id,
             token=row.token,
             bundle=row.bundle,
             outbox=Outbox(taken.checkpoints, taken.sent),
             delivered=dict(taken.delivered),
             watermark_us=MIN_TIMESTAMP_US if row.watermark_us is None else row.watermark_us,
+            signal_mark_committed=row.signal_mark,
         )
+        owned.act_on_signals(row.signal_mark)
+        return owned
 
     def fence(self) -> Fence:
         """What the next commit must show."""
@@ -62,9 +71,15 @@ class OwnedRange:
                 accepted.append(delivery)
         return accepted
 
+    def act_on_signals(self, mark: SignalMark) -> None:
+        """Note how far it has come; never back.  What it has sent so far is ahead of the signals that it passes on."""
+        if mark.number > self.signal_mark.number:
+            self.outbox.note_signal(mark.number)
+        self.signal_mark = max(self.signal_mark, mark)
+
     def advance_output(self) -> int:
-        """The output watermark: what has been acted on, held back by what is not acknowledged."""
-        hold_us = self.outbox.hold_us
-        watermark_us = self.watermark_us if hold_us is None else min(self.watermark_us, hold_us)
+        """The output watermark: what has been acted on, held back by what is not acknowledged or not said yet."""
+        holds_us = [self.watermark_us, self.outbox.hold_us, self.window_hold_us]
+        watermark_us = min(hold_us for hold_us in holds_us if hold_us is not None)
         self.output_watermark_us = max(self.output_watermark_us, watermark_us)
         return self.output_watermark_us

@@ -1,8 +1,8 @@
 """Production: everything that one step of a worker commits, as one value.
 
 One production is one transaction (DESIGN section 6): state, timers, delivered sequence numbers, outgoing productions,
-source position, watermark of that moment, late rows, and the rows of the user's tables.  Either all of it happened
-or none of it did.  MillWheel, sections 6.1 and 6.2.
+source position, watermark and signals of that moment, late rows, and the rows of the user's tables.  Either all of it
+happened or none of it did.  MillWheel, sections 6.1 and 6.2.
 
 Nothing here knows SQL, Spark or the network.
 """
@@ -14,6 +14,7 @@ import attrs
 
 from dataflow.io.table import TableWrite
 from runners.millwheel.ids import Channel, Fence, RangeId
+from runners.millwheel.signals import SignalMark
 
 
 class CellWrite(NamedTuple):
@@ -67,7 +68,8 @@ class LateRecord:
 class Production:
     """What one commit makes true.
 
-    Invariant: every range whose cells, timers, channels, position or watermark appear has a fence in ``fences``.
+    Invariant: every range whose cells, timers, channels, position, watermark or signal mark appear has a fence in
+    ``fences``.
     """
 
     job: str
@@ -83,6 +85,8 @@ class Production:
     positions: Mapping[RangeId, bytes] = attrs.field(factory=dict)
     #: Event time up to which the range has acted, per range.
     watermarks_us: Mapping[RangeId, int] = attrs.field(factory=dict)
+    #: How far the range has come with the job's signals, per range.
+    signal_marks: Mapping[RangeId, SignalMark] = attrs.field(factory=dict)
     #: Ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).
     finished: frozenset[RangeId] = frozenset()
     late: Sequence[LateRecord] = ()

@@ -46,6 +46,7 @@ from runners.millwheel.messages import (
     encode,
 )
 from runners.millwheel.owned_range import OwnedRange
+from runners.millwheel.signals import SignalNews
 from runners.millwheel.store.port import Committed, Indeterminate, Store
 from runners.millwheel.token_bucket import TokenBucket
 from runners.millwheel.transport import Transport
@@ -100,6 +101,8 @@ class Worker:
         self._routes: dict[RangeId, str] = {}
         self._inbox: dict[str, list[Deliver]] = defaultdict(list)
         self._inputs_us: dict[str, int] = {}
+        #: What the master said last of signals, until it is acted on.
+        self._news: SignalNews | None = None
         self._records_read = self._records_late = 0
         self._reported_ms = self._resent_ms = clock.monotonic_ms()
         self._last_report: Report | None = None
@@ -146,13 +149,23 @@ class Worker:
         return worked
 
     def _work(self) -> bool:
-        worked = False
+        worked = self._act_on_signals()
         for name, computation in self._computations.items():
             if isinstance(computation, GroupingComputation):
                 worked |= self._take_deliveries(name, computation)
                 worked |= self._advance(name, computation)
             else:
                 worked |= self._read(computation)
+        return worked
+
+    def _act_on_signals(self) -> bool:
+        news, self._news = self._news, None
+        worked = False
+        if news is not None:
+            for computation in self._computations.values():
+                for draft in computation.hear(news, self._clock.now_us()):
+                    self._commit(draft)
+                    worked = True
         return worked
 
     def _take_deliveries(self, name: str, computation: GroupingComputation) -> bool:
@@ -184,7 +197,7 @@ class Worker:
             allowed = bucket.available(RECORDS_PER_STEP)
             if not allowed:
                 continue
-            draft, count = computation.read(owned.range_id, allowed)
+            draft, count = computation.read(owned.range_id, allowed, now_us=self._clock.now_us())
             bucket.spend(count)
             self._commit(draft)
             self._records_read += count
@@ -249,7 +262,7 @@ class Worker:
             if owned is not None:
                 owned.outbox.acknowledge(message.channel, message.sequence)
         elif isinstance(message, Watermarks):
-            self._hear(message.inputs_us)
+            self._hear(message.inputs_us, message.signals)
         elif isinstance(message, Assign):
             self._take_over(message)
         elif isinstance(message, Routes):
@@ -257,13 +270,14 @@ class Worker:
         elif isinstance(message, Stop):
             self.is_stopped = True
 
-    def _hear(self, inputs_us: Mapping[str, int]) -> None:
+    def _hear(self, inputs_us: Mapping[str, int], news: SignalNews) -> None:
         self.heard_ms = self._clock.monotonic_ms()
+        self._news = news
         for name, watermark_us in inputs_us.items():
             self._inputs_us[name] = max(watermark_us, self._inputs_us.get(name, watermark_us))
 
     def _take_over(self, assign: Assign) -> None:
-        self._hear(assign.watermarks_us)
+        self._hear(assign.watermarks_us, assign.signals)
         taken = self._store.acquire(self._spec.job, assign.ranges, self._spec.worker)
         for range_id, each in taken.items():
             computation: Computation = self._computations[range_id.computation]
@@ -307,6 +321,11 @@ class Worker:
                 for range_id, owned in self._ranges.items()
                 if owned.is_idle and owned.outbox.is_empty
             ),
+            signals={
+                range_id: number
+                for range_id, owned in self._ranges.items()
+                if (number := owned.outbox.passed_signal())
+            },
             is_quiet=all(owned.outbox.is_empty for owned in self._ranges.values()),
             records_read=self._records_read,
             records_late=self._records_late,

@@ -45,6 +45,15 @@ class StoreResult:
             rows = store.read_table(spec)
         return [dict(zip(spec.columns, row, strict=True)) for row in rows]
 
+    def send_signal(self, name: str) -> None:
+        """Have every open window that listens to a signal hear it; see `runners.millwheel.signals` for how.
+
+        Raises:
+            SignalError: nobody would hear it: the job is finished, or runs in batch, or does not listen to the name.
+        """
+        with closing(open_store(self.dsn)) as store:
+            store.send_signal(self.job, name)
+
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records that came after their window was gone; never any in a batch."""
         with closing(open_store(self.dsn)) as store:

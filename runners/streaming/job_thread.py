@@ -74,6 +74,14 @@ class StreamingJob:
         """The rows of a result table as they are now."""
         return self._prepared.result.read_table(name)
 
+    def send_signal(self, name: str) -> None:
+        """Have every open window that listens to a signal hear it, whichever driver runs the job by then.
+
+        Raises:
+            SignalError: nobody would hear it: the job is finished or does not listen to the name.
+        """
+        self._prepared.result.send_signal(name)
+
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records dropped so far because their window was gone."""
         return self._prepared.result.late_records()

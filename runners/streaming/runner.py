@@ -55,6 +55,11 @@ class StreamingRunner:
         self._master = master or _local_master(workers)
         self._show_progress = show_progress
 
+    @property
+    def job(self) -> str:
+        """What names the run in the store."""
+        return self._options.job
+
     def run(self, graph: PipelineGraph) -> PipelineResult:
         """Start the job, or continue it; returns at once.
 

@@ -28,6 +28,14 @@ from tests.conformance.broken_adapters.resolving import (
     ForgetsFormerOwners,
     LeavesTheTokenAlone,
 )
+from tests.conformance.broken_adapters.signalling import (
+    ForgetsSignalMarks,
+    ForgetsWhichCellsHaveHeard,
+    KeepsWhatItRefuses,
+    LetsSignalMarksGoBack,
+    NumbersAllJobsTogether,
+    ShowsSignalsLate,
+)
 
 Check = Callable[[StoreFactory], None]
 each_check = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -69,13 +77,19 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (FencesTheFirstRangeOnly, "all_ranges_or_none"),
         (ForgetsFormerOwners, "resolve_a_commit_that_landed"),
         (ForgetsSentMarks, "sent_marks_outlive_productions"),
+        (ForgetsSignalMarks, "signal_marks"),
+        (ForgetsWhichCellsHaveHeard, "signal_marks"),
         (KeepsDeletedCells, "cells"),
+        (KeepsWhatItRefuses, "signals_that_nobody_would_hear_are_refused"),
         (LeavesItsFences, "no_production_leaves_its_fences"),
         (LeavesTheTokenAlone, "resolve_a_commit_that_did_not_land"),
+        (LetsSignalMarksGoBack, "signal_marks"),
         (LetsWatermarksGoBack, "progress"),
         (NeverFences, "delayed_commit_of_a_former_owner"),
+        (NumbersAllJobsTogether, "signals_are_numbered_for_each_job"),
         (ReadsBeforeMovingTheToken, "acquire_sees_every_commit_before_it"),
         (RepeatsTokens, "reset_forgets_everything"),
+        (ShowsSignalsLate, "signals_by_many_senders_at_once"),
     ],
 )
 def test_suite_rejects(broken: type[MemoryStore], check: str) -> None:

@@ -23,6 +23,10 @@ HARD_STREAMS: dict[str, tuple[Windowing, list[Arrivals]]] = {
         Windowing("sessions", 10),
         arrivals_of(([("a", 30)], 12), ([("a", 1)], 12)),
     ),
+    "two records that are too late come together": (
+        Windowing("fixed", 10),
+        arrivals_of(([("a", 30)], 12), ([("a", 1), ("a", 1)], 12)),
+    ),
     "late records that come together are saved by one that is not late": (
         Windowing("sessions", 10),
         arrivals_of(([], 12), ([("a", 0), ("a", 5), ("b", 0)], 12)),
@@ -62,5 +66,34 @@ HARD_STREAMS: dict[str, tuple[Windowing, list[Arrivals]]] = {
     "a short gap does not cut a long one short": (
         Windowing("own gaps", 4),
         arrivals_of(([("a", 0), ("a", 5), ("a", 1), ("a", 10)], 0)),
+    ),
+}
+
+#: Streams through two groupings: how the first one windows, and after how many records it first speaks.
+#: The second makes sessions with a gap of 6 of the results.
+HARD_CHAINS: dict[str, tuple[Windowing, list[Arrivals], int]] = {
+    "a result that bridged two sessions of results is taken back": (
+        Windowing("sessions", 10, 0, 100),
+        arrivals_of(
+            ([("a", 0), ("b", 5), ("c", 10)], 1),
+            ([("b", 5)], 1),
+        ),
+        1,
+    ),
+    "of two sessions that were one, the later speaks first": (
+        Windowing("sessions", 10, 0, 100),
+        arrivals_of(
+            ([("a", 0), ("b", 5), ("c", 10)], 1),
+            ([("b", 5)], 1),
+            ([("d", 11)], 1),
+            ([("e", 12)], 1),
+            ([("a", 0)], 1),
+        ),
+        1,
+    ),
+    "a session that had spoken has merged, and its window is about to be forgotten": (
+        Windowing("sessions", 8, 0, 20),
+        arrivals_of(([("a", 17)], 1), ([("a", 24)], 51)),
+        1,
     ),
 }

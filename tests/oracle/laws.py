@@ -119,6 +119,11 @@ def check_discarding(
     told: dict[Place, list[int]] = defaultdict(list)
     for pane in log.panes:
         assert pane.sign == 1
+        if not pane.value:
+            assert pane.pane.timing is df.PaneTiming.ON_TIME, (
+                "only the end of a window is news by itself"
+            )
+            continue
         homes = [
             (key, start_us, end_us)
             for (key, start_us, end_us), values in expected.items()
@@ -187,6 +192,23 @@ def check_retracting_fold(
     assert answers(answer.groups) == {where: sorted(values) for where, values in said.items()}
     _check_dropped(answer, log)
     _check_freed(log)
+
+
+def check_on_time(
+    windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.AfterWatermark
+) -> None:
+    """When the watermark passes a window, also one that has merged, it says all that has come."""
+    log = run_grouping(windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING, trigger)
+    said: dict[Place, Any] = {}
+    done, before_us = 0, -(1 << 62)
+    for count, step in enumerate(log.steps[:-1], start=1):
+        _apply(said, log.panes[done:step])
+        done = step
+        watermark_us = max(before_us, arrivals[count - 1].watermark_us)
+        for group in evaluate(windowing, arrivals[:count]).groups:
+            if before_us < group.end_us <= watermark_us:
+                assert group.values == sorted(said.get(place(group), [])), "the on-time pane"
+        before_us = watermark_us
 
 
 CHECKS: dict[Mode, Callable[[Windowing, Sequence[Arrivals]], None]] = {

@@ -6,7 +6,7 @@ from hypothesis import given
 import dataflow as df
 from tests.oracle import laws
 from tests.oracle.evaluator import Arrivals, Windowing
-from tests.strategies import streams, triggers, windowings
+from tests.strategies import after_watermark, streams, triggers, windowings
 
 #: The nightly profile digs for minutes.
 pytestmark = pytest.mark.timeout(3600)
@@ -34,3 +34,11 @@ def test_retracting_panes_fold_to_the_oracle(
 ) -> None:
     """A retraction takes back exactly what was said, also of windows that merged since."""
     laws.check_retracting_fold(windowing, arrivals, trigger)
+
+
+@given(windowing=windowings(), arrivals=streams(), trigger=after_watermark())
+def test_a_window_speaks_when_the_watermark_passes_it(
+    windowing: Windowing, arrivals: list[Arrivals], trigger: df.AfterWatermark
+) -> None:
+    """Whatever it said before, and although it may have merged."""
+    laws.check_on_time(windowing, arrivals, trigger)

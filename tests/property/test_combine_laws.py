@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.combine_fn import CallableCombineFn, CombineFn, ListCombineFn, as_combine_fn
 from dataflow.graph import MAIN, Group, TransformNode
+from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
 from runners.core.partials import Lifter, Partial
 from runners.direct import DirectRunner
@@ -154,7 +155,7 @@ def test_partials_hold_every_record_once(
     And partials of several bundles can be combined into the fewest.
     """
     strategy = WindowingStrategy(window_fn=window_fn(windowing))
-    lifter = Lifter(NODE, ListCombineFn(), strategy)
+    lifter = Lifter(NODE, Accumulation(ListCombineFn(), strategy))
     numbered = [(key, time_us, number) for number, (key, time_us) in enumerate(rows)]
     partials = lift(lifter, strategy, numbered, watermark_us)
     check_partials(partials, numbered)
@@ -199,7 +200,7 @@ def check_partials(partials: list[Partial], numbered: list[tuple[str, int, int]]
 @pytest.mark.parametrize("watermark_us", [0, 100])
 def test_what_is_not_a_pair_is_refused(value: Any, what: str, watermark_us: int) -> None:
     """Also what would unpack by accident, such as text of two letters."""
-    lifter = Lifter(NODE, ListCombineFn(), WindowingStrategy())
+    lifter = Lifter(NODE, Accumulation(ListCombineFn(), WindowingStrategy()))
     with pytest.raises(df.TransformError) as caught:
         lifter.lift(Bundle([("k", 1), value], [5, 5]), watermark_us=watermark_us)
 
@@ -221,7 +222,7 @@ def _fail(*_: Any) -> Any:
 def test_errors_of_the_combine_fn_name_the_transform(break_it: Callable[[Any], None]) -> None:
     fn = ListCombineFn()
     break_it(fn)
-    lifter = Lifter(NODE, fn, WindowingStrategy(window_fn=df.Sessions(1)))
+    lifter = Lifter(NODE, Accumulation(fn, WindowingStrategy(window_fn=df.Sessions(1))))
     fine = df.Sessions(1).assign_bundle
     windows = [each[0] for each in fine([0, 1], [0, 1])]
     bundle = Bundle([("k", 1), ("k", 2)], [0, 1], windows)

@@ -23,7 +23,7 @@ class TimerQueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = TimerQueue()
+        self.queue: TimerQueue[Any] = TimerQueue()
         self.model: dict[TimerId, tuple[int, int]] = {}
         self.calls = 0
 

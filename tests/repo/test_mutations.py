@@ -3,23 +3,32 @@
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import dataflow as df
 from runners.core import group_also_by_window as core
+from runners.core import merging_cells
 from runners.core.cells import NOTHING, LateArrival, WindowState
 from runners.core.group_also_by_window import GroupAlsoByWindow
+from runners.core.merging_cells import Merger, Regrouper
 from runners.core.partials import Lifter
+from runners.core.signed_combine import MultisetCombineFn
 from runners.core.timers import TimerQueue
 from tests.oracle import laws
+from tests.oracle.chained import check_hard_chain
 from tests.oracle.evaluator import Arrivals, Windowing
-from tests.oracle.hard_streams import HARD_STREAMS
-from tests.strategies import NOTHING_SAID_US, streams, windowings
+from tests.oracle.hard_streams import HARD_CHAINS, HARD_STREAMS
+from tests.strategies import NOTHING_SAID_US, after_watermark, streams, windowings
+from tests.unit.triggers import test_triggers
+from triggers.after_watermark import AfterWatermark
+from triggers.trigger import Trigger
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.fixed import FixedWindows
 from windowing.sessions import Sessions
+from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
 from windowing.window_fn import Merge
 
@@ -41,7 +50,7 @@ def retract_for_the_merged_window(patch: Patch) -> None:
     _change_merged_state(
         patch,
         lambda state, window: setattr(
-            state, "said", tuple((value, window, pane) for value, _, pane in state.said)
+            state, "said", tuple(attrs.evolve(said, window=window) for said in state.said)
         ),
     )
 
@@ -53,7 +62,16 @@ def forget_what_was_said(patch: Patch) -> None:
 
 def forget_accumulator_on_merge(patch: Patch) -> None:
     """A merged session starts from nothing."""
-    _change_merged_state(patch, lambda state, _: setattr(state, "accumulator", NOTHING))
+    merge = Merger.merge
+
+    def broken(merger: Merger, cell: Any, *args: Any) -> Any:
+        before = set(cell)
+        result = merge(merger, cell, *args)
+        for window in set(cell) - before:
+            cell[window].accumulator = NOTHING
+        return result
+
+    patch.setattr(Merger, "merge", broken)
 
 
 def forget_pending_on_merge(patch: Patch) -> None:
@@ -91,7 +109,7 @@ def sessions_that_touch_merge(patch: Patch) -> None:
         longer = merge(fn, [Window(start_us, end_us + 1) for start_us, end_us in windows])
         return [Merge(_shorter(each.merged), tuple(map(_shorter, each.sources))) for each in longer]
 
-    patch.setattr(Sessions, "merge_windows", broken)
+    patch.setattr(Sessions, "merge_windows", broken, raising=False)
 
 
 def drop_late_before_merging(patch: Patch) -> None:
@@ -168,6 +186,42 @@ def timers_one_too_late(patch: Patch) -> None:
     )
 
 
+def keep_what_was_taken_back(patch: Patch) -> None:
+    """A session does not split when the record that bridged it is taken back."""
+    patch.setattr(MultisetCombineFn, "is_void", lambda *_: False)
+
+
+def split_sessions_wait_for_their_trigger(patch: Patch) -> None:
+    """What a session said before it came apart is taken back when only one of its heirs speaks."""
+    regroup = Regrouper.regroup
+
+    def broken(regrouper: Regrouper, *args: Any) -> Any:
+        regrouped = regroup(regrouper, *args)
+        regrouped.split.clear()
+        return regrouped
+
+    patch.setattr(Regrouper, "regroup", broken)
+
+
+def take_back_merged_windows_too_late(patch: Patch) -> None:
+    """What was said for a merged window waits until the window that it went into speaks."""
+    patch.setattr(GroupAlsoByWindow, "_deadline_us", lambda *_: MAX_TIMESTAMP_US)
+
+
+def merge_without_rewinding_triggers(patch: Patch) -> None:
+    """A merged session goes on with the progress of its first source."""
+    patch.setattr(AfterWatermark, "on_merge", lambda _, sources, *args, **times: sources[0])
+
+
+def a_closed_trigger_silences_the_others(patch: Patch) -> None:
+    """One finished source makes the merged session finished."""
+    patch.setattr(
+        Trigger,
+        "on_merge",
+        lambda _, sources, *args, **times: next((s for s in sources if s.is_finished), sources[0]),
+    )
+
+
 MUTATIONS: list[Callable[[Patch], None]] = [
     drop_retraction_on_merge,
     retract_for_the_merged_window,
@@ -185,6 +239,11 @@ MUTATIONS: list[Callable[[Patch], None]] = [
     lift_late_records_together,
     timers_out_of_order,
     timers_one_too_late,
+    keep_what_was_taken_back,
+    split_sessions_wait_for_their_trigger,
+    take_back_merged_windows_too_late,
+    merge_without_rewinding_triggers,
+    a_closed_trigger_silences_the_others,
 ]
 
 
@@ -207,6 +266,8 @@ def look_for_a_counterexample(examples_max: int) -> None:
         for mode in df.AccumulationMode:
             laws.CHECKS[mode](windowing, arrivals)
             laws.check_panes(windowing, arrivals, mode)
+    for chain in HARD_CHAINS.values():
+        check_hard_chain(*chain)
 
     @settings(
         max_examples=examples_max,
@@ -216,23 +277,36 @@ def look_for_a_counterexample(examples_max: int) -> None:
         phases=[Phase.generate],
         report_multiple_bugs=False,
     )
-    @given(windowing=windowings(), arrivals=streams(), mode=st.sampled_from(df.AccumulationMode))
-    def check(windowing: Windowing, arrivals: list[Arrivals], mode: df.AccumulationMode) -> None:
+    @given(
+        windowing=windowings(),
+        arrivals=streams(),
+        mode=st.sampled_from(df.AccumulationMode),
+        trigger=after_watermark(),
+    )
+    def check(
+        windowing: Windowing,
+        arrivals: list[Arrivals],
+        mode: df.AccumulationMode,
+        trigger: df.AfterWatermark,
+    ) -> None:
         laws.CHECKS[mode](windowing, arrivals)
         laws.check_panes(windowing, arrivals, mode)
+        laws.check_on_time(windowing, arrivals, trigger)
 
     check()
+    test_triggers.test_a_merge_rewinds_the_trigger()
+    test_triggers.test_a_finished_session_does_not_silence_the_one_it_joins()
 
 
 def _change_merged_state(patch: Patch, change: Callable[[WindowState, Window], None]) -> None:
-    merge = GroupAlsoByWindow._merged_state
+    grown = merging_cells.grown
 
-    def broken(machine: Any, states: Any, window: Window, now: Any) -> WindowState:
-        state = merge(machine, states, window, now)
+    def broken(strategy: Any, states: Any, window: Window, now: Any) -> WindowState:
+        state = grown(strategy, states, window, now)
         change(state, window)
         return state
 
-    patch.setattr(GroupAlsoByWindow, "_merged_state", broken)
+    patch.setattr(merging_cells, "grown", broken)
 
 
 def _shorter(window: Window) -> Window:

@@ -20,10 +20,12 @@ from dataflow.graph import Group
 from dataflow.io.files import CsvSource, FileSplit, JsonLinesSource
 from dataflow.io.memory import MemorySource
 from dataflow.io.table import TableSpec, TableWrite
+from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
-from runners.core.cells import NOTHING, Effects, LateArrival, WindowState
+from runners.core.cells import NOTHING, Effects, LateArrival, Said, WindowState
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.grouping import StageClock
+from runners.core.keyed_state import KeyedState
 from runners.core.plan import plan
 from runners.direct import DirectRunner
 from triggers.trigger import Wakeup
@@ -41,6 +43,7 @@ TABLE = TableSpec(name="t", columns={"a": int}, key=("a",))
 PANE = windowing.PaneInfo(
     2, windowing.PaneTiming.LATE, is_first=False, is_last=True, nonspeculative_index=1
 )
+SAID = Said((1, 2), 9, WINDOW, PANE)
 VALUES: list[Any] = [
     WINDOW,
     PANE,
@@ -68,11 +71,20 @@ VALUES: list[Any] = [
     JsonLinesSource(pattern="*.jsonl"),
     FileSplit("a.csv", 0, 10),
     Bundle([1], [0], [WINDOW], [PANE], [-1]),
-    WindowState([1], 2, (((1, 2), WINDOW, PANE),), 1, 1, is_past=True, wakeup=Wakeup(9, 5)),
+    SAID,
+    Said((1, 2), 9, WINDOW, PANE, {"Map(guess)": [[5], []]}),
+    WindowState([1], 2, (SAID,), 1, 1, is_past=True, wakeup=Wakeup(9, 5)),
     WindowState(),
     LateArrival("k", WINDOW, [1], 1, 10),
-    Effects([1], [0], [WINDOW], [PANE], [1], {(("k", None), WINDOW, TimeDomain.EVENT): 5}),
+    Effects([1], [0], [WINDOW], [PANE], [1], [SAID], {(("k", None), WINDOW, TimeDomain.EVENT): 5}),
     StageClock(watermark_us=1, output_watermark_us=0, now_us=2),
+    KeyedState({"n": [1]}, {"end": (5, 3)}, [(1, 7, PANE, -1)], Wakeup(5)),
+    KeyedState(),
+    df.BagStateSpec("bag"),
+    df.CombiningValueStateSpec("mean", CallableCombineFn(sum)),
+    df.ReadModifyWriteStateSpec("value"),
+    df.TimerSpec("end", TimeDomain.EVENT),
+    *df.TimeDomain,
     *df.AccumulationMode,
     *df.PaneTiming,
     *df.SplitStatus,
@@ -160,7 +172,7 @@ def test_classes_without_equality_survive(value: Any) -> None:
 
 def test_the_machine_survives() -> None:
     """It holds configuration only, so a copy acts the same."""
-    machine = GroupAlsoByWindow(ListCombineFn(), WindowingStrategy())
+    machine = GroupAlsoByWindow(Accumulation(ListCombineFn(), WindowingStrategy()))
     effects = [
         each.add({}, [("k", WINDOW, [1], 1)], watermark_us=10, now_us=0)
         for each in (machine, PICKLERS[0](machine))

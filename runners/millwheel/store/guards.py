@@ -8,7 +8,8 @@ MillWheel, section 6.2 (single writer).
 
 from collections.abc import Collection, Iterable, Mapping
 
-from runners.errors import JobMismatchError, StoreError
+from runners.core.signals import unheard_signal
+from runners.errors import JobMismatchError, SignalError, StoreError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.production import CellWrite, Production, TimerWrite
@@ -46,6 +47,7 @@ def check_fenced(production: Production, keys: Mapping[RangeId, KeyRange | None]
         *production.positions,
         *production.watermarks_us,
         *production.finished,
+        *production.signal_marks,
         *(channel.receiver for channel in production.delivered),
         *(channel.sender for channel in production.acknowledged),
         *(checkpoint.channel.sender for checkpoint in production.checkpoints),
@@ -109,13 +111,13 @@ def check_names(spec: JobSpec) -> None:
     Raises:
         StoreError: a name contains NUL or a lone surrogate.
     """
-    names = (spec.job, spec.mode, spec.fingerprint, *(r.range_id.computation for r in spec.ranges))
-    for name in names:
+    ranges = (r.range_id.computation for r in spec.ranges)
+    for name in (spec.job, spec.mode, spec.fingerprint, *ranges, *spec.signals):
         if escape_text(name) != name:
             raise StoreError(
                 f"{name!a} is not a name",
                 detail="it contains a NUL character or a lone surrogate, so it is no Unicode text",
-                hint="choose another job or transform name",
+                hint="choose another name for the job, transform or signal",
             )
 
 
@@ -132,6 +134,35 @@ def check_same_job(spec: JobSpec, *, mode: str, fingerprint: str) -> None:
             f"this one: {spec.mode} job with fingerprint {spec.fingerprint}",
             hint="choose another job name, or reset the job to start over",
         )
+
+
+def check_is_heard(
+    job: str, name: str, *, mode: str, is_finished: bool, known: Collection[str]
+) -> None:
+    """Refuse a signal that nobody would hear.
+
+    Args:
+        job: the job that it is for.
+        name: of the signal.
+        mode: of the job, as stored, and so on.
+        is_finished: whether the job is.
+        known: the names that its triggers listen to.
+
+    Raises:
+        SignalError: the job is finished, or runs in batch, or does not listen to the name.
+    """
+    if is_finished:
+        raise SignalError(
+            f"job {job} is finished, so the signal {name!r} comes too late",
+            detail="all that its windows had to say is said",
+        )
+    if mode != "streaming":
+        raise SignalError(
+            f"job {job} runs in {mode}, so it hears no signals",
+            detail="while input is replayed there is nobody to ask; everything is said at the end",
+        )
+    if name not in known:
+        raise unheard_signal(name, known).located(f"job {job}")
 
 
 def unknown_job(job: str) -> StoreError:

@@ -23,10 +23,12 @@ from runners.core.changelog import Rows, apply_table_write, check_write
 from runners.errors import StoreError, TableMismatchError
 from runners.millwheel.ids import Channel, Fence, RangeId
 from runners.millwheel.production import Checkpoint, LateRecord, Production
+from runners.millwheel.signals import Signal
 from runners.millwheel.store.guards import (
     STATISTICS,
     check_fenced,
     check_fences,
+    check_is_heard,
     check_names,
     check_same_job,
     escape_text,
@@ -39,6 +41,7 @@ from runners.millwheel.store.port import (
     Fenced,
     JobRow,
     JobSpec,
+    JobSummary,
     RangeRow,
     RangeSpec,
     StoredTimer,
@@ -59,6 +62,7 @@ class _Job:
     delivered: dict[Channel, int] = attrs.field(factory=dict)
     acknowledged: dict[Channel, int] = attrs.field(factory=dict)
     late: list[LateRecord] = attrs.field(factory=list)
+    signals: list[Signal] = attrs.field(factory=list)
     #: Last bundle committed under each token that was taken away, which makes `resolve` exact.
     last_bundles: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
 
@@ -110,6 +114,8 @@ class MemoryStore:
                 self._jobs[spec.job] = _Job(
                     spec, {r.range_id: _new_range(r, next(self._tokens)) for r in spec.ranges}
                 )
+            else:
+                job.spec = attrs.evolve(job.spec, signals=spec.signals)
             return self._job_row(spec.job)
 
     def reset_job(self, job: str) -> None:
@@ -128,6 +134,31 @@ class MemoryStore:
         """The job as it stands, or None."""
         with self._lock:
             return self._job_row(job) if job in self._jobs else None
+
+    def read_jobs(self) -> Sequence[JobSummary]:
+        """All jobs, by name."""
+        with self._lock:
+            return [JobSummary.of(self._job_row(job)) for job in sorted(self._jobs)]
+
+    def send_signal(self, job: str, name: str) -> int:
+        """Keep a signal for the job, and say its number."""
+        with self._lock:
+            stored = self._job(job)
+            check_is_heard(
+                job,
+                name,
+                mode=stored.spec.mode,
+                is_finished=stored.is_finished,
+                known=stored.spec.signals,
+            )
+            stored.signals.append(Signal(len(stored.signals) + 1, name))
+            return len(stored.signals)
+
+    def read_signals(self, job: str, after: int) -> Sequence[Signal]:
+        """The job's signals with numbers above ``after``."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            return stored.signals[after:] if stored else []
 
     def acquire(
         self, job: str, range_ids: Sequence[RangeId], owner: str
@@ -278,6 +309,9 @@ class MemoryStore:
                 # A watermark only ever advances (I4), whoever reports it.
                 watermark_us=max((us for us in watermarks if us is not None), default=None),
                 is_finished=row.is_finished or range_id in production.finished,
+                signal_mark=max(
+                    row.signal_mark, production.signal_marks.get(range_id, row.signal_mark)
+                ),
             )
 
     def _job(self, job: str) -> _Job:
@@ -293,6 +327,7 @@ class MemoryStore:
             fingerprint=stored.spec.fingerprint,
             is_finished=stored.is_finished,
             ranges=dict(stored.ranges),
+            signals=stored.spec.signals,
         )
 
     def _table(self, table: TableSpec) -> _Table:

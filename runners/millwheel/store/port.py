@@ -25,6 +25,7 @@ from dataflow.io.table import Row, TableSpec
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.production import Checkpoint, Production
+from runners.millwheel.signals import NO_SIGNALS, Signal, SignalMark
 
 
 @attrs.frozen
@@ -63,6 +64,7 @@ class JobSpec:
     """What a job is made of.
 
     ``fingerprint`` identifies the shape of the pipeline, to refuse a different one under the same name.
+    ``signals``: the names of the signals that its triggers listen to.
     """
 
     job: str
@@ -70,6 +72,7 @@ class JobSpec:
     fingerprint: str
     ranges: Sequence[RangeSpec]
     tables: Sequence[TableSpec] = ()
+    signals: frozenset[str] = frozenset()
 
 
 @attrs.frozen(kw_only=True)
@@ -86,6 +89,7 @@ class RangeRow:
     #: None until the range's first commit.
     watermark_us: int | None
     is_finished: bool
+    signal_mark: SignalMark = NO_SIGNALS
 
 
 @attrs.frozen(kw_only=True)
@@ -97,6 +101,39 @@ class JobRow:
     fingerprint: str
     is_finished: bool
     ranges: Mapping[RangeId, RangeRow]
+    signals: frozenset[str] = frozenset()
+
+
+@attrs.frozen(kw_only=True)
+class JobSummary:
+    """A job in a list of jobs.
+
+    ``ranges`` counts them, ``open_ranges`` those that are not finished.  ``watermark_us`` is the lowest that a range
+    has committed; None while there is a range without one.
+    """
+
+    job: str
+    mode: str
+    is_finished: bool
+    signals: frozenset[str]
+    ranges: int
+    open_ranges: int
+    watermark_us: int | None
+
+    @classmethod
+    def of(cls, job: JobRow) -> "JobSummary":
+        """That of a job."""
+        rows = job.ranges.values()
+        known_us = [row.watermark_us for row in rows if row.watermark_us is not None]
+        return cls(
+            job=job.job,
+            mode=job.mode,
+            is_finished=job.is_finished,
+            signals=job.signals,
+            ranges=len(rows),
+            open_ranges=sum(not row.is_finished for row in rows),
+            watermark_us=min(known_us) if known_us and len(known_us) == len(rows) else None,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -148,6 +185,25 @@ class Store(Protocol):
 
     def read_job(self, job: str) -> JobRow | None:
         """The job as it stands, or None."""
+
+    def read_jobs(self) -> Sequence[JobSummary]:
+        """All jobs, by name."""
+
+    def send_signal(self, job: str, name: str) -> int:
+        """Keep a signal for the job, and say its number: from 1 without a gap, in the order of sending.
+
+        Once it returns, every range will act on it, exactly once (`runners.millwheel.signals`).
+
+        Raises:
+            SignalError: nobody would hear it: the job is finished, or runs in batch, or does not listen to the name.
+            StoreError: there is no such job.
+        """
+
+    def read_signals(self, job: str, after: int) -> Sequence[Signal]:
+        """The job's signals with numbers above ``after``, in their order; none of an unknown job.
+
+        A signal that is not among them yet has a higher number than all that are.
+        """
 
     def acquire(
         self, job: str, range_ids: Sequence[RangeId], owner: str

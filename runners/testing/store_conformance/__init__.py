@@ -15,7 +15,15 @@ DESIGN section 6; the invariants are those of the port.
 
 from collections.abc import Callable, Sequence
 
-from runners.testing.store_conformance import channels, fences, jobs, not_knowing, rows, state
+from runners.testing.store_conformance import (
+    channels,
+    fences,
+    jobs,
+    not_knowing,
+    rows,
+    signals,
+    state,
+)
 from runners.testing.store_conformance.world import ConformanceError, StoreFactory
 
 __all__ = ["CHECKS", "ConformanceError", "StoreFactory"]
@@ -23,7 +31,7 @@ __all__ = ["CHECKS", "ConformanceError", "StoreFactory"]
 #: The suite, in reading order.
 CHECKS: Sequence[Callable[[StoreFactory], None]] = tuple(
     check
-    for module in (jobs, fences, state, channels, rows, not_knowing)
+    for module in (jobs, fences, state, channels, rows, signals, not_knowing)
     for name, check in vars(module).items()
     if name.startswith("check_")
 )

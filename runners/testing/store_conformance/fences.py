@@ -9,6 +9,7 @@ from runners.errors import StoreError
 from runners.millwheel.ids import Channel, Fence, RangeId
 from runners.millwheel.key_range import KEY_SPACE_END
 from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
+from runners.millwheel.signals import SignalMark
 from runners.millwheel.store.port import Committed, Fenced, Store, TakenRange
 from runners.testing.store_conformance.world import (
     HIGH,
@@ -157,6 +158,7 @@ def check_no_production_leaves_its_fences(connect: StoreFactory) -> None:
         {"positions": {SPLIT: b"p"}},
         {"watermarks_us": {HIGH: 1}},
         {"finished": frozenset({HIGH})},
+        {"signal_marks": {HIGH: SignalMark(1)}},
         {"fences": []},
     ]
     for parts in strays:

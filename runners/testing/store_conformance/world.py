@@ -20,6 +20,7 @@ JOB = "conformance"
 RANGES = even_ranges(2)
 LOW, HIGH = RangeId("count", 0), RangeId("count", 1)
 SPLIT = RangeId("read", 0)
+SIGNALS = frozenset({"flush", "peek"})
 SCORES = TableSpec(name="scores", columns={"team": str, "total": int}, key=("team",))
 LOG = TableSpec(name="score_log", columns={"team": str, "points": int})
 
@@ -49,7 +50,7 @@ def expect_error(kind: type[DataflowError], action: Callable[[], object], what: 
 
 
 def job_spec(job: str = JOB, *, fingerprint: str = "f1", mode: str = "streaming") -> JobSpec:
-    """A job with two key ranges, a split and two tables."""
+    """A job with two key ranges, a split and two tables, that listens to two signals."""
     return JobSpec(
         job=job,
         mode=mode,
@@ -60,6 +61,7 @@ def job_spec(job: str = JOB, *, fingerprint: str = "f1", mode: str = "streaming"
             RangeSpec(range_id=SPLIT, split=b"file 1\x00"),
         ],
         tables=[SCORES, LOG],
+        signals=SIGNALS,
     )
 
 

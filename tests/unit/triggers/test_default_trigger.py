@@ -3,7 +3,7 @@
 import pytest
 
 import dataflow as df
-from triggers.trigger import Progress, Wakeup
+from triggers.trigger import Elements, Progress, Wakeup
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window_fn import FrozenWindows
@@ -16,7 +16,7 @@ def test_fires_once_the_watermark_reaches_the_end(watermark_us: int, fires: bool
     """Processing time does not matter."""
     trigger = df.DefaultTrigger()
     state = trigger.on_elements(
-        trigger.initial_state(), WINDOW, 1, watermark_us=watermark_us, now_us=0
+        trigger.initial_state(), WINDOW, Elements(1), watermark_us=watermark_us, now_us=0
     )
     for now_us in (0, MAX_TIMESTAMP_US):
         assert fires == trigger.should_fire(state, WINDOW, watermark_us=watermark_us, now_us=now_us)

@@ -1,11 +1,13 @@
 """When windows speak: each trigger on one window, with both clocks moved by hand."""
 
+import pickle
 from typing import Any
 
 import pytest
 
 import dataflow as df
 from dataflow.combine_fn import ListCombineFn
+from runners.core.accumulation import Accumulation
 from runners.core.cells import Cell, CellId, Effects
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.timers import Timers
@@ -19,14 +21,17 @@ END_S, LATENESS_S = 100, 50
 class Stage:
     """One key in one window; ``told`` is what each pane had, with E, O or L for its timing."""
 
-    def __init__(self, trigger: df.Trigger, window_fn: df.WindowFn | None = None) -> None:
+    def __init__(
+        self, trigger: df.Trigger, window_fn: df.WindowFn | None = None, **options: Any
+    ) -> None:
         self.window_fn = window_fn or df.FixedWindows(END_S)
         strategy = WindowingStrategy(
             window_fn=self.window_fn,
             trigger=trigger,
             allowed_lateness_us=LATENESS_S * SECOND_US,
+            **options,
         )
-        self.machine = GroupAlsoByWindow(ListCombineFn(), strategy)
+        self.machine = GroupAlsoByWindow(Accumulation(ListCombineFn(), strategy))
         self.cells: dict[CellId, Cell] = {}
         self.timers = Timers()
         self.watermark_s = self.now_s = 0
@@ -64,9 +69,9 @@ class Stage:
             self.told.append("".join(values) + pane.timing.name[0])
 
 
-def told_by(trigger: df.Trigger, *steps: tuple[str, Any]) -> list[str]:
+def told_by(trigger: df.Trigger, *steps: tuple[str, Any], **options: Any) -> list[str]:
     """What a window tells in the course of steps: ("add", "xyz"), ("watermark", s), ("now", s)."""
-    stage = Stage(trigger)
+    stage = Stage(trigger, **options)
     for verb, argument in steps:
         getattr(stage, verb)(*argument if verb == "add" else (argument,))
     stage.watermark(END_S + LATENESS_S)
@@ -167,11 +172,67 @@ def test_what_comes_late_to_a_finished_trigger_is_said_at_expiry() -> None:
     )
 
 
-def test_an_on_time_moment_with_nothing_new_passes_in_silence() -> None:
-    """What comes after it is late, not on time."""
+@pytest.mark.parametrize(
+    ("on_time", "told"), [("FIRE_ALWAYS", ["aE", "O", "bL"]), ("FIRE_IF_NON_EMPTY", ["aE", "bL"])]
+)
+def test_an_on_time_moment_with_nothing_new(on_time: str, told: list[str]) -> None:
+    """It is news that it has come, unless one says otherwise; what comes after it is late."""
     trigger = df.AfterWatermark(early=df.AfterCount(1), late=df.AfterCount(1))
+    steps = ("add", "a"), ("watermark", END_S), ("add", "b")
 
-    assert ["aE", "bL"] == told_by(trigger, ("add", "a"), ("watermark", END_S), ("add", "b"))
+    assert told == told_by(trigger, *steps, on_time_behavior=df.FiringBehavior[on_time])
+
+
+def test_an_on_time_moment_that_the_watermark_jumps_over() -> None:
+    """The end of the window and its expiry at once: one pane, on time and the last."""
+    trigger = df.AfterWatermark(early=df.AfterCount(1))
+
+    assert ["aE", "O"] == told_by(trigger, ("add", "a"), ("watermark", END_S + LATENESS_S))
+
+
+@pytest.mark.parametrize(
+    ("closing", "told"), [("FIRE_ALWAYS", ["aO", "L"]), ("FIRE_IF_NON_EMPTY", ["aO"])]
+)
+def test_a_window_that_expires_with_nothing_new(closing: str, told: list[str]) -> None:
+    """One pane more, if one says so."""
+    behavior = df.FiringBehavior[closing]
+
+    assert told == told_by(
+        df.DefaultTrigger(), ("add", "a"), ("watermark", END_S), closing_behavior=behavior
+    )
+
+
+BIG = df.AfterBytes(len(pickle.dumps("abc", protocol=5)) + 1)
+END = df.AfterPunctuation(lambda value: value == ".")
+A_THEN_B = df.AfterPattern(lambda value: value == "a", lambda value: value == "b")
+
+
+@pytest.mark.parametrize(
+    ("trigger", "added", "told"),
+    [
+        (BIG, ["a", "b", "c"], ["abE", "cO"]),
+        (df.Repeatedly(END), ["a", ".", "b", ".", "c"], ["a.E", "b.E", "cO"]),
+        (END, ["a", ".", "b", "."], ["a.E", "b.O"]),
+        (df.Repeatedly(A_THEN_B), ["b", "a", "c", "b", "a", "b"], ["bacbE", "abE"]),
+        (df.AfterAny(END, df.AfterCount(2)), ["a", "b", "c"], ["abE", "cO"]),
+        (df.AfterEach(END, df.Repeatedly(A_THEN_B)), ["a", "b", ".", "a", "b"], ["ab.E", "abE"]),
+        (df.AfterWatermark(early=END), ["a", ".", "b"], ["a.E", "bO"]),
+        (df.OrFinally(df.Repeatedly(df.AfterCount(1)), END), [*"a.b"], ["aE", ".E", "bO"]),
+    ],
+)
+def test_triggers_that_look_at_values(
+    trigger: df.Trigger, added: list[str], told: list[str]
+) -> None:
+    """By size, by punctuation, by a pattern; also inside others."""
+    assert told == told_by(trigger, *[("add", value) for value in added])
+
+
+def test_a_pattern_goes_on_in_a_session_that_merges() -> None:
+    """What came to one of two sessions has come to the merged one."""
+    stage = Stage(A_THEN_B, df.Sessions(10))
+    stage.add("a", at_s=0).add("c", at_s=15).add("b", at_s=8)
+
+    assert ["abcE"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
 
 
 def test_a_merge_rewinds_the_trigger() -> None:
@@ -183,7 +244,7 @@ def test_a_merge_rewinds_the_trigger() -> None:
     stage.add("c", at_s=8).watermark(25)
     assert ["aO"] == stage.told
     stage.watermark(26)
-    assert ["aO", "bcO"] == [stage.told[0], "".join(sorted(stage.told[1][:-1])) + stage.told[1][-1]]
+    assert ["aO", "bcO"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
 
 
 def test_a_finished_session_does_not_silence_the_one_it_joins() -> None:
@@ -193,10 +254,7 @@ def test_a_finished_session_does_not_silence_the_one_it_joins() -> None:
 
     assert ["abE"] == stage.told
     stage.add("d", at_s=8)
-    assert ["abE", "cdE"] == [
-        stage.told[0],
-        "".join(sorted(stage.told[1][:-1])) + stage.told[1][-1],
-    ]
+    assert ["abE", "cdE"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
 
 
 @pytest.mark.parametrize(
@@ -205,6 +263,8 @@ def test_a_finished_session_does_not_silence_the_one_it_joins() -> None:
         lambda: df.AfterCount(0),
         lambda: df.AfterProcessingTime(-1),
         lambda: df.AtPeriod(0),
+        lambda: df.AfterBytes(0),
+        df.AfterPattern,
         df.AfterAny,
         lambda: df.AfterEach(df.AfterCount(1), 3),  # type: ignore[arg-type]
     ],
@@ -222,9 +282,15 @@ def test_a_trigger_of_ones_own() -> None:
             return 0
 
         def on_elements(
-            self, state: int, window: df.Window, count: int, *, watermark_us: int, now_us: int
+            self,
+            state: int,
+            window: df.Window,
+            elements: df.Elements,
+            *,
+            watermark_us: int,
+            now_us: int,
         ) -> int:
-            return state + count
+            return state + elements.size
 
         def should_fire(
             self, state: int, window: df.Window, *, watermark_us: int, now_us: int

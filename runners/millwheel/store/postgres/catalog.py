@@ -13,8 +13,9 @@ from psycopg import Connection
 
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
+from runners.millwheel.signals import SignalMark
 from runners.millwheel.store.guards import check_same_job, unknown_range
-from runners.millwheel.store.port import JobRow, JobSpec, RangeRow, RangeSpec
+from runners.millwheel.store.port import JobRow, JobSpec, JobSummary, RangeRow, RangeSpec
 from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8Array, TextArray
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import drop_table, ensure_table
@@ -68,7 +69,7 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
     found = connection.execute(QUERIES["read_job"], {"name": job}).fetchone()
     if found is None:
         return None
-    number, mode, fingerprint, is_finished = found
+    number, mode, fingerprint, is_finished, signals = found
     cursor = connection.cursor(binary=True).execute(QUERIES["read_ranges"], {"job_id": number})
     rows: dict[RangeId, RangeRow] = {}
     numbered: dict[RangeId, NumberedRange] = {}
@@ -81,7 +82,14 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
         numbered[range_id] = NumberedRange(
             number=range_number, computation_number=computation_number, keys=keys
         )
-    row = JobRow(job=job, mode=mode, fingerprint=fingerprint, is_finished=is_finished, ranges=rows)
+    row = JobRow(
+        job=job,
+        mode=mode,
+        fingerprint=fingerprint,
+        is_finished=is_finished,
+        ranges=rows,
+        signals=frozenset(signals),
+    )
     ids = JobIds(
         job=job,
         number=number,
@@ -102,12 +110,19 @@ def create_job(connection: Connection[Any], spec: JobSpec) -> None:
     connection.execute(QUERIES["lock_catalog"])
     found = connection.execute(QUERIES["read_job"], {"name": spec.job}).fetchone()
     if found is None:
-        parameters = {"name": spec.job, "mode": spec.mode, "fingerprint": spec.fingerprint}
+        parameters = {
+            "name": spec.job,
+            "mode": spec.mode,
+            "fingerprint": spec.fingerprint,
+            "signals": sorted(spec.signals),
+        }
         found = connection.execute(QUERIES["insert_job"], parameters).fetchone()
         assert found is not None
         _insert_ranges(connection, found[0], spec.ranges)
     else:
         check_same_job(spec, mode=found[1], fingerprint=found[2])
+        parameters = {"job_id": found[0], "signals": sorted(spec.signals)}
+        connection.execute(QUERIES["listen"], parameters)
     for table in spec.tables:
         placed = ensure_table(connection, table)
         connection.execute(
@@ -119,6 +134,24 @@ def create_job(connection: Connection[Any], spec: JobSpec) -> None:
                 "is_created": placed.is_created,
             },
         )
+
+
+def read_jobs(connection: Connection[Any]) -> list[JobSummary]:
+    """A line for each job."""
+    return [
+        JobSummary(
+            job=job,
+            mode=mode,
+            is_finished=is_finished,
+            signals=frozenset(signals),
+            ranges=ranges,
+            open_ranges=open_ranges,
+            watermark_us=watermark_us,
+        )
+        for job, mode, is_finished, signals, ranges, open_ranges, watermark_us in (
+            connection.execute(QUERIES["read_jobs"])
+        )
+    ]
 
 
 def delete_job(connection: Connection[Any], number: int) -> None:
@@ -148,7 +181,7 @@ def _insert_ranges(connection: Connection[Any], number: int, ranges: Sequence[Ra
 
 
 def _range_row(range_id: RangeId, keys: KeyRange | None, rest: Sequence[Any]) -> RangeRow:
-    split, token, bundle, owner, position, watermark_us, is_finished = rest
+    split, token, bundle, owner, position, watermark_us, is_finished, number, next_hash = rest
     return RangeRow(
         range_id=range_id,
         keys=keys,
@@ -159,4 +192,5 @@ def _range_row(range_id: RangeId, keys: KeyRange | None, rest: Sequence[Any]) ->
         position=position,
         watermark_us=watermark_us,
         is_finished=is_finished,
+        signal_mark=SignalMark(number, to_unsigned(next_hash)),
     )

@@ -38,6 +38,7 @@ def commit_statements(
     statements += _cells(production.cells, ids)
     statements += _timers(production.timers, ids)
     statements += _channels(production, ids)
+    statements += _signal_marks(production, ids)
     statements += _late(production, ids)
     for write in production.tables:
         statements += tables.write(write)
@@ -136,6 +137,19 @@ def _ends(channels: Iterable[Channel], ids: JobIds) -> dict[str, PackedArray]:
         "sender_range_ids": Int4Array.of([ids.range(sender).number for sender in senders]),
         "receiver_range_ids": Int4Array.of([ids.range(receiver).number for receiver in receivers]),
     }
+
+
+def _signal_marks(production: Production, ids: JobIds) -> list[Statement]:
+    if not production.signal_marks:
+        return []
+    numbers, hashes = zip(*production.signal_marks.values(), strict=True)
+    ranges = [ids.range(range_id).number for range_id in production.signal_marks]
+    parameters = {
+        "range_ids": Int4Array.of(ranges),
+        "numbers": Int8Array.of(numbers),
+        "hashes": Int8Array.of(list(map(to_signed, hashes))),
+    }
+    return [(QUERIES["advance_signals"], parameters)]
 
 
 def _late(production: Production, ids: JobIds) -> list[Statement]:

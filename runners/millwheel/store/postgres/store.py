@@ -25,6 +25,7 @@ from runners.core.changelog import check_write
 from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
+from runners.millwheel.signals import Signal
 from runners.millwheel.store.guards import (
     STATISTICS,
     check_fenced,
@@ -39,9 +40,17 @@ from runners.millwheel.store.port import (
     Indeterminate,
     JobRow,
     JobSpec,
+    JobSummary,
     TakenRange,
 )
-from runners.millwheel.store.postgres import catalog, checks, connection, schema, takeover
+from runners.millwheel.store.postgres import (
+    catalog,
+    checks,
+    connection,
+    schema,
+    signals,
+    takeover,
+)
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.outcomes import (
     LOCK_TIMEOUT_SQLSTATE,
@@ -160,6 +169,20 @@ class PostgresStore:
         """The job as it stands, or None."""
         found = self._transact(lambda opened: catalog.read_job(opened, job))
         return found and found[0]
+
+    def read_jobs(self) -> Sequence[JobSummary]:
+        """All jobs, by name."""
+        return self._transact(catalog.read_jobs)
+
+    def send_signal(self, job: str, name: str) -> int:
+        """Keep a signal for the job, once however often the connection is lost, and say its number."""
+        token = self._transact(lambda opened: opened.execute(QUERIES["next_token"]).fetchone())
+        assert token is not None
+        return self._transact(lambda opened: signals.insert_signal(opened, job, name, token[0]))
+
+    def read_signals(self, job: str, after: int) -> Sequence[Signal]:
+        """The job's signals with numbers above ``after``."""
+        return self._transact(lambda opened: signals.read_signals(opened, job, after))
 
     def acquire(
         self, job: str, range_ids: Sequence[RangeId], owner: str

@@ -379,16 +379,3 @@ def test_a_record_can_be_in_any_number_of_windows() -> None:
     told = {tuple(pane.window): pane.value for pane in run_logged(pipeline).panes}
 
     assert {(0, 10): [2, 3], (0, 20): [3]} == told
-
-
-def test_grouping_what_may_be_taken_back_is_refused() -> None:
-    retracting = df.WindowInto(
-        df.Sessions(60),
-        allowed_lateness=60,
-        accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
-    )
-    with pytest.raises(
-        df.PipelineError,
-        match=r"(?s)'GroupByKey#2' .* not supported yet.*'GroupByKey' .* accumulates and retracts",
-    ):
-        run(retracting, df.GroupByKey(), df.Map(abs), df.GroupByKey(), values=[("a", 1)])

@@ -6,6 +6,7 @@ import pytest
 
 import dataflow as df
 from dataflow.combine_fn import ListCombineFn
+from runners.core.accumulation import Accumulation
 from runners.core.cells import Cell, CellId, Effects, TimerId
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from tests.oracle.laws import microseconds
@@ -36,7 +37,7 @@ class Driver:
             allowed_lateness_us=lateness_us,
             trigger=trigger or df.DefaultTrigger(),
         )
-        self.machine = GroupAlsoByWindow(ListCombineFn(), strategy)
+        self.machine = GroupAlsoByWindow(Accumulation(ListCombineFn(), strategy))
         self.cells: dict[CellId, Cell] = {}
 
     def add(self, *records: tuple[int, Any], watermark_us: int) -> Effects:

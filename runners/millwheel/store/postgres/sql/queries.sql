@@ -137,6 +137,13 @@ INSERT INTO dataflow.late_records
 SELECT * FROM unnest(%(job_ids)b, %(transforms)b, %(keys)b, %(window_starts_us)b,
                      %(window_ends_us)b, %(watermarks_us)b, %(payloads)b, %(counts)b);
 
+-- name: advance_signals
+-- How far ranges have come with the job's signals; only when it has changed, and never back.
+UPDATE dataflow.fences f
+SET signal_number = s.number, signal_hash = s.hash
+FROM unnest(%(range_ids)b, %(numbers)b, %(hashes)b) AS s (range_id, number, hash)
+WHERE f.range_id = s.range_id AND (f.signal_number, f.signal_hash) < (s.number, s.hash);
+
 -- name: lock_fences
 -- The same rows in the same order as commits take them; waits for a commit in flight to end.
 SELECT range_id, token, bundle FROM dataflow.fences
@@ -172,9 +179,13 @@ JOIN dataflow.reigns r USING (range_id, token);
 
 -- name: insert_job
 -- Under lock_catalog.
-INSERT INTO dataflow.jobs (name, mode, fingerprint)
-VALUES (%(name)s, %(mode)s, %(fingerprint)s)
+INSERT INTO dataflow.jobs (name, mode, fingerprint, signals)
+VALUES (%(name)s, %(mode)s, %(fingerprint)s, %(signals)s)
 RETURNING job_id;
+
+-- name: listen
+-- What a job's triggers listen to may change with their code.
+UPDATE dataflow.jobs SET signals = %(signals)s WHERE job_id = %(job_id)s AND signals <> %(signals)s;
 
 -- name: insert_ranges
 -- Computations, their ranges and their fences in one go; ids in the order given.
@@ -197,13 +208,54 @@ INSERT INTO dataflow.fences (range_id) SELECT range_id FROM added;
 
 -- name: read_job
 -- The job itself.
-SELECT job_id, mode, fingerprint, finished_at IS NOT NULL
+SELECT job_id, mode, fingerprint, finished_at IS NOT NULL, signals
 FROM dataflow.jobs WHERE name = %(name)s;
+
+-- name: lock_job
+-- The same, for one sender of signals at a time: so numbers have no gaps, and become visible in their order.
+SELECT job_id, mode, fingerprint, finished_at IS NOT NULL, signals
+FROM dataflow.jobs WHERE name = %(name)s
+FOR NO KEY UPDATE;
+
+-- name: read_jobs
+-- A line for each job.  Its watermark is unknown while a single range has none.
+SELECT j.name, j.mode, j.finished_at IS NOT NULL, j.signals, count(f.range_id),
+       count(f.range_id) FILTER (WHERE NOT f.is_finished),
+       CASE WHEN bool_and(f.watermark_us IS NOT NULL) THEN min(f.watermark_us) END
+FROM dataflow.jobs j
+LEFT JOIN dataflow.computations c USING (job_id)
+LEFT JOIN dataflow.ranges r USING (computation_id)
+LEFT JOIN dataflow.fences f USING (range_id)
+GROUP BY j.job_id
+ORDER BY j.name;
+
+-- name: next_token
+-- A number that nobody has had.
+SELECT nextval('dataflow.tokens');
+
+-- name: find_signal
+-- Whether a request that was cut off has been carried out.
+SELECT number FROM dataflow.signals WHERE request = %(request)s;
+
+-- name: insert_signal
+-- Under lock_job.
+INSERT INTO dataflow.signals (job_id, number, name, request)
+SELECT %(job_id)s, COALESCE(max(number), 0) + 1, %(name)s, %(request)s
+FROM dataflow.signals WHERE job_id = %(job_id)s
+RETURNING number;
+
+-- name: read_signals
+-- Signals of a job that a master does not know yet.
+SELECT s.number, s.name
+FROM dataflow.jobs j JOIN dataflow.signals s USING (job_id)
+WHERE j.name = %(name)s AND s.number > %(after)s
+ORDER BY s.number;
 
 -- name: read_ranges
 -- Every range of a job, with the ids that commits use.
 SELECT c.name, r.range_index, r.range_id, r.computation_id, r.first_hash, r.last_hash, r.split,
-       f.token, f.bundle, f.owner, f.position, f.watermark_us, f.is_finished
+       f.token, f.bundle, f.owner, f.position, f.watermark_us, f.is_finished, f.signal_number,
+       f.signal_hash
 FROM dataflow.computations c
 JOIN dataflow.ranges r USING (computation_id)
 JOIN dataflow.fences f USING (range_id)

@@ -1,0 +1,100 @@
+"""Checks that a pipeline makes after its run, such as those of `dataflow.testing.assert_that`.
+
+**Invariant:** a check is made, or an error is on its way to the user, or there is a warning that it was not made.
+"""
+
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from dataflow.runner import PipelineResult
+
+#: Raises what is wrong with a result.
+Check = Callable[[PipelineResult], None]
+
+
+class UncheckedWarning(UserWarning):
+    """A pipeline with checks was thrown away before its run had ended, so they say nothing."""
+
+
+class ChecksAfterRun:
+    """The checks of one pipeline; shared by the pipeline and the results of its runs."""
+
+    def __init__(self) -> None:
+        self._checks: list[tuple[str, Check]] = []
+        self._alarm: Any = None
+
+    def __len__(self) -> int:
+        return len(self._checks)
+
+    def add(self, name: str, check: Check) -> None:
+        """One more; ``name`` is how a person finds it."""
+        self._checks.append((name, check))
+        self.arm()
+
+    def arm(self) -> None:
+        """Warn when nobody holds these checks any more, unless they are made until then."""
+        self.disarm()
+        if self._checks:
+            names = [name for name, _ in self._checks]
+            self._alarm = weakref.finalize(self, _warn, names)
+
+    def disarm(self) -> None:
+        """No warning: the checks are being made, or an error says enough."""
+        if self._alarm is not None:
+            self._alarm.detach()
+
+    def make(self, result: PipelineResult) -> None:
+        """Make them all, and only then fail.
+
+        Raises:
+            AssertionError: what the checks found, all in one.
+        """
+        self.disarm()
+        failures = []
+        for _, check in self._checks:
+            try:
+                check(result)
+            except AssertionError as failure:
+                failures.append(failure)
+        if len(failures) == 1:
+            raise failures[0]
+        if failures:
+            raise AssertionError("\n\n".join(map(str, failures)))
+
+
+def checked(result: PipelineResult, checks: ChecksAfterRun) -> PipelineResult:
+    """The result of a run, which makes the checks when it is waited for."""
+    return cast("PipelineResult", _CheckedResult(result, checks))
+
+
+class _CheckedResult:
+    """Everything but waiting is the runner's own result."""
+
+    def __init__(self, result: PipelineResult, checks: ChecksAfterRun) -> None:
+        self._result, self._checks = result, checks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._result, name)
+
+    def wait_until_finish(self) -> None:
+        """Block until the run has ended, then make the checks.
+
+        Raises:
+            AssertionError: a check failed.
+        """
+        try:
+            self._result.wait_until_finish()
+        except BaseException:
+            self._checks.disarm()
+            raise
+        self._checks.make(self._result)
+
+
+def _warn(names: Sequence[str]) -> None:
+    warnings.warn(
+        f"never checked: {', '.join(names)}; use `with df.Pipeline(...) as p`, or call p.run().wait_until_finish()",
+        UncheckedWarning,
+        stacklevel=2,
+    )

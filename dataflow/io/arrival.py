@@ -1,0 +1,128 @@
+"""Event time from arrival: a record's event time is the instant at which it was read (the paper's 1.2, "ingress time").
+
+`ArrivalTimeSource` puts that around any source.  The instant is part of the record from then on: it is committed with
+what the record causes, so what is read again after a crash had not been seen before it.
+
+**Invariants**
+
+* Nothing is late: the watermark of a split is the clock at its last reading, and no later record is before it, though
+  the clock goes back or another machine reads on.
+* What may be read again after it was seen, as in a batch, has the same instant again: that at which the job began.
+
+The one place of the SDK that reads a clock, because a source is read where no other is at hand.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+#: How often a split that has nothing new says what time it is: whoever hears it commits it.
+QUIET_STEP_US = 100_000
+
+
+def system_now_us() -> int:
+    """The machine's clock: microseconds since 1970."""
+    return time.time_ns() // 1_000
+
+
+@attrs.frozen
+class ArrivalTime:
+    """Says, as ``event_time`` of a read, that records happen when they arrive.
+
+    Args:
+        now_us: reads the clock, in microseconds since 1970; one of a test's own, for example.  Pickled with the source.
+    """
+
+    now_us: Callable[[], int] = system_now_us
+
+
+#: The event time of a record is when it was read: ``df.ReadFromCsv(path, event_time=df.ARRIVAL_TIME)``.
+ARRIVAL_TIME = ArrivalTime()
+
+
+@attrs.frozen
+class _ArrivalSplit:
+    split: Any
+    #: When the input was divided, which is when the job began.
+    began_us: int
+
+
+@attrs.frozen
+class _ArrivalPosition:
+    position: Any
+    last_us: int
+
+
+@attrs.frozen
+class ArrivalTimeSource(Source):
+    """A source whose records are at the event times at which they are read.
+
+    Times that the source itself gives to records are ignored, and so is its watermark.
+    ``is_repeatable``: all records are at the instant at which the job began.
+    """
+
+    source: Source
+    arrival: ArrivalTime = ARRIVAL_TIME
+    is_repeatable: bool = False
+
+    @property
+    def is_bounded(self) -> bool:
+        """As the source is."""
+        return self.source.is_bounded
+
+    def check(self) -> None:
+        """As the source does."""
+        self.source.check()
+
+    def splits(self, desired: int) -> Sequence[_ArrivalSplit]:
+        """The source's, with the time now."""
+        began_us = self.arrival.now_us()
+        return [_ArrivalSplit(split, began_us) for split in self.source.splits(desired)]
+
+    def open(self, split: _ArrivalSplit, position: _ArrivalPosition | None) -> SourceReader:
+        """Read on, and not at an earlier time than before."""
+        inner = self.source.open(split.split, None if position is None else position.position)
+        last_us = MIN_TIMESTAMP_US if position is None else position.last_us
+        if self.is_repeatable:
+            return _ArrivalReader(inner, split.began_us, None)
+        return _ArrivalReader(inner, last_us, self.arrival.now_us)
+
+    def repeatable(self) -> "ArrivalTimeSource":
+        """The same with one instant for all."""
+        return attrs.evolve(self, source=self.source.repeatable(), is_repeatable=True)
+
+
+class _ArrivalReader(SourceReader):
+    """``last_us``: no record is earlier.  ``now_us``: reads the clock; without one, time stands still."""
+
+    def __init__(self, inner: SourceReader, last_us: int, now_us: Callable[[], int] | None) -> None:
+        self._inner, self._last_us, self._now_us = inner, last_us, now_us
+
+    def read(self, max_records: int) -> SourceBatch:
+        batch, status = self._inner.read(max_records), SplitStatus.ACTIVE
+        if self._now_us is None or batch.status is SplitStatus.FINISHED:
+            status = (
+                batch.status
+            )  # else it is never idle: it knows how far time has come, whatever there is to read
+        if self._now_us is not None:
+            self._last_us = max(self._last_us, self._arrival_us(batch, self._now_us))
+        return attrs.evolve(
+            batch,
+            timestamps_us=[self._last_us] * len(batch.values),
+            position=_ArrivalPosition(batch.position, self._last_us),
+            watermark_us=self._last_us,
+            status=status,
+        )
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _arrival_us(self, batch: SourceBatch, clock_us: Callable[[], int]) -> int:
+        # A test's clock comes with the batch.
+        now_us = clock_us() if batch.processing_time_us is None else batch.processing_time_us
+        return now_us if batch.values else now_us - now_us % QUIET_STEP_US

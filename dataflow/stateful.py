@@ -1,0 +1,164 @@
+"""Stateful DoFns: how one is told from a plain one, what it asks for, and what is refused when it is built.
+
+A DoFn is stateful if ``process`` asks for state or a timer, if a method is marked with `on_timer`, or if it wants its
+input in time order.  Its elements are ``(key, value)`` pairs, and it is run where the state of their key is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from dataflow.do_fn import DoFn, DoFnParam, requested_params
+from dataflow.errors import PipelineError
+from dataflow.user_state import StateParam, StateSpec, TimerParam, TimerSpec, timer_of
+
+SpecT = TypeVar("SpecT", bound=StateSpec | TimerSpec)
+
+#: What a parameter can ask for.
+Request = DoFnParam | StateParam | TimerParam
+
+
+@attrs.frozen
+class UserMethod:
+    """A method of a DoFn, and what its parameters ask for."""
+
+    name: str
+    requests: Mapping[str, Request]
+
+
+@attrs.frozen
+class StatefulSignature:
+    """What a stateful DoFn asks for.
+
+    ``callbacks`` and ``timers`` are by the timers' names.
+    """
+
+    process: UserMethod
+    callbacks: Mapping[str, UserMethod]
+    timers: Mapping[str, TimerSpec]
+
+
+def stateful_signature(fn: DoFn, what: str) -> StatefulSignature | None:
+    """What a DoFn asks for; None if it is not stateful.
+
+    Args:
+        fn: the DoFn.
+        what: how to name it in an error.
+
+    Raises:
+        PipelineError: two specs share a name, a timer has no method or two of them, or something is asked for that
+            cannot be had.
+    """
+    process = UserMethod("process", _requests(fn.process))
+    callbacks = list(_callbacks(fn, what))
+    asked = list(process.requests.values())
+    is_stateful = callbacks or any(isinstance(each, StateParam | TimerParam) for each in asked)
+    if not is_stateful and not fn.requires_time_sorted_input:
+        _check_plain(asked, fn, what)
+        return None
+    requested_params(fn.process, what)  # for its error alone
+    if DoFnParam.SIGN in asked and not fn.handles_retractions:
+        raise PipelineError(
+            f"{what} asks for SignParam, but does not say that it handles retractions",
+            hint=f"set handles_retractions = True in class {type(fn).__name__}, or leave SignParam out",
+        )
+    asked.extend(each for _, method in callbacks for each in method.requests.values())
+    _by_name((each.spec for each in asked if isinstance(each, StateParam)), what)
+    marked = [spec for spec, _ in callbacks]
+    asked_for = [each.spec for each in asked if isinstance(each, TimerParam)]
+    timers = _by_name([*marked, *asked_for], what)
+    _check_callbacks(timers, marked, what)
+    return StatefulSignature(
+        process=process,
+        callbacks={spec.name: method for spec, method in callbacks},
+        timers=timers,
+    )
+
+
+def is_asking_for_state(call: Callable[..., Any]) -> bool:
+    """Whether a plain function asks for what only a stateful DoFn can have."""
+    return any(map(_is_of_state, _requests(call).values()))
+
+
+def _is_of_state(request: Request) -> bool:
+    return isinstance(request, StateParam | TimerParam) or request in (
+        DoFnParam.KEY,
+        DoFnParam.SIGN,
+    )
+
+
+def _requests(call: Callable[..., Any]) -> dict[str, Request]:
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {
+        each.name: each.default
+        for each in parameters
+        if isinstance(each.default, DoFnParam | StateParam | TimerParam)
+    }
+
+
+def _callbacks(fn: DoFn, what: str) -> Iterable[tuple[TimerSpec, UserMethod]]:
+    for name in dir(type(fn)):
+        # Of the class: a property of the instance should not run because somebody looks for methods.
+        spec = timer_of(inspect.getattr_static(type(fn), name))
+        if spec is None:
+            continue
+        method = getattr(fn, name)
+        try:
+            inspect.signature(method).bind()
+        except TypeError as error:
+            raise PipelineError(
+                f"{what} has a timer method that cannot be called without arguments",
+                detail=f"{type(fn).__name__}.{name}: {error}",
+                hint="a timer brings no element; give every parameter but self a default, "
+                "such as key=df.DoFn.KeyParam",
+            ) from None
+        requests = _requests(method)
+        if not {DoFnParam.PANE, DoFnParam.SIGN}.isdisjoint(requests.values()):
+            raise PipelineError(
+                f"{what} asks for PaneParam or SignParam in a timer method",
+                detail=f"{type(fn).__name__}.{name}: a timer brings no element that could have them",
+                hint="keep what you need of the element in state",
+            )
+        yield spec, UserMethod(name, requests)
+
+
+def _by_name(specs: Iterable[SpecT], what: str) -> dict[str, SpecT]:
+    by_name: dict[str, SpecT] = {}
+    for spec in specs:
+        other = by_name.setdefault(spec.name, spec)
+        if other != spec:
+            raise PipelineError(
+                f"{what} uses the name {spec.name!r} for two different things",
+                detail=f"{other!r} and {spec!r}",
+                hint="state and timers are found again by their names; give each one of its own",
+            )
+    return by_name
+
+
+def _check_callbacks(
+    timers: Mapping[str, TimerSpec], marked: Iterable[TimerSpec], what: str
+) -> None:
+    names = [spec.name for spec in marked]
+    for name, spec in timers.items():
+        if names.count(name) != 1:
+            raise PipelineError(
+                f"{what} has {names.count(name) or 'no'} methods for the timer {name!r}",
+                detail=f"{spec!r}",
+                hint="mark exactly one method with @df.on_timer(...); it is called when the timer fires",
+            )
+
+
+def _check_plain(params: Iterable[Request], fn: DoFn, what: str) -> None:
+    if any(map(_is_of_state, params)):
+        raise PipelineError(
+            f"{what} asks for KeyParam or SignParam, which only a stateful DoFn can have",
+            detail=f"{type(fn).__name__}.process asks for no state and no timer",
+            hint="the key is the first part of the element; retractions run user code again by themselves",
+        )

@@ -1,0 +1,185 @@
+"""What is looked at when a grouping is added: can its panes ever come, and can any of its input be lost?
+
+**Refused:** a trigger that waits for the end of a window that has none, because its input has none and the window is
+all of time.  Nothing would ever be said (the paper's 2.2 and 2.3; Beam says "unsafe trigger").
+
+**Warned of**, as a `DataLossWarning`:
+
+* The same window and a trigger that fires, but not for ever: what comes after its last pane is kept, and never said.
+  Only warned of, because it can be meant: "tell me once, when ten have come".
+* Late panes, or times that a transform sets back, for which this grouping allows too little lateness: a `WindowInto`
+  after them begins again with an allowed lateness of zero.
+
+**Not warned of**, because nothing is lost by it, or because everybody would have to silence it:
+
+* Input that may be late, and an allowed lateness of zero.  That is the most ordinary pipeline there is, in Beam too;
+  what is dropped is counted and kept as rows, so the run says it when it happens (`PipelineResult.late_counts`).
+* A trigger that finishes before its window expires, and `AfterWatermark` without ``late``.
+  In a window that ends, what comes afterwards is said when the window expires, at a moment that is known (ADR 0010).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import attrs
+
+from dataflow.errors import DataLossWarning, PipelineError
+from dataflow.graph import (
+    AssignWindows,
+    Group,
+    KeyedOperation,
+    ParDo,
+    PipelineGraph,
+    Read,
+    StatefulParDo,
+    TransformNode,
+)
+from dataflow.location import user_stacklevel
+from dataflow.pcollection import PCollection
+from triggers.trigger import EarlyFirings
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.global_windows import GlobalWindows
+from windowing.sessions import Sessions
+from windowing.timestamps import MAX_TIMESTAMP_US
+from windowing.window_fn import WindowFn
+
+
+def check_grouping(pcoll: PCollection[Any]) -> None:
+    """Look at the grouping that is about to be added to a collection.
+
+    Raises:
+        PipelineError: it would never say anything.
+    """
+    graph = pcoll.pipeline.graph()
+    here, strategy = pcoll.pipeline.here(), pcoll.node.strategy
+    if not pcoll.is_bounded:
+        _check_that_panes_come(graph, pcoll.node.id, strategy, here)
+    _check_that_late_panes_are_taken(graph, pcoll.node.id, strategy, here)
+
+
+def _check_that_panes_come(
+    graph: PipelineGraph, pcollection: int, strategy: WindowingStrategy, here: str
+) -> None:
+    firings = strategy.trigger.early_firings
+    if firings is EarlyFirings.REPEATED:
+        return
+    # Frozen windows are what they were before the grouping that froze them.
+    origins = _nearest(graph, pcollection, AssignWindows | Read)
+    origin = next(filter(_gives_all_of_time, origins), None)
+    if origin is None:
+        return
+    is_said = isinstance(origin.operation, AssignWindows)
+    detail = f"the trigger is {strategy.trigger!r}; " + (
+        f"the windows are those of {origin}" if is_said else f"no WindowInto comes after {origin}"
+    )
+    what_to_do = (
+        "give it windows that end, e.g. df.WindowInto(df.FixedWindows(60)), or a trigger that goes on without that, "
+        "e.g. df.Repeatedly(df.AfterProcessingTime(60))"
+    )
+    if firings is EarlyFirings.NEVER:
+        raise PipelineError(
+            f"{here} would never say anything: its input has no end, its window is all of time, "
+            "and its trigger waits for the end of that",
+            detail=detail,
+            hint=what_to_do,
+        )
+    _warn(
+        f"{here} says nothing any more after its trigger's last pane: "
+        "its input has no end, and its window is all of time",
+        detail=detail,
+        hint=f"{what_to_do}; if only the first panes matter, ignore df.DataLossWarning",
+    )
+
+
+def _check_that_late_panes_are_taken(
+    graph: PipelineGraph, pcollection: int, strategy: WindowingStrategy, here: str
+) -> None:
+    lags = _lags(graph)
+    for origin in _nearest(graph, pcollection, AssignWindows | Group | Read):
+        if not isinstance(origin.operation, AssignWindows):
+            continue  # frozen windows are kept as long as those that they come from
+        lag = lags[origin.inputs[0]]
+        taken_us = strategy.allowed_lateness_us + _spare_us(origin.operation.window_fn)
+        if lag.behind_us <= taken_us:
+            continue
+        needed = timedelta(microseconds=lag.behind_us)
+        _warn(
+            f"{here} may drop what comes late to it by design",
+            detail=f"{origin} allows a lateness of {timedelta(microseconds=strategy.allowed_lateness_us)}, "
+            f"less than {needed}: {', '.join(lag.causes)}",
+            hint=f"pass allowed_lateness=timedelta(seconds={needed.total_seconds():g}), or more, to that WindowInto",
+        )
+
+
+@attrs.frozen
+class _Lag:
+    """How far behind the watermark the elements of a collection may be by design, and who says so."""
+
+    behind_us: int = 0
+    causes: tuple[str, ...] = ()
+
+    def and_more(self, behind_us: int, cause: str) -> _Lag:
+        return _Lag(self.behind_us + behind_us, (*self.causes, cause)) if behind_us else self
+
+
+def _lags(graph: PipelineGraph) -> dict[int, _Lag]:
+    lags: dict[int, _Lag] = {}
+    for node in graph.transforms:
+        lag = max(
+            (lags[each] for each in node.inputs), key=lambda each: each.behind_us, default=_Lag()
+        )
+        if isinstance(node.operation, KeyedOperation):
+            # A pane can come until its window expires, whatever its inputs were, and so can what a timer causes.
+            lateness_us = graph.pcollections[node.inputs[0]].strategy.allowed_lateness_us
+            closing = _Lag().and_more(
+                lateness_us, f"{node} allows {timedelta(microseconds=lateness_us)}"
+            )
+            is_group = isinstance(node.operation, Group)
+            lag = closing if is_group else max(lag, closing, key=lambda each: each.behind_us)
+        if isinstance(node.operation, ParDo | StatefulParDo):
+            skew_us = node.operation.allowed_timestamp_skew_us
+            lag = lag.and_more(
+                skew_us, f"{node} may set times back by {timedelta(microseconds=skew_us)}"
+            )
+        lags.update(dict.fromkeys(node.outputs.values(), lag))
+    return lags
+
+
+def _gives_all_of_time(node: TransformNode) -> bool:
+    operation = node.operation
+    return not isinstance(operation, AssignWindows) or isinstance(
+        operation.window_fn, GlobalWindows
+    )
+
+
+def _spare_us(window_fn: WindowFn) -> int:
+    """How long after the last instant of an element, at least, its window ends."""
+    if isinstance(window_fn, GlobalWindows):
+        return MAX_TIMESTAMP_US
+    if isinstance(window_fn, Sessions) and window_fn.gap_us is not None:
+        return window_fn.gap_us - 1
+    return 0
+
+
+def _nearest(graph: PipelineGraph, pcollection: int, kinds: Any) -> Iterator[TransformNode]:
+    """Upstream of a collection, the first transforms on each way whose operation is of such a kind."""
+    producers = {each: node for node in graph.transforms for each in node.outputs.values()}
+    ahead = [producers[pcollection]]
+    seen: set[str] = set()
+    while ahead:
+        node = ahead.pop()
+        if node.label in seen:
+            continue
+        seen.add(node.label)
+        if isinstance(node.operation, kinds):
+            yield node
+        else:
+            ahead.extend(producers[each] for each in node.inputs)
+
+
+def _warn(fact: str, *, detail: str, hint: str) -> None:
+    warnings.warn(DataLossWarning(fact, detail=detail, hint=hint), stacklevel=user_stacklevel())

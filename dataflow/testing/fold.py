@@ -1,0 +1,174 @@
+"""The final fold: what a collection says in the end, out of everything that it has said on the way.
+
+How panes add up is the accumulation mode's affair: the last pane of each window, all panes together, or the signed sum.
+
+Dataflow Model, section 2.3.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.pcollection import PCollection
+from dataflow.transforms.changelog import Change
+from triggers.accumulation import AccumulationMode
+from windowing.window import Window
+from windowing.window_fn import FrozenWindows, MergingWindowFn
+
+#: An element's key; by default the first of a pair.
+KeyOf = Callable[[Any], Any]
+#: One value out of those that the panes of a window have for a key, such as ``sum``.
+Combine = Callable[[list[Any]], Any]
+
+
+class FoldError(AssertionError):
+    """What was said does not add up."""
+
+
+@attrs.frozen(kw_only=True)
+class Folding:
+    """How the panes of a collection add up.
+
+    ``is_merging``: whether its windows came out of merging, so that a window may have gone into a larger one.
+    ``combine``: for discarding panes; without it, their fold is all that they say.
+    """
+
+    mode: AccumulationMode
+    is_merging: bool
+    key_of: KeyOf | None = None
+    combine: Combine | None = None
+
+    @classmethod
+    def of(cls, pcoll: PCollection[Any]) -> "Folding":
+        """That of a collection, by the last windowing and grouping before it."""
+        strategy = pcoll.node.strategy
+        mode = strategy.accumulation_mode
+        if pcoll.node.retracted_by:
+            mode = AccumulationMode.ACCUMULATING_AND_RETRACTING
+        graph = pcoll.pipeline.graph()
+        producers = {output: node for node in graph.transforms for output in node.outputs.values()}
+        place = pcoll.node.id
+        while isinstance(strategy.window_fn, FrozenWindows):
+            place = producers[place].inputs[0]
+            strategy = graph.pcollections[place].strategy
+        return cls(mode=mode, is_merging=isinstance(strategy.window_fn, MergingWindowFn))
+
+    def fold(self, changes: Sequence[Change[Any]]) -> list[Change[Any]]:
+        """What is said in the end.
+
+        Args:
+            changes: everything said and taken back, in any order.
+
+        Raises:
+            FoldError: something was taken back that had not been said, or a fold by key has no keys.
+        """
+        if self.mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
+            return signed_sum(changes)
+        if self.mode is AccumulationMode.DISCARDING and self.combine is None:
+            return list(changes)
+        folded = []
+        for (key, window), panes in self._by_place(changes).items():
+            if self.mode is AccumulationMode.ACCUMULATING:
+                # The last to fire is that of the final window: panes are counted on through merges.
+                final = [each for each in panes if each.window == window]
+                last = max(each.pane.index for each in final)
+                folded += [each for each in final if each.pane.index == last]
+            else:
+                assert self.combine is not None
+                value = (key, self.combine([each.value[1] for each in panes]))
+                folded.append(attrs.evolve(panes[-1], value=value, window=window))
+        return folded
+
+    def _by_place(
+        self, changes: Iterable[Change[Any]]
+    ) -> dict[tuple[Any, Window], list[Change[Any]]]:
+        """By key and window; a window that was merged is where it has gone to."""
+        by_key: dict[Any, list[Change[Any]]] = defaultdict(list)
+        for change in changes:
+            by_key[self.key(change.value)].append(change)
+        places: dict[tuple[Any, Window], list[Change[Any]]] = defaultdict(list)
+        for key, found in by_key.items():
+            windows = {change.window for change in found}
+            home = _homes(windows) if self.is_merging else dict(zip(windows, windows, strict=True))
+            for change in found:
+                places[key, home[change.window]].append(change)
+        return places
+
+    def key(self, value: Any) -> Any:
+        """The key of an element.
+
+        Raises:
+            FoldError: it is not a pair, and there is no ``key_of``.
+        """
+        if self.key_of is not None:
+            return self.key_of(value)
+        if isinstance(value, tuple) and len(value) == 2:
+            return value[0]
+        raise FoldError(
+            f"the panes of a {self.mode.value} grouping are folded by key, and {value!r} is no (key, value) pair; "
+            "pass key_of=, a function from an element to its key"
+        )
+
+
+def signed_sum(changes: Iterable[Change[Any]]) -> list[Change[Any]]:
+    """What is said and not taken back.
+
+    Raises:
+        FoldError: something was taken back that had not been said.
+    """
+    changes = list(changes)
+    said = Multiset(change for change in changes if change.sign > 0)
+    for change in changes:
+        if change.sign < 0 and not said.take(change):
+            raise FoldError(f"taken back without having been said: {shown(change)}")
+    return list(said)
+
+
+class Multiset:
+    """Changes by window and value; values that cannot be hashed are looked for one by one."""
+
+    def __init__(self, changes: Iterable[Change[Any]]) -> None:
+        self._found: dict[Any, list[Change[Any]]] = defaultdict(list)
+        for change in changes:
+            self._found[_place(change)].append(change)
+
+    def __iter__(self) -> Any:
+        return (change for found in self._found.values() for change in found)
+
+    def take(self, change: Change[Any]) -> bool:
+        """Remove one with the window and the value of ``change``, if there is one."""
+        found = self._found.get(_place(change), [])
+        for index, each in enumerate(found):
+            if each.value == change.value:
+                del found[index]
+                return True
+        return False
+
+
+def shown(change: Change[Any]) -> str:
+    """A change in words."""
+    pane = change.pane
+    return f"{change.value!r} in window {change.window}, pane {pane.index} ({pane.timing.value})"
+
+
+def _place(change: Change[Any]) -> Any:
+    try:
+        return change.window, hash(change.value)
+    except TypeError:
+        return change.window, None
+
+
+def _homes(windows: Iterable[Window]) -> dict[Window, Window]:
+    """For each window the largest that covers it."""
+    home: dict[Window, Window] = {}
+    # Among those with the same start, the longest comes first.
+    for window in sorted(windows, key=lambda each: (each.start_us, -each.end_us)):
+        outer = next((each for each in home.values() if _covers(each, window)), window)
+        home[window] = outer
+    return home
+
+
+def _covers(outer: Window, window: Window) -> bool:
+    return outer.start_us <= window.start_us and window.end_us <= outer.end_us

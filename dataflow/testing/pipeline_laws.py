@@ -1,0 +1,271 @@
+"""Laws of pipelines, as functions that a test calls (`dataflow.testing.laws`).
+
+A pipeline is given as a fragment: a function from a collection to a collection, such as
+``lambda scores: scores | df.WindowInto(df.FixedWindows(60)) | df.CombinePerKey(sum)``.  What is compared is its final
+fold (`dataflow.testing.fold`): each window with what it says in the end.
+
+Nothing may be dropped as late, so the streams made here never let the watermark pass an element that is still to come;
+bring such streams where you bring your own.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+
+from dataflow.do_fn import TimestampedValue
+from dataflow.errors import PipelineError
+from dataflow.pcollection import PCollection
+from dataflow.pipeline import Pipeline
+from dataflow.runner import Runner, create_runner
+from dataflow.testing.fold import Combine, Folding, KeyOf, Multiset, shown
+from dataflow.testing.recording import Recording
+from dataflow.testing.test_stream import TestStream
+from dataflow.transforms.changelog import Change
+from triggers.accumulation import AccumulationMode
+from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
+
+#: A fragment of a pipeline.
+Build = Callable[[PCollection[Any]], PCollection[Any]]
+#: A runner that has not run anything yet: the name of one, or what makes one.
+RunnerLike = str | Callable[[], Runner]
+
+_JOB = "dataflow-testing-law"
+
+
+@attrs.frozen
+class _Run:
+    """A stream, in words, and what the pipeline said of it."""
+
+    how: str
+    changes: list[Change[Any]]
+    folding: Folding
+
+    def fold(self) -> list[Change[Any]]:
+        return self.folding.fold(self.changes)
+
+
+def check_order_insensitive(
+    build: Build,
+    elements: Iterable[Any],
+    *,
+    key_of: KeyOf | None = None,
+    combine: Combine | None = None,
+) -> None:
+    """Whatever order elements come in, alone with the watermark behind them or all together, the answer is the same.
+
+    Args:
+        build: the fragment.
+        elements: `TimestampedValue`, or values that are all at the beginning of time.
+        key_of: from an output to its key, where outputs of an accumulating grouping are not ``(key, value)`` pairs.
+        combine: for discarding panes, when there can be several of one window: from their values to one.
+
+    Raises:
+        AssertionError: two orders give two answers; shows both streams, and what differs.
+    """
+    items = [_stamped(each) for each in elements]
+    by_time = sorted(items, key=lambda each: each.timestamp_us)
+    half = len(items) // 2
+    orders = [items, items[::-1], by_time, by_time[::-1], items[half:] + items[:half]]
+    streams = [
+        *(_one_by_one(order) for order in orders),
+        *(TestStream().add_elements(order) for order in orders),
+    ]
+    check_same_answer(build, *streams, key_of=key_of, combine=combine)
+
+
+def check_bundle_insensitive(
+    build: Build,
+    elements: Iterable[Any],
+    *,
+    key_of: KeyOf | None = None,
+    combine: Combine | None = None,
+) -> None:
+    """Whatever bundles elements come in, from all together to each alone, the answer is the same.
+
+    Arguments and errors are those of `check_order_insensitive`.
+    """
+    items = [_stamped(each) for each in elements]
+    streams = []
+    for size in dict.fromkeys([len(items), 2, 3, 1]):
+        stream = TestStream()
+        for start in range(0, len(items), size or 1):
+            stream = stream.add_elements(items[start : start + size])
+        streams.append(stream)
+    check_same_answer(build, *streams, _one_by_one(items), key_of=key_of, combine=combine)
+
+
+def check_same_answer(
+    build: Build,
+    *streams: TestStream,
+    key_of: KeyOf | None = None,
+    combine: Combine | None = None,
+) -> None:
+    """These streams, of the same elements, give the same answer: for streams of your own making or drawing.
+
+    Other arguments and errors are those of `check_order_insensitive`.
+    """
+    runs = [_run(build, stream, key_of=key_of, combine=combine) for stream in streams]
+    for other in runs[1:]:
+        _check_same(runs[0], other)
+
+
+def check_batch_equals_streaming(
+    build: Build,
+    elements: Iterable[Any] | TestStream,
+    *,
+    runners: Sequence[RunnerLike] = ("direct", "batch"),
+    key_of: KeyOf | None = None,
+    combine: Combine | None = None,
+) -> None:
+    """Several runners give the same answer.
+
+    Args:
+        build: the fragment.
+        elements: as for `check_order_insensitive`, or a whole stream.
+        runners: names, or functions that make a runner; a runner with a store has to start afresh.  By name they use
+            the embedded store, or that of the environment variable DATAFLOW_STORE, and a job of this law's own.
+        key_of: as for `check_order_insensitive`.
+        combine: as for `check_order_insensitive`.
+
+    Raises:
+        AssertionError: two runners give two answers; shows what differs.
+    """
+    stream = (
+        elements
+        if isinstance(elements, TestStream)
+        else _one_by_one([_stamped(each) for each in elements])
+    )
+    runs = [
+        _run(build, stream, runner=runner, key_of=key_of, combine=combine) for runner in runners
+    ]
+    for other in runs[1:]:
+        _check_same(runs[0], other)
+
+
+def check_retracting_prefixes(
+    build: Build, stream: TestStream, *, key_of: KeyOf | None = None
+) -> None:
+    """A retracting pipeline is right at every moment, not only in the end.
+
+    * At every prefix of what it says, each key and window has said nothing or one thing.
+    * A retraction takes back exactly what was said, for the same window and pane.
+    * In the end it says what it says when all the elements come at once.
+
+    Args:
+        build: the fragment; its last grouping accumulates and retracts, and what follows makes one element of one.
+        stream: the elements and how they come.
+        key_of: from an output to its key; by default the first of a pair.
+
+    Raises:
+        AssertionError: one of these does not hold; shows the stream and the change.
+        PipelineError: the fragment does not accumulate and retract.
+    """
+    run = _run(build, stream, key_of=key_of)
+    if run.folding.mode is not AccumulationMode.ACCUMULATING_AND_RETRACTING:
+        raise PipelineError(
+            "check_retracting_prefixes needs a pipeline that takes back what it said",
+            detail=f"the accumulation mode is {run.folding.mode.name}",
+            hint="pass accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING to its WindowInto",
+        )
+    said: dict[Any, Change[Any]] = {}
+    for change in run.changes:
+        place = run.folding.key(change.value), change.window
+        before = said.get(place)
+        if change.sign > 0:
+            assert before is None, (
+                f"a second thing was said without the first having been taken back\n"
+                f"  first {before and shown(before)}\n  then {shown(change)}\n  {run.how}"
+            )
+            said[place] = change
+        else:
+            assert before is not None, (
+                f"something was taken back that had not been said: {shown(change)}\n  {run.how}"
+            )
+            assert (before.value, before.pane) == (change.value, change.pane), (
+                f"something else was taken back than what was said\n"
+                f"  said {shown(before)}\n  taken back {shown(change)}\n  {run.how}"
+            )
+            del said[place]
+    _check_same(_run(build, _at_once(stream), key_of=key_of), run)
+
+
+def _run(
+    build: Build,
+    stream: TestStream,
+    *,
+    runner: RunnerLike = "direct",
+    key_of: KeyOf | None = None,
+    combine: Combine | None = None,
+) -> _Run:
+    """Run the fragment and write down what it says, in order where the runner is direct."""
+    pipeline = _pipeline(runner)
+    pcoll = build(pipeline | stream)
+    recording = Recording()
+    pcoll | recording
+    folding = attrs.evolve(Folding.of(pcoll), key_of=key_of, combine=combine)
+    result = pipeline.run()
+    result.wait_until_finish()
+    if late := result.late_records():
+        raise PipelineError(
+            "the law was asked of a stream that lets elements come too late, and nothing can be said of these",
+            detail=f"{len(late)} dropped, e.g. {late[0]}; {stream!r}",
+            hint="draw streams with late=False, or give the WindowInto more allowed_lateness",
+        )
+    name = runner if isinstance(runner, str) else type(pipeline.runner).__name__
+    how = f"{stream!r}" if runner == "direct" else f"on {name}, {stream!r}"
+    return _Run(how, recording.changes(result), folding)
+
+
+def _pipeline(runner: RunnerLike) -> Pipeline:
+    if not isinstance(runner, str):
+        return Pipeline(runner())
+    if runner == "direct":
+        return Pipeline(_direct_runner())
+    return Pipeline(runner, job=f"{_JOB}-{runner}", fresh=True, show_progress=False)
+
+
+@cache
+def _direct_runner() -> Runner:
+    """One for all examples: it keeps nothing, and to find it by name takes longer than a small run."""
+    return create_runner("direct")
+
+
+def _check_same(one: _Run, other: _Run) -> None:
+    second = Multiset(other.fold())
+    missing = [change for change in one.fold() if not second.take(change)]
+    unexpected = list(second)
+    if missing or unexpected:
+        lines = ["the same elements have two answers", *_listed("only in one", missing)]
+        lines += [f"  one: {one.how}", *_listed("only in the other", unexpected)]
+        raise AssertionError("\n".join([*lines, f"  other: {other.how}"]))
+
+
+def _listed(title: str, changes: Sequence[Change[Any]]) -> Iterator[str]:
+    if changes:
+        yield f"  {title}:"
+        yield from (f"    {shown(change)}" for change in changes)
+
+
+def _one_by_one(items: Sequence[TimestampedValue]) -> TestStream:
+    """Each element alone, with the watermark as far ahead as it can be without making one late."""
+    stream = TestStream()
+    coming_us = MIN_TIMESTAMP_US
+    for index, item in enumerate(items):
+        stream = stream.add_elements([item])
+        coming_us = min((each.timestamp_us for each in items[index + 1 :]), default=coming_us)
+        if coming_us > MIN_TIMESTAMP_US:
+            stream = stream.advance_watermark_to(to_datetime(coming_us))
+    return stream
+
+
+def _at_once(stream: TestStream) -> TestStream:
+    by_time = sorted(stream.elements(), key=lambda each: each.timestamp_us)
+    return TestStream().add_elements(by_time)
+
+
+def _stamped(element: Any) -> TimestampedValue:
+    if isinstance(element, TimestampedValue):
+        return element
+    return TimestampedValue(element, to_datetime(MIN_TIMESTAMP_US))

@@ -1,0 +1,63 @@
+"""CoGroupByKey: a join, as one grouping of several collections.  Dataflow Model, section 2.1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dataflow.errors import PipelineError
+from dataflow.pcollection import PCollection
+from dataflow.ptransform import PTransform
+from dataflow.transforms.flatten import Flatten
+from dataflow.transforms.group import GroupByKey
+from dataflow.transforms.par_do import Map
+
+
+class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]]):
+    """``{"left": a, "right": b} | df.CoGroupByKey()``: ``(key, {"left": [values], "right": [values]})``.
+
+    Inputs are collections of ``(key, value)`` pairs, windowed alike; the result has a group for every key and
+    window that any of them has, with an empty list where an input has nothing.  An inner join keeps the groups in
+    which no list is empty.  Where an input may be taken back, so may the groups be.
+
+    Raises:
+        PipelineError: no input, something else than a mapping, or inputs that are windowed differently.
+    """
+
+    def __ror__(self, pcolls: Mapping[str, PCollection[Any]]) -> PCollection[Any]:
+        if not isinstance(pcolls, Mapping) or not pcolls:
+            raise PipelineError(
+                f"CoGroupByKey needs PCollections by name, not {pcolls!r}",
+                hint='e.g. {"orders": orders, "payments": payments} | df.CoGroupByKey()',
+            )
+        return next(iter(pcolls.values())).pipeline.apply(self, pcolls)
+
+    def expand(self, pcoll: Mapping[str, PCollection[Any]]) -> PCollection[Any]:
+        """Tag, flatten, group, and divide the groups by tag."""
+        tagged = [each | f"tag {name}" >> Map(_Tag(name)) for name, each in pcoll.items()]
+        return tagged | Flatten() | GroupByKey() | "by tag" >> Map(_ByTag(tuple(pcoll)))
+
+
+@attrs.frozen
+class _Tag:
+    name: str
+
+    def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, tuple[str, Any]]:
+        key, value = pair
+        return key, (self.name, value)
+
+
+@attrs.frozen
+class _ByTag:
+    names: tuple[str, ...]
+
+    def __call__(
+        self, group: tuple[Any, list[tuple[str, Any]]]
+    ) -> tuple[Any, dict[str, list[Any]]]:
+        key, tagged = group
+        by_tag: dict[str, list[Any]] = {name: [] for name in self.names}
+        for name, value in tagged:
+            by_tag[name].append(value)
+        return key, by_tag

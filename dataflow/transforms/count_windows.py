@@ -1,0 +1,124 @@
+"""CountWindows: windows of so many elements, over a logical time that each key has for itself.
+
+The paper's tuple-based windows: the elements of a key have the logical timestamps 0, 1, 2, ... in their order, and
+windows are intervals of that time.  A window is complete when the sequence of its key has passed its end; the
+watermark measures another time, and has no part in it.  Why it is a stateful DoFn and no window function: ADR 0012.
+
+Dataflow Model, sections 1.2 and 2.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import Any
+
+from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
+from dataflow.do_fn import DoFn
+from dataflow.errors import PipelineError
+from dataflow.pcollection import PCollection
+from dataflow.ptransform import PTransform
+from dataflow.transforms.par_do import ParDo
+from dataflow.user_state import ReadModifyWriteStateSpec, TimerSpec, on_timer
+from windowing.sliding import SlidingWindows
+from windowing.time_domain import TimeDomain
+from windowing.timestamps import MAX_TIMESTAMP_US, to_datetime
+
+_SEQUENCE = ReadModifyWriteStateSpec("sequence")
+_OPEN = ReadModifyWriteStateSpec("open windows")
+_REST = TimerSpec("rest", TimeDomain.EVENT)
+_END_OF_TIME = to_datetime(MAX_TIMESTAMP_US)
+
+
+class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]):
+    """``(key, value)`` pairs to ``(key, result)`` for every so many elements of a key.
+
+    ``CountWindows(10)``: every 10 elements.  ``CountWindows(10, period=5)``: after every 5 elements the last 10; the
+    first result has only 5.  With a period above the size the elements in between are in no window.
+
+    It counts in each event-time window by itself: give the days with `WindowInto`, and it counts by the day.  What is
+    in a window that is not complete when the event-time window has expired (in the global window: when the input has
+    ended) is said then.  A result has the event time of the element that completed it; what is said at the end, the
+    end of the event-time window.
+
+    Args:
+        size: elements in a window; positive.
+        period: elements from the start of a window to the start of the next; positive; ``size`` if not given.
+        combine_fn: what a result is, as for `CombinePerKey`; the list of the values in order if not given.
+        time_sorted: whether the order is that of event times, instead of arrival.  A result then waits for the
+            watermark, and is the same on every runner as long as nothing is late.  In batch it is always so.
+
+    Raises:
+        PipelineError: ``size`` or ``period`` is not a positive integer; when applied, the input may be taken back, or
+            its windows may merge.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        period: int | None = None,
+        combine_fn: CombineFn | Callable[[Iterable[Any]], Any] | None = None,
+        time_sorted: bool = False,
+    ) -> None:
+        for name, given in (("size", size), ("period", size if period is None else period)):
+            if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+                raise PipelineError(
+                    f"count windows need a positive {name}, not {given!r}",
+                    hint="it is a number of elements",
+                )
+        combined = ListCombineFn() if combine_fn is None else as_combine_fn(combine_fn)
+        self._fn = _CountWindowsDoFn(size, size if period is None else period, combined)
+        self._fn.requires_time_sorted_input = time_sorted
+
+    def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Any]]:
+        """Add the stateful DoFn."""
+        return pcoll | "count" >> ParDo(self._fn)
+
+
+class _CountWindowsDoFn(DoFn):
+    """Keeps the windows that are open: their accumulators by their ends."""
+
+    def __init__(self, size: int, period: int, combine_fn: CombineFn) -> None:
+        # One element is one microsecond of logical time.
+        self._windows = SlidingWindows(
+            timedelta(microseconds=size), period=timedelta(microseconds=period)
+        )
+        self._combine_fn = combine_fn
+
+    def process(
+        self,
+        element: tuple[Any, Any],
+        /,
+        sequence: Any = DoFn.StateParam(_SEQUENCE),
+        opened: Any = DoFn.StateParam(_OPEN),
+        rest: Any = DoFn.TimerParam(_REST),
+    ) -> Iterator[tuple[Any, Any]]:
+        key, value = element
+        logical_us: int = sequence.read() or 0
+        windows: dict[int, Any] = opened.read() or {}
+        for window in self._windows.assign_windows(logical_us, value):
+            if window.end_us not in windows:
+                windows[window.end_us] = self._combine_fn.create_accumulator()
+            accumulator = windows[window.end_us]
+            windows[window.end_us] = self._combine_fn.add_input(accumulator, value)
+        logical_us += 1
+        if logical_us in windows:
+            yield key, self._combine_fn.extract_output(windows.pop(logical_us))
+        if not windows and logical_us % self._windows.period_us == 0:
+            # From here on everything is as it was in the beginning, so nothing has to be kept.
+            sequence.clear()
+            opened.clear()
+            rest.clear()
+        else:
+            sequence.write(logical_us)
+            opened.write(windows)
+            rest.set(_END_OF_TIME)  # that is, when the window expires
+
+    @on_timer(_REST)
+    def say_the_rest(
+        self, key: Any = DoFn.KeyParam, opened: Any = DoFn.StateParam(_OPEN)
+    ) -> Iterator[tuple[Any, Any]]:
+        """What is in windows that will not be complete any more, the earliest first."""
+        for _, accumulator in sorted(opened.read().items(), key=lambda each: each[0]):
+            yield key, self._combine_fn.extract_output(accumulator)

@@ -1,0 +1,268 @@
+"""State and timers of a DoFn: what is declared, and what ``process`` and timer methods are handed.
+
+A *spec* names a piece of state or a timer; it is a value, kept on the class or in the module.  A *handle* is that state
+of one key and window, for the duration of one call.
+
+State is kept for each key and window, and freed when the window has expired (end of window + allowed lateness).
+Values are pickled with the rest of the key's state at each commit, so they must be plain data.
+
+Names are Apache Beam's (`apache_beam.transforms.userstate`).  MillWheel, sections 3.2 (persistent state) and 4.5
+(timers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+
+from dataflow.combine_fn import CombineFn
+from dataflow.errors import PipelineError
+from windowing.time_domain import TimeDomain
+from windowing.timestamps import DurationLike, TimestampLike, to_duration_us, to_timestamp_us
+
+CallbackT = TypeVar("CallbackT", bound=Callable[..., Any])
+
+_TIMER_ATTRIBUTE = "__dataflow_on_timer__"
+
+
+def _check_name(spec: object, _attribute: attrs.Attribute[Any], name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise PipelineError(
+            f"{type(spec).__name__} needs a name, not {name!r}",
+            hint=f'e.g. {type(spec).__name__}("seen"); state is found again by it after a restart',
+        )
+
+
+@attrs.frozen
+class ReadModifyWriteStateSpec:
+    """One value: ``read()`` (None if there is none), ``write(value)``, ``clear()``."""
+
+    name: str = attrs.field(validator=_check_name)
+
+
+@attrs.frozen
+class BagStateSpec:
+    """A list of values: ``read()`` (in the order they were added), ``add(value)``, ``clear()``."""
+
+    name: str = attrs.field(validator=_check_name)
+
+
+@attrs.frozen
+class CombiningValueStateSpec:
+    """What a `CombineFn` makes of values: ``read()`` (the result so far), ``add(value)``, ``clear()``.
+
+    Only the accumulator is kept.
+    """
+
+    name: str = attrs.field(validator=_check_name)
+    combine_fn: CombineFn = attrs.field()
+
+    @combine_fn.validator
+    def _check(self, attribute: attrs.Attribute[Any], combine_fn: object) -> None:
+        if not isinstance(combine_fn, CombineFn):
+            raise PipelineError(
+                f"CombiningValueStateSpec({self.name!r}) needs a CombineFn, not {combine_fn!r}",
+                hint="e.g. df.SumCombineFn() or df.CountCombineFn(); classes must be called",
+            )
+
+
+@attrs.frozen
+class TimerSpec:
+    """A timer of a time domain; one instant for each key and window.  See `on_timer`."""
+
+    name: str = attrs.field(validator=_check_name)
+    time_domain: TimeDomain = attrs.field()
+
+    @time_domain.validator
+    def _check(self, attribute: attrs.Attribute[Any], time_domain: object) -> None:
+        if not isinstance(time_domain, TimeDomain):
+            raise PipelineError(
+                f"TimerSpec({self.name!r}) needs a time domain, not {time_domain!r}",
+                hint="df.TimeDomain.EVENT follows the watermark, df.TimeDomain.PROCESSING the clock",
+            )
+
+
+StateSpec = ReadModifyWriteStateSpec | BagStateSpec | CombiningValueStateSpec
+
+
+@attrs.frozen
+class StateParam:
+    """Default of a parameter that asks for a piece of state; `df.DoFn.StateParam`."""
+
+    spec: StateSpec = attrs.field()
+
+    @spec.validator
+    def _check(self, attribute: attrs.Attribute[Any], spec: object) -> None:
+        if not isinstance(spec, StateSpec):
+            raise PipelineError(
+                f"StateParam needs the spec of a state, not {spec!r}",
+                hint='e.g. SEEN = df.BagStateSpec("seen"), then seen=df.DoFn.StateParam(SEEN)',
+            )
+
+
+@attrs.frozen
+class TimerParam:
+    """Default of a parameter that asks for a timer; `df.DoFn.TimerParam`."""
+
+    spec: TimerSpec = attrs.field()
+
+    @spec.validator
+    def _check(self, attribute: attrs.Attribute[Any], spec: object) -> None:
+        if not isinstance(spec, TimerSpec):
+            raise PipelineError(
+                f"TimerParam needs the spec of a timer, not {spec!r}",
+                hint='e.g. END = df.TimerSpec("end", df.TimeDomain.EVENT), then '
+                "end=df.DoFn.TimerParam(END)",
+            )
+
+
+def on_timer(spec: TimerSpec) -> Callable[[CallbackT], CallbackT]:
+    """Mark the method of a DoFn that is called when a timer fires.
+
+    The method may ask for state and timers, and for KeyParam, WindowParam and TimestampParam; its outputs are like
+    those of ``process``.
+
+    Raises:
+        PipelineError: ``spec`` is not the spec of a timer.
+    """
+    if not isinstance(spec, TimerSpec):
+        raise PipelineError(
+            f"on_timer needs the spec of a timer, not {spec!r}",
+            hint='e.g. END = df.TimerSpec("end", df.TimeDomain.EVENT), then @df.on_timer(END)',
+        )
+
+    def mark(callback: CallbackT) -> CallbackT:
+        setattr(callback, _TIMER_ATTRIBUTE, spec)
+        return callback
+
+    return mark
+
+
+def timer_of(method: object) -> TimerSpec | None:
+    """The timer that a method was marked for with `on_timer`."""
+    return getattr(method, _TIMER_ATTRIBUTE, None)
+
+
+@attrs.frozen
+class ReadModifyWriteState:
+    """Handle of a `ReadModifyWriteStateSpec`."""
+
+    _values: dict[str, Any]
+    _name: str
+
+    def read(self) -> Any:
+        """The value; None if there is none."""
+        return self._values.get(self._name)
+
+    def write(self, value: Any) -> None:
+        """Put a value in its place."""
+        self._values[self._name] = value
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._values.pop(self._name, None)
+
+
+@attrs.frozen
+class BagState:
+    """Handle of a `BagStateSpec`."""
+
+    _values: dict[str, Any]
+    _name: str
+
+    def read(self) -> list[Any]:
+        """The values in the order they were added; a list of the caller's own."""
+        return list(self._values.get(self._name, ()))
+
+    def add(self, value: Any) -> None:
+        """One more."""
+        self._values.setdefault(self._name, []).append(value)
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._values.pop(self._name, None)
+
+
+@attrs.frozen
+class CombiningValueState:
+    """Handle of a `CombiningValueStateSpec`."""
+
+    _values: dict[str, Any]
+    _name: str
+    _combine_fn: CombineFn
+
+    def read(self) -> Any:
+        """The result so far; that of nothing if nothing was added."""
+        return self._combine_fn.extract_output(self._accumulator())
+
+    def add(self, value: Any) -> None:
+        """One more."""
+        self._values[self._name] = self._combine_fn.add_input(self._accumulator(), value)
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._values.pop(self._name, None)
+
+    def _accumulator(self) -> Any:
+        if self._name in self._values:
+            return self._values[self._name]
+        return self._combine_fn.create_accumulator()
+
+
+State = ReadModifyWriteState | BagState | CombiningValueState
+#: When a timer fires, and the event time of what set it; both in microseconds.
+SetTimer = tuple[int, int]
+
+
+@attrs.frozen
+class Timer:
+    """Handle of a `TimerSpec`: one instant, or none.
+
+    A timer fires once for each time it was set, in time order with the other timers of its key and time domain.
+    Setting it again moves it.  One that is set for the past fires at once: after the call that set it has returned.
+
+    When the window expires, timers that are still set fire a last time, whatever they are set for; what they set then
+    for later is forgotten.
+    """
+
+    _timers: dict[str, SetTimer]
+    _spec: TimerSpec
+    _base_us: int
+    _now_us: int
+
+    def set(self, time: TimestampLike) -> None:
+        """Fire at an instant of the timer's domain: an aware datetime, or seconds since 1970.
+
+        Raises:
+            TimeError: ``time`` is not an instant.
+        """
+        self._set_us(to_timestamp_us(time))
+
+    def set_after(self, delay: DurationLike) -> None:
+        """Fire when this much processing time has passed from now on; only for a timer of processing time.
+
+        The clock is the runner's: in batch it stands still until the input has ended.
+
+        Raises:
+            PipelineError: the timer is one of event time, or the delay is negative.
+            TimeError: ``delay`` is not a duration.
+        """
+        delay_us = to_duration_us(delay)
+        if self._spec.time_domain is not TimeDomain.PROCESSING or delay_us < 0:
+            raise PipelineError(
+                f"timer {self._spec.name!r} ({self._spec.time_domain.name}) cannot be set after {delay!r}",
+                hint="a delay counts from now in processing time; for event time add it to an instant: "
+                "timer.set(timestamp + delay)",
+            )
+        # Beyond the end of time as well: timers that can only fire in the end still do so in order.
+        self._set_us(self._now_us + delay_us)
+
+    def clear(self) -> None:
+        """Do not fire."""
+        self._timers.pop(self._spec.name, None)
+
+    def _set_us(self, fire_us: int) -> None:
+        self.clear()  # so that of several timers of one instant the one that was set last fires last
+        self._timers[self._spec.name] = fire_us, self._base_us

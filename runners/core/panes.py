@@ -1,0 +1,96 @@
+"""Panes: what a window says when it fires, and what it takes back first.  Dataflow Model, section 2.3."""
+
+from collections.abc import Callable
+from typing import Any
+
+from runners.core.accumulation import Accumulation
+from runners.core.cells import NOTHING, Effects, Now, Said, WindowState
+from triggers.accumulation import AccumulationMode
+from windowing.pane import PaneInfo, PaneTiming
+from windowing.window import Window
+
+
+class Panes:
+    """Lets the windows of one grouping speak.
+
+    Args:
+        accumulation: how records are folded.
+        whole: from what a state keeps to one accumulator.
+    """
+
+    def __init__(self, accumulation: Accumulation, whole: Callable[[Any], Any] | None) -> None:
+        self._accumulation, self._whole = accumulation, whole
+        self._is_retracting = accumulation.strategy.is_retracting
+        self._is_discarding = accumulation.strategy.accumulation_mode is AccumulationMode.DISCARDING
+
+    def fire(
+        self,
+        key: Any,
+        window: Window,
+        state: WindowState,
+        effects: Effects,
+        now: Now,
+        *,
+        is_last: bool,
+    ) -> None:
+        """Take back what was said, and say what is to be said now, if there is anything."""
+        pane = _pane_info(window, state, now, is_last=is_last)
+        for said in state.said:
+            effects.say_for_now(said, -1)
+        state.said, state.pending = (), 0
+        accumulator = self._accumulator(state)
+        if accumulator is NOTHING:
+            return
+        result = (key, self._accumulation.result(accumulator))
+        timestamp_us = self._accumulation.timestamp_us(accumulator, window)
+        if self._is_retracting:
+            state.said = (Said(result, timestamp_us, window, pane),)
+            effects.say_for_now(state.said[0])
+        else:
+            effects.say(result, timestamp_us, window, pane)
+        state.firings += 1
+        state.nonspeculative_firings += pane.timing is not PaneTiming.EARLY
+        if self._is_discarding:
+            state.accumulator = NOTHING
+
+    def timestamp_us(self, window: Window, state: WindowState) -> int:
+        """The event time that the window's next pane would have."""
+        accumulator = state.accumulator
+        if self._whole is not None:
+            accumulator = self._whole(accumulator)
+        return self._accumulation.timestamp_us(accumulator, window)
+
+    def _accumulator(self, state: WindowState) -> Any:
+        """What is to be said, before it is extracted."""
+        accumulator = state.accumulator
+        if accumulator is NOTHING:
+            return NOTHING if self._accumulation.is_retracted else self._of_nothing()
+        if self._whole is not None:
+            accumulator = self._whole(accumulator)
+        if self._accumulation.is_retracted and self._accumulation.shrinking.size(accumulator) <= 0:
+            return NOTHING
+        return accumulator
+
+    def _of_nothing(self) -> Any:
+        """The accumulator of an empty pane, unless nothing can be said of nothing, as with ``max``."""
+        empty = self._accumulation.combine_fn.create_accumulator()
+        try:
+            self._accumulation.result(empty)
+        except Exception:  # noqa: BLE001 - whatever the user's code raises, it has no answer
+            return NOTHING
+        return empty
+
+
+def _pane_info(window: Window, state: WindowState, now: Now, *, is_last: bool) -> PaneInfo:
+    if now.watermark_us < window.end_us:
+        timing = PaneTiming.EARLY
+    else:
+        timing = PaneTiming.LATE if state.is_past else PaneTiming.ON_TIME
+        state.is_past = True
+    return PaneInfo(
+        index=state.firings,
+        timing=timing,
+        is_first=state.firings == 0,
+        is_last=is_last,
+        nonspeculative_index=-1 if timing is PaneTiming.EARLY else state.nonspeculative_firings,
+    )

@@ -1,0 +1,358 @@
+"""StatefulDoFnMachine: runs a stateful DoFn, the same for every engine; the counterpart of `GroupAlsoByWindow`.
+
+Takes partials (`runners.core.stateful_inputs`) and due timers, keeps cells, and says what user code said, which timers
+change and which records are too late.  Whoever calls owns the cells and applies the effects atomically.
+
+**Invariants**
+
+* The cells, and what comes out, depend on the order of elements and instants only, never on how they came in bundles.
+* Timers of a key fire in time order within their domain, each once for each time it was set.
+* A timer that is due fires before the next element is processed.
+* An expired window keeps nothing: timers that are still set fire a last time, then the cell is gone.
+
+**In time order** an element waits in its cell until the watermark has passed it; the watermark that user code sees is
+then the element's own time.  Batch always works so, because there the watermark moves once, when all input is there
+(Dataflow Model, section 2.4).
+
+MillWheel, sections 3.2 and 4.5.  Reads no clock, touches no store.
+"""
+
+from collections.abc import Iterable, MutableMapping, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+import attrs
+
+from dataflow.errors import TransformError
+from dataflow.graph import StatefulParDo, TransformNode
+from dataflow.serialization import dumps
+from dataflow.stateful import stateful_signature
+from runners.core.cells import CellId, Effects, LateArrival, TimerId
+from runners.core.do_fn_outputs import shown
+from runners.core.keyed_state import Input, KeyedState
+from runners.core.partials import Partial
+from runners.core.stateful_invoker import Call, StatefulInvoker
+from triggers.trigger import Wakeup
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.pane import NO_FIRING
+from windowing.time_domain import TimeDomain
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us
+from windowing.window import Window
+
+#: Timers of one key that may fire in one step without an element in between: beyond it one sets itself for ever.
+FIRINGS_MAX = 1_000_000
+
+Cells = MutableMapping[CellId, Any]
+
+
+class StatefulDoFnMachine:
+    """The machine of one stateful DoFn; holds configuration, and the life of the user's object.
+
+    Args:
+        node: the transform.
+        strategy: the windows of its input.
+        is_time_sorted: whether elements are put in time order even if the DoFn does not ask for it.
+        is_retracted: whether the input may be taken back.
+    """
+
+    def __init__(
+        self,
+        node: TransformNode,
+        strategy: WindowingStrategy,
+        *,
+        is_time_sorted: bool = False,
+        is_retracted: bool = False,
+    ) -> None:
+        assert isinstance(node.operation, StatefulParDo)
+        fn = node.operation.fn
+        signature = stateful_signature(fn, str(node))
+        assert signature is not None
+        self.node, self.strategy, self.timers = node, strategy, signature.timers
+        self.is_time_sorted = is_time_sorted or fn.requires_time_sorted_input
+        self.is_retracted = is_retracted
+        self.invoker = StatefulInvoker(node, fn, signature)
+
+    @property
+    def is_merging(self) -> bool:
+        """Whether a cell holds all windows of a key: never, state cannot be merged."""
+        return False
+
+    def setup(self) -> None:
+        """Start the life of the user's code on this worker."""
+        self.invoker.setup()
+
+    def teardown(self) -> None:
+        """End it."""
+        self.invoker.teardown()
+
+    def add(
+        self, cells: Cells, partials: Iterable[Partial], *, watermark_us: int, now_us: int
+    ) -> Effects:
+        """Process elements, or let them wait for their turn.
+
+        Raises:
+            TransformError: what user code raised.
+        """
+        step = _Step(self, cells, watermark_us, now_us)
+        for key, window, inputs, _ in partials:
+            step.take(key, window, inputs)
+        return step.finish()
+
+    def fire_timers(
+        self, cells: Cells, due: Iterable[TimerId], *, watermark_us: int, now_us: int
+    ) -> Effects:
+        """Let what is due happen in the cells of due timers, the earliest first, whichever cell it is in.
+
+        Raises:
+            TransformError: what user code raised.
+        """
+        step = _Step(self, cells, watermark_us, now_us)
+        step.wake(due)
+        return step.finish()
+
+
+@attrs.frozen
+class _Action:
+    """The next thing to happen in a cell: a timer of that name, or (None) an element that is ready.
+
+    ``rank``: 0 in event time, 1 in processing time; the two have no common order, so event time goes first.
+    """
+
+    rank: int
+    at_us: int
+    timer: str | None = None
+
+
+class _Step:
+    """One step of the machine."""
+
+    def __init__(
+        self, machine: StatefulDoFnMachine, cells: Cells, watermark_us: int, now_us: int
+    ) -> None:
+        self._machine, self._cells = machine, cells
+        self._watermark_us, self._now_us = watermark_us, now_us
+        if machine.is_time_sorted and min(watermark_us, now_us) >= MAX_TIMESTAMP_US:
+            # The input has ended; processing time stood still while what is replayed now came in.
+            self._now_us = MIN_TIMESTAMP_US
+        self._effects = Effects()
+        self._touched: dict[CellId, KeyedState] = {}
+        self._born: set[CellId] = set()
+
+    def take(self, key: Any, window: Window, inputs: Sequence[Input]) -> None:
+        """Process elements of one cell in order, or keep them for later."""
+        watermark_us, cell_id = self._watermark_us, (key, window)
+        if self._machine.strategy.expiry_us(window) <= watermark_us:
+            self._effects.late.extend(
+                LateArrival(key, window, [value], 1, watermark_us) for value, *_ in inputs
+            )
+            return
+        cell = self._cells.get(cell_id)
+        if cell is None:
+            cell = self._cells[cell_id] = KeyedState()
+            self._born.add(cell_id)
+        self._begin(cell_id, cell)
+        self._let_happen(cell_id, cell)
+        for each in inputs:
+            if self._machine.is_time_sorted and each[1] >= watermark_us:
+                cell.backlog.append(each)
+            else:
+                self._process(cell_id, cell, each)
+                self._let_happen(cell_id, cell)
+
+    def wake(self, due: Iterable[TimerId]) -> None:
+        """Let everything happen that is due in some cells."""
+        queue: list[tuple[int, int, int, CellId, _Action]] = []
+        number = 0
+        for cell_id, _, domain in due:
+            cell = self._cells.get(cell_id)
+            if cell is None:
+                continue
+            event_us, processing_us = cell.wakeup
+            is_event = domain is TimeDomain.EVENT
+            cell.wakeup = Wakeup(None, processing_us) if is_event else Wakeup(event_us)
+            if cell_id not in self._touched:
+                self._begin(cell_id, cell)
+                number = self._queue(queue, number, cell_id)
+        while queue:
+            *_, cell_id, action = heappop(queue)
+            self._act(cell_id, self._touched[cell_id], action)
+            number = self._queue(queue, number, cell_id)
+
+    def finish(self) -> Effects:
+        """Set the engine's timers, free what is over, end the bundle."""
+        for cell_id, cell in self._touched.items():
+            is_over = self._expiry_us(cell_id) <= self._watermark_us
+            if is_over or cell.is_empty:
+                del self._cells[cell_id]
+                self._set_timers(cell_id, cell, Wakeup())
+                if cell_id in self._born:
+                    continue
+            else:
+                self._set_timers(cell_id, cell, self._wakeup(cell_id, cell))
+            self._effects.touched.add(cell_id)
+        self._machine.invoker.finish_bundle()
+        return self._effects
+
+    def _begin(self, cell_id: CellId, cell: KeyedState) -> None:
+        self._touched[cell_id] = cell
+        cell.firings = 0
+        if not cell.backlog:
+            return
+        until_us = self._watermark_us
+        if self._expiry_us(cell_id) <= until_us:
+            cell.ready, cell.backlog = cell.backlog, []
+        else:
+            cell.ready = [each for each in cell.backlog if each[1] < until_us]
+            cell.backlog = [each for each in cell.backlog if each[1] >= until_us]
+        self._sort(cell.ready)
+        cell.ready.reverse()
+
+    def _sort(self, inputs: list[Input]) -> None:
+        """By event time; at one instant by value, so that the order of arrival does not matter.
+
+        What may be taken back stays in order of arrival: first it is said.
+        """
+        inputs.sort(key=lambda each: each[1])
+        if self._machine.is_retracted:
+            return
+        times_us = [each[1] for each in inputs]
+        if len(set(times_us)) == len(times_us):
+            return
+        try:
+            inputs.sort(key=lambda each: (each[1], dumps(each[0])))
+        except Exception as error:
+            raise TransformError(
+                f"{self._machine.node} cannot put elements of one instant in order",
+                detail=f"{type(error).__name__}: {error}",
+                hint="values must be plain data that can be pickled",
+            ) from error
+
+    def _queue(
+        self, queue: list[tuple[int, int, int, CellId, _Action]], number: int, cell_id: CellId
+    ) -> int:
+        action = self._next(cell_id, self._touched[cell_id])
+        if action is not None:
+            # The running number keeps keys, which need not be comparable, out of comparisons.
+            heappush(queue, (action.rank, action.at_us, number, cell_id, action))
+        return number + 1
+
+    def _let_happen(self, cell_id: CellId, cell: KeyedState) -> None:
+        while (cell.ready or self._may_be_due(cell)) and (action := self._next(cell_id, cell)):
+            self._act(cell_id, cell, action)
+
+    def _may_be_due(self, cell: KeyedState) -> bool:
+        """Whether to look closer; mostly not, so it is worth a quick answer that does not tell the domains apart."""
+        latest_us = max(self._watermark_us, self._now_us)
+        return any(fire_us <= latest_us for fire_us, _ in cell.timers.values())
+
+    def _next(self, cell_id: CellId, cell: KeyedState) -> _Action | None:
+        expiry_us = self._expiry_us(cell_id)
+        # Timers that are set for the expiry or later have their own turn, after everything else.
+        until_us = min(self._watermark_us, expiry_us - 1)
+        event = self._first(cell, TimeDomain.EVENT)
+        due_us = until_us + 1 if event is None else event.at_us
+        processing = self._first(cell, TimeDomain.PROCESSING)
+        is_now = processing is not None and processing.at_us <= self._now_us
+        if cell.reached_us is not None and due_us > cell.reached_us:
+            if processing is not None and is_now:
+                return _Action(0, cell.reached_us, processing.timer)
+            cell.reached_us = None
+        if cell.ready and not due_us <= min(cell.ready[-1][1], until_us):
+            return _Action(0, cell.ready[-1][1])
+        if due_us <= until_us:
+            return event
+        if self._watermark_us >= expiry_us:
+            last = event or processing
+            return last and _Action(0, expiry_us, last.timer)
+        return processing if is_now else None
+
+    def _first(self, cell: KeyedState, domain: TimeDomain) -> _Action | None:
+        """The first timer of a domain; of several at one instant the one that was set first."""
+        set_us = [
+            (fire_us, name)
+            for name, (fire_us, _) in cell.timers.items()
+            if self._domain(name) is domain and name not in cell.called
+        ]
+        if not set_us:
+            return None
+        fire_us, name = min(set_us, key=lambda each: each[0])
+        return _Action(int(domain is TimeDomain.PROCESSING), fire_us, name)
+
+    def _domain(self, timer: str) -> TimeDomain:
+        spec = self._machine.timers.get(timer)
+        if spec is None:
+            raise TransformError(
+                f"{self._machine.node} finds a timer {timer!r} set that its DoFn does not have any more",
+                detail=f"timers now: {sorted(self._machine.timers)}",
+                hint="put the timer back until none of it is set, or run the pipeline as a new job",
+            )
+        return spec.time_domain
+
+    def _act(self, cell_id: CellId, cell: KeyedState, action: _Action) -> None:
+        if action.timer is None:
+            element = cell.ready.pop()
+            self._process(cell_id, cell, element)
+            cell.reached_us = min(element[1], self._expiry_us(cell_id) - 1)
+        else:
+            self._fire(cell_id, cell, action.timer)
+
+    def _process(self, cell_id: CellId, cell: KeyedState, element: Input) -> None:
+        (key, window), (value, timestamp_us, pane, sign) = cell_id, element
+        assert window is not None
+        cell.firings, cell.reached_us = 0, None
+        call = Call(key, window, timestamp_us, self._now_us, pane, sign)
+        for output in self._machine.invoker.process(cell, value, call):
+            self._effects.say(output, timestamp_us, window, pane)
+
+    def _fire(self, cell_id: CellId, cell: KeyedState, timer: str) -> None:
+        key, window = cell_id
+        assert window is not None
+        expiry_us = self._expiry_us(cell_id)
+        fire_us, base_us = cell.timers.pop(timer)
+        watermark_us = self._watermark_us if cell.reached_us is None else cell.reached_us
+        is_processing = self._domain(timer) is TimeDomain.PROCESSING
+        if watermark_us >= expiry_us and (is_processing or fire_us >= expiry_us):
+            cell.called.add(timer)
+        if is_processing:
+            fire_us = watermark_us
+        timestamp_us = max(min(fire_us, expiry_us), base_us)
+        self._count_firing(cell, timer, key)
+        call = Call(key, window, timestamp_us, self._now_us)
+        for output in self._machine.invoker.fire(cell, timer, call):
+            # As for the panes of a grouping: what a window says lies in it.
+            said_us = min(timestamp_us, window.max_timestamp_us)
+            self._effects.say(output, said_us, window, NO_FIRING)
+
+    def _count_firing(self, cell: KeyedState, timer: str, key: Any) -> None:
+        cell.firings += 1
+        if cell.firings > FIRINGS_MAX:
+            raise TransformError(
+                f"{self._machine.node} lets the timer {timer!r} set itself again without end",
+                detail=f"{FIRINGS_MAX:,} timers of key {shown(key)} have fired in a row with no element in between",
+                hint="stop setting it when there is nothing to wait for; in the global window event time goes on "
+                "until the year 9999 when the input ends",
+            )
+
+    def _wakeup(self, cell_id: CellId, cell: KeyedState) -> Wakeup:
+        event = self._first(cell, TimeDomain.EVENT)
+        processing = self._first(cell, TimeDomain.PROCESSING)
+        events_us = [self._expiry_us(cell_id), *([] if event is None else [event.at_us])]
+        if cell.backlog:
+            events_us.append(min(each[1] for each in cell.backlog) + 1)
+        return Wakeup(
+            clamp_timestamp_us(min(events_us)),
+            None if processing is None else clamp_timestamp_us(processing.at_us),
+        )
+
+    def _set_timers(self, cell_id: CellId, cell: KeyedState, wanted: Wakeup) -> None:
+        window = cell_id[1]
+        assert window is not None
+        for domain, wanted_us, known_us in zip(TimeDomain, wanted, cell.wakeup, strict=True):
+            if wanted_us != known_us:
+                self._effects.timers[cell_id, window, domain] = wanted_us
+        cell.wakeup = wanted
+
+    def _expiry_us(self, cell_id: CellId) -> int:
+        window = cell_id[1]
+        assert window is not None
+        return self._machine.strategy.expiry_us(window)

@@ -1,0 +1,58 @@
+"""StatefulInputs: what crosses the shuffle to a stateful DoFn.
+
+A partial is ``(key, window, [(value, timestamp_us, pane, sign), ...], count)``: nothing is folded, and the elements of
+a key and window stay in the order in which they arrived.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from dataflow.graph import PipelineGraph, StatefulParDo, TransformNode
+from runners.core.bundle import Bundle
+from runners.core.keyed_state import Input
+from runners.core.partials import Lifter, Partial, refuse_other_than_pairs
+from windowing.pane import NO_FIRING
+from windowing.window import GLOBAL_WINDOW, Window
+
+
+class StatefulInputs:
+    """Builds the partials for one stateful DoFn; the counterpart of `Lifter`."""
+
+    def __init__(self, node: TransformNode) -> None:
+        self._node = node
+
+    def lift(self, bundle: Bundle, *, watermark_us: int) -> list[Partial]:
+        """Partials of a bundle of ``(key, value)`` pairs; late ones need not be kept apart.
+
+        Raises:
+            TransformError: an element is not a pair, or a key cannot be hashed.
+        """
+        size = len(bundle)
+        groups: dict[tuple[Any, Window], list[Input]] = defaultdict(list)
+        refuse_other_than_pairs(self._node, bundle.values)
+        columns = zip(
+            bundle.values,
+            bundle.windows or [GLOBAL_WINDOW] * size,
+            bundle.timestamps_us,
+            bundle.panes or [NO_FIRING] * size,
+            bundle.signs or [+1] * size,
+            strict=True,
+        )
+        for (key, value), window, timestamp_us, pane, sign in columns:
+            groups[key, window].append((value, timestamp_us, pane, sign))
+        return [(key, window, inputs, len(inputs)) for (key, window), inputs in groups.items()]
+
+    def combined(self, partials: Iterable[Partial]) -> list[Partial]:
+        """The partials of several bundles, in their order, as fewer ones that say the same."""
+        groups: dict[tuple[Any, Window], list[Input]] = defaultdict(list)
+        for key, window, inputs, _ in partials:
+            groups[key, window].extend(inputs)
+        return [(key, window, inputs, len(inputs)) for (key, window), inputs in groups.items()]
+
+
+def lifter_of(graph: PipelineGraph, node: TransformNode) -> Lifter | StatefulInputs:
+    """What builds the partials for a grouping of the graph."""
+    if isinstance(node.operation, StatefulParDo):
+        return StatefulInputs(node)
+    return Lifter.of(graph, node)

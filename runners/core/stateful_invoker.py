@@ -1,0 +1,150 @@
+"""StatefulInvoker: calls the methods of a stateful DoFn with what they ask for."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from dataflow.do_fn import DoFn, DoFnParam
+from dataflow.errors import TransformError
+from dataflow.graph import TransformNode
+from dataflow.stateful import Request, StatefulSignature
+from dataflow.user_state import (
+    BagState,
+    BagStateSpec,
+    CombiningValueState,
+    CombiningValueStateSpec,
+    ReadModifyWriteState,
+    State,
+    StateParam,
+    StateSpec,
+    Timer,
+    TimerParam,
+)
+from runners.core.do_fn_outputs import failure, hook_failure
+from runners.core.keyed_state import KeyedState
+from windowing.pane import NO_FIRING, PaneInfo
+from windowing.timestamps import to_datetime
+from windowing.window import Window
+
+
+@attrs.frozen
+class Call:
+    """What is known when user code is called; the event time is the element's, or that of the timer."""
+
+    key: Any
+    window: Window
+    timestamp_us: int
+    now_us: int
+    pane: PaneInfo = NO_FIRING
+    sign: int = +1
+
+
+_Resolve = Callable[[KeyedState, Call], Any]
+
+
+class StatefulInvoker:
+    """Runs one stateful DoFn.  A bundle begins with the first call in a step."""
+
+    def __init__(self, node: TransformNode, fn: DoFn, signature: StatefulSignature) -> None:
+        self._node, self._fn = node, fn
+        self._process: Callable[..., Any] = fn.process
+        self._process_params = _resolvers(signature.process.requests)
+        self._callbacks: dict[str, tuple[str, Callable[..., Any], dict[str, _Resolve]]] = {
+            timer: (method.name, getattr(fn, method.name), _resolvers(method.requests))
+            for timer, method in signature.callbacks.items()
+        }
+        self._is_in_bundle = False
+
+    def setup(self) -> None:
+        """Start the DoFn's life on this worker."""
+        self._call_hook("setup")
+
+    def teardown(self) -> None:
+        """End it."""
+        self._call_hook("teardown")
+
+    def finish_bundle(self) -> None:
+        """End the bundle, if one has begun."""
+        if self._is_in_bundle:
+            self._is_in_bundle = False
+            self._call_hook("finish_bundle")
+
+    def process(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
+        """The outputs for one element.
+
+        Raises:
+            TransformError: what ``process`` raised.
+        """
+        self._begin()
+        element = (call.key, value)
+        params = {name: resolve(cell, call) for name, resolve in self._process_params.items()}
+        try:
+            return _listed(self._process(element, **params))
+        except Exception as error:
+            raise failure(self._node, error, element) from error
+
+    def fire(self, cell: KeyedState, timer: str, call: Call) -> list[Any]:
+        """The outputs of the method of a timer.
+
+        Raises:
+            TransformError: what the method raised.
+        """
+        self._begin()
+        name, callback, resolvers = self._callbacks[timer]
+        params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
+        try:
+            return _listed(callback(**params))
+        except TransformError:
+            raise
+        except Exception as error:
+            where = f"{type(self._fn).__name__}.{name}, timer {timer!r} of key {call.key!r}"
+            raise hook_failure(self._node, error, where) from error
+
+    def _begin(self) -> None:
+        if not self._is_in_bundle:
+            self._call_hook("start_bundle")
+            self._is_in_bundle = True
+
+    def _call_hook(self, name: str) -> None:
+        try:
+            getattr(self._fn, name)()
+        except Exception as error:
+            where = f"{type(self._fn).__name__}.{name}"
+            raise hook_failure(self._node, error, where) from error
+
+
+def _listed(outputs: Iterable[Any] | None) -> list[Any]:
+    # At once, because a generator changes state while it runs.
+    return [] if outputs is None else list(outputs)
+
+
+def _resolvers(requests: Mapping[str, Request]) -> dict[str, _Resolve]:
+    return {name: _resolver(request) for name, request in requests.items()}
+
+
+def _resolver(request: Request) -> _Resolve:
+    if isinstance(request, StateParam):
+        spec = request.spec
+        return lambda cell, _: _state(spec, cell.values)
+    if isinstance(request, TimerParam):
+        timer = request.spec
+        return lambda cell, call: Timer(cell.timers, timer, call.timestamp_us, call.now_us)
+    return _OF_THE_CALL[request]
+
+
+_OF_THE_CALL: dict[DoFnParam, _Resolve] = {
+    DoFnParam.WINDOW: lambda _, call: call.window,
+    DoFnParam.TIMESTAMP: lambda _, call: to_datetime(call.timestamp_us),
+    DoFnParam.PANE: lambda _, call: call.pane,
+    DoFnParam.KEY: lambda _, call: call.key,
+    DoFnParam.SIGN: lambda _, call: call.sign,
+}
+
+
+def _state(spec: StateSpec, values: dict[str, Any]) -> State:
+    if isinstance(spec, CombiningValueStateSpec):
+        return CombiningValueState(values, spec.name, spec.combine_fn)
+    if isinstance(spec, BagStateSpec):
+        return BagState(values, spec.name)
+    return ReadModifyWriteState(values, spec.name)

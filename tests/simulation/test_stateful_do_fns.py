@@ -1,0 +1,151 @@
+"""Stateful DoFns over the real master and workers, some of which die: state and timers are there for the next one."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.serialization import loads
+from runners.direct import DirectRunner
+from tests.scripted_source import Batch, ScriptedSource
+from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
+from windowing.timestamps import MAX_TIMESTAMP_US
+
+NUMBER = df.CombiningValueStateSpec("number", df.CountCombineFn())
+BEFORE = df.ReadModifyWriteStateSpec("before")
+WAITING = df.BagStateSpec("waiting")
+SILENCE = df.TimerSpec("silence", df.TimeDomain.EVENT)
+FLUSH = df.TimerSpec("flush", df.TimeDomain.PROCESSING)
+
+
+def never_late(script: list[list[tuple[int, int]]]) -> ScriptedSource:
+    """Batches of (value, second) in any order; the watermark knows what is still to come."""
+    batches, soonest_us = [], MAX_TIMESTAMP_US
+    for each in reversed(script):
+        times_us = [second * 1_000_000 for _, second in each]
+        batches.append(Batch([value for value, _ in each], times_us, soonest_us))
+        soonest_us = min([soonest_us, *times_us])
+    return ScriptedSource(batches[::-1])
+
+
+class Numbered(df.DoFn):
+    """Numbers the elements of a key and minute in time order, and tells when nothing has come for 20 seconds."""
+
+    requires_time_sorted_input = True
+
+    def process(
+        self,
+        element: tuple[int, int],
+        /,
+        at: datetime = df.DoFn.TimestampParam,
+        number: Any = df.DoFn.StateParam(NUMBER),
+        before: Any = df.DoFn.StateParam(BEFORE),
+        silence: Any = df.DoFn.TimerParam(SILENCE),
+    ) -> Iterator[Any]:
+        number.add(1)
+        yield element[0], [number.read(), element[1], before.read() or -1]
+        before.write(element[1])
+        silence.set(at + timedelta(seconds=20))
+
+    @df.on_timer(SILENCE)
+    def silent(
+        self,
+        key: Any = df.DoFn.KeyParam,
+        at: datetime = df.DoFn.TimestampParam,
+        before: Any = df.DoFn.StateParam(BEFORE),
+    ) -> Iterator[Any]:
+        yield df.TaggedOutput("silent", (key, int(at.timestamp())))
+        yield df.TaggedOutput("silent", (key, before.read()))
+
+
+def build_in_order(p: df.Pipeline, source: df.Source) -> None:
+    """What depends on the order of elements: the order is that of event times, so nothing else matters."""
+    pairs: Any = (
+        p
+        | "read" >> df.Read(source)
+        | "pair" >> df.Map(lambda v: (v % 5, v))
+        | "minutes" >> df.WindowInto(df.FixedWindows(60))
+    )
+    numbered = pairs | "number" >> df.ParDo(Numbered()).with_outputs("silent")
+    results = {
+        "numbered": numbered.main,
+        "silences": numbered.silent | "list" >> df.GroupByKey(),
+        "threes": pairs | "last three" >> df.CountWindows(3, period=2, time_sorted=True),
+    }
+    for name, result in results.items():
+        rows: Any = result | f"{name} rows" >> df.Map(row)
+        rows | name >> df.WriteToPostgres(name, columns=COLUMNS)
+
+
+@given(batches=batches, seed=st.integers(0, 2**32))
+@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+def test_in_time_order_rows_equal_the_direct_runners(
+    crash_rate: float, batches: list[list[tuple[int, int]]], seed: int
+) -> None:
+    direct = df.Pipeline(DirectRunner())
+    build_in_order(direct, never_late(batches))
+    expected = direct.run()
+    cluster = Cluster(direct.graph(), seed, crash_rate)
+    cluster.run()
+
+    for spec in direct.graph().tables():
+        rows = sorted(tuple(each.values()) for each in expected.read_table(spec.name))
+        assert rows == sorted(cluster.store.read_table(spec)), f"seed={seed}"
+    assert cluster.store.read_late("sim") == []
+    statistics = cluster.store.statistics("sim")
+    assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
+
+
+class Flushed(df.DoFn):
+    """Gathers values, and says their sum now and then."""
+
+    def process(
+        self,
+        element: tuple[int, int],
+        /,
+        waiting: Any = df.DoFn.StateParam(WAITING),
+        flush: Any = df.DoFn.TimerParam(FLUSH),
+    ) -> None:
+        if not waiting.read():
+            flush.set_after(0.2)
+        waiting.add(element[1])
+
+    @df.on_timer(FLUSH)
+    def flushed(
+        self, key: Any = df.DoFn.KeyParam, waiting: Any = df.DoFn.StateParam(WAITING)
+    ) -> Iterator[Any]:
+        yield key, sum(waiting.read())
+        waiting.clear()
+
+
+@given(batches=batches, seed=st.integers(0, 2**32), disorder=st.integers(0, 300))
+def test_what_waits_for_the_clock_is_said_once(
+    batches: list[list[tuple[int, int]]], seed: int, disorder: int
+) -> None:
+    """In the result or among the late, each exactly once, however often workers die."""
+    pipeline = df.Pipeline(DirectRunner())
+    (
+        pipeline
+        | "read" >> df.Read(scripted(batches, disorder))
+        | "pair" >> df.Map(lambda v: (v % 5, v))
+        | "minutes" >> df.WindowInto(df.FixedWindows(60))
+        | "flush" >> df.ParDo(Flushed())
+        | "sum" >> df.CombinePerKey(sum)
+        | "row" >> df.Map(row)
+        | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS, key=["key", "start"])
+    )
+    cluster = Cluster(pipeline.graph(), seed, crash_rate=0.1)
+    cluster.run()
+    (table,) = pipeline.graph().tables()
+    said = sum(int(each[3]) for each in cluster.store.read_table(table))
+    late = [each for each in cluster.store.read_late("sim") if each["transform"] == "flush"]
+    lost = sum(value for each in late for value in loads(each["payload"]))
+
+    assert len(late) == len(cluster.store.read_late("sim"))
+    assert sum(value for each in batches for value, _ in each) == said + lost, f"seed={seed}"
+    statistics = cluster.store.statistics("sim")
+    assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))

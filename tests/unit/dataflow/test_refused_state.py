@@ -1,0 +1,134 @@
+"""What a stateful DoFn may not ask for, refused on the line that asks."""
+
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.direct import DirectRunner
+from tests.unit.dataflow.test_user_state import BAG, END, NO_BAG, Remember, retracting, run
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: df.BagStateSpec(""), "needs a name"),
+        (lambda: df.ReadModifyWriteStateSpec(3), "needs a name"),  # type: ignore[arg-type]
+        (lambda: df.CombiningValueStateSpec("n", sum), "needs a CombineFn"),  # type: ignore[arg-type]
+        (lambda: df.TimerSpec("n", "event time"), "needs a time domain"),  # type: ignore[arg-type]
+        (lambda: df.DoFn.StateParam(END), "needs the spec of a state"),
+        (lambda: df.DoFn.TimerParam(BAG), "needs the spec of a timer"),
+        (lambda: df.on_timer(BAG), "needs the spec of a timer"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_specs_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(df.PipelineError, match=message) as caught:
+        make()
+    assert caught.value.hint
+
+
+def refused(fn: Any, *before: Any) -> df.DataflowError:
+    pipeline = df.Pipeline(DirectRunner())
+    collection: Any = pipeline | df.Create([("a", 1)])
+    for transform in before:
+        collection = collection | transform
+    with pytest.raises(df.PipelineError) as caught:
+        collection | "bad" >> (fn if isinstance(fn, df.PTransform) else df.ParDo(fn))
+    error = caught.value
+    assert error.fact.startswith("transform 'bad' (tests")
+    assert "test_refused_state.py:" in error.fact
+    assert error.hint
+    return error
+
+
+class NoMethod(df.DoFn):
+    def process(self, element: Any, /, end: Any = df.DoFn.TimerParam(END)) -> None: ...
+
+
+class TwoMethods(NoMethod):
+    @df.on_timer(END)
+    def one(self) -> None: ...
+
+    @df.on_timer(END)
+    def two(self) -> None: ...
+
+
+class NeedsArgument(NoMethod):
+    @df.on_timer(END)
+    def ended(self, element: Any) -> None: ...
+
+
+class WantsPane(NoMethod):
+    @df.on_timer(END)
+    def ended(self, pane: Any = df.DoFn.PaneParam) -> None: ...
+
+
+class TwoSpecs(df.DoFn):
+    def process(
+        self,
+        element: Any,
+        /,
+        one: Any = df.DoFn.StateParam(BAG),
+        two: Any = df.DoFn.StateParam(NO_BAG),
+    ) -> None: ...
+
+
+class WantsKey(df.DoFn):
+    def process(self, element: Any, /, key: Any = df.DoFn.KeyParam) -> None: ...
+
+
+class WantsSign(df.DoFn):
+    def process(
+        self,
+        element: Any,
+        /,
+        sign: Any = df.DoFn.SignParam,
+        bag: Any = df.DoFn.StateParam(BAG),
+    ) -> None: ...
+
+
+class NeedsMore(df.DoFn):
+    def process(  # type: ignore[override]
+        self, element: Any, more: Any, bag: Any = df.DoFn.StateParam(BAG)
+    ) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (NoMethod(), "has no methods for the timer 'end'"),
+        (TwoMethods(), "has 2 methods for the timer 'end'"),
+        (NeedsArgument(), "cannot be called without arguments"),
+        (WantsPane(), "asks for PaneParam or SignParam in a timer method"),
+        (TwoSpecs(), "uses the name 'bag' for two different things"),
+        (WantsKey(), "which only a stateful DoFn can have"),
+        (WantsSign(), "does not say that it handles retractions"),
+        (NeedsMore(), "cannot be called with one element"),
+        (df.Map(lambda x, bag=df.DoFn.StateParam(BAG): x), "a plain function cannot have"),
+        (df.Filter(lambda x, key=df.DoFn.KeyParam: x), "a plain function cannot have"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_when_it_is_built(fn: Any, message: str) -> None:
+    assert message in refused(fn).fact
+
+
+def test_windows_that_merge_are_refused() -> None:
+    """After a grouping they are what they are, and fine."""
+    error = refused(Remember(), df.WindowInto(df.Sessions(60)))
+    assert "its state cannot be merged" in error.fact
+    assert "Sessions" in str(error.detail)
+
+    seen = run(
+        df.WindowInto(df.Sessions(60)),
+        df.CombinePerKey(sum),
+        df.ParDo(Remember()),
+        values=[("a", 1), ("a", 2)],
+    )
+    assert [("a", 3, [3], 3.0)] == seen
+
+
+def test_input_that_may_be_taken_back_is_refused() -> None:
+    error = refused(Remember(), *retracting())
+
+    assert "may be taken back by transform 'sum' (" in error.fact
+    assert "handles_retractions = True" in str(error.hint)

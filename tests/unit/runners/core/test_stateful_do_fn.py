@@ -1,0 +1,336 @@
+"""The machine of stateful DoFns, one rule at a time; any program at all is in tests/property."""
+
+import pickle
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.core import stateful_do_fn
+from runners.core.bundle import Bundle
+from runners.core.grouping import GroupingStage
+from runners.core.keyed_state import KeyedState
+from runners.core.plan import plan
+from runners.core.stateful_inputs import StatefulInputs
+from runners.direct import DirectRunner
+from tests.stateful_programs import Engine
+from triggers.trigger import Wakeup
+from windowing.pane import NO_FIRING
+from windowing.time_domain import TimeDomain
+from windowing.timestamps import MAX_TIMESTAMP_US
+from windowing.window import GLOBAL_WINDOW, Window
+
+US = 1_000_000
+W1, W2 = Window(0, 10 * US), Window(10 * US, 20 * US)
+COUNT = df.CombiningValueStateSpec("count", df.CountCombineFn())
+END = df.TimerSpec("end", df.TimeDomain.EVENT)
+CLOCK = df.TimerSpec("clock", df.TimeDomain.PROCESSING)
+
+
+def fixed(lateness: int = 0) -> df.WindowInto:
+    return df.WindowInto(
+        df.FixedWindows(10),
+        allowed_lateness=lateness,
+        accumulation_mode=df.AccumulationMode.DISCARDING,
+    )
+
+
+class Alarm(df.DoFn):
+    """An element is a list of instants, in seconds, for the timer; None clears it."""
+
+    def process(
+        self,
+        element: tuple[str, list[int | None]],
+        /,
+        count: Any = df.DoFn.StateParam(COUNT),
+        end: Any = df.DoFn.TimerParam(END),
+    ) -> Iterator[Any]:
+        count.add(1)
+        for at in element[1]:
+            end.clear() if at is None else end.set(at)
+        yield "element"
+
+    @df.on_timer(END)
+    def rings(
+        self,
+        key: Any = df.DoFn.KeyParam,
+        at: datetime = df.DoFn.TimestampParam,
+        count: Any = df.DoFn.StateParam(COUNT),
+    ) -> Iterator[Any]:
+        yield key, at.timestamp(), count.read()
+
+
+def rung(engine: Engine) -> list[Any]:
+    return [value for value, *_ in engine.outputs if value != "element"]
+
+
+def test_set_reset_and_clear_in_one_bundle_are_as_written() -> None:
+    engine = Engine.of(Alarm(), fixed())
+    engine.add(("a", W1, [5, 3], 1 * US), ("b", W1, [3, None], 1 * US), ("c", W1, [None, 4], US))
+    engine.advance(9 * US)
+
+    assert [("a", 3.0, 1), ("c", 4.0, 1)] == rung(engine)
+
+
+def test_timers_of_a_key_fire_in_time_order_across_its_windows() -> None:
+    engine = Engine.of(Alarm(), fixed(lateness=30))
+    engine.add(("a", W1, [15], US), ("a", W2, [12], 11 * US), ("a", W2, [18], 11 * US))
+    engine.add(("b", W1, [16], US))
+    engine.advance(19 * US)
+
+    assert [15.0, 16.0, 18.0] == [at for _, at, _ in rung(engine)]
+
+
+def test_a_timer_fires_once_for_each_time_it_was_set() -> None:
+    engine = Engine.of(Alarm(), fixed())
+    engine.add(("a", W1, [5], US))
+    engine.advance(5 * US)
+    engine.advance(6 * US)
+    engine.add(("a", W1, [8], 7 * US))
+    engine.advance(9 * US)
+
+    assert [("a", 5.0, 1), ("a", 8.0, 2)] == rung(engine)
+
+
+def test_a_timer_behind_the_watermark_fires_before_the_next_element() -> None:
+    """At the time of the element that set it, so that it is no later than that."""
+    engine = Engine.of(Alarm(), fixed())
+    engine.advance(5 * US)
+    engine.add(("a", W1, [2], 6 * US), ("a", W1, [], 7 * US))
+
+    assert [
+        ("element", 6 * US, W1),
+        (("a", 6.0, 1), 6 * US, W1),
+        ("element", 7 * US, W1),
+    ] == engine.outputs
+
+
+def test_what_expires_keeps_nothing() -> None:
+    """Neither cell nor timer; what comes afterwards is late, each element by itself."""
+    engine = Engine.of(Alarm(), fixed(lateness=5))
+    engine.add(("a", W1, [], US), ("a", W2, [], 11 * US))
+    engine.advance(14 * US)
+    assert {("a", W1), ("a", W2)} == set(engine.cells)
+    engine.add(("a", W1, [], 2 * US))
+    engine.advance(15 * US)
+    assert {("a", W2)} == set(engine.cells)
+    assert 1 == len(engine.timers)
+    engine.add(("a", W1, [7], 3 * US), ("a", W1, [8], 4 * US))
+    engine.advance(25 * US)
+
+    assert ({}, 0) == (engine.cells, len(engine.timers))
+    assert [([[7]], 1, 15 * US), ([[8]], 1, 15 * US)] == [
+        (late.accumulator, late.count, late.watermark_us) for late in engine.late
+    ]
+
+
+def test_a_timer_for_after_the_expiry_fires_at_it() -> None:
+    """What it says lies in the window, as what a grouping says at expiry."""
+    engine = Engine.of(Alarm(), fixed(lateness=5))
+    engine.add(("a", W1, [100], US), ("b", W1, [12], US))
+    engine.advance(15 * US)
+
+    assert [
+        (("b", 12.0, 1), W1.max_timestamp_us, W1),
+        (("a", 15.0, 1), W1.max_timestamp_us, W1),
+    ] == engine.outputs[2:]
+
+
+class Ticking(df.DoFn):
+    """Both timers set themselves again."""
+
+    def process(
+        self,
+        element: Any,
+        /,
+        at: datetime = df.DoFn.TimestampParam,
+        end: Any = df.DoFn.TimerParam(END),
+        clock: Any = df.DoFn.TimerParam(CLOCK),
+    ) -> None:
+        end.set(at + timedelta(seconds=3))
+        clock.set_after(4)
+
+    @df.on_timer(END)
+    def ended(
+        self, at: datetime = df.DoFn.TimestampParam, end: Any = df.DoFn.TimerParam(END)
+    ) -> Iterator[Any]:
+        yield "event", at.timestamp()
+        end.set(at + timedelta(seconds=3))
+
+    @df.on_timer(CLOCK)
+    def rang(
+        self, at: datetime = df.DoFn.TimestampParam, clock: Any = df.DoFn.TimerParam(CLOCK)
+    ) -> Iterator[Any]:
+        yield "clock", at.timestamp()
+        clock.set_after(4)
+
+
+def test_timers_that_set_themselves_again_end_with_the_window() -> None:
+    engine = Engine.of(Ticking(), fixed())
+    engine.advance(now_us=0)
+    engine.add(("a", W1, 0, US))
+    engine.advance(now_us=5 * US)
+    engine.advance(5 * US)
+    engine.advance(MAX_TIMESTAMP_US)
+
+    assert [("clock", 1), ("event", 4), ("event", 7), ("event", 10), ("clock", 10)] == rung(engine)
+    assert ({}, 0) == (engine.cells, len(engine.timers))
+
+
+def test_processing_time_passes_without_data() -> None:
+    engine = Engine.of(Ticking(), fixed())
+    engine.advance(now_us=0)
+    engine.add(("a", W1, 0, US))
+    for now in range(1, 10):
+        engine.advance(now_us=now * US)
+        if now == 6:
+            engine.advance(2 * US)
+
+    assert [("clock", 1), ("clock", 2)] == rung(engine)
+
+
+def test_a_timer_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stateful_do_fn, "FIRINGS_MAX", 100)
+    engine = Engine.of(Ticking())
+    engine.add(("a", GLOBAL_WINDOW, 0, US))
+
+    engine.advance(300 * US)  # 99 times
+    engine.advance(600 * US)  # and again: only those in a row count
+    with pytest.raises(df.TransformError, match="lets the timer 'end' set itself again without"):
+        engine.advance(MAX_TIMESTAMP_US)
+
+
+def test_nothing_is_kept_where_there_is_nothing() -> None:
+    """A cell is there as long as it has state, timers or elements that wait; none is written for nothing."""
+
+    class Idle(Alarm):
+        def process(  # type: ignore[override]
+            self,
+            element: Any,
+            /,
+            count: Any = df.DoFn.StateParam(COUNT),
+            end: Any = df.DoFn.TimerParam(END),
+        ) -> None:
+            count.add(1) if element[1] else count.clear()
+
+    engine = Engine.of(Idle())
+    engine.add(("a", GLOBAL_WINDOW, False, US))
+    assert ({}, 0, set()) == (engine.cells, len(engine.timers), engine.touched)
+    engine.add(("a", GLOBAL_WINDOW, True, US))
+    assert {("a", GLOBAL_WINDOW)} == set(engine.cells) == engine.touched
+    engine.add(("a", GLOBAL_WINDOW, False, US))
+    assert ({}, 0) == (engine.cells, len(engine.timers))
+
+
+def test_a_timer_that_is_not_there_any_more_is_an_error() -> None:
+    """State was kept by a program that had it."""
+    engine = Engine.of(Alarm(), fixed())
+    engine.cells["a", W1] = KeyedState(timers={"old": (5 * US, 0)})
+    with pytest.raises(df.TransformError, match="finds a timer 'old' set that its DoFn does not"):
+        engine.add(("a", W1, [], US))
+
+
+def test_cells_are_small_and_come_back() -> None:
+    cell = KeyedState({"count": 5}, {"end": (5 * US, 3 * US)}, wakeup=Wakeup(5 * US, None))
+    waiting = KeyedState(backlog=[("value", 7, NO_FIRING, 1)], wakeup=Wakeup(8))
+
+    for each in (cell, waiting):
+        assert each == pickle.loads(pickle.dumps(each, protocol=5))
+    assert len(pickle.dumps(cell, protocol=5)) < 120
+
+
+class InOrder(Alarm):
+    requires_time_sorted_input = True
+
+    def process(  # type: ignore[override]
+        self,
+        element: Any,
+        /,
+        at: datetime = df.DoFn.TimestampParam,
+        sign: int = df.DoFn.SignParam,
+        end: Any = df.DoFn.TimerParam(END),
+    ) -> Iterator[Any]:
+        yield element[1], at.timestamp(), sign
+
+    handles_retractions = True
+
+
+def test_in_time_order_elements_wait_for_the_watermark() -> None:
+    """For one that is past them: at the watermark itself there may be more."""
+    engine = Engine.of(InOrder(), fixed())
+    engine.add(("a", W1, "x", 5 * US), ("a", W1, "y", 3 * US))
+    assert [] == engine.outputs
+    engine.advance(3 * US)
+    assert [] == engine.outputs
+    engine.add(("a", W1, "z", 3 * US))
+    engine.advance(3 * US + 1)
+    assert [("y", 3.0, 1), ("z", 3.0, 1)] == rung(engine)
+    engine.add(("a", W1, "late", 1 * US))
+    engine.advance(10 * US)
+
+    assert [("late", 1.0, 1), ("x", 5.0, 1)] == rung(engine)[2:]
+    assert ({}, 0) == (engine.cells, len(engine.timers))
+
+
+def test_what_may_be_taken_back_stays_in_the_order_of_arrival() -> None:
+    """At one instant: first it is said, then it is taken back, whatever the values."""
+    pipeline = df.Pipeline(DirectRunner())
+    mode = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+    (
+        pipeline
+        | df.Create([("a", 1)])
+        | df.WindowInto(df.FixedWindows(10), accumulation_mode=mode)
+        | df.CombinePerKey(sum)
+        | "stateful" >> df.ParDo(InOrder())
+    )
+    execution = plan(pipeline.graph())
+    engine = Engine(GroupingStage(execution, execution.stages["stateful"]))
+    signed = [("z", +1), ("z", -1), ("b", +1)]
+    inputs = [(value, 5 * US, NO_FIRING, sign) for value, sign in signed]
+    engine._apply(
+        engine.stage.machine.add(
+            engine.cells, [("a", W1, inputs, 3)], watermark_us=engine.watermark_us, now_us=0
+        )
+    )
+    engine.advance(10 * US)
+
+    assert [(value, 5.0, sign) for value, sign in signed] == rung(engine)
+
+
+def test_values_without_an_order_of_their_own_are_an_error() -> None:
+    engine = Engine.of(InOrder(), fixed())
+    engine.add(("a", W1, threading.Lock(), US), ("a", W1, threading.Lock(), US))
+    with pytest.raises(df.TransformError, match="cannot put elements of one instant in order"):
+        engine.advance(10 * US)
+
+
+def test_partials_keep_the_order_of_arrival() -> None:
+    pipeline = df.Pipeline(DirectRunner())
+    pipeline | df.Create([]) | "stateful" >> df.ParDo(Alarm())
+    inputs = StatefulInputs(pipeline.graph().transforms[-1])
+    first = inputs.lift(Bundle([("a", 1), ("b", 2), ("a", 3)], [5, 6, 4]), watermark_us=5)
+    second = inputs.lift(Bundle([("a", 4)], [7], [W1], None, [-1]), watermark_us=5)
+    third = inputs.lift(Bundle([("a", 5)], [1]), watermark_us=5)
+
+    a, b = ("a", GLOBAL_WINDOW), ("b", GLOBAL_WINDOW)
+    assert [
+        (*a, [(1, 5, NO_FIRING, 1), (3, 4, NO_FIRING, 1), (5, 1, NO_FIRING, 1)], 3),
+        (*b, [(2, 6, NO_FIRING, 1)], 1),
+        ("a", W1, [(4, 7, NO_FIRING, -1)], 1),
+    ] == inputs.combined([*first, *second, *third])
+
+
+def test_the_engines_timers_are_the_soonest_of_each_domain() -> None:
+    engine = Engine.of(Ticking(), fixed())
+    effects = engine.stage.machine.add(
+        engine.cells, [("a", W1, [(0, 2 * US, NO_FIRING, 1)], 1)], watermark_us=0, now_us=US
+    )
+    cell_id = ("a", W1)
+
+    assert {
+        (cell_id, W1, TimeDomain.EVENT): 5 * US,
+        (cell_id, W1, TimeDomain.PROCESSING): 5 * US,
+    } == effects.timers

@@ -1,0 +1,44 @@
+"""Checks of what triggers are made of: a mistake is an error on the line that makes it, not in a run."""
+
+from numbers import Integral
+from typing import Any
+
+import attrs
+
+from triggers.trigger import Trigger
+from windowing.errors import WindowError
+
+
+def check_trigger(where: str, value: object) -> None:
+    """Raise `WindowError` if a value is no trigger; ``where`` is what needs one."""
+    if not isinstance(value, Trigger):
+        raise WindowError(
+            f"{where} needs a trigger, not {value!r}",
+            detail=f"its type is {type(value).__name__}",
+            hint="e.g. df.AfterCount(10); classes must be called",
+        )
+
+
+def is_trigger(owner: Any, field: "attrs.Attribute[Any]", value: object) -> None:
+    """The same for a field of attrs."""
+    check_trigger(f"{type(owner).__name__} ({field.name})", value)
+
+
+def check_signal_name(where: str, name: object) -> None:
+    """Raise `WindowError` if a value cannot name a signal; ``where`` is what needs one."""
+    if not isinstance(name, str) or not name.isprintable() or not name.strip():
+        raise WindowError(
+            f"{where} needs the name of a signal, not {name!r}",
+            detail=f"its type is {type(name).__name__}",
+            hint='give a text of printable characters, e.g. "flush"',
+        )
+
+
+def is_positive_size(owner: Any, field: "attrs.Attribute[Any]", value: object) -> None:
+    """Raise `WindowError` if a field of attrs is no whole number above zero."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise WindowError(
+            f"{type(owner).__name__} needs a positive {field.name}, not {value!r}",
+            detail=f"its type is {type(value).__name__}",
+            hint="give a whole number above zero",
+        )
