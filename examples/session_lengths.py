@@ -1,0 +1,70 @@
+"""How long visits are, by the hour: sessions for each user, then a histogram of their lengths, right at every moment.
+
+The second grouping counts what the first one says, and a late click changes what the first one has said: two short
+visits become a long one.  So the first takes two answers back, and the histogram follows.
+Prints each change of the histogram: + says a bar, - takes it back.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dataflow as df
+from dataflow.testing import TestStream
+
+RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+
+
+def click(user: str, minute: int) -> df.TimestampedValue:
+    """A user's click, at a minute of the hour from noon."""
+    return df.TimestampedValue((user, minute), datetime(2024, 5, 1, 12, minute, tzinfo=UTC))
+
+
+def noon(minute: int) -> datetime:
+    """An instant of the hour from noon."""
+    return datetime(2024, 5, 1, 12, minute, tzinfo=UTC)
+
+
+CLICKS = (
+    TestStream()
+    .add_elements([click("ann", 0), click("ann", 4), click("bob", 1)])
+    .add_elements([click("ann", 20), click("bob", 22)])
+    .advance_watermark_to(noon(40))
+    # It is late, and it bridges ann's two visits.
+    .add_elements([click("ann", 12)])
+)
+
+
+def minutes(session: tuple[str, list[int]]) -> tuple[str, int]:
+    """The bar of the histogram that a session is in: its length, in steps of five minutes."""
+    _, clicks = session
+    length = max(clicks) - min(clicks)
+    return f"{length // 5 * 5:2} to {length // 5 * 5 + 4:2} minutes", 1
+
+
+def show(change: df.Change[Any]) -> None:
+    """Print a change of a bar."""
+    bar, visits = change.value
+    print("+" if change.sign > 0 else "-", bar, "*" * visits)
+
+
+with df.Pipeline() as p:
+    (
+        p
+        | CLICKS
+        | df.WindowInto(
+            df.Sessions(timedelta(minutes=10)),
+            allowed_lateness=timedelta(hours=2),
+            accumulation_mode=RETRACTING,
+        )
+        | "visits" >> df.GroupByKey()
+        | df.Map(minutes)
+        | df.WindowInto(
+            df.FixedWindows(timedelta(hours=1)),
+            trigger=df.Always(),
+            allowed_lateness=timedelta(hours=2),
+            accumulation_mode=RETRACTING,
+        )
+        | "histogram" >> df.CombinePerKey(df.CountCombineFn())
+        | df.ToChangelog()
+        | df.Map(show)
+    )
