@@ -1,0 +1,65 @@
+"""Where a label goes so that it covers nothing: the first of the places offered that is free, or the least bad one."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import attrs
+
+from examples.paper_figures.svg import XY
+
+_CLEARANCE = 2.0
+
+
+@attrs.frozen
+class Box:
+    """A rectangle of the picture, in its pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @classmethod
+    def around(cls, centre: XY, width: float, height: float) -> "Box":
+        """A box of this size."""
+        x, y = centre
+        return cls(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+
+    def overlap(self, other: "Box") -> float:
+        """The area that both have."""
+        width = min(self.right, other.right) - max(self.left, other.left) + _CLEARANCE
+        height = min(self.bottom, other.bottom) - max(self.top, other.top) + _CLEARANCE
+        return max(width, 0) * max(height, 0)
+
+
+@attrs.define
+class Taken:
+    """What is on the picture already: boxes, and how much it hurts to cover them."""
+
+    _boxes: list[tuple[Box, float]] = attrs.field(factory=list)
+
+    def add(self, box: Box, weight: float = 1.0) -> None:
+        """Something is here."""
+        self._boxes.append((box, weight))
+
+    def add_path(self, points: Sequence[XY], weight: float = 1.0) -> None:
+        """A line is here: small boxes along it."""
+        for (x1, y1), (x2, y2) in pairwise(points):
+            steps = max(1, round(max(abs(x2 - x1), abs(y2 - y1)) / 4))
+            for step in range(steps + 1):
+                part = step / steps
+                self.add(Box.around((x1 + (x2 - x1) * part, y1 + (y2 - y1) * part), 4, 4), weight)
+
+    def cost(self, box: Box) -> float:
+        """How much would be covered."""
+        return sum(weight * box.overlap(other) for other, weight in self._boxes)
+
+    def place(self, candidates: Sequence[tuple[Box, float]]) -> Box:
+        """Take the cheapest place, the first of these where several cost the same.
+
+        Args:
+            candidates: boxes, and what is wrong with each of them from the start.
+        """
+        best, _ = min(candidates, key=lambda each: round(each[1] + self.cost(each[0]), 3))
+        self.add(best, 4.0)
+        return best
