@@ -9,13 +9,14 @@ import argparse
 import cProfile
 import pstats
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 
 import attrs
 
 import dataflow as df
 from dataflow.graph import MAIN, Group, TransformNode
+from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId
 from runners.core.group_also_by_window import GroupAlsoByWindow
@@ -25,30 +26,6 @@ from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 ROUNDS = 7
-
-
-class Sum(df.CombineFn):
-    """A sum whose accumulator is a number."""
-
-    def create_accumulator(self) -> int:
-        """Zero."""
-        return 0
-
-    def add_input(self, accumulator: int, value: int) -> int:
-        """One more."""
-        return accumulator + value
-
-    def add_inputs(self, accumulator: int, values: Iterable[int]) -> int:
-        """Many more."""
-        return accumulator + sum(values)
-
-    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
-        """Add up."""
-        return sum(accumulators)
-
-    def extract_output(self, accumulator: int) -> int:
-        """Itself."""
-        return accumulator
 
 
 @attrs.frozen(kw_only=True)
@@ -61,9 +38,12 @@ class Case:
     bundle: int
     step_us: int = 1_000
     mode: df.AccumulationMode = df.AccumulationMode.DISCARDING
+    trigger: df.Trigger = attrs.field(factory=df.DefaultTrigger)
+    is_retracted: bool = False
 
 
 RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+EARLY_AND_LATE = df.AfterWatermark(early=df.AfterCount(100), late=df.AfterCount(1))
 MINUTES, SESSIONS = df.FixedWindows(60), df.Sessions(timedelta(seconds=2))
 CASES = [
     Case(name="fixed, 1,000 keys, bundles of 10,000", window_fn=MINUTES, keys=1_000, bundle=10_000),
@@ -76,6 +56,43 @@ CASES = [
         bundle=10_000,
     ),
     Case(name="sessions, 1,000 keys, bundles of 500", window_fn=SESSIONS, keys=1_000, bundle=500),
+    Case(
+        name="sliding, 4 windows each, 1,000 keys, bundles of 10,000",
+        window_fn=df.SlidingWindows(60, period=15),
+        keys=1_000,
+        bundle=10_000,
+    ),
+    Case(
+        name="fixed, early and late, 1,000 keys, bundles of 10,000",
+        window_fn=MINUTES,
+        keys=1_000,
+        bundle=10_000,
+        trigger=EARLY_AND_LATE,
+    ),
+    Case(
+        name="the same, retracting",
+        window_fn=MINUTES,
+        keys=1_000,
+        bundle=10_000,
+        trigger=EARLY_AND_LATE,
+        mode=RETRACTING,
+    ),
+    Case(
+        name="fixed, input that may be taken back, bundles of 10,000",
+        window_fn=MINUTES,
+        keys=1_000,
+        bundle=10_000,
+        mode=RETRACTING,
+        is_retracted=True,
+    ),
+    Case(
+        name="sessions, input that may be taken back, bundles of 10,000",
+        window_fn=SESSIONS,
+        keys=1_000,
+        bundle=10_000,
+        mode=RETRACTING,
+        is_retracted=True,
+    ),
     Case(
         name="sessions that all end, retracting, bundles of 500",
         window_fn=SESSIONS,
@@ -94,18 +111,32 @@ def bundles(case: Case, elements: int) -> list[Bundle]:
         times_us = [number * case.step_us for number in numbers]
         values = [(f"user-{number % case.keys}", 1) for number in numbers]
         assigned = case.window_fn.assign_bundle(times_us, values)
-        cut.append(Bundle(values, times_us, [window for (window,) in assigned]))
+        indexes = [index for index, windows in enumerate(assigned) for _ in windows]
+        windows = [window for windows in assigned for window in windows]
+        # One in ten takes an element back.
+        signs = [-1 if case.is_retracted and index % 10 == 9 else 1 for index in indexes]
+        cut.append(
+            Bundle(
+                [values[index] for index in indexes],
+                [times_us[index] for index in indexes],
+                windows,
+                signs=signs if case.is_retracted else None,
+            )
+        )
     return cut
 
 
 def run(case: Case, stream: list[Bundle]) -> int:
     """Lift, group and fire everything; the number of panes."""
-    strategy = WindowingStrategy(window_fn=case.window_fn, accumulation_mode=case.mode)
-    node = TransformNode(
-        label="sum", location="", operation=Group(Sum()), inputs=(0,), outputs={MAIN: 1}
+    strategy = WindowingStrategy(
+        window_fn=case.window_fn, accumulation_mode=case.mode, trigger=case.trigger
     )
-    lifter = Lifter(node, Sum(), strategy)
-    machine = GroupAlsoByWindow(Sum(), strategy)
+    node = TransformNode(
+        label="sum", location="", operation=Group(df.SumCombineFn()), inputs=(0,), outputs={MAIN: 1}
+    )
+    accumulation = Accumulation(df.SumCombineFn(), strategy, is_retracted=case.is_retracted)
+    lifter = Lifter(node, accumulation)
+    machine = GroupAlsoByWindow(accumulation)
     cells: dict[CellId, Cell] = {}
     timers = TimerQueue()
     panes, watermark_us = 0, 0
