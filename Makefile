@@ -14,7 +14,7 @@ K ?=
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test check static fix clean
+.PHONY: help setup demo test check nightly static fix clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ static: setup
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.log || { cat .venv/lint-imports.log >&2; exit 1; }
+
+nightly: setup ## The laws and the simulator with ten thousand examples each; takes hours
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q --timeout=14400 tests/property tests/oracle tests/simulation \
+		-m "not spark and not postgres" $(if $(K),-k "$(K)")
 
 fix: setup ## Format, and repair what can be repaired safely
 	@$(BIN)/ruff check --quiet --fix --exit-zero .

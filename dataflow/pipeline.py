@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from dataflow.after_run import Check, ChecksAfterRun, checked
 from dataflow.errors import DuplicateLabelError, PipelineError
 from dataflow.graph import MAIN, Operation, PCollectionNode, PipelineGraph, Read, TransformNode
-from dataflow.location import user_location
 from dataflow.pcollection import PCollection
 from dataflow.runner import PipelineResult, Runner, create_runner
 from triggers.windowing_strategy import WindowingStrategy
+from windowing.location import user_location
 
 if TYPE_CHECKING:
     from dataflow.ptransform import PTransform

@@ -30,7 +30,24 @@ class PipelineResult(Protocol):
         """
 
     def late_records(self) -> Sequence[Mapping[str, Any]]:
-        """Records dropped because their window was gone: transform, key, window, watermark, payload, count."""
+        """Records dropped because their window was gone, oldest first, with these fields.
+
+        * ``transform``: the label of the grouping, or stateful DoFn, that they came to;
+        * ``key``: as text;
+        * ``window_start_us``, ``window_end_us``: the window that they missed, half-open;
+        * ``watermark_us``: where the watermark was when they came;
+        * ``count``: how many they are, 1 unless the last field is None;
+        * ``sign``: -1 if the record takes a value back, else +1;
+        * ``payload``: as it would have gone into the grouping: the accumulator of a `CombineFn`, or a list of values;
+        * ``element``: the record with its event time, a `TimestampedValue` of ``(key, value)``, ready for `Create`.
+          None where several records were combined before they were late; then there is only the payload.
+        """
+
+    def late_counts(self) -> Mapping[str, int]:
+        """How many records each transform has dropped as late; only transforms that have dropped any.
+
+        Cheap, however many there are: the records themselves are not read.
+        """
 
 
 class Runner(Protocol):

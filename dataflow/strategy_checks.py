@@ -38,11 +38,11 @@ from dataflow.graph import (
     StatefulParDo,
     TransformNode,
 )
-from dataflow.location import user_stacklevel
 from dataflow.pcollection import PCollection
 from triggers.trigger import EarlyFirings
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.global_windows import GlobalWindows
+from windowing.location import user_stacklevel
 from windowing.sessions import Sessions
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window_fn import WindowFn

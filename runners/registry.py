@@ -28,11 +28,15 @@ def store_dsn(given: str | None = None, *, data_dir: Path | None = None) -> str:
     return embedded_postgres(data_dir)
 
 
-def open_store(dsn: str) -> Store:
-    """A connection to a store that has passed its checks and has the current schema.
+def open_store(dsn: str, *, connect_timeout_s: float = 30.0) -> Store:
+    """A store that is connected to when it is first used, and has passed its checks and has the current schema then.
 
-    Raises:
+    Args:
+        dsn: of a Postgres.
+        connect_timeout_s: how long to wait for a server that is starting up.
+
+    Raises, at its first use:
         StoreUnreachableError: nobody answers at ``dsn``.
         UnsuitableStoreError: it cannot keep the guarantees, or its schema is newer than this code.
     """
-    return PostgresStore(dsn)
+    return PostgresStore(dsn, connect_timeout_s=connect_timeout_s)

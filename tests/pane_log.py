@@ -7,7 +7,8 @@ import attrs
 import dataflow as df
 from runners.core.grouping import Step
 from runners.core.plan import plan
-from runners.direct.runner import DirectResult, _Grouping, _Job
+from runners.direct.job import Job, OpenGrouping
+from runners.direct.result import DirectResult
 from windowing.window import Window
 
 
@@ -41,12 +42,12 @@ class PaneLog:
         return list(self.result.late_records())
 
 
-class _LoggingJob(_Job):
+class _LoggingJob(Job):
     def __init__(self, pipeline: df.Pipeline, log: PaneLog) -> None:
         super().__init__(plan(pipeline.graph()))
         self._log = log
 
-    def _apply(self, name: str, grouping: _Grouping, step: Step) -> None:
+    def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:
         bundle = step.effects.bundle()
         columns = zip(
             bundle.values,

@@ -48,7 +48,7 @@ def sliding(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchStrat
 
 
 def windowings(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchStrategy[Windowing]:
-    """Sessions, fixed and sliding windows with an offset, and the global window."""
+    """Sessions, fixed and sliding windows with an offset, and the global window; by all watermarks."""
     fixed = st.builds(
         lambda size_us, offset_us, lateness_us: Windowing(
             "fixed", size_us, offset_us % size_us, lateness_us
@@ -58,13 +58,19 @@ def windowings(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchSt
         lateness_us,
     )
     whole = st.builds(lambda lateness_us: Windowing("global", 0, 0, lateness_us), lateness_us)
-    return st.one_of(
+    kinds = st.one_of(
         sessions(lateness_us),
         sessions(lateness_us),
         own_gaps(lateness_us),
         fixed,
         sliding(lateness_us),
         whole,
+    )
+    return st.builds(
+        lambda windowing, percentile: windowing._replace(percentile=percentile),
+        kinds,
+        # Of few records small ones leave some out; large ones none.
+        st.sampled_from([100, 100, 60, 20, 99]),
     )
 
 

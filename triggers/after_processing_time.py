@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import attrs
 
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
-from windowing.errors import WindowError
+from windowing.errors import WindowError, not_positive
 from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
 from windowing.window import Window
 
@@ -102,10 +102,7 @@ class AtPeriod(_Deadline):
     def __init__(self, period: DurationLike, *, offset: DurationLike = 0) -> None:
         period_us = to_duration_us(period)
         if period_us <= 0:
-            raise WindowError(
-                f"AtPeriod needs a positive period, not {period!r}",
-                hint="give a timedelta or a number of seconds above zero",
-            )
+            raise not_positive("AtPeriod needs a positive period", period)
         self.__attrs_init__(period_us, to_duration_us(offset) % period_us)
 
     def deadline_us(self, now_us: int) -> int:

@@ -20,6 +20,8 @@ class WindowingStrategy:
     ``allowed_lateness_us``: how far the watermark may be past the end of a window before the window's state is freed.
     ``on_time_behavior``, ``closing_behavior``: whether there is a pane at the end of a window, and at its expiry,
     although nothing has come since the last one.
+    ``watermark_percentile``: which watermark triggers and panes follow: 100 is the watermark itself, 99 that of 99 % of
+    the records.  Windows expire by the watermark itself, always.
     """
 
     window_fn: WindowFn = attrs.field(factory=GlobalWindows)
@@ -29,11 +31,17 @@ class WindowingStrategy:
     timestamp_combiner: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
     on_time_behavior: FiringBehavior = FiringBehavior.FIRE_ALWAYS
     closing_behavior: FiringBehavior = FiringBehavior.FIRE_IF_NON_EMPTY
+    watermark_percentile: float = 100
 
     @property
     def is_merging(self) -> bool:
         """Whether windows of a key can merge."""
         return isinstance(self.window_fn, MergingWindowFn)
+
+    @property
+    def follows_percentile(self) -> bool:
+        """Whether triggers follow another watermark than windows expire by."""
+        return self.watermark_percentile < 100
 
     @property
     def is_retracting(self) -> bool:

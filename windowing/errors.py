@@ -5,6 +5,8 @@
 
 from typing import Any, Self
 
+from windowing.location import user_location
+
 
 class DataflowError(Exception):
     """Base of every error that this SDK raises on purpose.  Survives pickling.
@@ -45,3 +47,15 @@ class TimeError(DataflowError, ValueError):
 
 class WindowError(DataflowError, ValueError):
     """A window function was configured, or behaves, in a way that cannot be right."""
+
+
+def not_positive(need: str, given: object) -> WindowError:
+    """The error about a duration that is zero or less; ``need`` says who needs what.
+
+    It is raised where a window function or trigger is made, and no transform has it yet: so it names the line.
+    """
+    return WindowError(
+        f"{need}, not {given!r}",
+        detail=f"written at {user_location()}",
+        hint="give a timedelta or a number of seconds above zero",
+    )

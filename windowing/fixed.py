@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from windowing.errors import WindowError
+from windowing.errors import not_positive
 from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
 from windowing.window import Window
 from windowing.window_fn import WindowFn
@@ -30,10 +30,7 @@ class FixedWindows(WindowFn):
     def __init__(self, size: DurationLike, *, offset: DurationLike = 0) -> None:
         size_us = to_duration_us(size)
         if size_us <= 0:
-            raise WindowError(
-                f"fixed windows need a positive size, not {size!r}",
-                hint="give a timedelta or a number of seconds above zero",
-            )
+            raise not_positive("fixed windows need a positive size", size)
         self.__attrs_init__(size_us, to_duration_us(offset) % size_us)
 
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from windowing.errors import TimeError, WindowError
+from windowing.errors import TimeError, WindowError, not_positive
 from windowing.merging import OverlapMergingWindowFn
 from windowing.timestamps import MAX_TIMESTAMP_US, DurationLike, clamp_timestamp_us, to_duration_us
 from windowing.window import Window
@@ -39,10 +39,7 @@ class Sessions(OverlapMergingWindowFn):
             return
         gap_us = to_duration_us(gap)
         if gap_us <= 0:
-            raise WindowError(
-                f"sessions need a positive gap, not {gap!r}",
-                hint="give a timedelta or a number of seconds above zero",
-            )
+            raise not_positive("sessions need a positive gap", gap)
         self.__attrs_init__(gap_us, None)
 
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from windowing.errors import WindowError
+from windowing.errors import not_positive
 from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
 from windowing.window import Window
 from windowing.window_fn import WindowFn
@@ -41,10 +41,7 @@ class SlidingWindows(WindowFn):
         size_us, period_us = to_duration_us(size), to_duration_us(period)
         for name, given, length_us in (("size", size, size_us), ("period", period, period_us)):
             if length_us <= 0:
-                raise WindowError(
-                    f"sliding windows need a positive {name}, not {given!r}",
-                    hint="give a timedelta or a number of seconds above zero",
-                )
+                raise not_positive(f"sliding windows need a positive {name}", given)
         self.__attrs_init__(size_us, period_us, to_duration_us(offset) % period_us)
 
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:

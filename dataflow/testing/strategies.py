@@ -239,6 +239,7 @@ def windowings(
         "timestamp_combiner": draw(st.sampled_from(df.TimestampCombiner)),
         "on_time_behavior": draw(st.sampled_from(df.FiringBehavior)),
         "closing_behavior": draw(st.sampled_from(df.FiringBehavior)),
+        "watermark_percentile": draw(st.sampled_from([100, 99, 50])),
     }
 
 

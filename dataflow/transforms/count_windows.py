@@ -10,7 +10,6 @@ Dataflow Model, sections 1.2 and 2.4.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
 from typing import Any
 
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
@@ -20,7 +19,6 @@ from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.transforms.par_do import ParDo
 from dataflow.user_state import ReadModifyWriteStateSpec, TimerSpec, on_timer
-from windowing.sliding import SlidingWindows
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US, to_datetime
 
@@ -34,16 +32,17 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
     """``(key, value)`` pairs to ``(key, result)`` for every so many elements of a key.
 
     ``CountWindows(10)``: every 10 elements.  ``CountWindows(10, period=5)``: after every 5 elements the last 10; the
-    first result has only 5.  With a period above the size the elements in between are in no window.
+    first result has only 5.  ``CountWindows(5, period=10)``: after every 10 elements the last 5; those before them are
+    in no window.
 
     It counts in each event-time window by itself: give the days with `WindowInto`, and it counts by the day.  What is
-    in a window that is not complete when the event-time window has expired (in the global window: when the input has
-    ended) is said then.  A result has the event time of the element that completed it; what is said at the end, the
-    end of the event-time window.
+    in windows that are not complete when the event-time window has expired (in the global window: when the input has
+    ended) is said then, the earliest window first.  A result has the event time of the element that completed it; what
+    is said at the end, the end of the event-time window.
 
     Args:
         size: elements in a window; positive.
-        period: elements from the start of a window to the start of the next; positive; ``size`` if not given.
+        period: elements from the end of a window to the end of the next; positive; ``size`` if not given.
         combine_fn: what a result is, as for `CombinePerKey`; the list of the values in order if not given.
         time_sorted: whether the order is that of event times, instead of arrival.  A result then waits for the
             watermark, and is the same on every runner as long as nothing is late.  In batch it is always so.
@@ -73,18 +72,24 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
 
     def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Any]]:
         """Add the stateful DoFn."""
+        if pcoll.node.retracted_by:
+            raise PipelineError(
+                f"{pcoll.pipeline.here()} counts elements, and its input may be taken back by "
+                f"{pcoll.node.retracted_by}",
+                detail="without an element all windows of its key after it would be others",
+                hint="let that grouping accumulate or discard; or count changes, with df.ToChangelog() before it",
+            )
         return pcoll | "count" >> ParDo(self._fn)
 
 
 class _CountWindowsDoFn(DoFn):
-    """Keeps the windows that are open: their accumulators by their ends."""
+    """Keeps the windows that are open: their accumulators by their ends.
+
+    Windows are ``[end - size, end)`` of logical time, for each ``end`` that is a multiple of the period.
+    """
 
     def __init__(self, size: int, period: int, combine_fn: CombineFn) -> None:
-        # One element is one microsecond of logical time.
-        self._windows = SlidingWindows(
-            timedelta(microseconds=size), period=timedelta(microseconds=period)
-        )
-        self._combine_fn = combine_fn
+        self._size, self._period, self._combine_fn = size, period, combine_fn
 
     def process(
         self,
@@ -95,23 +100,22 @@ class _CountWindowsDoFn(DoFn):
         rest: Any = DoFn.TimerParam(_REST),
     ) -> Iterator[tuple[Any, Any]]:
         key, value = element
-        logical_us: int = sequence.read() or 0
+        number: int = sequence.read() or 0
         windows: dict[int, Any] = opened.read() or {}
-        for window in self._windows.assign_windows(logical_us, value):
-            if window.end_us not in windows:
-                windows[window.end_us] = self._combine_fn.create_accumulator()
-            accumulator = windows[window.end_us]
-            windows[window.end_us] = self._combine_fn.add_input(accumulator, value)
-        logical_us += 1
-        if logical_us in windows:
-            yield key, self._combine_fn.extract_output(windows.pop(logical_us))
-        if not windows and logical_us % self._windows.period_us == 0:
+        for end in self._ends_of_windows_around(number):
+            if end not in windows:
+                windows[end] = self._combine_fn.create_accumulator()
+            windows[end] = self._combine_fn.add_input(windows[end], value)
+        number += 1
+        if number in windows:
+            yield key, self._combine_fn.extract_output(windows.pop(number))
+        if not windows and number % self._period == 0:
             # From here on everything is as it was in the beginning, so nothing has to be kept.
             sequence.clear()
             opened.clear()
             rest.clear()
         else:
-            sequence.write(logical_us)
+            sequence.write(number)
             opened.write(windows)
             rest.set(_END_OF_TIME)  # that is, when the window expires
 
@@ -122,3 +126,7 @@ class _CountWindowsDoFn(DoFn):
         """What is in windows that will not be complete any more, the earliest first."""
         for _, accumulator in sorted(opened.read().items(), key=lambda each: each[0]):
             yield key, self._combine_fn.extract_output(accumulator)
+
+    def _ends_of_windows_around(self, number: int) -> range:
+        next_end = (number // self._period + 1) * self._period
+        return range(next_end, number + self._size + 1, self._period)

@@ -30,9 +30,9 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
     Args:
         window_fn: where in event time.
         trigger: when panes are emitted.
-        accumulation_mode: how the panes of a window relate; must be given where there can be several,
-            that is, with a ``trigger`` or ``allowed_lateness``.  Where it need not be given, panes are taken back if
-            the input may be taken back, else discarded.
+        accumulation_mode: how the panes of a window relate; must be given where there can be several, that is, with a
+            ``trigger``, ``allowed_lateness`` or ``watermark_percentile``.  Where it need not be given, panes are taken
+            back if the input may be taken back, else discarded.
         allowed_lateness: how long after the watermark has passed a window late records still change it; what comes
             later is dropped and kept as a late record.
         timestamp_combiner: which event time a pane has.
@@ -40,6 +40,11 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
             since it last spoke.  Such a pane says the same again, or in discarding mode the combination of nothing;
             it is left out where there is no such thing, as with ``max``.
         closing_behavior: the same for the moment when the window expires, after the allowed lateness.
+        watermark_percentile: above 0, at most 100; the watermark that triggers follow.  With 99 a window has its end,
+            and its on-time pane, when going by the recent past one record in a hundred is still to come; what comes
+            afterwards makes late panes, and nothing is dropped that would not be dropped with 100, for windows expire
+            by the watermark itself.  Behind a grouping it is never ahead of what that grouping has acted on; in batch
+            all of the input is there, so it makes no difference.  MillWheel, section 7.2.
 
     Raises:
         PipelineError: several panes are possible and ``accumulation_mode`` is missing; an argument is of another kind.
@@ -57,6 +62,7 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
         timestamp_combiner: TimestampCombiner = TimestampCombiner.END_OF_WINDOW,
         on_time_behavior: FiringBehavior = FiringBehavior.FIRE_ALWAYS,
         closing_behavior: FiringBehavior = FiringBehavior.FIRE_IF_NON_EMPTY,
+        watermark_percentile: float = 100,
     ) -> None:
         if not isinstance(window_fn, WindowFn):
             raise PipelineError(
@@ -77,11 +83,13 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
                 f"allowed lateness cannot be negative: {allowed_lateness!r}",
                 hint="give a timedelta or a number of seconds, zero or more",
             )
-        if (lateness_us or trigger is not None) and accumulation_mode is None:
+        _check_percentile(watermark_percentile)
+        are_several = lateness_us or trigger is not None or watermark_percentile < 100
+        if are_several and accumulation_mode is None:
             raise PipelineError(
                 "WindowInto can emit several panes per window, but does not say how they relate",
                 detail=f"allowed_lateness={allowed_lateness!r}, trigger={trigger!r}, "
-                "accumulation_mode is missing",
+                f"watermark_percentile={watermark_percentile!r}, accumulation_mode is missing",
                 hint="pass accumulation_mode=df.AccumulationMode.DISCARDING, ACCUMULATING or "
                 "ACCUMULATING_AND_RETRACTING",
             )
@@ -94,6 +102,7 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
             timestamp_combiner=timestamp_combiner,
             on_time_behavior=on_time_behavior,
             closing_behavior=closing_behavior,
+            watermark_percentile=watermark_percentile,
         )
 
     def default_label(self) -> str:
@@ -114,6 +123,16 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
             strategy,
             retracted_by=pcoll.node.retracted_by,
         )[MAIN]
+
+
+def _check_percentile(percentile: object) -> None:
+    # Written so that NaN does not pass either.
+    if not isinstance(percentile, int | float) or not 0 < percentile <= 100:
+        raise PipelineError(
+            f"WindowInto (watermark_percentile) cannot be {percentile!r}",
+            detail="it says of how many records in a hundred a window waits for",
+            hint="give a number above 0 and at most 100, e.g. 99",
+        )
 
 
 def _check_member(name: str, value: object, kind: type[Enum]) -> None:

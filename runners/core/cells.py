@@ -6,12 +6,12 @@ windows of a key.
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
 from runners.core.bundle import Bundle
-from triggers.trigger import Progress, Wakeup
+from triggers.trigger import Progress
 from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
 from windowing.window import Window
@@ -31,15 +31,33 @@ class Nothing(Enum):
 NOTHING = Nothing.NOTHING
 
 
-_UNTOUCHED, _NO_TIMERS = Progress(), Wakeup()
+class Alarms(NamedTuple):
+    """When the timers of a window are due, in the order of `TimeDomain`; None: not set."""
+
+    event_us: int | None = None
+    processing_us: int | None = None
+    percentile_us: int | None = None
+
+    def without(self, domain: TimeDomain) -> "Alarms":
+        """After the timer of a domain has fired."""
+        return self._replace(**{f"{domain}_us": None})
+
+
+NO_ALARMS = Alarms()
+_UNTOUCHED = Progress()
 
 
 @attrs.frozen
 class Now:
-    """What time it is for a step: event time and processing time, never one for the other."""
+    """What time it is for a step: event time and processing time, never one for the other.
+
+    ``watermark_us`` decides what is too late; ``trigger_watermark_us`` is what triggers and panes go by: the same,
+    or ahead of it where they follow a percentile.
+    """
 
     watermark_us: int
     now_us: int
+    trigger_watermark_us: int
 
 
 @attrs.define
@@ -78,7 +96,7 @@ class WindowState:
 
     ``pending``: inputs since the last firing.  ``said``: what is to be taken back at the next firing: after a merge
     that may be several, each with the window it was said for.  ``is_past``: the on-time moment is behind.
-    ``trigger``: how far the trigger is.  ``wakeup``: the timers that are set.  ``hold_us``: where the watermark
+    ``trigger``: how far the trigger is.  ``alarms``: the timers that are set.  ``hold_us``: where the watermark
     behind the grouping waits for the window to speak.
     """
 
@@ -89,9 +107,9 @@ class WindowState:
     nonspeculative_firings: int = 0
     is_past: bool = False
     trigger: Progress = _UNTOUCHED
-    wakeup: Wakeup = _NO_TIMERS
+    alarms: Alarms = NO_ALARMS
     hold_us: int | None = None
-    #: The trigger's progress that ``wakeup`` was worked out for; not kept, so it is worked out anew after a restart.
+    #: The trigger's progress that ``alarms`` was worked out for; not kept, so it is worked out anew after a restart.
     armed_for: Progress | None = attrs.field(default=None, eq=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -105,7 +123,7 @@ class WindowState:
             self.is_past,
             # Plain tuples: half the bytes, and quicker.
             tuple(self.trigger),
-            tuple(self.wakeup),
+            tuple(self.alarms),
             self.hold_us,
         )
 
@@ -118,7 +136,7 @@ def _restored(
     nonspeculative_firings: int,
     is_past: bool,  # noqa: FBT001 - called by pickle
     trigger: tuple[Any, bool],
-    wakeup: tuple[int | None, int | None],
+    alarms: tuple[int | None, ...],
     hold_us: int | None,
 ) -> WindowState:
     return WindowState(
@@ -129,7 +147,7 @@ def _restored(
         nonspeculative_firings,
         is_past,
         Progress(*trigger),
-        Wakeup(*wakeup),
+        Alarms(*alarms),
         hold_us,
     )
 
@@ -146,15 +164,27 @@ def window_holds(cell_id: CellId, cell: Cell) -> Iterator[tuple[Window, int]]:
             yield window, state.hold_us
 
 
+class LateElement(NamedTuple):
+    """A value as it came to a grouping: with its own event time, and -1 if it takes a value back."""
+
+    value: Any
+    timestamp_us: int
+    sign: int
+
+
 @attrs.frozen
 class LateArrival:
-    """A partial whose window was gone when it came."""
+    """A partial whose window was gone when it came.
+
+    ``record``: what the partial was made of; None if that were several records, folded before they were late.
+    """
 
     key: Any
     window: Window
     accumulator: Any
     count: int
     watermark_us: int
+    record: LateElement | None = None
 
 
 @attrs.define

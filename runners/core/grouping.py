@@ -12,10 +12,11 @@ import attrs
 from dataflow.errors import TransformError, WindowError
 from dataflow.graph import StatefulParDo
 from runners.core.accumulation import Accumulation
-from runners.core.cells import Cell, CellId, Effects, Now, TimerId
+from runners.core.cells import Cell, CellId, Effects, TimerId
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.key_codec import KeyCodec
 from runners.core.partials import Partial
+from runners.core.percentile_watermark import percentile_of
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.signals import hear, trigger_of
 from runners.core.stage_executor import StageExecutor, StageOutputs
@@ -26,14 +27,15 @@ from runners.core.stateful_do_fn import StatefulDoFnMachine
 class StageClock:
     """What time it is for a step.
 
-    ``watermark_us``: the input watermark.  ``output_watermark_us``: what the stages downstream
-        have been told so far, so
-    what this step emits ahead of it cannot be late for them.  ``now_us``: processing time.
+    ``watermark_us``: the input watermark.  ``output_watermark_us``: what the stages downstream have been told so far,
+    so what this step emits ahead of it cannot be late for them.  ``now_us``: processing time.
+    ``percentile_watermark_us``: the percentile watermark of a grouping that follows one, else None.
     """
 
     watermark_us: int
     output_watermark_us: int
     now_us: int
+    percentile_watermark_us: int | None = None
 
 
 @attrs.frozen
@@ -57,6 +59,7 @@ class GroupingStage:
     def __init__(self, plan: ExecutionPlan, stage: Stage, *, is_replay: bool = False) -> None:
         self.machine = _machine(plan, stage, is_replay=is_replay)
         self._trigger = trigger_of(plan.graph, stage.root)
+        self._percentile = percentile_of(plan.graph, stage.root)
         self.executor = StageExecutor(plan, stage)
         self._where = str(stage.root)
         self.codec = KeyCodec(self._where)
@@ -84,9 +87,7 @@ class GroupingStage:
         for partial in partials:
             self.codec.encode(partial[0])
         with self._naming_failures():
-            effects = self.machine.add(
-                cells, partials, watermark_us=clock.watermark_us, now_us=clock.now_us
-            )
+            effects = self.machine.add(cells, partials, **self._clocks(clock))
         return self._followed(effects, clock)
 
     def fire_timers(
@@ -97,10 +98,13 @@ class GroupingStage:
     ) -> Step:
         """Let due timers act."""
         with self._naming_failures():
-            effects = self.machine.fire_timers(
-                cells, due, watermark_us=clock.watermark_us, now_us=clock.now_us
-            )
+            effects = self.machine.fire_timers(cells, due, **self._clocks(clock))
         return self._followed(effects, clock)
+
+    @property
+    def percentile(self) -> float | None:
+        """The watermark that its triggers follow, in percent; None where that is the watermark itself."""
+        return self._percentile
 
     @property
     def signals(self) -> frozenset[str]:
@@ -117,10 +121,17 @@ class GroupingStage:
         """Let every window of the cells ``told`` hear a signal, which is one of `signals`."""
         assert self._trigger is not None
         assert isinstance(self.machine, GroupAlsoByWindow)
-        now = Now(clock.watermark_us, clock.now_us)
+        life = self.machine.lifecycle
+        now = life.now(clock.watermark_us, clock.now_us, clock.percentile_watermark_us)
         with self._naming_failures():
-            effects = hear(self._trigger, self.machine.settle, cells, told, name, now)
+            effects = hear(self._trigger, life.settle, cells, told, name, now)
         return self._followed(effects, clock)
+
+    def _clocks(self, clock: StageClock) -> dict[str, int]:
+        clocks = {"watermark_us": clock.watermark_us, "now_us": clock.now_us}
+        if self._percentile is not None and clock.percentile_watermark_us is not None:
+            clocks["percentile_watermark_us"] = clock.percentile_watermark_us
+        return clocks
 
     @contextmanager
     def _naming_failures(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ import attrs
 from dataflow.user_state import SetTimer
 from triggers.trigger import Wakeup
 from windowing.pane import PaneInfo
+from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: One element on its way to a stateful DoFn: value, event time, pane, sign.
 Input = tuple[Any, int, PaneInfo, int]
@@ -29,8 +30,8 @@ class KeyedState:
     # The rest is of one step, and not kept.
     #: Elements whose turn is now, the first one last.
     ready: list[Input] = attrs.field(factory=list, eq=False, repr=False)
-    #: The event time of the last of these, until what it caused at once has happened.
-    reached_us: int | None = attrs.field(default=None, eq=False, repr=False)
+    #: The watermark as it is here: while there are such elements, at one of them.
+    watermark_us: int = attrs.field(default=MIN_TIMESTAMP_US, eq=False, repr=False)
     #: Timers that have fired because the window has expired.
     called: set[str] = attrs.field(factory=set, eq=False, repr=False)
     #: How many timers have fired since the last element.
@@ -50,7 +51,7 @@ class KeyedState:
 def _restored(
     values: dict[str, Any],
     timers: dict[str, SetTimer],
-    wakeup: tuple[int | None, int | None],
+    wakeup: tuple[int | None, ...],
     backlog: list[Input] | None = None,
 ) -> KeyedState:
     return KeyedState(values, timers, backlog or [], Wakeup(*wakeup))

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import attrs
 
 from dataflow.combine_fn import CombineFn
-from runners.core.cells import NOTHING, Now, WindowState
+from runners.core.cells import NO_ALARMS, NOTHING, Now, WindowState
 from runners.core.partials import Partial
-from triggers.trigger import Progress, Wakeup
+from triggers.trigger import Progress
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.checks import checked_merges
 from windowing.merging import merges_what_overlaps
@@ -227,7 +227,7 @@ class Regrouper:
             attrs.evolve(
                 cell[source],
                 said=cell[source].said if source in unclaimed else (),
-                wakeup=Wakeup(),
+                alarms=NO_ALARMS,
                 armed_for=None,
             )
             for source in sources
@@ -247,7 +247,7 @@ def _union(contents: Sequence[dict[Window, Any]]) -> dict[Window, Any]:
 def fresh_state(strategy: WindowingStrategy, window: Window, now: Now) -> WindowState:
     """The state of a window that has seen nothing."""
     return WindowState(
-        is_past=now.watermark_us >= window.end_us,
+        is_past=now.trigger_watermark_us >= window.end_us,
         trigger=Progress(strategy.trigger.initial_state()),
     )
 
@@ -270,8 +270,10 @@ def grown(
             is_past=any(state.is_past for state in states),
         )
     # A window that has grown past the watermark has its on-time moment ahead of it again.
-    merged.is_past = merged.is_past and now.watermark_us >= window.end_us
-    merged.trigger = strategy.trigger.on_merge(sources, window, watermark_us=now.watermark_us)
+    merged.is_past = merged.is_past and now.trigger_watermark_us >= window.end_us
+    merged.trigger = strategy.trigger.on_merge(
+        sources, window, watermark_us=now.trigger_watermark_us
+    )
     return merged
 
 

@@ -82,7 +82,7 @@ class Panes:
 
 
 def _pane_info(window: Window, state: WindowState, now: Now, *, is_last: bool) -> PaneInfo:
-    if now.watermark_us < window.end_us:
+    if now.trigger_watermark_us < window.end_us:
         timing = PaneTiming.EARLY
     else:
         timing = PaneTiming.LATE if state.is_past else PaneTiming.ON_TIME

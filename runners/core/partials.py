@@ -6,9 +6,9 @@ bundle merge associatively.
 Where records may be taken back, inputs carry their sign, and windows that merge stay apart until they are grouped,
 because a merge may have to be undone.
 
-A record already behind the watermark stays a partial of its own: it may turn out too late, and then the *record* is
-what must be kept.  Records ahead of the watermark hold it back until they are delivered, so they
-cannot become late on the way.
+A record already behind the watermark stays a partial of its own, and brings itself along (`LatePartial`): it may turn
+out too late, and then the *record* is what must be kept.  Records ahead of the watermark hold it back until they are
+delivered, so they cannot become late on the way.
 """
 
 from collections import defaultdict
@@ -20,6 +20,7 @@ from dataflow.errors import DataflowError, TransformError
 from dataflow.graph import PipelineGraph, TransformNode
 from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
+from runners.core.cells import LateElement
 from windowing.checks import checked_merges
 from windowing.merging import merges_what_overlaps
 from windowing.window import GLOBAL_WINDOW, Window
@@ -27,6 +28,21 @@ from windowing.window_fn import Merge, MergingWindowFn
 
 Partial = tuple[Any, Window, Any, int]
 _first = itemgetter(0)
+
+
+class LatePartial(tuple[Any, Window, Any, int]):  # noqa: SLOT001 - tuples cannot have any
+    """A partial of one record that was behind the watermark, with the record as it was before it was folded."""
+
+    record: LateElement
+
+    @classmethod
+    def of(cls, partial: Partial, record: LateElement) -> "LatePartial":
+        """Both in one."""
+        late = cls(partial)
+        late.record = record
+        return late
+
+
 #: Lists by key and window.
 _Groups = dict[tuple[Any, Window], list[Any]]
 
@@ -60,9 +76,7 @@ class Lifter:
             pairs = self._accumulation.pairs(bundle)
             late: list[Partial] = []
             if min(bundle.timestamps_us, default=watermark_us) < watermark_us:
-                pairs, windows, late = self._without_late(
-                    pairs, windows, bundle.timestamps_us, watermark_us
-                )
+                pairs, windows, late = self._without_late(pairs, windows, bundle, watermark_us)
             if self._is_overlap_merging:
                 return self._lifted_overlapping(pairs, windows) + late
             groups: _Groups = defaultdict(list)
@@ -97,21 +111,24 @@ class Lifter:
         self,
         pairs: Sequence[tuple[Any, Any]],
         windows: Sequence[Window],
-        timestamps_us: Sequence[int],
+        bundle: Bundle,
         watermark_us: int,
     ) -> tuple[list[tuple[Any, Any]], list[Window], list[Partial]]:
         """What is not behind the watermark, and a partial for each record that is."""
         kept: list[tuple[Any, Any]] = []
         kept_windows: list[Window] = []
         late: list[Partial] = []
-        for pair, window, timestamp_us in zip(pairs, windows, timestamps_us, strict=True):
+        signs = bundle.signs or [1] * len(bundle)
+        columns = zip(pairs, windows, bundle.values, bundle.timestamps_us, signs, strict=True)
+        for pair, window, element, timestamp_us, sign in columns:
             key, value = pair
             if timestamp_us >= watermark_us:
                 kept.append(pair)
                 kept_windows.append(window)
             else:
                 hash(key)  # nothing else looks at it here
-                late.append((key, window, self._folded([value]), 1))
+                record = LateElement(element[1], timestamp_us, sign)
+                late.append(LatePartial.of((key, window, self._folded([value]), 1), record))
         return kept, kept_windows, late
 
     def _lifted_overlapping(

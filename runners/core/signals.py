@@ -17,7 +17,7 @@ from triggers.trigger import Progress, Trigger
 from windowing.window import Window
 
 Cells = MutableMapping[CellId, Cell]
-#: `GroupAlsoByWindow.settle`.
+#: `WindowLifecycle.settle`.
 Settle = Callable[[Cells, CellId, Any, WindowState, Effects, Now], None]
 
 
@@ -55,7 +55,7 @@ def hear(
         cells: of the grouping; changed in place.
         told: the cells that hear it; those that are gone are passed over.
         name: of the signal.
-        now: both clocks.
+        now: the clocks.
     """
     effects = Effects()
     for cell_id in told:
@@ -64,7 +64,7 @@ def hear(
                 continue
             before = state.trigger.state
             heard = trigger.on_signal(
-                before, window, name, watermark_us=now.watermark_us, now_us=now.now_us
+                before, window, name, watermark_us=now.trigger_watermark_us, now_us=now.now_us
             )
             if heard is before:
                 continue
@@ -92,6 +92,6 @@ def _kept(state: WindowState) -> tuple[Any, ...]:
         state.pending,
         state.firings,
         state.is_past,
-        state.wakeup,
+        state.alarms,
         state.hold_us,
     )

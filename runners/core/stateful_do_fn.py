@@ -10,8 +10,9 @@ change and which records are too late.  Whoever calls owns the cells and applies
 * A timer that is due fires before the next element is processed.
 * An expired window keeps nothing: timers that are still set fire a last time, then the cell is gone.
 
-**In time order** an element waits in its cell until the watermark has passed it; the watermark that user code sees is
-then the element's own time.  Batch always works so, because there the watermark moves once, when all input is there
+**In time order** an element waits in its cell until the watermark has passed it.  What has waited is then replayed: the
+*watermark of the cell* goes from element to element, and at each, what is due happens before it and after it, as if
+the watermark had come slowly.  Batch always works so, because there the watermark moves once, when all input is there
 (Dataflow Model, section 2.4).
 
 MillWheel, sections 3.2 and 4.5.  Reads no clock, touches no store.
@@ -27,7 +28,7 @@ from dataflow.errors import TransformError
 from dataflow.graph import StatefulParDo, TransformNode
 from dataflow.serialization import dumps
 from dataflow.stateful import stateful_signature
-from runners.core.cells import CellId, Effects, LateArrival, TimerId
+from runners.core.cells import CellId, Effects, LateArrival, LateElement, TimerId
 from runners.core.do_fn_outputs import shown
 from runners.core.keyed_state import Input, KeyedState
 from runners.core.partials import Partial
@@ -113,14 +114,17 @@ class StatefulDoFnMachine:
 
 @attrs.frozen
 class _Action:
-    """The next thing to happen in a cell: a timer of that name, or (None) an element that is ready.
+    """The next thing to happen in a cell: the timer of that name, or (None) the next element that is ready.
 
-    ``rank``: 0 in event time, 1 in processing time; the two have no common order, so event time goes first.
+    ``when``: event time, then processing time, to order what happens in several cells of a step: timers of processing
+    time fire at the watermark, after what it made due.
     """
 
-    rank: int
-    at_us: int
+    when: tuple[int, int]
     timer: str | None = None
+
+
+_Queued = tuple[tuple[int, int], int, CellId, _Action]
 
 
 class _Step:
@@ -142,9 +146,10 @@ class _Step:
         """Process elements of one cell in order, or keep them for later."""
         watermark_us, cell_id = self._watermark_us, (key, window)
         if self._machine.strategy.expiry_us(window) <= watermark_us:
-            self._effects.late.extend(
-                LateArrival(key, window, [value], 1, watermark_us) for value, *_ in inputs
-            )
+            for value, timestamp_us, _, sign in inputs:
+                record = LateElement(value, timestamp_us, sign)
+                late = LateArrival(key, window, [value], 1, watermark_us, record)
+                self._effects.late.append(late)
             return
         cell = self._cells.get(cell_id)
         if cell is None:
@@ -161,15 +166,16 @@ class _Step:
 
     def wake(self, due: Iterable[TimerId]) -> None:
         """Let everything happen that is due in some cells."""
-        queue: list[tuple[int, int, int, CellId, _Action]] = []
+        queue: list[_Queued] = []
         number = 0
         for cell_id, _, domain in due:
             cell = self._cells.get(cell_id)
             if cell is None:
                 continue
-            event_us, processing_us = cell.wakeup
-            is_event = domain is TimeDomain.EVENT
-            cell.wakeup = Wakeup(None, processing_us) if is_event else Wakeup(event_us)
+            if domain is TimeDomain.EVENT:
+                cell.wakeup = cell.wakeup._replace(event_us=None)
+            else:
+                cell.wakeup = cell.wakeup._replace(processing_us=None)
             if cell_id not in self._touched:
                 self._begin(cell_id, cell)
                 number = self._queue(queue, number, cell_id)
@@ -195,7 +201,7 @@ class _Step:
 
     def _begin(self, cell_id: CellId, cell: KeyedState) -> None:
         self._touched[cell_id] = cell
-        cell.firings = 0
+        cell.firings, cell.watermark_us = 0, self._watermark_us
         if not cell.backlog:
             return
         until_us = self._watermark_us
@@ -204,8 +210,10 @@ class _Step:
         else:
             cell.ready = [each for each in cell.backlog if each[1] < until_us]
             cell.backlog = [each for each in cell.backlog if each[1] >= until_us]
-        self._sort(cell.ready)
-        cell.ready.reverse()
+        if cell.ready:
+            self._sort(cell.ready)
+            cell.ready.reverse()
+            cell.watermark_us = self._turn_us(cell_id, cell)
 
     def _sort(self, inputs: list[Input]) -> None:
         """By event time; at one instant by value, so that the order of arrival does not matter.
@@ -227,18 +235,17 @@ class _Step:
                 hint="values must be plain data that can be pickled",
             ) from error
 
-    def _queue(
-        self, queue: list[tuple[int, int, int, CellId, _Action]], number: int, cell_id: CellId
-    ) -> int:
+    def _queue(self, queue: list[_Queued], number: int, cell_id: CellId) -> int:
         action = self._next(cell_id, self._touched[cell_id])
         if action is not None:
             # The running number keeps keys, which need not be comparable, out of comparisons.
-            heappush(queue, (action.rank, action.at_us, number, cell_id, action))
+            heappush(queue, (action.when, number, cell_id, action))
         return number + 1
 
     def _let_happen(self, cell_id: CellId, cell: KeyedState) -> None:
         while (cell.ready or self._may_be_due(cell)) and (action := self._next(cell_id, cell)):
             self._act(cell_id, cell, action)
+        cell.watermark_us = self._watermark_us
 
     def _may_be_due(self, cell: KeyedState) -> bool:
         """Whether to look closer; mostly not, so it is worth a quick answer that does not tell the domains apart."""
@@ -246,37 +253,47 @@ class _Step:
         return any(fire_us <= latest_us for fire_us, _ in cell.timers.values())
 
     def _next(self, cell_id: CellId, cell: KeyedState) -> _Action | None:
-        expiry_us = self._expiry_us(cell_id)
-        # Timers that are set for the expiry or later have their own turn, after everything else.
-        until_us = min(self._watermark_us, expiry_us - 1)
-        event = self._first(cell, TimeDomain.EVENT)
-        due_us = until_us + 1 if event is None else event.at_us
-        processing = self._first(cell, TimeDomain.PROCESSING)
-        is_now = processing is not None and processing.at_us <= self._now_us
-        if cell.reached_us is not None and due_us > cell.reached_us:
-            if processing is not None and is_now:
-                return _Action(0, cell.reached_us, processing.timer)
-            cell.reached_us = None
-        if cell.ready and not due_us <= min(cell.ready[-1][1], until_us):
-            return _Action(0, cell.ready[-1][1])
-        if due_us <= until_us:
-            return event
-        if self._watermark_us >= expiry_us:
-            last = event or processing
-            return last and _Action(0, expiry_us, last.timer)
-        return processing if is_now else None
+        """At the watermark of the cell: timers that are due, then the element there; then it moves on."""
+        while True:
+            if (timer := self._due_timer(cell_id, cell)) is not None:
+                return timer
+            if cell.ready:
+                turn_us = self._turn_us(cell_id, cell)
+                if turn_us <= cell.watermark_us:
+                    return _Action((turn_us, MIN_TIMESTAMP_US))
+                cell.watermark_us = turn_us
+            elif cell.watermark_us < self._watermark_us:
+                cell.watermark_us = self._watermark_us
+            else:
+                return None
 
-    def _first(self, cell: KeyedState, domain: TimeDomain) -> _Action | None:
+    def _turn_us(self, cell_id: CellId, cell: KeyedState) -> int:
+        """When it is the turn of the next element that is ready: before the window expires, whatever its event time."""
+        return min(cell.ready[-1][1], self._expiry_us(cell_id) - 1)
+
+    def _due_timer(self, cell_id: CellId, cell: KeyedState) -> _Action | None:
+        """The next timer that is due at the watermark of the cell: event time first, the two have no common order."""
+        expiry_us, watermark_us = self._expiry_us(cell_id), cell.watermark_us
+        event = self._first(cell, TimeDomain.EVENT)
+        # Timers that are set for the expiry or later have their own turn, after everything else.
+        if event is not None and event[0] <= min(watermark_us, expiry_us - 1):
+            return _Action((event[0], MIN_TIMESTAMP_US), event[1])
+        processing = self._first(cell, TimeDomain.PROCESSING)
+        if watermark_us >= expiry_us:
+            last = event or processing
+            return last and _Action((expiry_us, MIN_TIMESTAMP_US), last[1])
+        if processing is not None and processing[0] <= self._now_us:
+            return _Action((watermark_us, processing[0]), processing[1])
+        return None
+
+    def _first(self, cell: KeyedState, domain: TimeDomain) -> tuple[int, str] | None:
         """The first timer of a domain; of several at one instant the one that was set first."""
-        set_us = [
+        timers = [
             (fire_us, name)
             for name, (fire_us, _) in cell.timers.items()
             if self._domain(name) is domain and name not in cell.called
         ]
-        if not set_us:
-            return None
-        fire_us, name = min(set_us, key=lambda each: each[0])
-        return _Action(int(domain is TimeDomain.PROCESSING), fire_us, name)
+        return min(timers, key=lambda each: each[0], default=None)
 
     def _domain(self, timer: str) -> TimeDomain:
         spec = self._machine.timers.get(timer)
@@ -290,16 +307,14 @@ class _Step:
 
     def _act(self, cell_id: CellId, cell: KeyedState, action: _Action) -> None:
         if action.timer is None:
-            element = cell.ready.pop()
-            self._process(cell_id, cell, element)
-            cell.reached_us = min(element[1], self._expiry_us(cell_id) - 1)
+            self._process(cell_id, cell, cell.ready.pop())
         else:
             self._fire(cell_id, cell, action.timer)
 
     def _process(self, cell_id: CellId, cell: KeyedState, element: Input) -> None:
         (key, window), (value, timestamp_us, pane, sign) = cell_id, element
         assert window is not None
-        cell.firings, cell.reached_us = 0, None
+        cell.firings = 0
         call = Call(key, window, timestamp_us, self._now_us, pane, sign)
         for output in self._machine.invoker.process(cell, value, call):
             self._effects.say(output, timestamp_us, window, pane)
@@ -309,12 +324,11 @@ class _Step:
         assert window is not None
         expiry_us = self._expiry_us(cell_id)
         fire_us, base_us = cell.timers.pop(timer)
-        watermark_us = self._watermark_us if cell.reached_us is None else cell.reached_us
         is_processing = self._domain(timer) is TimeDomain.PROCESSING
-        if watermark_us >= expiry_us and (is_processing or fire_us >= expiry_us):
+        if cell.watermark_us >= expiry_us and (is_processing or fire_us >= expiry_us):
             cell.called.add(timer)
         if is_processing:
-            fire_us = watermark_us
+            fire_us = cell.watermark_us
         timestamp_us = max(min(fire_us, expiry_us), base_us)
         self._count_firing(cell, timer, key)
         call = Call(key, window, timestamp_us, self._now_us)
@@ -336,20 +350,22 @@ class _Step:
     def _wakeup(self, cell_id: CellId, cell: KeyedState) -> Wakeup:
         event = self._first(cell, TimeDomain.EVENT)
         processing = self._first(cell, TimeDomain.PROCESSING)
-        events_us = [self._expiry_us(cell_id), *([] if event is None else [event.at_us])]
+        events_us = [self._expiry_us(cell_id), *([] if event is None else [event[0]])]
         if cell.backlog:
             events_us.append(min(each[1] for each in cell.backlog) + 1)
         return Wakeup(
             clamp_timestamp_us(min(events_us)),
-            None if processing is None else clamp_timestamp_us(processing.at_us),
+            None if processing is None else clamp_timestamp_us(processing[0]),
         )
 
     def _set_timers(self, cell_id: CellId, cell: KeyedState, wanted: Wakeup) -> None:
         window = cell_id[1]
         assert window is not None
-        for domain, wanted_us, known_us in zip(TimeDomain, wanted, cell.wakeup, strict=True):
-            if wanted_us != known_us:
-                self._effects.timers[cell_id, window, domain] = wanted_us
+        known = cell.wakeup
+        if wanted.event_us != known.event_us:
+            self._effects.timers[cell_id, window, TimeDomain.EVENT] = wanted.event_us
+        if wanted.processing_us != known.processing_us:
+            self._effects.timers[cell_id, window, TimeDomain.PROCESSING] = wanted.processing_us
         cell.wakeup = wanted
 
     def _expiry_us(self, cell_id: CellId) -> int:

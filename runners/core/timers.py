@@ -1,6 +1,6 @@
 """Timers: due timers in time order, at most once, with set, reset and clear behaving as written.
 
-`TimerQueue` keeps the timers of one time domain, `Timers` those of both.
+`TimerQueue` keeps the timers of one time domain, `Timers` those of all.
 It is a heap with lazy deletion: resetting a timer leaves the old entry behind, which is passed over when it comes up.
 """
 
@@ -57,28 +57,41 @@ class TimerQueue(Generic[TimerT]):
 
 
 class Timers:
-    """The timers of the cells that one owner holds, of both time domains."""
+    """The timers of the cells that one owner holds, of all time domains."""
 
     def __init__(self) -> None:
-        self._event: TimerQueue[TimerId] = TimerQueue()
-        self._processing: TimerQueue[TimerId] = TimerQueue()
+        self.queues: dict[TimeDomain, TimerQueue[TimerId]] = {
+            domain: TimerQueue() for domain in TimeDomain
+        }
 
     def __len__(self) -> int:
-        return len(self._event) + len(self._processing)
+        return sum(map(len, self.queues.values()))
 
     def set(self, timer: TimerId, fire_us: int | None) -> None:
         """Set, move, or (None) clear a timer."""
-        queue = self._event if timer[2] is TimeDomain.EVENT else self._processing
-        queue.set(timer, fire_us)
+        self.queues[timer[2]].set(timer, fire_us)
 
     def next_processing_us(self) -> int | None:
         """When the first processing-time timer is due, or None."""
-        return self._processing.next_us()
+        return self.queues[TimeDomain.PROCESSING].next_us()
 
     def pop_due(
-        self, *, watermark_us: int, now_us: int, timers_max: int | None = None
+        self,
+        *,
+        watermark_us: int,
+        now_us: int,
+        percentile_watermark_us: int | None = None,
+        timers_max: int | None = None,
     ) -> list[TimerId]:
-        """Remove and return what is due in either domain, each earliest first."""
-        due = self._event.pop_due(watermark_us, timers_max)
-        left = None if timers_max is None else timers_max - len(due)
-        return due + self._processing.pop_due(now_us, left)
+        """Remove and return what is due in any domain, each earliest first."""
+        until_us = {
+            TimeDomain.EVENT: watermark_us,
+            TimeDomain.PERCENTILE: percentile_watermark_us,
+            TimeDomain.PROCESSING: now_us,
+        }
+        due: list[TimerId] = []
+        for domain, instant_us in until_us.items():
+            if instant_us is not None:
+                left = None if timers_max is None else timers_max - len(due)
+                due += self.queues[domain].pop_due(instant_us, left)
+        return due

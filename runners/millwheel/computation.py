@@ -18,6 +18,8 @@ from dataflow.serialization import dumps, loads
 from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId, LateArrival, TimerId, window_holds
 from runners.core.grouping import GroupingStage, StageClock, Step
+from runners.core.late import late_payload
+from runners.core.percentile_watermark import ProgressSketch, percentile_of
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.stage_executor import StageExecutor
 from runners.core.timers import TimerQueue, Timers
@@ -46,9 +48,6 @@ from windowing.window import Window
 TIMERS_PER_STEP = 10_000
 #: Cells that hear a signal in one step: bounds the size of a commit likewise.
 CELLS_PER_STEP = 10_000
-#: After so many signals that made no difference to a range it is committed how far it has come all the same: bounds
-#: what a new driver has to read.
-SIGNALS_PER_MARK = 100
 
 
 @attrs.define
@@ -67,6 +66,7 @@ class SourceComputation:
         self._job, self._router = job, router
         self._source = operation.source
         self._executor = StageExecutor(plan, stage)
+        self._is_sketched = any(percentile_of(plan.graph, group) for group in stage.groups)
         self._splits: dict[RangeId, _Split] = {}
 
     def setup(self) -> None:
@@ -85,6 +85,7 @@ class SourceComputation:
         assert row.split is not None
         position = None if row.position is None else loads(row.position)
         owned = OwnedRange.taken(taken)
+        owned.sketch = ProgressSketch() if self._is_sketched else None
         reader = self._source.open(loads(row.split), position)
         self._splits[row.range_id] = _Split(owned, reader, row.is_finished)
         return owned
@@ -121,6 +122,8 @@ class SourceComputation:
         payloads = self._router.payloads(outputs.groups)
         draft.emit(outputs.tables, payloads, hold_us=owned.watermark_us)
         owned.watermark_us = max(owned.watermark_us, watermark_us)
+        if owned.sketch is not None:
+            owned.sketch.add(batch.timestamps_us)
         draft.move(owned, dumps(batch.position), is_finished=is_finished)
         split.is_finished = is_finished
         return draft, len(batch.values)
@@ -140,7 +143,9 @@ class GroupingComputation:
         self._holds: TimerQueue[tuple[CellId, Window]] = TimerQueue()
         self._ranges: dict[RangeId, OwnedRange] = {}
         #: The input watermark that every due timer up to it has fired for.
-        self.watermark_us = MIN_TIMESTAMP_US
+        self._watermark_us = MIN_TIMESTAMP_US
+        #: The same for the percentile watermark, which matters where the triggers follow one.
+        self._percentile_us = MIN_TIMESTAMP_US
 
     def setup(self) -> None:
         """Start the life of the user's code on this worker."""
@@ -166,7 +171,8 @@ class GroupingComputation:
         self._ranges[owned.range_id] = owned
         self._hold_back()
         # A watermark that one range has acted on was true of all senders, so it is true for the other ranges too.
-        self._act_on(owned.watermark_us)
+        acted_us = owned.percentile_us
+        self._act_on(owned.watermark_us, MIN_TIMESTAMP_US if acted_us is None else acted_us)
         return owned
 
     def deliver(self, deliveries: Sequence[Deliver], now_us: int) -> Draft | None:
@@ -183,7 +189,9 @@ class GroupingComputation:
         if not partials:
             return None
         hold_us = self._told_us
-        step = self._stage.add(self._cells, partials, self._clock(self.watermark_us, now_us))
+        step = self._stage.add(
+            self._cells, partials, self._clock(self._watermark_us, self._percentile_us, now_us)
+        )
         return self._drafted(draft, step, hold_us)
 
     def hear(self, news: SignalNews, now_us: int) -> Iterator[Draft]:
@@ -197,8 +205,8 @@ class GroupingComputation:
                 yield from self._signal(signal, now_us)
         for owned in self._ranges.values():
             owned.act_on_signals(SignalMark(last))
-            behind = owned.signal_mark.number - owned.signal_mark_committed.number
-            if self._stage.signals and behind >= SIGNALS_PER_MARK:
+            # Also where no window has changed: after a crash, one that opens later must not hear it.
+            if self._stage.signals and owned.signal_mark > owned.signal_mark_committed:
                 draft = Draft(self._job)
                 draft.touch(owned)
                 yield draft
@@ -208,7 +216,7 @@ class GroupingComputation:
             for told, next_hash in portions(cells, CELLS_PER_STEP):
                 hold_us, draft = self._told_us, Draft(self._job)
                 draft.touch(owned)
-                clock = self._clock(self.watermark_us, now_us)
+                clock = self._clock(self._watermark_us, self._percentile_us, now_us)
                 step = self._stage.signal(self._cells, told, signal.name, clock)
                 is_partial = next_hash > 0
                 mark = SignalMark(signal.number - is_partial, next_hash)
@@ -233,44 +241,58 @@ class GroupingComputation:
             cells.sort(key=itemgetter(0))
         return behind.values()
 
-    def has_due(self, watermark_us: int, now_us: int) -> bool:
+    def has_due(self, watermark_us: int, percentile_us: int, now_us: int) -> bool:
         """Whether `advance` has something to do."""
         next_us = self._timers.next_processing_us()
-        return watermark_us > self.watermark_us or (next_us is not None and next_us <= now_us)
-
-    def advance(self, watermark_us: int, now_us: int) -> Draft | None:
-        """Fire what is due, a bounded number of timers at a time; None when all have fired."""
-        due = self._timers.pop_due(
-            watermark_us=watermark_us, now_us=now_us, timers_max=TIMERS_PER_STEP
+        return (
+            watermark_us > self._watermark_us
+            or percentile_us > self._percentile_us
+            or (next_us is not None and next_us <= now_us)
         )
-        if not due:
-            self._act_on(watermark_us)
-            return None
-        hold_us = self._told_us
-        step = self._stage.fire_timers(self._cells, due, self._clock(watermark_us, now_us))
-        if len(due) < TIMERS_PER_STEP:
-            self._act_on(watermark_us)
-        return self._drafted(Draft(self._job), step, hold_us, due)
 
-    def _act_on(self, watermark_us: int) -> None:
-        self.watermark_us = max(self.watermark_us, watermark_us)
+    def advance(self, watermark_us: int, percentile_us: int, now_us: int) -> Draft | None:
+        """Fire what is due, a bounded number of timers at a time; None when all have fired."""
+        # What the master says may be older than what a range that was taken over had acted on.
+        watermark_us = max(watermark_us, self._watermark_us)
+        percentile_us = max(percentile_us, self._percentile_us)
+        clock = self._clock(watermark_us, percentile_us, now_us)
+        due = self._timers.pop_due(
+            watermark_us=watermark_us,
+            now_us=now_us,
+            percentile_watermark_us=percentile_us,
+            timers_max=TIMERS_PER_STEP,
+        )
+        hold_us = self._told_us
+        step = self._stage.fire_timers(self._cells, due, clock) if due else None
+        if len(due) < TIMERS_PER_STEP:
+            self._act_on(watermark_us, percentile_us)
+        return None if step is None else self._drafted(Draft(self._job), step, hold_us, due)
+
+    def _act_on(self, watermark_us: int, percentile_us: int) -> None:
+        self._watermark_us = max(self._watermark_us, watermark_us)
+        self._percentile_us = max(self._percentile_us, percentile_us)
+        is_following = self._stage.percentile is not None
         for owned in self._ranges.values():
-            owned.watermark_us = self.watermark_us
+            owned.watermark_us = self._watermark_us
+            owned.percentile_us = self._percentile_us if is_following else None
 
     @property
     def _told_us(self) -> int:
         """What bounds everything that any of the ranges can have told the world."""
         hold_us = self._holds.next_us()
-        return self.watermark_us if hold_us is None else min(self.watermark_us, hold_us)
+        return self._watermark_us if hold_us is None else min(self._watermark_us, hold_us)
 
     def _hold_back(self) -> None:
         hold_us = self._holds.next_us()
         for owned in self._ranges.values():
             owned.window_hold_us = hold_us
 
-    def _clock(self, watermark_us: int, now_us: int) -> StageClock:
+    def _clock(self, watermark_us: int, percentile_us: int, now_us: int) -> StageClock:
         return StageClock(
-            watermark_us=watermark_us, output_watermark_us=self._told_us, now_us=now_us
+            watermark_us=watermark_us,
+            output_watermark_us=self._told_us,
+            now_us=now_us,
+            percentile_watermark_us=percentile_us,
         )
 
     def _drafted(
@@ -314,7 +336,7 @@ class GroupingComputation:
             window_start_us=arrival.window.start_us,
             window_end_us=arrival.window.end_us,
             watermark_us=arrival.watermark_us,
-            payload=dumps(arrival.accumulator),
+            payload=late_payload(arrival),
             count=arrival.count,
         )
 

@@ -10,9 +10,12 @@ MillWheel, section 6.1 (strong productions).  Pure bookkeeping: no sockets, no s
 
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.production import Checkpoint
+
+ValueT = TypeVar("ValueT")
 
 
 class Outbox:
@@ -23,8 +26,6 @@ class Outbox:
         self._sent = dict(sent)
         self._acknowledged: dict[Channel, int] = {}
         self._open_bytes = 0
-        self._signals: deque[tuple[int, dict[Channel, int]]] = deque()
-        self._passed_signal = 0
         for checkpoint in sorted(checkpoints, key=lambda each: each.sequence):
             self._add(checkpoint)
 
@@ -66,23 +67,16 @@ class Outbox:
         if entries is not None and not entries:
             del self._open[channel]
 
-    def note_signal(self, number: int) -> None:
-        """What was created so far is ahead of the signal, what is created from here on is behind it."""
-        newest = {channel: entries[-1].sequence for channel, entries in self._open.items()}
-        self._signals.append((number, newest))
+    def newest(self) -> Mapping[Channel, int]:
+        """The last sequence of every channel that has something unacknowledged."""
+        return {channel: entries[-1].sequence for channel, entries in self._open.items()}
 
-    def passed_signal(self) -> int:
-        """The number of the last signal noted for which everything ahead of it is acknowledged; 0 if there is none."""
-        while self._signals:
-            number, newest = self._signals[0]
-            if any(
-                channel in self._open and self._open[channel][0].sequence <= sequence
-                for channel, sequence in newest.items()
-            ):
-                break
-            self._signals.popleft()
-            self._passed_signal = number
-        return self._passed_signal
+    def is_acknowledged(self, newest: Mapping[Channel, int]) -> bool:
+        """Whether everything up to these sequences has been acknowledged."""
+        return not any(
+            channel in self._open and self._open[channel][0].sequence <= sequence
+            for channel, sequence in newest.items()
+        )
 
     def take_acknowledged(self) -> Mapping[Channel, int]:
         """What the next commit is to delete; afterwards it counts as deleted."""
@@ -98,3 +92,31 @@ class Outbox:
     def _add(self, checkpoint: Checkpoint) -> None:
         self._open.setdefault(checkpoint.channel, deque()).append(checkpoint)
         self._open_bytes += len(checkpoint.payload)
+
+
+class Trail(Generic[ValueT]):
+    """News that follow what a range sends: each is passed on when all that was sent before it has been acknowledged.
+
+    So whoever hears of it has committed what it is about.
+
+    Args:
+        outbox: that of the range.
+        first: what is passed on before there is news.
+    """
+
+    def __init__(self, outbox: Outbox, first: ValueT) -> None:
+        self._outbox = outbox
+        self._waiting: deque[tuple[ValueT, Mapping[Channel, int]]] = deque()
+        self._latest = self._passed = first
+
+    def note(self, value: ValueT) -> None:
+        """What was sent so far is ahead of the value, what is sent from here on is behind it."""
+        if value != self._latest:
+            self._latest = value
+            self._waiting.append((value, self._outbox.newest()))
+
+    def passed(self) -> ValueT:
+        """The last value noted for which everything ahead of it is acknowledged."""
+        while self._waiting and self._outbox.is_acknowledged(self._waiting[0][1]):
+            self._passed, _ = self._waiting.popleft()
+        return self._passed

@@ -88,6 +88,11 @@ class Draft:
             watermarks_us={
                 range_id: owned.watermark_us for range_id, owned in self._ranges.items()
             },
+            percentiles_us={
+                range_id: owned.percentile_us
+                for range_id, owned in self._ranges.items()
+                if owned.percentile_us is not None
+            },
             signal_marks={
                 range_id: owned.signal_mark
                 for range_id, owned in self._ranges.items()

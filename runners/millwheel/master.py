@@ -12,6 +12,7 @@ import attrs
 
 from dataflow.serialization import loads_code
 from runners.core.clock import Clock
+from runners.core.percentile_watermark import percentiles_of
 from runners.core.plan import ExecutionPlan
 from runners.millwheel.ids import RangeId
 from runners.millwheel.messages import (
@@ -72,11 +73,11 @@ class Master:
         self._authority = WatermarkAuthority(
             {name: plan.senders(name) for name in plan.stages},
             ranges,
-            {
-                range_id: row.watermark_us
-                for range_id, row in job.ranges.items()
-                if row.watermark_us is not None
-            },
+            _known({range_id: row.watermark_us for range_id, row in job.ranges.items()}),
+            percentiles=percentiles_of(plan),
+            committed_percentiles_us=_known(
+                {range_id: row.percentile_us for range_id, row in job.ranges.items()}
+            ),
         )
         self._signals = SignalBoard(
             plan, ranges, {range_id: row.signal_mark for range_id, row in job.ranges.items()}
@@ -94,8 +95,12 @@ class Master:
         now_ms = self._clock.monotonic_ms()
         if self._has_news or now_ms - self._told_ms >= SIGN_OF_LIFE_MS:
             self._told_ms, self._has_news = now_ms, False
-            inputs_us = dict(self._authority.inputs_us)
-            self._tell_all(Watermarks(inputs_us=inputs_us, signals=self._signals.news))
+            news = Watermarks(
+                inputs_us=dict(self._authority.inputs_us),
+                percentiles_us=dict(self._authority.percentiles_us),
+                signals=self._signals.news,
+            )
+            self._tell_all(news)
 
     @property
     def is_listening(self) -> bool:
@@ -166,6 +171,7 @@ class Master:
         assign = Assign(
             ranges=slot.ranges,
             watermarks_us=dict(self._authority.inputs_us),
+            percentiles_us=dict(self._authority.percentiles_us),
             signals=self._signals.news,
         )
         self._transport.send(register.address, encode(assign))
@@ -176,7 +182,12 @@ class Master:
             return False
         slot.is_quiet = report.is_quiet
         slot.records_read, slot.records_late = report.records_read, report.records_late
-        moved = self._authority.report(report.watermarks_us, report.idle)
+        moved = self._authority.report(
+            report.watermarks_us,
+            report.idle,
+            percentiles_us=report.percentiles_us,
+            progress=report.progress,
+        )
         return self._signals.report(report.signals) or moved
 
     def _routes(self) -> Mapping[RangeId, str]:
@@ -192,3 +203,7 @@ class Master:
         for slot in self._slots:
             if slot.address is not None:
                 self._transport.send(slot.address, blob)
+
+
+def _known(watermarks_us: Mapping[RangeId, int | None]) -> Mapping[RangeId, int]:
+    return {range_id: us for range_id, us in watermarks_us.items() if us is not None}

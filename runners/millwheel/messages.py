@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from dataflow.serialization import dumps, loads
+from runners.core.percentile_watermark import SplitProgress
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.signals import SignalNews
 
@@ -25,6 +26,7 @@ class Assign:
 
     ranges: tuple[RangeId, ...]
     watermarks_us: Mapping[str, int]
+    percentiles_us: Mapping[str, int]
     signals: SignalNews
 
 
@@ -45,9 +47,13 @@ class Routes:
 
 @attrs.frozen(kw_only=True)
 class Watermarks:
-    """Master to workers, also as a sign of life: input watermark per computation, and signals."""
+    """Master to workers, also as a sign of life: input watermark per computation, and signals.
+
+    ``percentiles_us``: percentile watermark per computation whose triggers follow one.
+    """
 
     inputs_us: Mapping[str, int]
+    percentiles_us: Mapping[str, int]
     signals: SignalNews
 
 
@@ -59,6 +65,8 @@ class Report:
      ``records_...``: since the worker started.
 
     ``signals``: number of the last signal that each owned range has passed on.
+    ``percentiles_us``: percentile watermark that each range has acted on, where there is one.
+    ``progress``: where each source split is, where somebody follows a percentile.
     ``is_quiet``: nothing is unacknowledged, and no acknowledgement waits to be committed.
     """
 
@@ -67,6 +75,8 @@ class Report:
     watermarks_us: Mapping[RangeId, int]
     idle: frozenset[RangeId]
     signals: Mapping[RangeId, int]
+    percentiles_us: Mapping[RangeId, int]
+    progress: Mapping[RangeId, SplitProgress]
     is_quiet: bool
     records_read: int
     records_late: int

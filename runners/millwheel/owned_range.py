@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from runners.millwheel.delivery import Outbox
+from runners.core.percentile_watermark import ProgressSketch, SplitProgress
+from runners.millwheel.delivery import Outbox, Trail
 from runners.millwheel.ids import Channel, Fence, RangeId
 from runners.millwheel.messages import Deliver
 from runners.millwheel.signals import NO_SIGNALS, SignalMark
@@ -24,6 +25,8 @@ class OwnedRange:
     ``watermark_us``: the event time up to which the range has acted; for a source, up to which it has read.
     ``window_hold_us``: the event time of the earliest pane that a window is still to say.
     ``is_idle``: a source split that was polled and had nothing.
+    ``percentile_us``: the percentile watermark on which the range has acted; None where its triggers follow none.
+    ``sketch``: of a source split: the event times that it has had, if somebody follows a percentile of them.
     ``signal_mark``: how far it has come with the job's signals; ``signal_mark_committed``: that by its last commit.
     """
 
@@ -38,6 +41,16 @@ class OwnedRange:
     is_idle: bool = False
     signal_mark: SignalMark = NO_SIGNALS
     signal_mark_committed: SignalMark = NO_SIGNALS
+    percentile_us: int | None = None
+    sketch: ProgressSketch | None = None
+    _signals: Trail[int] = attrs.field(init=False)
+    _percentiles: Trail[int | None] = attrs.field(init=False)
+    _progress: Trail[SplitProgress | None] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._signals = Trail(self.outbox, 0)
+        self._percentiles = Trail(self.outbox, None)
+        self._progress = Trail(self.outbox, None)
 
     @classmethod
     def taken(cls, taken: TakenRange) -> "OwnedRange":
@@ -51,6 +64,7 @@ class OwnedRange:
             delivered=dict(taken.delivered),
             watermark_us=MIN_TIMESTAMP_US if row.watermark_us is None else row.watermark_us,
             signal_mark_committed=row.signal_mark,
+            percentile_us=row.percentile_us,
         )
         owned.act_on_signals(row.signal_mark)
         return owned
@@ -74,8 +88,26 @@ class OwnedRange:
     def act_on_signals(self, mark: SignalMark) -> None:
         """Note how far it has come; never back.  What it has sent so far is ahead of the signals that it passes on."""
         if mark.number > self.signal_mark.number:
-            self.outbox.note_signal(mark.number)
+            self._signals.note(mark.number)
         self.signal_mark = max(self.signal_mark, mark)
+
+    def passed_signal(self) -> int:
+        """The number of the last signal that receivers may act on; 0 if there is none."""
+        return self._signals.passed()
+
+    def passed_percentile_us(self) -> int | None:
+        """How far the range has come by the percentile that it follows, as far as receivers know; None: not known."""
+        self._percentiles.note(self.percentile_us)
+        passed_us = self._percentiles.passed()
+        if passed_us is None or self.window_hold_us is None:
+            return passed_us
+        return min(passed_us, self.window_hold_us)
+
+    def passed_progress(self) -> SplitProgress | None:
+        """Where a source split is, as far as receivers know; None: not known."""
+        if self.sketch is not None:
+            self._progress.note(self.sketch.progress())
+        return self._progress.passed()
 
     def advance_output(self) -> int:
         """The output watermark: what has been acted on, held back by what is not acknowledged or not said yet."""

@@ -68,7 +68,7 @@ class LateRecord:
 class Production:
     """What one commit makes true.
 
-    Invariant: every range whose cells, timers, channels, position, watermark or signal mark appear has a fence in
+    Invariant: every range whose cells, timers, channels, position, watermarks or signal mark appear has a fence in
     ``fences``.
     """
 
@@ -85,6 +85,8 @@ class Production:
     positions: Mapping[RangeId, bytes] = attrs.field(factory=dict)
     #: Event time up to which the range has acted, per range.
     watermarks_us: Mapping[RangeId, int] = attrs.field(factory=dict)
+    #: Percentile watermark that the range has acted on, per range whose triggers follow one.
+    percentiles_us: Mapping[RangeId, int] = attrs.field(factory=dict)
     #: How far the range has come with the job's signals, per range.
     signal_marks: Mapping[RangeId, SignalMark] = attrs.field(factory=dict)
     #: Ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).

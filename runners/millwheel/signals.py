@@ -9,7 +9,8 @@ is about: whatever a source had read before it heard it, and whatever an earlier
 
 * A key range acts on signals in the order of their numbers, on each once.  How far it has come (`SignalMark`) is
   committed with the state that this left, so it does not depend on who owns the range.
-* What made no difference to any window need not be committed, and may be acted on again after a crash.
+* That is so where no window has changed as well: a window that opens afterwards does not hear what is over, not even
+  after a crash.
 
 Dataflow Model, section 2.3.
 """

@@ -1,18 +1,23 @@
 """WatermarkAuthority: input watermarks of all computations, from the output watermarks of all ranges.
 
-A consumer's input watermark is the minimum over every range of every computation that sends to it.
- A range that has not
-reported counts with its last value, so a lost worker holds time still instead of letting it jump.
+A consumer's input watermark is the minimum over every range of every computation that sends to it.  A range that has
+not reported counts with its last value, so a lost worker holds time still instead of letting it jump.
+A consumer that follows a percentile has a second one, which leaves the slowest records out of account
+(`runners.core.percentile_watermark`).
 
 **Invariant:** no watermark ever goes back, across owners and restarts: every range starts from what it last committed.
 
 MillWheel, sections 4.5 and 7.2.  Pure; the journal is the watermark that each commit stores with its range.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
+from runners.core.percentile_watermark import SplitProgress, percentile_watermark_us
 from runners.millwheel.ids import RangeId
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+_NONE: Mapping[RangeId, int] = MappingProxyType({})
 
 
 class WatermarkAuthority:
@@ -22,6 +27,8 @@ class WatermarkAuthority:
         senders: for each computation, the computations that send to it; none for a source.
         ranges: every range of the job.
         committed_us: input watermark (for a source: output watermark) that each range last committed.
+        percentiles: what is followed, by computation that follows one.
+        committed_percentiles_us: percentile watermark that each of their ranges last committed.
     """
 
     def __init__(
@@ -29,42 +36,99 @@ class WatermarkAuthority:
         senders: Mapping[str, tuple[str, ...]],
         ranges: tuple[RangeId, ...],
         committed_us: Mapping[RangeId, int],
+        *,
+        percentiles: Mapping[str, float] = MappingProxyType({}),
+        committed_percentiles_us: Mapping[RangeId, int] = _NONE,
     ) -> None:
-        self._senders = dict(senders)
+        self._senders, self._percentiles = dict(senders), dict(percentiles)
         self._outputs_us = dict.fromkeys(ranges, MIN_TIMESTAMP_US)
         self._ranges = {
             name: [range_id for range_id in ranges if range_id.computation == name]
             for name in senders
         }
         self._idle: set[RangeId] = set()
+        # Acting on a watermark is committed with it, and it was true of all senders when it was: the furthest range
+        # speaks for its whole computation.
         self._inputs_us = {
-            # Acting on a watermark is committed with it, and it was true of all senders when it was: the furthest
-            # range speaks for its whole computation.
-            name: max(committed_us.get(each, MIN_TIMESTAMP_US) for each in self._ranges[name])
+            name: self._furthest_us(name, committed_us)
             for name, computations in senders.items()
             if computations
         }
+        self._spread_to_senders()
+        self._percentiles_us = {
+            name: self._furthest_us(name, committed_percentiles_us) for name in percentiles
+        }
+        self._acted_us = {
+            range_id: us
+            for range_id, us in committed_percentiles_us.items()
+            if range_id.computation in percentiles
+        }
+        self._progress: dict[RangeId, SplitProgress] = {}
 
     @property
     def inputs_us(self) -> Mapping[str, int]:
         """Input watermark per computation that has senders."""
         return self._inputs_us
 
-    def report(self, outputs_us: Mapping[RangeId, int], idle: Collection[RangeId] = ()) -> bool:
-        """Take a worker's output watermarks in; whether any input watermark moved.
+    @property
+    def percentiles_us(self) -> Mapping[str, int]:
+        """Percentile watermark per computation that follows one."""
+        return self._percentiles_us
 
-        Ranges in ``idle`` were polled and had nothing, so they hold nobody back for now.
+    def report(
+        self,
+        outputs_us: Mapping[RangeId, int],
+        idle: Collection[RangeId] = (),
+        *,
+        percentiles_us: Mapping[RangeId, int] = _NONE,
+        progress: Mapping[RangeId, SplitProgress] = MappingProxyType({}),
+    ) -> bool:
+        """Take in what a worker says of its ranges; whether any computation may go further.
+
+        Args:
+            outputs_us: their output watermarks.
+            idle: those that were polled and had nothing, so they hold nobody back for now.
+            percentiles_us: percentile watermark on which they have acted, of those that follow one.
+            progress: where they are, of source splits of which somebody follows a percentile.
         """
         for range_id, watermark_us in outputs_us.items():
             self._outputs_us[range_id] = max(self._outputs_us[range_id], watermark_us)
+        for range_id, acted_us in percentiles_us.items():
+            self._acted_us[range_id] = max(self._acted_us.get(range_id, acted_us), acted_us)
+        self._progress.update(progress)
         self._idle = (self._idle - outputs_us.keys()) | set(idle)
         moved = False
-        for name in self._inputs_us:
+        for name, known_us in self._inputs_us.items():
             watermark_us = min(self._outputs_us[each] for each in self._waited_for(name))
-            if watermark_us > self._inputs_us[name]:
+            if watermark_us > known_us:
                 self._inputs_us[name] = watermark_us
                 moved = True
+        for name, percentile in self._percentiles.items():
+            percentile_us = self._percentile_us(name, percentile)
+            if percentile_us > self._percentiles_us[name]:
+                self._percentiles_us[name] = percentile_us
+                moved = True
         return moved
+
+    def lowest_output_us(self) -> int:
+        """The output watermark of the range that is furthest behind."""
+        return min(self._outputs_us.values())
+
+    def _spread_to_senders(self) -> None:
+        """What a computation has acted on, those that send to it had acted on too, if perhaps without a commit.
+
+        If they took records behind it now, these would be late for a computation that need not have lost them.
+        """
+        changed = list(self._inputs_us)
+        while changed:
+            name = changed.pop()
+            for sender in self._senders[name]:
+                if self._inputs_us.get(sender, MAX_TIMESTAMP_US) < self._inputs_us[name]:
+                    self._inputs_us[sender] = self._inputs_us[name]
+                    changed.append(sender)
+
+    def _furthest_us(self, name: str, committed_us: Mapping[RangeId, int]) -> int:
+        return max(committed_us.get(each, MIN_TIMESTAMP_US) for each in self._ranges[name])
 
     def _waited_for(self, name: str) -> list[RangeId]:
         """The ranges that a computation's input waits for: where all are idle, time stands still."""
@@ -75,6 +139,25 @@ class WatermarkAuthority:
             return waiting
         return senders
 
-    def lowest_output_us(self) -> int:
-        """The output watermark of the range that is furthest behind."""
-        return min(self._outputs_us.values())
+    def _percentile_us(self, name: str, percentile: float) -> int:
+        unfinished = [
+            each for each in self._waited_for(name) if self._outputs_us[each] < MAX_TIMESTAMP_US
+        ]
+        sources = [each for each in unfinished if not self._senders[each.computation]]
+        # Where all are idle nothing is known of what comes next.
+        splits = [None if each in self._idle else self._progress.get(each) for each in sources]
+        groupings = [each for each in unfinished if self._senders[each.computation]]
+        return percentile_watermark_us(
+            percentile,
+            watermark_us=self._inputs_us[name],
+            splits=splits,
+            senders_us=self._acted(groupings, percentile),
+        )
+
+    def _acted(self, senders: Iterable[RangeId], percentile: float) -> Iterable[int]:
+        """Up to where ranges of groupings have said what a follower of some percentile waits for."""
+        for each in senders:
+            if self._percentiles.get(each.computation, 0) >= percentile:
+                yield self._acted_us.get(each, MIN_TIMESTAMP_US)
+            else:
+                yield self._outputs_us[each]

@@ -101,6 +101,7 @@ class Worker:
         self._routes: dict[RangeId, str] = {}
         self._inbox: dict[str, list[Deliver]] = defaultdict(list)
         self._inputs_us: dict[str, int] = {}
+        self._percentiles_us: dict[str, int] = {}
         #: What the master said last of signals, until it is acted on.
         self._news: SignalNews | None = None
         self._records_read = self._records_late = 0
@@ -152,8 +153,10 @@ class Worker:
         worked = self._act_on_signals()
         for name, computation in self._computations.items():
             if isinstance(computation, GroupingComputation):
-                worked |= self._take_deliveries(name, computation)
+                # First the watermark: whoever owned a range before may have acted on it, and told the world so, without
+                # a commit; a record behind it must be late here, or what it makes is late for the next computation.
                 worked |= self._advance(name, computation)
+                worked |= self._take_deliveries(name, computation)
             else:
                 worked |= self._read(computation)
         return worked
@@ -179,12 +182,13 @@ class Worker:
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
-        # What the master says may be older than what a range that was taken over had acted on.
-        watermark_us = max(self._inputs_us.get(name, MIN_TIMESTAMP_US), computation.watermark_us)
+        said = (
+            self._inputs_us.get(name, MIN_TIMESTAMP_US),
+            self._percentiles_us.get(name, MIN_TIMESTAMP_US),
+        )
         worked = False
-        while computation.has_due(watermark_us, now_us := self._clock.now_us()):
-            draft = computation.advance(watermark_us, now_us)
-            self._commit(draft)
+        while computation.has_due(*said, now_us := self._clock.now_us()):
+            self._commit(computation.advance(*said, now_us))
             worked = True
         return worked
 
@@ -262,7 +266,7 @@ class Worker:
             if owned is not None:
                 owned.outbox.acknowledge(message.channel, message.sequence)
         elif isinstance(message, Watermarks):
-            self._hear(message.inputs_us, message.signals)
+            self._hear(message.inputs_us, message.percentiles_us, message.signals)
         elif isinstance(message, Assign):
             self._take_over(message)
         elif isinstance(message, Routes):
@@ -270,14 +274,20 @@ class Worker:
         elif isinstance(message, Stop):
             self.is_stopped = True
 
-    def _hear(self, inputs_us: Mapping[str, int], news: SignalNews) -> None:
+    def _hear(
+        self, inputs_us: Mapping[str, int], percentiles_us: Mapping[str, int], news: SignalNews
+    ) -> None:
         self.heard_ms = self._clock.monotonic_ms()
         self._news = news
-        for name, watermark_us in inputs_us.items():
-            self._inputs_us[name] = max(watermark_us, self._inputs_us.get(name, watermark_us))
+        for known_us, heard_us in (
+            (self._inputs_us, inputs_us),
+            (self._percentiles_us, percentiles_us),
+        ):
+            for name, watermark_us in heard_us.items():
+                known_us[name] = max(watermark_us, known_us.get(name, watermark_us))
 
     def _take_over(self, assign: Assign) -> None:
-        self._hear(assign.watermarks_us, assign.signals)
+        self._hear(assign.watermarks_us, assign.percentiles_us, assign.signals)
         taken = self._store.acquire(self._spec.job, assign.ranges, self._spec.worker)
         for range_id, each in taken.items():
             computation: Computation = self._computations[range_id.computation]
@@ -324,7 +334,17 @@ class Worker:
             signals={
                 range_id: number
                 for range_id, owned in self._ranges.items()
-                if (number := owned.outbox.passed_signal())
+                if (number := owned.passed_signal())
+            },
+            percentiles_us={
+                range_id: percentile_us
+                for range_id, owned in self._ranges.items()
+                if (percentile_us := owned.passed_percentile_us()) is not None
+            },
+            progress={
+                range_id: progress
+                for range_id, owned in self._ranges.items()
+                if (progress := owned.passed_progress()) is not None
             },
             is_quiet=all(owned.outbox.is_empty for owned in self._ranges.values()),
             records_read=self._records_read,

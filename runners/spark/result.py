@@ -9,7 +9,7 @@ from typing import Any
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
-from dataflow.serialization import loads
+from runners.core.late import stored_late_mapping
 from runners.registry import open_store
 
 
@@ -58,4 +58,9 @@ class StoreResult:
         """Records that came after their window was gone; never any in a batch."""
         with closing(open_store(self.dsn)) as store:
             records = store.read_late(self.job)
-        return [{**record, "payload": loads(record["payload"])} for record in records]
+        return [stored_late_mapping(record) for record in records]
+
+    def late_counts(self) -> Mapping[str, int]:
+        """How many of them each transform dropped; the store adds them up."""
+        with closing(open_store(self.dsn)) as store:
+            return store.read_late_counts(self.job)

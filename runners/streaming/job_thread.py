@@ -15,7 +15,9 @@ from runners.millwheel.job import range_counts
 from runners.millwheel.master import Master, MasterStatistics
 from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.progress import Progress
+from runners.registry import open_store
 from runners.spark.prepared_job import PreparedJob
+from runners.streaming.signal_reader import SignalReader
 from runners.streaming.worker_task import WorkerLaunch
 from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
@@ -44,7 +46,6 @@ class StreamingJob:
         self._show_progress = show_progress
         self._clock = SystemClock()
         self._cancelled = threading.Event()
-        self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._statistics: MasterStatistics | None = None
         self._thread = threading.Thread(target=self._run, name="dataflow-master", daemon=True)
@@ -86,6 +87,10 @@ class StreamingJob:
         """Records dropped so far because their window was gone."""
         return self._prepared.result.late_records()
 
+    def late_counts(self) -> Mapping[str, int]:
+        """How many of them each transform has dropped so far."""
+        return self._prepared.result.late_counts()
+
     def statistics(self) -> MasterStatistics | None:
         """Counts since this run started; None before the master has."""
         return self._statistics
@@ -114,17 +119,23 @@ class StreamingJob:
         )
         spark_job = _SparkJob(self._context, launch, self._workers)
         try:
-            with Progress(f"streaming {job.job}", show=self._show_progress) as progress:
-                self._lead(master, spark_job, progress)
+            with (
+                SignalReader(open_store(self._prepared.dsn), job.job, master) as signals,
+                Progress(f"streaming {job.job}", show=self._show_progress) as progress,
+            ):
+                self._lead(master, spark_job, signals, progress)
         finally:
             self._stop(master, spark_job)
             transport.close()
         if master.is_done:
             self._prepared.finish()
 
-    def _lead(self, master: Master, spark_job: "_SparkJob", progress: Progress) -> None:
+    def _lead(
+        self, master: Master, spark_job: "_SparkJob", signals: SignalReader, progress: Progress
+    ) -> None:
         fruitless, records_before = 0, 0
         while not master.is_done and not self._cancelled.is_set():
+            signals.pass_on()
             master.step(_MASTER_WAIT_MS)
             if master.failure is not None:
                 raise master.failure

@@ -12,8 +12,10 @@ from tests.conformance.broken_adapters.acquiring import ReadsBeforeMovingTheToke
 from tests.conformance.broken_adapters.applying import (
     AcknowledgesTooMuch,
     AddsRowsInPlaceOfReplacing,
+    CountsLateRows,
     ForgetsSentMarks,
     KeepsDeletedCells,
+    LetsPercentilesGoBack,
     LetsWatermarksGoBack,
 )
 from tests.conformance.broken_adapters.fencing import (
@@ -74,6 +76,7 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (ChecksTheTokenOnly, "commit_needs_token_and_bundle"),
         (CommitsHalf, "all_ranges_or_none"),
         (ComparesBundlesOnly, "resolve_after_a_takeover_before_the_commit"),
+        (CountsLateRows, "late_counts"),
         (FencesTheFirstRangeOnly, "all_ranges_or_none"),
         (ForgetsFormerOwners, "resolve_a_commit_that_landed"),
         (ForgetsSentMarks, "sent_marks_outlive_productions"),
@@ -83,6 +86,7 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (KeepsWhatItRefuses, "signals_that_nobody_would_hear_are_refused"),
         (LeavesItsFences, "no_production_leaves_its_fences"),
         (LeavesTheTokenAlone, "resolve_a_commit_that_did_not_land"),
+        (LetsPercentilesGoBack, "percentile_watermarks"),
         (LetsSignalMarksGoBack, "signal_marks"),
         (LetsWatermarksGoBack, "progress"),
         (NeverFences, "delayed_commit_of_a_former_owner"),

@@ -36,7 +36,8 @@ class Windowing(NamedTuple):
     """How windows come about.
 
     ``kind`` is "fixed", "sliding", "sessions", "own gaps" (sessions with a gap for each record), "days", "span" (the
-    one window from ``offset_us`` on) or "global"; ``size_us`` is a size or a gap.
+    one window from ``offset_us`` on) or "global"; ``size_us`` is a size or a gap.  ``percentile``: the watermark that
+    triggers follow, which makes no difference to what the answer is.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Windowing(NamedTuple):
     lateness_us: int = 0
     period_us: int = 0
     zone: str = ""
+    percentile: float = 100
 
 
 class Group(NamedTuple):

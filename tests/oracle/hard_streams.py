@@ -63,6 +63,16 @@ HARD_STREAMS: dict[str, tuple[Windowing, list[Arrivals]]] = {
         Windowing("sliding", 3, 0, 0, 10),
         arrivals_of(([("a", 2), ("a", 3), ("a", 9), ("a", 10)], 5), ([("a", 4), ("a", 2)], 5)),
     ),
+    "most of the records have come, and the watermark has not": (
+        Windowing("fixed", 10, percentile=20),
+        arrivals_of(([("a", 3), ("a", 4)], -9), ([("a", 35), ("a", 36)], -9), ([("a", 5)], -9)),
+    ),
+    "most of a session has come, and a late record joins it to another": (
+        Windowing("sessions", 10, percentile=20),
+        arrivals_of(
+            ([("a", 0), ("a", 15)], -9), ([("b", 70), ("b", 71)], -9), ([("a", 8)], -9), ([], 30)
+        ),
+    ),
     "a short gap does not cut a long one short": (
         Windowing("own gaps", 4),
         arrivals_of(([("a", 0), ("a", 5), ("a", 1), ("a", 10)], 0)),

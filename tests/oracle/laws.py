@@ -77,6 +77,7 @@ def windowed(
             trigger=trigger,
             accumulation_mode=mode,
             allowed_lateness=microseconds(windowing.lateness_us),
+            watermark_percentile=windowing.percentile,
         )
     )
 
@@ -198,6 +199,7 @@ def check_on_time(
     windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.AfterWatermark
 ) -> None:
     """When the watermark passes a window, also one that has merged, it says all that has come."""
+    windowing = windowing._replace(percentile=100)
     log = run_grouping(windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING, trigger)
     said: dict[Place, Any] = {}
     done, before_us = 0, -(1 << 62)
@@ -220,6 +222,7 @@ CHECKS: dict[Mode, Callable[[Windowing, Sequence[Arrivals]], None]] = {
 
 def check_panes(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) -> None:
     """`PaneInfo` tells the truth: index by lineage, timing by the watermark, last at the end."""
+    windowing = windowing._replace(percentile=100)
     log = run_grouping(windowing, arrivals, mode)
     watermarks_us = _watermarks_by_pane(log, arrivals)
     firings: dict[Place, list[LoggedPane]] = defaultdict(list)
@@ -289,12 +292,14 @@ def _apply(said: dict[Place, Any], panes: Sequence[LoggedPane]) -> None:
 
 
 def _check_dropped(answer: Answer, log: PaneLog) -> None:
-    """Records in are records in windows and late records, each once."""
-    dropped = sorted((repr(record.key), record.value) for record in answer.dropped)
+    """Records in are records in windows and late records, each once, and as it came."""
+    dropped = [((each.key, each.value), each.timestamp_us) for each in answer.dropped]
     late = log.late_records()
+    elements = [row["element"] for row in late]
 
-    assert dropped == sorted((row["key"], value) for row in late for value in row["payload"])
-    assert all(row["count"] == 1 == len(row["payload"]) for row in late)
+    assert all((1, 1) == (row["count"], row["sign"]) for row in late)
+    assert None not in elements
+    assert sorted(dropped) == sorted((each.value, each.timestamp_us) for each in elements)
 
 
 def _check_freed(log: PaneLog) -> None:

@@ -13,10 +13,18 @@ from runners.core.cells import Cell, CellId
 from runners.core.grouping import Step
 from runners.core.plan import plan
 from runners.direct import DirectRunner
-from runners.direct.runner import _Grouping, _Job
+from runners.direct.job import Job, OpenGrouping
 from tests.oracle.evaluator import Arrivals, Windowing, closes_us, evaluate
 from tests.oracle.laws import microseconds, window_fn, windowed
-from tests.strategies import NOTHING_SAID_US, streams, triggers, windowings
+from tests.scripted_source import Batch, ScriptedSource
+from tests.strategies import (
+    NOTHING_SAID_US,
+    US_PER_SECOND,
+    days_with_clock_changes,
+    streams,
+    triggers,
+    windowings,
+)
 
 #: The nightly profile digs for minutes.
 pytestmark = pytest.mark.timeout(3600)
@@ -74,7 +82,7 @@ class Footprint:
     work: int
 
 
-class WatchedJob(_Job):
+class WatchedJob(Job):
     """Writes a footprint after each batch and the watermark that followed it."""
 
     def __init__(self, pipeline: df.Pipeline) -> None:
@@ -84,7 +92,7 @@ class WatchedJob(_Job):
         for grouping in self._groupings.values():
             grouping.cells = CountedCells()
 
-    def _apply(self, name: str, grouping: _Grouping, step: Step) -> None:
+    def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:
         effects = step.effects
         touched = [dict.get(grouping.cells, cell_id) for cell_id in effects.touched]
         self._work += sum(map(window_count, touched)) + len(effects.timers) + len(effects.values)
@@ -95,10 +103,8 @@ class WatchedJob(_Job):
         super()._advance()
         groupings = list(self._groupings.values())
         looks = sum(each.cells.looks for each in groupings if isinstance(each.cells, CountedCells))
-        queues = [
-            queue
-            for each in groupings
-            for queue in (each.timers._event, each.timers._processing, each.holds)
+        queues: list[Any] = [
+            queue for each in groupings for queue in (*each.timers.queues.values(), each.holds)
         ]
         self.footprints.append(
             Footprint(
@@ -164,16 +170,90 @@ def test_exactly_the_open_windows_have_state(
         assert len(still_open) == footprint.windows
 
 
-@given(windowing=FINITE, arrivals=streams(), trigger=triggers(), mode=MODES)
-def test_nothing_is_left_when_all_windows_have_expired(
-    windowing: Windowing, arrivals: list[Arrivals], trigger: df.Trigger, mode: df.AccumulationMode
+def check_nothing_is_left(
+    windowing: Windowing,
+    arrivals: Sequence[Arrivals],
+    over_us: int,
+    trigger: df.Trigger,
+    mode: df.AccumulationMode,
+    combiner: df.TimestampCombiner,
 ) -> None:
-    """Though the input goes on, and late records come; of two groupings, of which one feeds the other."""
-    late = [each._replace(watermark_us=ALL_OVER_US) for each in arrivals]
-    over = [*arrivals, Arrivals((), ALL_OVER_US), *late]
-    seen = grouped(windowing, over, mode, trigger, times=2)
+    """Though the input goes on, and late records come.
+
+    Of a grouping, and of two behind it, whose input is taken back where ``mode`` retracts: in frozen windows, and in
+    sessions that merge and split.
+    """
+    late = [each._replace(watermark_us=over_us) for each in arrivals]
+    over = [*arrivals, Arrivals((), over_us), *late]
+    script = [
+        Batch(
+            [(record.key, record.value) for record in each.records],
+            [record.timestamp_us for record in each.records],
+            each.watermark_us,
+        )
+        for each in over
+    ]
+    said: dict[str, Any] = {
+        "trigger": trigger,
+        "accumulation_mode": mode,
+        "allowed_lateness": microseconds(windowing.lateness_us),
+        "timestamp_combiner": combiner,
+    }
+
+    def build(pipeline: df.Pipeline) -> None:
+        counts = (
+            pipeline
+            | df.Read(ScriptedSource(script))
+            | df.WindowInto(window_fn(windowing), **said)
+            | df.GroupByKey()
+            | df.Map(lambda pair: ("all", len(pair[1])))
+        )
+        counts | "frozen" >> df.GroupByKey()
+        sessions = counts | "sessions" >> df.WindowInto(df.Sessions(microseconds(4)), **said)
+        sessions | "sums" >> df.CombinePerKey(sum)
+
+    seen = footprints(build)
     for footprint in seen[len(arrivals) :]:
         assert (0, 0, 0) == (footprint.windows, footprint.timers, footprint.holds)
+
+
+@pytest.mark.filterwarnings("ignore::dataflow.errors.DataLossWarning")
+@given(
+    windowing=FINITE,
+    arrivals=streams(),
+    trigger=triggers(),
+    mode=MODES,
+    combiner=st.sampled_from(df.TimestampCombiner),
+)
+def test_nothing_is_left_when_all_windows_have_expired(
+    windowing: Windowing,
+    arrivals: list[Arrivals],
+    trigger: df.Trigger,
+    mode: df.AccumulationMode,
+    combiner: df.TimestampCombiner,
+) -> None:
+    """No state, no timer and no hold: whatever the windows, the trigger, the mode, and the times of panes."""
+    check_nothing_is_left(windowing, arrivals, ALL_OVER_US, trigger, mode, combiner)
+
+
+@pytest.mark.filterwarnings("ignore::dataflow.errors.DataLossWarning")
+@given(
+    days=days_with_clock_changes(),
+    trigger=triggers(),
+    mode=MODES,
+    combiner=st.sampled_from(df.TimestampCombiner),
+)
+def test_nothing_is_left_of_days(
+    days: tuple[Windowing, list[Arrivals]],
+    trigger: df.Trigger,
+    mode: df.AccumulationMode,
+    combiner: df.TimestampCombiner,
+) -> None:
+    """Nor of calendar windows, around a change of the clocks."""
+    windowing, arrivals = days
+    latest_us = max((each.timestamp_us for batch in arrivals for each in batch.records), default=0)
+    over_us = latest_us + windowing.lateness_us + 2 * 24 * 3600 * US_PER_SECOND
+    check_nothing_is_left(windowing, arrivals, over_us, trigger, mode, combiner)
 
 
 class Endless(df.Source):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from tests.stateful_programs import Engine, Interpreted, Interpreter, Program, programs
-from windowing.timestamps import MAX_TIMESTAMP_US
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import Window
 
 SIZE_US, LATENESS_US = 20, 7
@@ -29,23 +29,24 @@ class Sorting(Interpreted):
     requires_time_sorted_input = True
 
 
-#: Cell, program, where in the window.
+#: Cell, program, where in the window, in microseconds.
 ELEMENTS = st.tuples(st.sampled_from(CELLS), programs(), st.integers(0, SIZE_US - 1))
 BUNDLES = st.lists(ELEMENTS, min_size=1, max_size=4)
 EVENTS = st.lists(
     st.one_of(
-        BUNDLES.map(lambda bundle: ("bundle", bundle)),
-        BUNDLES.map(lambda bundle: ("bundle", bundle)),
-        st.integers(1, 15).map(lambda us: ("watermark", us)),
-        st.integers(1, 12).map(lambda us: ("clock", us)),
-        st.just(("restart", 0)),
+        st.tuples(st.just("bundle"), BUNDLES),
+        st.tuples(st.just("bundle"), BUNDLES),
+        st.tuples(st.just("watermark"), st.integers(1, 15)),
+        st.tuples(st.just("clock"), st.integers(1, 12)),
+        st.just(("restart",)),
     ),
     max_size=12,
 )
+Event = tuple[Any, ...]
 
 
 class Both:
-    """The machine and one interpreter for each cell, led through the same events."""
+    """The machine, and an interpreter for each cell, led through the same events; the names of events are methods."""
 
     def __init__(self) -> None:
         self.engine = Engine.of(Interpreted(), into())
@@ -57,12 +58,20 @@ class Both:
         self.watermark(0)
         self.clock(0)
 
-    def bundle(self, elements: list[Any], *, one_by_one: bool = False) -> None:
+    def lead_through(self, events: list[Event]) -> None:
+        """All events, then the end of time."""
+        for event in events:
+            self.happen(*event)
+        self.watermark(MAX_TIMESTAMP_US)
+
+    def happen(self, name: str, *args: Any) -> None:
+        getattr(self, name)(*args)
+
+    def bundle(self, elements: list[Any]) -> None:
         arrivals = [
             (key, window, program, window.start_us + at) for (key, window), program, at in elements
         ]
-        for bundle in [[each] for each in arrivals] if one_by_one else [arrivals]:
-            self.engine.add(*bundle)
+        self.engine.add(*arrivals)
         for key, window, program, at_us in arrivals:
             self.models[key, window].element(program, at_us)
 
@@ -82,48 +91,70 @@ class Both:
         self.engine.cells = pickle.loads(pickle.dumps(self.engine.cells))
 
 
-@given(EVENTS, st.booleans())
-def test_it_does_what_is_written_whatever_the_bundles(
-    events: list[tuple[str, Any]], one_by_one: bool
-) -> None:
+def one_by_one(events: list[Event]) -> list[Event]:
+    """The same elements in bundles of one."""
+    return [
+        each
+        for name, *args in events
+        for each in ([(name, [one]) for one in args[0]] if name == "bundle" else [(name, *args)])
+    ]
+
+
+def check_what_is_said(events: list[Event]) -> None:
+    """The machine says what the interpreters say; two keys have no common order, so what each window says is sorted."""
     both = Both()
-    for kind, what in events:
-        if kind == "bundle":
-            both.bundle(what, one_by_one=one_by_one)
-        elif kind == "watermark":
-            both.watermark(what)
-        elif kind == "clock":
-            both.clock(what)
-        else:
-            both.restart()
-    both.watermark(MAX_TIMESTAMP_US)
+    both.lead_through(events)
 
     engine = both.engine
     for (key, window), model in both.models.items():
         late = [each for each in engine.late if (each.key, each.window) == (key, window)]
         assert model.late == [program for each in late for program in each.accumulator]
     for window in WINDOWS:
-        # Two keys have no common order.
         expected = [output for key in "ab" for output in both.models[key, window].outputs]
         assert sorted(map(repr, expected)) == sorted(map(repr, engine.said(window)))
     assert ({}, 0) == (engine.cells, len(engine.timers))
 
 
-@given(EVENTS)
-def test_each_key_says_things_in_order(events: list[tuple[str, Any]]) -> None:
+def check_in_which_order(events: list[Event]) -> None:
     """The same with one key in one window, where the whole order is known."""
-    both = Both()
     cell = CELLS[0]
-    for kind, what in events:
-        if kind == "bundle":
-            both.bundle([(cell, program, at) for _, program, at in what])
-        elif kind == "watermark":
-            both.watermark(what)
-        elif kind == "clock":
-            both.clock(what)
-    both.watermark(MAX_TIMESTAMP_US)
+    both = Both()
+    both.lead_through(
+        [
+            (name, [(cell, *element) for _, *element in args[0]])
+            if name == "bundle"
+            else (name, *args)
+            for name, *args in events
+        ]
+    )
 
     assert both.models[cell].outputs == both.engine.said(cell[1])
+
+
+@given(EVENTS, st.booleans())
+def test_it_does_what_is_written_whatever_the_bundles(
+    events: list[Event], is_one_by_one: bool
+) -> None:
+    """State and timers of each key and window by itself; what is late; and nothing is left in the end."""
+    check_what_is_said(one_by_one(events) if is_one_by_one else events)
+
+
+@given(EVENTS)
+def test_each_key_says_things_in_order(events: list[Event]) -> None:
+    """Timers in time order, between the elements where they were due."""
+    check_in_which_order(events)
+
+
+@given(EVENTS)
+def test_nothing_is_kept_longer_than_its_window(events: list[Event]) -> None:
+    """After each event: neither cells nor timers of expired windows, and none of cells that have nothing."""
+    both = Both()
+    for event in events:
+        both.happen(*event)
+        for _, window in both.engine.cells:
+            assert window is not None
+            assert both.watermark_us < window.end_us + LATENESS_US
+        assert not any(cell.is_empty for cell in both.engine.cells.values())
 
 
 @given(
@@ -135,7 +166,10 @@ def test_each_key_says_things_in_order(events: list[tuple[str, Any]]) -> None:
 def test_in_time_order_arrival_and_watermark_do_not_matter(
     elements: list[tuple[Program, int]], watermarks: list[int], is_replay: bool, chance: Any
 ) -> None:
-    """Nothing is late: the same as if everything had come in order, the watermark always at the element."""
+    """Nothing is late: the same as if everything had come in order, the watermark always at the element.
+
+    The clock stands still until the input has ended, as in batch and on the direct runner.
+    """
     window = WINDOWS[0]
     elements = list({at: (program, at) for program, at in elements}.values())
     engine = Engine.of(Interpreted() if is_replay else Sorting(), into(0), is_replay=is_replay)
@@ -151,7 +185,8 @@ def test_in_time_order_arrival_and_watermark_do_not_matter(
         elements = [each for each in elements if each not in coming]
         engine.add(*(("a", window, program, at) for program, at in coming))
         engine.cells = pickle.loads(pickle.dumps(engine.cells))
-        engine.advance(watermark_us)
+        has_ended = watermark_us == MAX_TIMESTAMP_US
+        engine.advance(watermark_us, MAX_TIMESTAMP_US if has_ended else MIN_TIMESTAMP_US)
 
     assert model.outputs == engine.said(window)
     assert ({}, 0) == (engine.cells, len(engine.timers))

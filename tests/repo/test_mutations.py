@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.core import group_also_by_window as core
-from runners.core import merging_cells
-from runners.core.cells import NOTHING, LateArrival, WindowState
+from runners.core import merging_cells, window_lifecycle
+from runners.core.cells import NOTHING, LateArrival, Now, WindowState
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.merging_cells import Merger, Regrouper
 from runners.core.partials import Lifter
 from runners.core.signed_combine import MultisetCombineFn
 from runners.core.timers import TimerQueue
+from runners.core.window_lifecycle import WindowLifecycle
 from tests.oracle import laws
 from tests.oracle.chained import check_hard_chain
 from tests.oracle.evaluator import Arrivals, Windowing
@@ -38,6 +39,17 @@ pytestmark = pytest.mark.slow
 EXAMPLES_MAX = 300
 
 Patch = pytest.MonkeyPatch
+
+
+def expire_by_the_percentile(patch: Patch) -> None:
+    """What a percentile leaves out at first is too late."""
+    patch.setattr(
+        WindowLifecycle,
+        "now",
+        lambda _, watermark_us, now_us, percentile_us: Now(
+            max(watermark_us, percentile_us or watermark_us), now_us, percentile_us or watermark_us
+        ),
+    )
 
 
 def drop_retraction_on_merge(patch: Patch) -> None:
@@ -122,8 +134,7 @@ def drop_late_before_merging(patch: Patch) -> None:
             if machine._strategy.expiry_us(partial[1]) > now.watermark_us:
                 in_time.append(partial)
             else:
-                key, window, accumulator, count = partial
-                effects.late.append(LateArrival(key, window, accumulator, count, now.watermark_us))
+                machine._drop(partial, effects, now)
         add(machine, fn, cells, in_time, effects, now)
 
     patch.setattr(GroupAlsoByWindow, "_add_merging", broken)
@@ -134,14 +145,29 @@ def free_state_early(patch: Patch) -> None:
     patch.setattr(WindowingStrategy, "expiry_us", lambda _, window: window.end_us)
 
 
+def free_state_one_window_early(patch: Patch) -> None:
+    """State goes, and what comes is too late, when the watermark is where the window before has expired."""
+    expiry_us = WindowingStrategy.expiry_us
+    patch.setattr(
+        WindowingStrategy,
+        "expiry_us",
+        lambda strategy, window: expiry_us(strategy, window) - window.end_us + window.start_us,
+    )
+
+
+def drop_late_records_in_silence(patch: Patch) -> None:
+    """What is too late is no row."""
+    patch.setattr(GroupAlsoByWindow, "_drop", lambda *_: None)
+
+
 def free_the_state_of_the_key(patch: Patch) -> None:
     """The first window of a key to expire takes the others with it."""
-    patch.setattr(core, "_free", lambda cells, cell_id, _: cells.pop(cell_id))
+    patch.setattr(window_lifecycle, "_free", lambda cells, cell_id, _: cells.pop(cell_id))
 
 
 def keep_state_for_ever(patch: Patch) -> None:
     """State is not freed."""
-    patch.setattr(core, "_free", lambda *_: None)
+    patch.setattr(window_lifecycle, "_free", lambda *_: None)
 
 
 def count_late_records_twice(patch: Patch) -> None:
@@ -150,8 +176,8 @@ def count_late_records_twice(patch: Patch) -> None:
     patch.setattr(
         core,
         "LateArrival",
-        lambda key, window, accumulator, count, watermark_us: late(
-            key, window, accumulator, 2 * count, watermark_us
+        lambda key, window, accumulator, count, *more: late(
+            key, window, accumulator, 2 * count, *more
         ),
     )
 
@@ -205,7 +231,7 @@ def split_sessions_wait_for_their_trigger(patch: Patch) -> None:
 
 def take_back_merged_windows_too_late(patch: Patch) -> None:
     """What was said for a merged window waits until the window that it went into speaks."""
-    patch.setattr(GroupAlsoByWindow, "_deadline_us", lambda *_: MAX_TIMESTAMP_US)
+    patch.setattr(WindowLifecycle, "_deadline_us", lambda *_: MAX_TIMESTAMP_US)
 
 
 def merge_without_rewinding_triggers(patch: Patch) -> None:
@@ -233,6 +259,8 @@ MUTATIONS: list[Callable[[Patch], None]] = [
     sessions_that_touch_merge,
     drop_late_before_merging,
     free_state_early,
+    free_state_one_window_early,
+    drop_late_records_in_silence,
     free_the_state_of_the_key,
     keep_state_for_ever,
     count_late_records_twice,
@@ -244,6 +272,7 @@ MUTATIONS: list[Callable[[Patch], None]] = [
     take_back_merged_windows_too_late,
     merge_without_rewinding_triggers,
     a_closed_trigger_silences_the_others,
+    expire_by_the_percentile,
 ]
 
 

@@ -22,7 +22,7 @@ from dataflow.io.memory import MemorySource
 from dataflow.io.table import TableSpec, TableWrite
 from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
-from runners.core.cells import NOTHING, Effects, LateArrival, Said, WindowState
+from runners.core.cells import NOTHING, Alarms, Effects, LateArrival, Said, WindowState
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.grouping import StageClock
 from runners.core.keyed_state import KeyedState
@@ -73,7 +73,7 @@ VALUES: list[Any] = [
     Bundle([1], [0], [WINDOW], [PANE], [-1]),
     SAID,
     Said((1, 2), 9, WINDOW, PANE, {"Map(guess)": [[5], []]}),
-    WindowState([1], 2, (SAID,), 1, 1, is_past=True, wakeup=Wakeup(9, 5)),
+    WindowState([1], 2, (SAID,), 1, 1, is_past=True, alarms=Alarms(9, 5)),
     WindowState(),
     LateArrival("k", WINDOW, [1], 1, 10),
     Effects([1], [0], [WINDOW], [PANE], [1], [SAID], {(("k", None), WINDOW, TimeDomain.EVENT): 5}),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.serialization import loads
+from runners.core.late import stored_late_mapping
 from runners.direct import DirectRunner
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
@@ -143,7 +143,7 @@ def test_what_waits_for_the_clock_is_said_once(
     (table,) = pipeline.graph().tables()
     said = sum(int(each[3]) for each in cluster.store.read_table(table))
     late = [each for each in cluster.store.read_late("sim") if each["transform"] == "flush"]
-    lost = sum(value for each in late for value in loads(each["payload"]))
+    lost = sum(stored_late_mapping(each)["element"].value[1] for each in late)
 
     assert len(late) == len(cluster.store.read_late("sim"))
     assert sum(value for each in batches for value, _ in each) == said + lost, f"seed={seed}"

@@ -1,7 +1,7 @@
 """The real master and workers over the memory store, in one thread, with crashes at random moments."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -90,9 +90,11 @@ def row(pair: tuple[int, Any], window: df.Window = df.DoFn.WindowParam) -> dict[
 class Cluster:
     """One driver and its workers, some of which die."""
 
-    def __init__(self, graph: PipelineGraph, seed: int, crash_rate: float) -> None:
+    def __init__(
+        self, graph: PipelineGraph, seed: int, crash_rate: float, store: MemoryStore | None = None
+    ) -> None:
         self.random = random.Random(seed)
-        self.store, self.clock = MemoryStore(), ManualClock()
+        self.store, self.clock = store or MemoryStore(), ManualClock()
         self.plan, self.crash_rate = plan(graph), crash_rate
         self.spec = job_spec("sim", "streaming", self.plan, splits_desired=1, ranges_per_grouping=3)
         self.workers: list[Worker | None] = []
@@ -106,6 +108,7 @@ class Cluster:
         job = self.store.open_job(self.spec)
         self.counts = range_counts(job)
         self.master = Master(job, self.plan, SLOTS, self.network.endpoint("master"), self.clock)
+        self.hear_signals()
         self.workers = [self.start_worker(slot) for slot in range(SLOTS)]
 
     def start_worker(self, slot: int) -> Worker:
@@ -119,15 +122,26 @@ class Cluster:
         worker.start()
         return worker
 
+    def hear_signals(self) -> None:
+        """What has been sent since the driver looked last."""
+        if self.master.is_listening:
+            self.master.hear_signals(self.store.read_signals("sim", self.master.latest_signal))
+
     def run(self) -> None:
         """To the end, in a random interleaving, with crashes."""
+        self.run_until(lambda: self.master.is_done)
+        self.store.finish_job("sim")
+
+    def run_until(self, is_reached: Callable[[], bool]) -> None:
+        """The same, to some moment."""
         for _ in range(ROUNDS_MAX):
             self.clock.advance(self.random.choice([1, 50, 500]))
+            if self.master.is_listening and self.random.random() < 0.2:
+                self.hear_signals()
             self.master.step()
             if self.master.failure:
                 raise self.master.failure
-            if self.master.is_done:
-                self.store.finish_job("sim")
+            if is_reached():
                 return
             slot = self.random.randrange(SLOTS)
             worker = self.workers[slot]

@@ -8,11 +8,13 @@ MillWheel, section 6.2 (single writer).
 
 from collections.abc import Collection, Iterable, Mapping
 
+import attrs
+
 from runners.core.signals import unheard_signal
 from runners.errors import JobMismatchError, SignalError, StoreError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
-from runners.millwheel.production import CellWrite, Production, TimerWrite
+from runners.millwheel.production import CellWrite, LateRecord, Production, TimerWrite
 from runners.millwheel.store.port import JobSpec
 
 #: What `Store.statistics` counts.
@@ -48,6 +50,7 @@ def check_fenced(production: Production, keys: Mapping[RangeId, KeyRange | None]
         *production.watermarks_us,
         *production.finished,
         *production.signal_marks,
+        *production.percentiles_us,
         *(channel.receiver for channel in production.delivered),
         *(channel.sender for channel in production.acknowledged),
         *(checkpoint.channel.sender for checkpoint in production.checkpoints),
@@ -103,6 +106,12 @@ def escape_text(text: str) -> str:
     NUL and lone surrogates, which Postgres does not count as text, become backslash escapes.
     """
     return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()
+
+
+def escaped_late(record: LateRecord) -> LateRecord:
+    """A late record with text that every store can keep."""
+    transform, key = escape_text(record.transform), escape_text(record.key)
+    return attrs.evolve(record, transform=transform, key=key)
 
 
 def check_names(spec: JobSpec) -> None:

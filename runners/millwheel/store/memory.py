@@ -20,6 +20,7 @@ import attrs
 
 from dataflow.io.table import Row, TableSpec
 from runners.core.changelog import Rows, apply_table_write, check_write
+from runners.core.late import count_by_transform
 from runners.errors import StoreError, TableMismatchError
 from runners.millwheel.ids import Channel, Fence, RangeId
 from runners.millwheel.production import Checkpoint, LateRecord, Production
@@ -31,7 +32,7 @@ from runners.millwheel.store.guards import (
     check_is_heard,
     check_names,
     check_same_job,
-    escape_text,
+    escaped_late,
     unknown_job,
     unknown_range,
 )
@@ -221,6 +222,12 @@ class MemoryStore:
             stored = self._jobs.get(job)
             return [attrs.asdict(record) for record in stored.late] if stored else []
 
+    def read_late_counts(self, job: str) -> Mapping[str, int]:
+        """How many records came too late, by transform."""
+        with self._lock:
+            late = self._jobs[job].late if job in self._jobs else ()
+            return count_by_transform((record.transform, record.count) for record in late)
+
     def statistics(self, job: str) -> Mapping[str, int]:
         """Row counts of the job by kind; all zero for a job that does not exist."""
         with self._lock:
@@ -263,12 +270,7 @@ class MemoryStore:
         self._apply_state(job, production)
         self._apply_deliveries(job, production)
         self._apply_progress(job, production)
-        job.late.extend(
-            attrs.evolve(
-                record, transform=escape_text(record.transform), key=escape_text(record.key)
-            )
-            for record in production.late
-        )
+        job.late.extend(map(escaped_late, production.late))
         for write in production.tables:
             apply_table_write(self._table(write.table).rows, write)
 
@@ -302,12 +304,14 @@ class MemoryStore:
             range_id = fence.range_id
             row = job.ranges[range_id]
             watermarks = (row.watermark_us, production.watermarks_us.get(range_id))
+            percentiles = (row.percentile_us, production.percentiles_us.get(range_id))
             job.ranges[range_id] = attrs.evolve(
                 row,
                 bundle=fence.bundle,
                 position=production.positions.get(range_id, row.position),
                 # A watermark only ever advances (I4), whoever reports it.
                 watermark_us=max((us for us in watermarks if us is not None), default=None),
+                percentile_us=max((us for us in percentiles if us is not None), default=None),
                 is_finished=row.is_finished or range_id in production.finished,
                 signal_mark=max(
                     row.signal_mark, production.signal_marks.get(range_id, row.signal_mark)

@@ -90,6 +90,8 @@ class RangeRow:
     watermark_us: int | None
     is_finished: bool
     signal_mark: SignalMark = NO_SIGNALS
+    #: None until a range whose triggers follow a percentile has acted on one.
+    percentile_us: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -233,6 +235,9 @@ class Store(Protocol):
 
     def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
         """The job's late records: transform, key, window_start_us, window_end_us, watermark_us, payload, count."""
+
+    def read_late_counts(self, job: str) -> Mapping[str, int]:
+        """How many records of the job came too late (the sum of their counts), by transform; without zeros."""
 
     def statistics(self, job: str) -> Mapping[str, int]:
         """Row counts of the job by kind: cells, timers, checkpoints, channels, late, plus open_ranges."""

@@ -49,6 +49,30 @@ def check_late_records(connect: StoreFactory) -> None:
     expect_equal(list(store.read_late("nobody")), [], "late records of an unknown job")
 
 
+def check_late_counts(connect: StoreFactory) -> None:
+    """Records are counted, not rows; by transform, and for each job by itself."""
+    store = opened(connect)
+    store.open_job(job_spec("second"))
+    owner = Owner(store, LOW)
+    late = LateRecord(
+        transform="Sum",
+        key="red",
+        window_start_us=0,
+        window_end_us=5,
+        watermark_us=99,
+        payload=b"",
+        count=3,
+    )
+    expect_equal(dict(store.read_late_counts(JOB)), {}, "late records when none has come")
+    owner.commit(late=[late, attrs.evolve(late, transform="Group", count=1)])
+    owner.commit(late=[attrs.evolve(late, window_end_us=7, count=1 << 40)])
+    counts = connect().read_late_counts(JOB)
+    expect_equal(dict(counts), {"Sum": (1 << 40) + 3, "Group": 1}, "late records by transform")
+    expect(all(type(each) is int for each in counts.values()), f"whole numbers, not {counts!r}")
+    expect_equal(dict(store.read_late_counts("second")), {}, "late records of another job")
+    expect_equal(dict(store.read_late_counts("nobody")), {}, "late records of an unknown job")
+
+
 def check_keyed_table(connect: StoreFactory) -> None:
     """Rows replace the row of their key, deletions remove it, missing ones are no error."""
     store = opened(connect)

@@ -51,15 +51,21 @@ def check_timers(connect: StoreFactory) -> None:
         return TimerWrite("count", 7, b"k", tag, domain, fire_us)
 
     owner.commit(timers=[timer(b"w1", 10), timer(b"w1", 11, "processing"), timer(b"w2", -5)])
+    owner.commit(timers=[timer(b"w1", 12, "percentile")])
     owner.commit(timers=[timer(b"w1", 20), timer(b"w2", None), timer(b"w3", None)])
     owner.commit(timers=[timer(b"w4", 1), timer(b"w4", None), timer(b"w5", None), timer(b"w5", 2)])
-    expected = [(b"w1", "event", 20), (b"w1", "processing", 11), (b"w5", "event", 2)]
+    expected = [
+        (b"w1", "event", 20),
+        (b"w1", "percentile", 12),
+        (b"w1", "processing", 11),
+        (b"w5", "event", 2),
+    ]
     timers = sorted(take_over(store).timers, key=lambda stored: (stored.tag, stored.domain))
     for stored, (tag, domain, fire_us) in zip(timers, expected, strict=True):
         wanted = StoredTimer(key_hash=7, cell_key=b"k", tag=tag, domain=domain, fire_us=fire_us)
         expect_equal(stored, wanted, "a timer")
     expect_equal(list(take_over(store, HIGH).timers), [], "timers of the other range")
-    expect_equal(store.statistics(JOB)["timers"], 3, "number of timers")
+    expect_equal(store.statistics(JOB)["timers"], 4, "number of timers")
 
 
 def check_progress(connect: StoreFactory) -> None:
@@ -78,3 +84,20 @@ def check_progress(connect: StoreFactory) -> None:
     expect_equal((low.watermark_us, low.is_finished), (10, False), "the key range")
     expect_equal(take_over(store, SPLIT).row.position, b"", "position at takeover")
     expect_equal(store.statistics(JOB)["open_ranges"], 2, "ranges not finished")
+
+
+def check_percentile_watermarks(connect: StoreFactory) -> None:
+    """A percentile watermark is kept beside the watermark, advances only, and is unknown at first."""
+    store = opened(connect)
+    owner = Owner(store, LOW, HIGH)
+    owner.commit(watermarks_us={LOW: 5, HIGH: 5})
+    expect_equal(take_over(store, LOW).row.percentile_us, None, "before there is one")
+    owner = Owner(store, LOW, HIGH)
+    for told_us, known_us in ((-3, -3), (20, 20), (0, 20)):
+        owner.commit(percentiles_us={LOW: told_us})
+        job = store.read_job(JOB)
+        assert job is not None
+        expect_equal(job.ranges[LOW].percentile_us, known_us, "the percentile watermark")
+    row = take_over(store, LOW).row
+    expect_equal((row.percentile_us, row.watermark_us), (20, 5), "both at takeover")
+    expect_equal(take_over(store, HIGH).row.percentile_us, None, "that of the other range")

@@ -1,5 +1,8 @@
 """Adapters that apply a production wrongly."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 import attrs
 
 from dataflow.io.table import TableSpec
@@ -42,6 +45,16 @@ class LetsWatermarksGoBack(MemoryStore):
             job.ranges[range_id] = attrs.evolve(row, watermark_us=watermark_us)
 
 
+class LetsPercentilesGoBack(MemoryStore):
+    """The same of percentile watermarks."""
+
+    def _apply_progress(self, job: _Job, production: Production) -> None:
+        super()._apply_progress(job, production)
+        for range_id, percentile_us in production.percentiles_us.items():
+            row = job.ranges[range_id]
+            job.ranges[range_id] = attrs.evolve(row, percentile_us=percentile_us)
+
+
 class AddsRowsInPlaceOfReplacing(MemoryStore):
     """A correction stands beside what it corrects."""
 
@@ -50,3 +63,10 @@ class AddsRowsInPlaceOfReplacing(MemoryStore):
         for key in [key for key in stored.rows if isinstance(key, tuple)]:
             stored.rows[len(stored.rows) + 1000] = stored.rows.pop(key)
         return stored
+
+
+class CountsLateRows(MemoryStore):
+    """Takes a row of late records for one record."""
+
+    def read_late_counts(self, job: str) -> Mapping[str, int]:
+        return Counter(row["transform"] for row in self.read_late(job))

@@ -32,7 +32,7 @@ class ShowsSignalsLate(MemoryStore):
 
     def send_signal(self, job: str, name: str) -> int:
         number = next(self._numbers)
-        time.sleep(0.002 * (number % 3))  # a round trip
+        time.sleep(0.02 * (number % 3))  # a round trip
         with self._lock:
             self._job(job).signals.append(Signal(number, name))
         return number

@@ -15,7 +15,7 @@ from tests.unit.dataflow.test_user_state import BAG, END, NO_BAG, Remember, retr
         (lambda: df.BagStateSpec(""), "needs a name"),
         (lambda: df.ReadModifyWriteStateSpec(3), "needs a name"),  # type: ignore[arg-type]
         (lambda: df.CombiningValueStateSpec("n", sum), "needs a CombineFn"),  # type: ignore[arg-type]
-        (lambda: df.TimerSpec("n", "event time"), "needs a time domain"),  # type: ignore[arg-type]
+        (lambda: df.TimerSpec("n", "event"), "needs a time domain"),  # type: ignore[arg-type]
         (lambda: df.DoFn.StateParam(END), "needs the spec of a state"),
         (lambda: df.DoFn.TimerParam(BAG), "needs the spec of a timer"),
         (lambda: df.on_timer(BAG), "needs the spec of a timer"),  # type: ignore[arg-type]
@@ -27,6 +27,14 @@ def test_wrong_specs_are_refused(make: Any, message: str) -> None:
     assert caught.value.hint
 
 
+def test_a_timer_of_a_do_fn_follows_the_watermark_or_the_clock() -> None:
+    """Whatever further domains the engine has for triggers."""
+    for domain in df.TimeDomain:
+        if domain not in {df.TimeDomain.EVENT, df.TimeDomain.PROCESSING}:
+            with pytest.raises(df.PipelineError, match="needs a time domain"):
+                df.TimerSpec("n", domain)
+
+
 def refused(fn: Any, *before: Any) -> df.DataflowError:
     pipeline = df.Pipeline(DirectRunner())
     collection: Any = pipeline | df.Create([("a", 1)])
@@ -35,7 +43,7 @@ def refused(fn: Any, *before: Any) -> df.DataflowError:
     with pytest.raises(df.PipelineError) as caught:
         collection | "bad" >> (fn if isinstance(fn, df.PTransform) else df.ParDo(fn))
     error = caught.value
-    assert error.fact.startswith("transform 'bad' (tests")
+    assert error.fact.startswith("transform 'bad")
     assert "test_refused_state.py:" in error.fact
     assert error.hint
     return error

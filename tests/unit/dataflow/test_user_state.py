@@ -186,8 +186,10 @@ def test_late_records_are_kept() -> None:
             "window_start_us": 0,
             "window_end_us": 10 * US,
             "watermark_us": 15 * US,
-            "payload": [value],
             "count": 1,
+            "sign": 1,
+            "payload": [value],
+            "element": df.TimestampedValue(("a", value), value + 3),
         }
         for value in (3, 4)
     ] == late

@@ -181,7 +181,8 @@ def _insert_ranges(connection: Connection[Any], number: int, ranges: Sequence[Ra
 
 
 def _range_row(range_id: RangeId, keys: KeyRange | None, rest: Sequence[Any]) -> RangeRow:
-    split, token, bundle, owner, position, watermark_us, is_finished, number, next_hash = rest
+    split, token, bundle, owner, position, watermark_us, is_finished, *rest = rest
+    number, next_hash, percentile_us = rest
     return RangeRow(
         range_id=range_id,
         keys=keys,
@@ -193,4 +194,5 @@ def _range_row(range_id: RangeId, keys: KeyRange | None, rest: Sequence[Any]) ->
         watermark_us=watermark_us,
         is_finished=is_finished,
         signal_mark=SignalMark(number, to_unsigned(next_hash)),
+        percentile_us=percentile_us,
     )

@@ -39,6 +39,7 @@ def commit_statements(
     statements += _timers(production.timers, ids)
     statements += _channels(production, ids)
     statements += _signal_marks(production, ids)
+    statements += _percentiles(production, ids)
     statements += _late(production, ids)
     for write in production.tables:
         statements += tables.write(write)
@@ -150,6 +151,17 @@ def _signal_marks(production: Production, ids: JobIds) -> list[Statement]:
         "hashes": Int8Array.of(list(map(to_signed, hashes))),
     }
     return [(QUERIES["advance_signals"], parameters)]
+
+
+def _percentiles(production: Production, ids: JobIds) -> list[Statement]:
+    percentiles_us = production.percentiles_us
+    if not percentiles_us:
+        return []
+    parameters = {
+        "range_ids": Int4Array.of([ids.range(range_id).number for range_id in percentiles_us]),
+        "percentiles_us": Int8Array.of(list(percentiles_us.values())),
+    }
+    return [(QUERIES["advance_percentiles"], parameters)]
 
 
 def _late(production: Production, ids: JobIds) -> list[Statement]:

@@ -294,6 +294,14 @@ class PostgresStore:
 
         return self._transact(work)
 
+    def read_late_counts(self, job: str) -> Mapping[str, int]:
+        """How many records came too late, by transform."""
+        parameters = {"name": job}
+        rows = self._transact(
+            lambda opened: opened.execute(QUERIES["read_late_counts"], parameters).fetchall()
+        )
+        return dict(rows)
+
     def statistics(self, job: str) -> Mapping[str, int]:
         """Row counts of the job by kind; all zero for a job that does not exist."""
         counts = self._transact(

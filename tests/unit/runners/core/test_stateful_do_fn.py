@@ -1,7 +1,6 @@
 """The machine of stateful DoFns, one rule at a time; any program at all is in tests/property."""
 
 import pickle
-import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,9 +10,7 @@ import pytest
 import dataflow as df
 from runners.core import stateful_do_fn
 from runners.core.bundle import Bundle
-from runners.core.grouping import GroupingStage
 from runners.core.keyed_state import KeyedState
-from runners.core.plan import plan
 from runners.core.stateful_inputs import StatefulInputs
 from runners.direct import DirectRunner
 from tests.stateful_programs import Engine
@@ -240,71 +237,6 @@ def test_cells_are_small_and_come_back() -> None:
     for each in (cell, waiting):
         assert each == pickle.loads(pickle.dumps(each, protocol=5))
     assert len(pickle.dumps(cell, protocol=5)) < 120
-
-
-class InOrder(Alarm):
-    requires_time_sorted_input = True
-
-    def process(  # type: ignore[override]
-        self,
-        element: Any,
-        /,
-        at: datetime = df.DoFn.TimestampParam,
-        sign: int = df.DoFn.SignParam,
-        end: Any = df.DoFn.TimerParam(END),
-    ) -> Iterator[Any]:
-        yield element[1], at.timestamp(), sign
-
-    handles_retractions = True
-
-
-def test_in_time_order_elements_wait_for_the_watermark() -> None:
-    """For one that is past them: at the watermark itself there may be more."""
-    engine = Engine.of(InOrder(), fixed())
-    engine.add(("a", W1, "x", 5 * US), ("a", W1, "y", 3 * US))
-    assert [] == engine.outputs
-    engine.advance(3 * US)
-    assert [] == engine.outputs
-    engine.add(("a", W1, "z", 3 * US))
-    engine.advance(3 * US + 1)
-    assert [("y", 3.0, 1), ("z", 3.0, 1)] == rung(engine)
-    engine.add(("a", W1, "late", 1 * US))
-    engine.advance(10 * US)
-
-    assert [("late", 1.0, 1), ("x", 5.0, 1)] == rung(engine)[2:]
-    assert ({}, 0) == (engine.cells, len(engine.timers))
-
-
-def test_what_may_be_taken_back_stays_in_the_order_of_arrival() -> None:
-    """At one instant: first it is said, then it is taken back, whatever the values."""
-    pipeline = df.Pipeline(DirectRunner())
-    mode = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
-    (
-        pipeline
-        | df.Create([("a", 1)])
-        | df.WindowInto(df.FixedWindows(10), accumulation_mode=mode)
-        | df.CombinePerKey(sum)
-        | "stateful" >> df.ParDo(InOrder())
-    )
-    execution = plan(pipeline.graph())
-    engine = Engine(GroupingStage(execution, execution.stages["stateful"]))
-    signed = [("z", +1), ("z", -1), ("b", +1)]
-    inputs = [(value, 5 * US, NO_FIRING, sign) for value, sign in signed]
-    engine._apply(
-        engine.stage.machine.add(
-            engine.cells, [("a", W1, inputs, 3)], watermark_us=engine.watermark_us, now_us=0
-        )
-    )
-    engine.advance(10 * US)
-
-    assert [(value, 5.0, sign) for value, sign in signed] == rung(engine)
-
-
-def test_values_without_an_order_of_their_own_are_an_error() -> None:
-    engine = Engine.of(InOrder(), fixed())
-    engine.add(("a", W1, threading.Lock(), US), ("a", W1, threading.Lock(), US))
-    with pytest.raises(df.TransformError, match="cannot put elements of one instant in order"):
-        engine.advance(10 * US)
 
 
 def test_partials_keep_the_order_of_arrival() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.direct.runner import _Job
+from runners.direct.job import Job
 from tests.oracle.laws import microseconds
 from tests.pane_log import PaneLog, run_logged
 from tests.scripted_source import Batch, ScriptedSource
@@ -78,13 +78,13 @@ def test_processing_time_stands_still_until_the_input_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[int] = []
-    advance = _Job._advance
+    advance = Job._advance
 
-    def logged(job: _Job) -> None:
+    def logged(job: Job) -> None:
         seen.append(job._now_us)
         advance(job)
 
-    monkeypatch.setattr(_Job, "_advance", logged)
+    monkeypatch.setattr(Job, "_advance", logged)
     run([Batch(["a"], [1], 50), Batch(["b"], [2], 60)])
 
     assert [MIN_TIMESTAMP_US, MIN_TIMESTAMP_US, MAX_TIMESTAMP_US] == seen
@@ -100,8 +100,10 @@ def test_late_records_are_told_with_what_they_missed() -> None:
             "window_start_us": 0,
             "window_end_us": 10,
             "watermark_us": 50,
-            "payload": ["x"],
             "count": 1,
+            "sign": 1,
+            "payload": ["x"],
+            "element": df.TimestampedValue(("k", "x"), 5 / 1_000_000),
         }
     ] == log.late_records()
 

@@ -35,6 +35,15 @@ def test_a_restart_begins_at_the_furthest_commit() -> None:
     assert {"sum": 70} == ours.inputs_us
 
 
+def test_a_restart_begins_no_further_back_than_the_last_computation() -> None:
+    """What somebody has acted on, everybody before it had acted on too, although with nothing to commit."""
+    senders = {"read": (), "first": ("read",), "second": ("first",), "third": ("second", "first")}
+    ranges = tuple(RangeId(name, 0) for name in senders)
+    ours = WatermarkAuthority(senders, ranges, {RangeId("third", 0): 60, RangeId("first", 0): 20})
+
+    assert {"first": 60, "second": 60, "third": 60} == ours.inputs_us
+
+
 def test_an_idle_split_holds_nobody_back_and_the_end_of_another_does_not_end_it() -> None:
     """Idle is left out while something else moves; where nothing else does, time waits for it."""
     ours = authority({})

@@ -144,6 +144,13 @@ SET signal_number = s.number, signal_hash = s.hash
 FROM unnest(%(range_ids)b, %(numbers)b, %(hashes)b) AS s (range_id, number, hash)
 WHERE f.range_id = s.range_id AND (f.signal_number, f.signal_hash) < (s.number, s.hash);
 
+-- name: advance_percentiles
+-- Percentile watermarks that ranges have acted on; GREATEST passes over what was NULL.
+UPDATE dataflow.fences f
+SET percentile_us = GREATEST(f.percentile_us, s.percentile_us)
+FROM unnest(%(range_ids)b, %(percentiles_us)b) AS s (range_id, percentile_us)
+WHERE f.range_id = s.range_id;
+
 -- name: lock_fences
 -- The same rows in the same order as commits take them; waits for a commit in flight to end.
 SELECT range_id, token, bundle FROM dataflow.fences
@@ -255,7 +262,7 @@ ORDER BY s.number;
 -- Every range of a job, with the ids that commits use.
 SELECT c.name, r.range_index, r.range_id, r.computation_id, r.first_hash, r.last_hash, r.split,
        f.token, f.bundle, f.owner, f.position, f.watermark_us, f.is_finished, f.signal_number,
-       f.signal_hash
+       f.signal_hash, f.percentile_us
 FROM dataflow.computations c
 JOIN dataflow.ranges r USING (computation_id)
 JOIN dataflow.fences f USING (range_id)
@@ -381,6 +388,14 @@ SELECT l.transform, l.key, l.window_start_us, l.window_end_us, l.watermark_us, l
 FROM dataflow.late_records l JOIN dataflow.jobs j USING (job_id)
 WHERE j.name = %(name)s
 ORDER BY l.late_record_id;
+
+-- name: read_late_counts
+-- How many records of a job came too late, for each transform that dropped any.
+SELECT l.transform, sum(l.count)::bigint
+FROM dataflow.late_records l JOIN dataflow.jobs j USING (job_id)
+WHERE j.name = %(name)s
+GROUP BY l.transform
+ORDER BY l.transform;
 
 -- name: statistics
 -- Row counts of a job by kind.

@@ -1,4 +1,4 @@
-"""Where in the user's code a transform was written, for error messages."""
+"""Where in the user's code something was written, for error messages."""
 
 import sys
 from pathlib import Path

@@ -1,0 +1,83 @@
+"""MicroBatchJob: a run as a micro-batch engine does it, in rounds of processing time (Dataflow Model, section 2.4)."""
+
+from datetime import timedelta
+
+import attrs
+
+from dataflow.errors import PipelineError
+from dataflow.graph import PipelineGraph
+from dataflow.io.source import SourceBatch
+from runners.core.plan import ExecutionPlan
+from runners.direct.job import Job, SplitInput
+from triggers import AtPeriod, Repeatedly
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+
+class MicroBatchJob(Job):
+    """The same in rounds: what is gathered in a round arrives at each grouping before the round's end, and fires at it.
+
+    So a grouping waits for all that the round sends it, and a chain of groupings is through in one round.
+    """
+
+    def __init__(self, execution: ExecutionPlan, round_us: int) -> None:
+        super().__init__(execution)
+        self._round = _round(round_us)
+        self._round_end_us = MAX_TIMESTAMP_US
+        self._gathered: list[tuple[SplitInput, SourceBatch]] = []
+
+    def _take(self, split: SplitInput, batch: SourceBatch) -> None:
+        self._hear(split, batch)
+        if not batch.values:
+            return
+        if batch.processing_time_us is None:
+            raise PipelineError(
+                f"micro-batches need to know when input arrives, and {split.stage!r} does not say",
+                detail="a round is a length of processing time; the batches of this source have none",
+                hint="read from a TestStream, or leave micro_batch out",
+            )
+        if not self._gathered:
+            self._round_end_us = self._round.deadline_us(self._now_us)
+        self._gathered.append((split, batch))
+
+    def _let_time_pass(self, until_us: int) -> None:
+        if self._round_end_us <= until_us:
+            self._end_round()
+        super()._let_time_pass(until_us)
+
+    def _advance(self) -> None:
+        if self._has_ended:
+            self._end_round()
+            super()._advance()
+
+    def _end_round(self) -> None:
+        if self._gathered:
+            self._now_us = self._round_end_us
+            for split, batch in self._gathered:
+                self._process(split, batch)
+            super()._advance()
+            self._gathered.clear()
+
+    def _source_watermark_us(self, name: str) -> int:
+        is_over = self._has_ended and not self._gathered
+        return MAX_TIMESTAMP_US if is_over else MIN_TIMESTAMP_US
+
+    def _signal(self, signal: str) -> None:
+        """Nobody listens: a round's end is all that makes windows speak."""
+
+    @property
+    def _arrival_us(self) -> int:
+        return self._round_end_us - 1
+
+
+def _round(round_us: int) -> AtPeriod:
+    return AtPeriod(timedelta(microseconds=round_us))
+
+
+def in_rounds(graph: PipelineGraph, round_us: int) -> PipelineGraph:
+    """The graph with every window firing at the end of a round in which it has changed."""
+    trigger = Repeatedly(_round(round_us))
+    pcollections = {
+        number: attrs.evolve(node, strategy=attrs.evolve(node.strategy, trigger=trigger))
+        for number, node in graph.pcollections.items()
+    }
+    return attrs.evolve(graph, pcollections=pcollections)

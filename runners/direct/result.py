@@ -1,0 +1,53 @@
+"""DirectResult: what a run in memory left."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dataflow.errors import PipelineError
+from dataflow.io.table import TableSpec
+from runners.core.cells import LateArrival
+from runners.core.changelog import Rows
+from runners.core.late import count_by_transform, late_mapping
+from runners.errors import SignalError
+
+
+class DirectResult:
+    """What a direct run left: its tables and its late records."""
+
+    def __init__(
+        self,
+        tables: Mapping[str, tuple[TableSpec, Rows]],
+        late: Sequence[tuple[str, LateArrival]],
+    ) -> None:
+        self._tables, self._late = tables, late
+
+    def wait_until_finish(self) -> None:
+        """Nothing to wait for: the run has ended."""
+
+    def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """The rows of a result table."""
+        if name not in self._tables:
+            raise PipelineError(
+                f"the pipeline writes no table {name!r}", detail=f"tables: {sorted(self._tables)}"
+            )
+        spec, rows = self._tables[name]
+        return [dict(zip(spec.columns, row, strict=True)) for row in rows.values()]
+
+    def send_signal(self, name: str) -> None:
+        """Nobody can hear it: the run has ended.
+
+        Raises:
+            SignalError: always.
+        """
+        raise SignalError(
+            f"the signal {name!r} comes too late: a run in memory has ended when there is a result",
+            hint="script it, with TestStream().send_signal(...), or use the streaming runner",
+        )
+
+    def late_records(self) -> Sequence[Mapping[str, Any]]:
+        """Records that came after their window was gone."""
+        return [late_mapping(transform, arrival) for transform, arrival in self._late]
+
+    def late_counts(self) -> Mapping[str, int]:
+        """How many of them each transform dropped."""
+        return count_by_transform((name, arrival.count) for name, arrival in self._late)

@@ -1,0 +1,249 @@
+"""Signals to real jobs: sent by Python, by the command line and while workers die, answered while the job runs."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+
+import dataflow as df
+from runners.core.plan import plan
+from runners.millwheel.job import job_spec
+from runners.millwheel.master import Master
+from runners.millwheel.store.postgres import PostgresStore
+from runners.streaming import StreamingRunner
+from runners.streaming.job_thread import StreamingJob
+from runners.streaming.signal_reader import SignalReader
+from runners.testing.local_network import LocalNetwork
+from runners.testing.manual_clock import ManualClock
+from tests.processes import descendants, kill, spark_workers
+
+pytestmark = pytest.mark.postgres
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/how-to/ask-for-answers-now.md"
+COMMAND = Path(sys.executable).with_name("dataflow")
+RECORDS = 4_000
+TIMEOUT_S = 60
+
+
+def build(p: df.Pipeline, path: Path) -> None:
+    """Every pane is a row: how many records each of ten keys has been given since its last one."""
+    (
+        p
+        | "read" >> df.ReadFromCsv(path)
+        | df.Map(lambda row: (int(row["number"]) % 10, 1))
+        | df.WindowInto(
+            df.GlobalWindows(),
+            trigger=df.Repeatedly(df.AfterSignal("flush")),
+            accumulation_mode=df.AccumulationMode.DISCARDING,
+        )
+        | "count" >> df.CombinePerKey(sum)
+        | df.Map(lambda pair: {"key": pair[0], "records": pair[1]})
+        | df.WriteToPostgres("news", columns={"key": int, "records": int})
+    )
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    path = tmp_path / "numbers.csv"
+    path.write_text("\n".join(["number", *map(str, range(RECORDS))]))
+    return path
+
+
+def dataflow(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line, as a user types it."""
+    return subprocess.run(
+        [COMMAND, *arguments],
+        env=os.environ | {"DATAFLOW_STORE": dsn},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def until(is_reached: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not is_reached():
+        assert time.monotonic() < deadline_s, f"not reached in {TIMEOUT_S} s"
+        time.sleep(0.02)
+
+
+def said(result: df.PipelineResult) -> int:
+    return sum(int(row["records"]) for row in result.read_table("news"))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_running_job_answers_on_request(store_dsn: str, spark_master: str, numbers: Path) -> None:
+    """All that was read before is said soon, once; also if a worker dies just then."""
+    pipeline = df.Pipeline(
+        StreamingRunner(
+            job="asked",
+            store=store_dsn,
+            master=spark_master,
+            records_per_second=250,
+            show_progress=False,
+        )
+    )
+    build(pipeline, numbers)
+    job = pipeline.run()
+    assert isinstance(job, StreamingJob)
+
+    def records_read() -> int:
+        statistics = job.statistics()
+        return statistics.records_read if statistics else 0
+
+    def answers(send: Callable[[], object]) -> None:
+        """A signal is sent when there is something to say, and everything read by then is said."""
+        before = said(job)
+        until(lambda: records_read() > before + 200)
+        read = records_read()
+        send()
+        until(lambda: said(job) >= read)
+        time.sleep(0.5)
+        assert said(job) < RECORDS
+        assert records_read() < RECORDS
+
+    def by_command_line() -> None:
+        ran = dataflow(store_dsn, "signal", "asked", "flush")
+        assert (ran.returncode, ran.stdout, ran.stderr) == (
+            0, "signal 2 of job asked: flush\n", ""
+        )  # fmt: skip
+
+    def while_a_worker_dies() -> None:
+        job.send_signal("flush")
+        kill(spark_workers(psutil.Process())[:1])
+
+    try:
+        answers(lambda: job.send_signal("flush"))
+        answers(by_command_line)
+        answers(while_a_worker_dies)
+        listed = dataflow(store_dsn, "jobs").stdout.splitlines()
+        assert re.match(r"asked +streaming +unfinished .* flush$", listed[1]), listed
+        job.wait_until_finish()
+    finally:
+        job.cancel()
+    too_late = dataflow(store_dsn, "signal", "asked", "flush")
+
+    assert said(job) == RECORDS
+    assert "finished" in dataflow(store_dsn, "jobs").stdout
+    assert (too_late.returncode, too_late.stdout) == (2, "")
+    assert "is finished" in too_late.stderr
+    with closing(PostgresStore(store_dsn)) as store:
+        left = store.statistics("asked")
+    assert (left["cells"], left["timers"], left["checkpoints"]) == (0, 0, 0)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_how_to_does_what_it_says(store_dsn: str) -> None:
+    """Its job as it stands on the page, asked by its command, has a table before it has read everything."""
+    blocks = dict(
+        re.findall(r"^```(py|sh)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    )
+    signal, jobs = (line.split()[1:] for line in blocks["sh"].splitlines())
+    running = subprocess.Popen(
+        [sys.executable, "-c", blocks["py"]],
+        cwd=ROOT,
+        env=os.environ | {"DATAFLOW_STORE": store_dsn},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    family = psutil.Process(running.pid)
+    try:
+        until(lambda: b"scores" in dataflow(store_dsn, *jobs).stdout.encode())
+        with psycopg.connect(store_dsn, autocommit=True) as connection:
+
+            def table() -> dict[str, int]:
+                return dict(connection.execute("SELECT team, score FROM live_scores").fetchall())
+
+            def speaks() -> bool:
+                assert dataflow(store_dsn, *signal).returncode == 0
+                return bool(table())
+
+            until(speaks)
+            early = table()
+            out, _ = running.communicate(timeout=TIMEOUT_S)
+            final = table()
+    finally:
+        kill([*descendants(family), family] if running.poll() is None else [])
+        running.wait()
+
+    assert running.returncode == 0, out
+    assert sum(early.values()) < sum(final.values())
+    assert final == {"red": 17, "blue": 12}
+
+
+def test_a_lost_connection_is_opened_again(store_dsn: str, numbers: Path) -> None:
+    """The server ends the reader's session; what is sent afterwards arrives all the same."""
+    pipeline = df.Pipeline()
+    build(pipeline, numbers)
+    execution = plan(pipeline.graph())
+    spec = job_spec("cut", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
+    with closing(PostgresStore(store_dsn)) as store:
+        master = Master(
+            store.open_job(spec), execution, 1, LocalNetwork().endpoint("master"), ManualClock()
+        )
+
+        def hears(reader: SignalReader, number: int) -> Callable[[], bool]:
+            def has_heard() -> bool:
+                reader.pass_on()
+                return master.latest_signal == number
+
+            return has_heard
+
+        with SignalReader(PostgresStore(store_dsn), "cut", master) as reader:
+            store.send_signal("cut", "flush")
+            until(hears(reader, 1))
+            assert _end_sessions(store_dsn, but=store.connect().info.backend_pid) == 1
+            store.send_signal("cut", "flush")
+            until(hears(reader, 2))
+
+
+def test_command_line_on_a_real_store(store_dsn: str) -> None:
+    """An empty store, and one whose password must not be shown."""
+    empty = dataflow(store_dsn, "jobs")
+    unknown = dataflow(store_dsn, "late", "nobody")
+    nowhere = dataflow(f"{store_dsn} password=s3cret port=1", "jobs")
+
+    assert (empty.returncode, empty.stdout, empty.stderr) == (0, "no jobs\n", "")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "no job 'nobody'" in unknown.stderr
+    assert (nowhere.returncode, nowhere.stdout) == (2, "")
+    assert "no connection to Postgres" in nowhere.stderr
+    assert "s3cret" not in nowhere.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(store_dsn: str) -> None:
+    ran = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {COMMAND} jobs | true"],
+        env=os.environ | {"DATAFLOW_STORE": store_dsn},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def _end_sessions(dsn: str, *, but: int) -> int:
+    """End all sessions on this database except one, and the one that does it; how many there were."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        ended: Any = connection.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid NOT IN (pg_backend_pid(), %s)",
+            [but],
+        ).fetchone()
+    return int(ended[0])

@@ -1,0 +1,120 @@
+"""CountWindows against lists cut with slices: the last ``size`` of every ``period`` elements of each key."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from runners.direct import DirectRunner
+from tests.scripted_source import Batch, ScriptedSource
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+US = 1_000_000
+HOUR = 10
+
+#: Key, hour, and where in the hour; the value is the place in the stream, so that each is different.
+ELEMENTS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 1), st.integers(0, HOUR - 1)), max_size=30
+)
+SIZES = st.integers(1, 7)
+
+
+def counted(
+    transform: df.CountWindows, elements: Sequence[tuple[str, int, int]], bundle_records: int
+) -> dict[tuple[str, int], list[Any]]:
+    """What is said for each key and hour, with the event time in seconds."""
+    said: dict[tuple[str, int], list[Any]] = {}
+
+    def see(
+        result: Any, window: Any = df.DoFn.WindowParam, at: Any = df.DoFn.TimestampParam
+    ) -> None:
+        key, values = result
+        hour = window.start_us // (HOUR * US)
+        said.setdefault((key, hour), []).append((values, at.timestamp()))
+
+    arrivals = [((key, n), hour * HOUR + at) for n, (key, hour, at) in enumerate(elements)]
+    bundles = [
+        arrivals[start : start + bundle_records]
+        for start in range(0, len(arrivals), bundle_records)
+    ]
+    script = [
+        Batch([pair for pair, _ in bundle], [at * US for _, at in bundle], MIN_TIMESTAMP_US)
+        for bundle in bundles
+    ]
+    with df.Pipeline(DirectRunner()) as p:
+        (
+            p
+            | df.Read(ScriptedSource(script))
+            | df.WindowInto(df.FixedWindows(HOUR))
+            | transform
+            | df.Map(see)
+        )
+    return said
+
+
+def cut(values: Sequence[Any], size: int, period: int) -> tuple[list[Any], list[Any]]:
+    """What is said when it is complete, and what is left at the end."""
+    complete = [values[max(0, end - size) : end] for end in range(period, len(values) + 1, period)]
+    ends = range(len(values) // period * period + period, len(values) + size, period)
+    return complete, [values[max(0, end - size) :] for end in ends]
+
+
+def expected(
+    elements: Sequence[tuple[str, int, int]], size: int, period: int, *, time_sorted: bool
+) -> dict[tuple[str, int], list[Any]]:
+    said = {}
+    for place in {(key, hour) for key, hour, _ in elements}:
+        mine = [
+            (n, hour * HOUR + at)
+            for n, (key, hour, at) in enumerate(elements)
+            if (key, hour) == place
+        ]
+        if time_sorted:
+            mine.sort(key=lambda each: each[1])
+        complete, rest = cut(mine, size, period)
+        results = [([n for n, _ in window], float(window[-1][1])) for window in complete]
+        end = (place[1] + 1) * HOUR - 1e-6
+        results += [([n for n, _ in window], end) for window in rest]
+        if results:
+            said[place] = results
+    return said
+
+
+@given(ELEMENTS, SIZES, SIZES, st.integers(1, 6))
+def test_results_are_the_last_of_every_period_in_order_of_arrival(
+    elements: list[tuple[str, int, int]], size: int, period: int, bundle_records: int
+) -> None:
+    """Sliding, tumbling and with pauses; for each key and event-time window by itself, whatever the bundles."""
+    said = counted(df.CountWindows(size, period=period), elements, bundle_records)
+
+    assert expected(elements, size, period, time_sorted=False) == said
+
+
+@given(ELEMENTS, SIZES, SIZES, st.integers(1, 6))
+def test_in_time_order_the_order_of_arrival_does_not_matter(
+    elements: list[tuple[str, int, int]], size: int, period: int, bundle_records: int
+) -> None:
+    """Where two elements have one event time, their values decide; here these are numbers."""
+    transform = df.CountWindows(size, period=period, time_sorted=True)
+
+    assert expected(elements, size, period, time_sorted=True) == counted(
+        transform, elements, bundle_records
+    )
+
+
+@given(ELEMENTS, SIZES)
+def test_every_element_is_in_one_window_of_a_period_of_the_size(
+    elements: list[tuple[str, int, int]], size: int
+) -> None:
+    """Nothing is lost, nothing is said twice; sums are those of the lists."""
+    sums = counted(df.CountWindows(size, combine_fn=sum), elements, 5)
+    lists = counted(df.CountWindows(size), elements, 5)
+
+    assert sorted(n for said in lists.values() for values, _ in said for n in values) == list(
+        range(len(elements))
+    )
+    assert {
+        place: [(sum(values), at) for values, at in said] for place, said in lists.items()
+    } == sums

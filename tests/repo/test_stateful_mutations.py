@@ -1,0 +1,112 @@
+"""The tests are tested: a machine of stateful DoFns that is broken on purpose must fail its laws."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+
+from runners.core.keyed_state import KeyedState
+from runners.core.stateful_do_fn import _Step
+from runners.core.stateful_invoker import Call, StatefulInvoker
+from tests.property.test_stateful_do_fns import (
+    EVENTS,
+    Event,
+    check_in_which_order,
+    check_what_is_said,
+)
+from windowing.time_domain import TimeDomain
+
+#: Far more than any of the mutations needs to be found.
+EXAMPLES_MAX = 500
+
+Patch = pytest.MonkeyPatch
+
+
+def timers_fire_twice(patch: Patch) -> None:
+    """A timer is still set after it has fired."""
+    fire = _Step._fire
+
+    def broken(step: _Step, cell_id: Any, cell: KeyedState, timer: str) -> None:
+        was_set = cell.timers[timer]
+        fire(step, cell_id, cell, timer)
+        if cell.firings == 1:
+            cell.timers.setdefault(timer, was_set)
+
+    patch.setattr(_Step, "_fire", broken)
+
+
+def latest_timer_first(patch: Patch) -> None:
+    """Of several due timers the last one fires first."""
+
+    def broken(step: _Step, cell: KeyedState, domain: TimeDomain) -> Any:
+        timers = [
+            (fire_us, name)
+            for name, (fire_us, _) in cell.timers.items()
+            if step._domain(name) is domain and name not in cell.called
+        ]
+        return max(timers, default=None)
+
+    patch.setattr(_Step, "_first", broken)
+
+
+def due_timers_wait_for_the_elements(patch: Patch) -> None:
+    """A timer that is set for the past fires after the bundle."""
+    patch.setattr(_Step, "_may_be_due", lambda *_: False)
+
+
+def windows_share_their_state(patch: Patch) -> None:
+    """State is of a key only."""
+    process = StatefulInvoker.process
+
+    def broken(invoker: StatefulInvoker, cell: KeyedState, value: Any, call: Call) -> list[Any]:
+        kept = invoker.__dict__.setdefault("kept", {})
+        cell.values = kept.setdefault(call.key, cell.values)
+        return process(invoker, cell, value, call)
+
+    patch.setattr(StatefulInvoker, "process", broken)
+
+
+def state_outlives_its_window(patch: Patch) -> None:
+    """Cells are not freed."""
+    finish = _Step.finish
+
+    def broken(step: _Step) -> Any:
+        before = dict(step._cells)
+        effects = finish(step)
+        step._cells.update(before)
+        return effects
+
+    patch.setattr(_Step, "finish", broken)
+
+
+MUTATIONS: list[Callable[[Patch], None]] = [
+    timers_fire_twice,
+    latest_timer_first,
+    due_timers_wait_for_the_elements,
+    windows_share_their_state,
+    state_outlives_its_window,
+]
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
+def test_a_broken_machine_is_found(mutate: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    """Each mutation makes a law fail, whatever else it does."""
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError):
+        look_for_a_counterexample()
+
+
+@settings(
+    max_examples=EXAMPLES_MAX,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+)
+@given(EVENTS)
+def look_for_a_counterexample(events: list[Event]) -> None:
+    """Among random programs."""
+    check_what_is_said(events)
+    check_in_which_order(events)

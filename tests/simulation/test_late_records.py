@@ -1,0 +1,50 @@
+"""Late records over the real master and workers, some of which die: rows that can be counted, and replayed."""
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from runners.core.late import stored_late_mapping
+from runners.direct import DirectRunner
+from tests.simulation.test_worker_crashes import (
+    COLUMNS,
+    Cluster,
+    batches,
+    build_counts,
+    row,
+    scripted,
+)
+
+
+def counts(rows: Any) -> Counter[Any]:
+    """Records by key and minute, of rows as the table has them."""
+    return Counter({(key, start): int(count) for key, start, _, count in rows})
+
+
+@given(batches=batches, seed=st.integers(0, 2**32))
+def test_what_was_too_late_can_be_replayed(batches: list[list[tuple[int, int]]], seed: int) -> None:
+    """The job's rows and those of a replay add up to every record, by key and minute."""
+    pipeline, replay = df.Pipeline(DirectRunner()), df.Pipeline(DirectRunner())
+    build_counts(pipeline, scripted(batches, 0))
+    cluster = Cluster(pipeline.graph(), seed, crash_rate=0.1)
+    cluster.run()
+    late = [stored_late_mapping(each) for each in cluster.store.read_late("sim")]
+    (
+        replay
+        | df.Create([each["element"] for each in late])
+        | df.WindowInto(df.FixedWindows(60))
+        | df.CombinePerKey(sum)
+        | df.Map(row)
+        | df.WriteToPostgres("counts", columns=COLUMNS, key=["key", "start"])
+    )
+    replayed = [tuple(each.values()) for each in replay.run().read_table("counts")]
+    (table,) = pipeline.graph().tables()
+    everything = Counter(
+        (str(value % 5), at // 60 * 60) for batch in batches for value, at in batch
+    )
+
+    assert everything == counts(cluster.store.read_table(table)) + counts(replayed), f"seed={seed}"
+    assert Counter(each["transform"] for each in late) == cluster.store.read_late_counts("sim")

@@ -1,0 +1,283 @@
+"""Signals on their way through the real master and workers, which die at random moments.
+
+Each window hears a signal once, of all that had been read when it was sent, whoever owns it by then; and whatever is
+said because of signals, the panes add up to the same.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.serialization import loads
+from dataflow.testing import TestStream
+from runners.direct import DirectRunner
+from runners.millwheel import computation
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import CommitOutcome
+from runners.millwheel.worker import WorkerStoppedError
+from tests.scripted_source import Batch, ScriptedSource
+from tests.simulation.test_worker_crashes import Cluster, batches, build, row, scripted
+from triggers.trigger import Elements
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+COLUMNS = {"key": str, "start": float, "end": float, "values": str}
+FLUSH = df.Repeatedly(df.AfterSignal("flush"))
+WINDOW_FNS = [df.FixedWindows(60), df.SlidingWindows(60, period=30), df.Sessions(30)]
+TRIGGERS = [
+    df.AfterWatermark(early=df.AfterSignal("flush"), late=df.AfterSignal("flush")),
+    FLUSH,
+    df.Repeatedly(df.AfterAny(df.AfterSignal("flush"), df.AfterCount(3))),
+    df.OrFinally(FLUSH, df.AfterSignal("stop")),
+    df.AfterEach(df.AfterSignal("stop"), df.AfterAll(df.AfterSignal("flush"), df.AfterCount(2))),
+]
+CRASHES_MAX = 30
+
+#: What one split reads between two signals: values, each with its second.
+phases = st.lists(
+    st.tuples(*[st.lists(st.tuples(st.integers(0, 30), st.integers(0, 200)), max_size=8)] * 2),
+    min_size=1,
+    max_size=5,
+)
+
+
+class EverySecond(df.Trigger):
+    """Fires on the second, the fourth, ... signal since a window was opened: to hear one twice makes a difference."""
+
+    signals = frozenset({"flush"})
+
+    def initial_state(self) -> int:
+        return 0
+
+    def on_elements(
+        self, state: int, window: df.Window, elements: Elements, *, watermark_us: int, now_us: int
+    ) -> int:
+        return state
+
+    def on_signal(
+        self, state: int, window: df.Window, name: str, *, watermark_us: int, now_us: int
+    ) -> int:
+        return state + 1
+
+    def should_fire(self, state: int, window: df.Window, *, watermark_us: int, now_us: int) -> bool:
+        return state >= 2
+
+    def on_fire(
+        self, state: int, window: df.Window, *, watermark_us: int, now_us: int
+    ) -> df.Progress:
+        return df.Progress(0)
+
+    def next_wakeup(
+        self, state: int, window: df.Window, *, watermark_us: int, now_us: int
+    ) -> df.Wakeup:
+        return df.Wakeup()
+
+    def merge_states(self, states: Sequence[int], window: df.Window) -> int:
+        return max(states)
+
+
+class GatedSource(ScriptedSource):
+    """Two splits that read up to where they are let, one record at a time; quiet from there on."""
+
+    def __init__(self, *scripts: Sequence[Batch]) -> None:
+        super().__init__(*scripts)
+        self.gates = [0 for _ in scripts]
+
+    def open(self, split: int, position: int | None) -> SourceReader:
+        return _GatedReader(self, split, super().open(split, position), position or 0)
+
+
+class _GatedReader(SourceReader):
+    def __init__(self, source: GatedSource, split: int, inner: SourceReader, position: int) -> None:
+        self._source, self._split, self._inner = source, split, inner
+        self._position = position
+
+    def read(self, max_records: int) -> SourceBatch:
+        if self._position >= self._source.gates[self._split]:
+            return SourceBatch(
+                values=[],
+                timestamps_us=[],
+                position=self._position,
+                watermark_us=MIN_TIMESTAMP_US,
+                status=SplitStatus.IDLE,
+            )
+        batch = self._inner.read(max_records)
+        self._position = batch.position
+        return batch
+
+
+class CrashingStore(MemoryStore):
+    """Its users die now and then, just before or just after a commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster: Cluster | None = None
+        self.crashes = 0
+
+    def commit(self, production: Production) -> CommitOutcome:
+        assert self.cluster is not None
+        chance = self.cluster.random.random()
+        if chance < self.cluster.crash_rate and self.crashes < CRASHES_MAX:
+            self.crashes += 1
+            if chance < self.cluster.crash_rate / 2:
+                super().commit(production)
+            raise WorkerStoppedError("it dies at a commit")
+        return super().commit(production)
+
+
+def crashing_cluster(pipeline: df.Pipeline, seed: int, crash_rate: float) -> Cluster:
+    store = CrashingStore()
+    cluster = Cluster(pipeline.graph(), seed, crash_rate, store)
+    store.cluster = cluster
+    return cluster
+
+
+@contextmanager
+def few_cells_in_a_step() -> Iterator[None]:
+    """A range with three cells hears a signal in two commits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(computation, "CELLS_PER_STEP", 2)
+        yield
+
+
+def build_panes(p: df.Pipeline, source: Any, window_fn: df.WindowFn, trigger: df.Trigger) -> None:
+    """Every pane is a row: sums in windows, and sums of these, on request."""
+    panes = (
+        p
+        | "read" >> source
+        | "pair" >> df.Map(lambda v: (v % 5, v))
+        | "windows"
+        >> df.WindowInto(
+            window_fn, trigger=trigger, accumulation_mode=df.AccumulationMode.DISCARDING
+        )
+        | "sum" >> df.CombinePerKey(sum)
+    )
+    panes | "row" >> df.Map(row) | "panes" >> df.WriteToPostgres("panes", columns=COLUMNS)
+    (
+        panes
+        | "whole"
+        >> df.WindowInto(
+            df.GlobalWindows(), trigger=FLUSH, accumulation_mode=df.AccumulationMode.DISCARDING
+        )
+        | "total" >> df.CombinePerKey(sum)
+        | "total row" >> df.Map(row)
+        | "totals" >> df.WriteToPostgres("totals", columns=COLUMNS)
+    )
+
+
+@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+@given(
+    read=phases,
+    window_fn=st.sampled_from(WINDOW_FNS),
+    trigger=st.sampled_from([FLUSH, EverySecond()]),
+    signals=st.integers(1, 2),
+    seed=st.integers(0, 2**32),
+)
+def test_each_window_hears_a_signal_once_of_all_that_was_read(
+    crash_rate: float,
+    read: list[tuple[list[tuple[int, int]], ...]],
+    window_fn: df.WindowFn,
+    trigger: df.Trigger,
+    signals: int,
+    seed: int,
+) -> None:
+    """Pane by pane what the direct runner says to the same script: none is split, and none waits for the next."""
+    stream = TestStream()
+    for phase in read:
+        stream = stream.add_elements(
+            df.TimestampedValue(value, second) for split in phase for value, second in split
+        )
+        for _ in range(signals):
+            stream = stream.send_signal("flush")
+    direct = df.Pipeline(DirectRunner())
+    build_panes(direct, stream, window_fn, trigger)
+    expected = direct.run()
+
+    source = GatedSource(
+        *[
+            [Batch([value], [second * 1_000_000]) for phase in split for value, second in phase]
+            for split in zip(*read, strict=True)
+        ]
+    )
+    pipeline = df.Pipeline(DirectRunner())
+    build_panes(pipeline, df.Read(source), window_fn, trigger)
+    cluster = crashing_cluster(pipeline, seed, crash_rate)
+    with few_cells_in_a_step():
+        for phase in read:
+            source.gates = [
+                gate + len(split) for gate, split in zip(source.gates, phase, strict=True)
+            ]
+            cluster.run_until(lambda: _has_read(cluster, source.gates))
+            for _ in range(signals):
+                sent = cluster.store.send_signal("sim", "flush")
+            cluster.run_until(lambda up_to=sent: _has_heard(cluster, up_to))  # type: ignore[misc]
+            if crash_rate and cluster.random.random() < 0.5:
+                cluster.start_driver()
+        source.gates = [gate + 1 for gate in source.gates]
+        cluster.run()
+
+    for spec in direct.graph().tables():
+        rows = Counter(tuple(each.values()) for each in expected.read_table(spec.name))
+        assert rows == Counter(cluster.store.read_table(spec)), f"seed={seed}"
+    assert (0, 0, 0) == _left(cluster)
+
+
+@given(
+    batches=batches,
+    disorder=st.integers(0, 300),
+    seed=st.integers(0, 2**32),
+    trigger=st.sampled_from(TRIGGERS),
+)
+def test_panes_add_up_whenever_signals_come(
+    batches: list[list[tuple[int, int]]], disorder: int, seed: int, trigger: df.Trigger
+) -> None:
+    """Signals at random moments, and crashes: the rows are those of a run that heard none, and nothing is left open."""
+    source = scripted(batches, disorder)
+    direct = df.Pipeline(DirectRunner())
+    build(direct, source)
+    expected = direct.run()
+    pipeline = df.Pipeline(DirectRunner())
+    build(pipeline, source, trigger)
+    cluster = crashing_cluster(pipeline, seed, crash_rate=0.1)
+
+    def send_now_and_then() -> bool:
+        if cluster.random.random() < 0.1:
+            cluster.store.send_signal("sim", cluster.random.choice(sorted(trigger.signals)))
+        return cluster.master.is_done
+
+    with few_cells_in_a_step():
+        cluster.run_until(send_now_and_then)
+
+    for spec in direct.graph().tables():
+        rows = {tuple(each.values()) for each in expected.read_table(spec.name)}
+        assert rows == set(cluster.store.read_table(spec)), f"seed={seed}"
+    assert (0, 0, 0) == _left(cluster)
+
+
+def _has_read(cluster: Cluster, gates: Sequence[int]) -> bool:
+    """Whether every split has committed all that it is let."""
+    job = cluster.store.read_job("sim")
+    assert job is not None
+    return all(
+        gates[range_id.index] == (0 if found.position is None else loads(found.position))
+        for range_id, found in job.ranges.items()
+        if found.split is not None
+    )
+
+
+def _has_heard(cluster: Cluster, number: int) -> bool:
+    """Whether everybody has acted on a signal, and on all that this caused."""
+    master = cluster.master
+    return master.latest_signal >= number and not master._signals.news.signals
+
+
+def _left(cluster: Cluster) -> tuple[int, ...]:
+    statistics = cluster.store.statistics("sim")
+    return tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
