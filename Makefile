@@ -11,6 +11,10 @@ PYTHON ?=
 # A slice of the tests, as for pytest -k:  make test K=sessions
 K ?=
 
+# Tests that neither start anything nor take long, and how they are dealt out.
+FAST := not spark and not postgres and not slow
+ALL_CORES := -n auto --maxprocesses 8 --dist loadfile
+
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -30,10 +34,12 @@ demo: setup ## Run the flights example: history, live, a crash, and the same ans
 	@$(BIN)/python -m examples.flight_delays --demo
 
 check: static ## What to run before every commit; under a minute
-	@$(BIN)/pytest -q -m "not spark and not postgres and not slow" $(if $(K),-k "$(K)")
+	@$(BIN)/pytest -q $(if $(K),-k "$(K)",$(ALL_CORES)) -m "$(FAST)"
 
+# What starts processes runs alone: it has them on all cores already.
 test: static ## Everything, also with real Spark and Postgres
-	@$(BIN)/pytest -q $(if $(K),-k "$(K)")
+	@$(if $(K),,$(BIN)/pytest -q $(ALL_CORES) -m "$(FAST)")
+	@$(BIN)/pytest -q $(if $(K),-k "$(K)",-m "not ($(FAST))")
 
 static: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "make fix formats them" >&2; exit 1; }
@@ -42,8 +48,8 @@ static: setup
 	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.log || { cat .venv/lint-imports.log >&2; exit 1; }
 
 nightly: setup ## The laws and the simulator with ten thousand examples each; takes hours
-	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q --timeout=14400 tests/property tests/oracle tests/simulation \
-		-m "not spark and not postgres" $(if $(K),-k "$(K)")
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q --timeout=14400 $(ALL_CORES) \
+		-m "not spark and not postgres" $(if $(K),-k "$(K)") tests/property tests/oracle tests/simulation
 
 fix: setup ## Format, and repair what can be repaired safely
 	@$(BIN)/ruff check --quiet --fix --exit-zero .

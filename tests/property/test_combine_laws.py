@@ -15,6 +15,7 @@ from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
 from runners.core.partials import Lifter, Partial
 from runners.direct import DirectRunner
+from tests.ids import shown
 from tests.oracle.evaluator import Arrivals, Record, Windowing
 from tests.oracle.laws import window_fn, windowed
 from tests.pane_log import run_logged
@@ -195,7 +196,7 @@ def check_partials(partials: list[Partial], numbered: list[tuple[str, int, int]]
         ((["k"], 1), "was given a key that cannot be hashed"),
         (({"k"}, 1), "was given a key that cannot be hashed"),
     ],
-    ids=repr,
+    ids=shown,
 )
 @pytest.mark.parametrize("watermark_us", [0, 100])
 def test_what_is_not_a_pair_is_refused(value: Any, what: str, watermark_us: int) -> None:

@@ -14,6 +14,7 @@ from runners.core.grouping import Step
 from runners.core.plan import plan
 from runners.direct import DirectRunner
 from runners.direct.job import Job, OpenGrouping
+from tests.ids import shown
 from tests.oracle.evaluator import Arrivals, Windowing, closes_us, evaluate
 from tests.oracle.laws import microseconds, window_fn, windowed
 from tests.scripted_source import Batch, ScriptedSource
@@ -340,7 +341,8 @@ WINDOWINGS = [
 ]
 
 
-@pytest.mark.parametrize("trigger", TRIGGERS, ids=repr)
+@pytest.mark.slow
+@pytest.mark.parametrize("trigger", TRIGGERS, ids=shown)
 @pytest.mark.parametrize("windowing", WINDOWINGS, ids=lambda each: each.kind)
 def test_round_1000_costs_what_round_10_did(
     windowing: Windowing, trigger: df.Trigger | None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.coders import decode_key, encode_key, hash_key
 from runners.core.key_codec import KEYS_MAX, KeyCodec
+from tests.ids import shown
 
 ZONES = st.sampled_from(
     [UTC, timezone(timedelta(hours=5, minutes=45)), timezone(-timedelta(hours=8))]
@@ -62,7 +63,7 @@ def test_round_trip(key: Any) -> None:
         ],
         [date(2024, 1, 1), pendulum.date(2024, 1, 1)],
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_what_python_calls_equal_is_one_key(equal: list[Any]) -> None:
     """Numbers by value, instants whatever their zone."""
@@ -105,7 +106,7 @@ def test_what_looks_alike_is_not_one_key(one: Any, other: Any) -> None:
             431318315385822501,
         ),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_bytes_and_hashes_never_change(key: Any, encoded: str, hashed: int) -> None:
     """They are in the stores of running jobs: a change here loses state."""
@@ -129,7 +130,7 @@ class Money:
         ("\ud800", "surrogate"),
         (("\ud800",), "surrogate"),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_other_keys_are_refused(key: Any, why: str) -> None:
     """The error names the key, the type, and what can be a key."""

@@ -81,14 +81,15 @@ def test_windowings_are_arguments(windowing: dict[str, Any]) -> None:
     assert set(windowing) == set(inspect.signature(df.WindowInto).parameters)
 
 
-def kinds_of(base: type) -> set[type]:
+def kinds_of(base: type) -> list[type]:
     """What users can make; a base class that is for deriving from is abstract."""
     exported = {getattr(df, name) for name in df.__all__}
-    return {
+    kinds = [
         each
         for each in exported
         if inspect.isclass(each) and issubclass(each, base) and not inspect.isabstract(each)
-    }
+    ]
+    return sorted(kinds, key=lambda kind: kind.__name__)
 
 
 def parts_of(trigger: Any) -> Iterator[df.Trigger]:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from tests.ids import shown
 from tests.oracle.laws import microseconds
 from windowing.checks import checked_merges
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -85,7 +86,7 @@ def test_fixed_windows_tile_time(size_us: int, offset_us: int, time_us: int) -> 
         ) or window.end_us + size_us > MAX_TIMESTAMP_US
 
 
-@pytest.mark.parametrize("fn", WINDOW_FNS, ids=repr)
+@pytest.mark.parametrize("fn", WINDOW_FNS, ids=shown)
 @given(
     times_us=st.lists(CALENDAR_TIMES_US, max_size=20),
     values=st.lists(
@@ -107,7 +108,7 @@ def test_a_bundle_is_assigned_like_its_records(
 
 
 @pytest.mark.parametrize(
-    "fn", [fn for fn in WINDOW_FNS if not isinstance(fn, MergingWindowFn)], ids=repr
+    "fn", [fn for fn in WINDOW_FNS if not isinstance(fn, MergingWindowFn)], ids=shown
 )
 @given(times_us=st.lists(CALENDAR_TIMES_US, min_size=1, max_size=9))
 def test_records_of_a_window_share_the_object(fn: WindowFn, times_us: list[int]) -> None:
@@ -119,7 +120,7 @@ def test_records_of_a_window_share_the_object(fn: WindowFn, times_us: list[int])
             assert shared.setdefault(window, id(window)) == id(window)
 
 
-@pytest.mark.parametrize("fn", WINDOW_FNS, ids=repr)
+@pytest.mark.parametrize("fn", WINDOW_FNS, ids=shown)
 @given(times_us=st.lists(CALENDAR_TIMES_US, max_size=9))
 def test_window_fns_survive_pickling(fn: WindowFn, times_us: list[int]) -> None:
     """A copy is equal, hashes equally and assigns the same."""
@@ -261,7 +262,7 @@ def test_windows_are_half_open(window: Window, time_us: int) -> None:
         (df.GlobalWindows(), df.GlobalWindows(), FrozenWindows()),
         (FrozenWindows(), FrozenWindows(), df.GlobalWindows()),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_window_fns_are_values(fn: WindowFn, same: WindowFn, other: WindowFn) -> None:
     """Equal configuration, equal function."""

@@ -28,6 +28,7 @@ from runners.core.grouping import StageClock
 from runners.core.keyed_state import KeyedState
 from runners.core.plan import plan
 from runners.direct import DirectRunner
+from tests.ids import shown
 from triggers.trigger import Wakeup
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.pane import NO_FIRING
@@ -163,7 +164,7 @@ def test_a_graph_and_its_plan_survive() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [MemorySource([1, df.TimestampedValue(2, 5)]), ListCombineFn()], ids=repr
+    "value", [MemorySource([1, df.TimestampedValue(2, 5)]), ListCombineFn()], ids=shown
 )
 def test_classes_without_equality_survive(value: Any) -> None:
     for copied in PICKLERS:

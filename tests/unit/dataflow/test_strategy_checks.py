@@ -9,6 +9,7 @@ import pytest
 
 import dataflow as df
 from runners.direct import DirectRunner
+from tests.ids import shown
 from tests.scripted_source import ScriptedSource
 
 Mode = df.AccumulationMode
@@ -85,7 +86,7 @@ ENDURING = [
 ]
 
 
-@pytest.mark.parametrize("trigger", WAITING, ids=repr)
+@pytest.mark.parametrize("trigger", WAITING, ids=shown)
 def test_waiting_for_the_end_of_an_endless_window_is_refused(
     endless: df.PCollection[Any], trigger: df.Trigger
 ) -> None:
@@ -105,23 +106,23 @@ def test_without_windows_the_read_is_named(endless: df.PCollection[Any]) -> None
     assert "no WindowInto comes after transform 'endless' (tests" in refused.value.detail
 
 
-@pytest.mark.parametrize("trigger", ENDURING, ids=repr)
+@pytest.mark.parametrize("trigger", ENDURING, ids=shown)
 def test_triggers_that_go_on_are_fine(endless: df.PCollection[Any], trigger: df.Trigger) -> None:
     """After a grouping as well, whose windows are frozen and still without an end."""
     endless | windowed(trigger) | df.GroupByKey() | df.Map(abs) | df.GroupByKey()
 
 
-@pytest.mark.parametrize("trigger", WAITING + STOPPING, ids=repr)
+@pytest.mark.parametrize("trigger", WAITING + STOPPING, ids=shown)
 def test_windows_that_end_are_fine(endless: df.PCollection[Any], trigger: df.Trigger) -> None:
     endless | windowed(trigger, df.Sessions(60)) | df.GroupByKey() | "again" >> df.GroupByKey()
 
 
-@pytest.mark.parametrize("trigger", WAITING + STOPPING, ids=repr)
+@pytest.mark.parametrize("trigger", WAITING + STOPPING, ids=shown)
 def test_input_that_ends_is_fine(pipeline: df.Pipeline, trigger: df.Trigger) -> None:
     pipeline | df.Create([("k", 1)]) | windowed(trigger) | df.GroupByKey() | "2" >> df.GroupByKey()
 
 
-@pytest.mark.parametrize("trigger", STOPPING, ids=repr)
+@pytest.mark.parametrize("trigger", STOPPING, ids=shown)
 def test_triggers_that_stop_in_an_endless_window_are_warned_of(
     endless: df.PCollection[Any], trigger: df.Trigger
 ) -> None:

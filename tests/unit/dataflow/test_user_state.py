@@ -9,6 +9,7 @@ import pytest
 import dataflow as df
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
+from tests.ids import shown
 from tests.scripted_source import Batch, ScriptedSource
 
 VALUE = df.ReadModifyWriteStateSpec("value")
@@ -279,7 +280,7 @@ def test_errors_name_transform_line_and_element(value: str, fact: str, detail: s
     assert detail in str(caught.value.detail)
 
 
-@pytest.mark.parametrize("element", ["ab", ["a", 1], (1, 2, 3), ([], 1)], ids=repr)
+@pytest.mark.parametrize("element", ["ab", ["a", 1], (1, 2, 3), ([], 1)], ids=shown)
 def test_other_than_pairs_are_refused(element: Any) -> None:
     with pytest.raises(df.TransformError, match=r"needs \(key, value\) pairs|cannot be hashed"):
         run(df.ParDo(Remember()), values=[element])

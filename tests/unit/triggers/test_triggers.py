@@ -11,6 +11,7 @@ from runners.core.accumulation import Accumulation
 from runners.core.cells import Cell, CellId, Effects
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.timers import Timers
+from tests.ids import shown
 from triggers import WindowingStrategy
 
 SECOND_US = 1_000_000
@@ -122,7 +123,7 @@ def test_a_backlog_is_early_and_not_late() -> None:
         (df.Never(), ["abcdL"]),
         (df.DefaultTrigger(), ["abcdO"]),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_by_count(trigger: df.Trigger, expected: list[str]) -> None:
     """Four records one by one; what no firing has said is said when the window expires, never lost."""

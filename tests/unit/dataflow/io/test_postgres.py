@@ -8,6 +8,7 @@ import pytest
 
 import dataflow as df
 from runners.direct import DirectRunner
+from tests.ids import shown
 
 COLUMNS: dict[str, Any] = {"id": int, "name": str, "at": datetime}
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -46,7 +47,7 @@ def test_later_rows_replace_earlier_ones_of_their_key() -> None:
         ({"id": None}, "a key has no nulls"),
         ({"id": [1]}, "a list"),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_rows_that_do_not_fit(change: dict[str, Any], what: str) -> None:
     """The error names transform, table, column and value."""
@@ -74,7 +75,7 @@ def test_elements_that_are_no_rows() -> None:
         ({"key": ["nr"]}, "the key names columns that do not exist"),
         ({"key": "nr"}, "the key names columns that do not exist"),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_tables_that_cannot_be(options: dict[str, Any], what: str) -> None:
     with pytest.raises(df.PipelineError, match=what):

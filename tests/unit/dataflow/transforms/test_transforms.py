@@ -8,6 +8,7 @@ import pytest
 
 import dataflow as df
 from runners.direct import DirectRunner
+from tests.ids import shown
 from tests.pane_log import run_logged
 
 
@@ -125,7 +126,7 @@ def test_params() -> None:
 
 
 @pytest.mark.parametrize("transform", [df.Map, df.FlatMap, df.Filter])
-@pytest.mark.parametrize("error", [ValueError("no"), StopIteration("no")], ids=repr)
+@pytest.mark.parametrize("error", [ValueError("no"), StopIteration("no")], ids=shown)
 @pytest.mark.parametrize("with_params", [False, True])
 def test_errors_name_transform_line_and_element(
     transform: Any, error: Exception, with_params: bool
@@ -292,7 +293,7 @@ def test_combine_per_key() -> None:
         (float("nan"), df.KeyEncodingError, "NaN is not equal to itself"),
         (datetime(2024, 1, 1), df.KeyEncodingError, "no time zone"),  # noqa: DTZ001
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_bad_keys(key: Any, error: type[Exception], what: str) -> None:
     """The error names the transform and its line."""

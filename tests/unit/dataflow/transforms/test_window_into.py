@@ -9,6 +9,7 @@ import pytest
 
 import dataflow as df
 from runners.direct import DirectRunner
+from tests.ids import shown
 from tests.pane_log import run_logged
 from windowing.timestamps import to_timestamp_us
 
@@ -87,7 +88,7 @@ def test_sessions_with_a_gap_for_each_element() -> None:
             "2025-07-01T00",
         ),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_calendar_windows(fn: df.WindowFn, start: str, end: str) -> None:
     first, after = (

@@ -13,6 +13,7 @@ from dataflow.io.table import TableSpec
 from runners.core.bundle import Bundle
 from runners.core.changelog import Rows, apply_table_write
 from runners.core.table_rows import table_write
+from tests.ids import shown
 
 TABLE = TableSpec(name="t", columns={"key": int, "value": int}, key=("key",))
 NODE = TransformNode(
@@ -37,7 +38,7 @@ def bundle(changes: list[tuple[int, int, int]]) -> Bundle:
         ([(1, 1, 5), (-1, 1, 5)], [], [(1,)]),
         ([(-1, 1, 5), (-1, 2, 6), (1, 1, 11)], [(1, 11)], [(2,)]),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_the_last_word_counts(changes: Any, upserts: Any, deletes: Any) -> None:
     """A retraction followed by its replacement is one upsert."""
