@@ -2,6 +2,17 @@
 
 Puts the machine (`GroupAlsoByWindow`; `StatefulDoFnMachine` for a stateful DoFn), its cells and timers, and the fused
 transforms after it into one step: partials or a watermark in, effects and stage outputs out.
+
+The five parts of the paper's GroupByKeyAndWindow, in the order in which a record meets them:
+
+1. *DropTimestamps*: `Lifter.lift`, at the sender; from there on the window stands for the time (unless a timestamp
+   combiner wants the earliest or the latest, which then is part of the accumulator).
+2. *GroupByKey*: the engine's own: a dict, the shuffle of Spark, the key ranges of `runners.millwheel`.
+3. *MergeWindows*: `Merger`, or `Regrouper` where a merge may have to be undone.
+4. *GroupAlsoByWindow*: the accumulators of `Accumulation`, and when they speak (`WindowLifecycle`, `Panes`).
+5. *ExpandToElements*: `Effects.bundle`, with the new timestamps; windows are frozen behind it.
+
+Dataflow Model, section 2.2.2.
 """
 
 from collections.abc import Iterable, Iterator, MutableMapping
