@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
+from windowing.errors import WindowError
 from windowing.window import Window
 
 
@@ -128,7 +129,17 @@ class Trigger(ABC):
         """When to ask `should_fire` again although no record came; instants that have passed do not matter."""
 
     def merge_states(self, states: Sequence[Any], window: Window) -> Any:
-        """State of ``window``, into which windows with these states (one or more) have merged."""
+        """State of ``window``, into which windows with these states (one or more) have merged.
+
+        Raises:
+            WindowError: there are several that are not None, and the trigger does not override this.
+        """
+        if len(states) > 1 and any(state is not None for state in states):
+            raise WindowError(
+                f"trigger {self!r} does not say how the states of windows that merge become one",
+                detail=f"states of windows that merge into {window}: {', '.join(map(repr, states))}",
+                hint="override merge_states(states, window); for a count it is sum(states)",
+            )
         return states[0]
 
     def on_merge(

@@ -248,6 +248,25 @@ def test_a_merge_rewinds_the_trigger() -> None:
     assert ["aO", "bcO"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
 
 
+def test_states_that_nobody_knows_how_to_merge_are_refused() -> None:
+    """Even if they are equal: two counts of one are not a count of one."""
+
+    class Counted(df.DataDrivenTrigger):
+        def initial_state(self) -> int:
+            return 0
+
+        def seen(self, state: Any, values: Any) -> Any:
+            return state + len(values)
+
+        def is_ready(self, state: Any) -> bool:
+            return bool(state >= 3)
+
+    stage = Stage(Counted(), df.Sessions(10)).add("a", at_s=0).add("c", at_s=15)
+    with pytest.raises(df.WindowError, match="does not say how the states of windows") as caught:
+        stage.add("b", at_s=8)
+    assert "merge_states" in str(caught.value.hint)
+
+
 def test_a_finished_session_does_not_silence_the_one_it_joins() -> None:
     """The trigger has finished in one source only, so it is unfinished in the merged window."""
     stage = Stage(df.AfterCount(2), df.Sessions(10))
