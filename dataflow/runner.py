@@ -43,6 +43,20 @@ class PipelineResult(Protocol):
           None where several records were combined before they were late; then there is only the payload.
         """
 
+    def dead_letters(self) -> Sequence[Mapping[str, Any]]:
+        """Records that made user code fail whenever they were tried, oldest first, with these fields.
+
+        Only where the runner was told to keep them (``tries_per_record``); else the first failure ends the run.
+
+        * ``stage``: the label of the read, grouping or stateful DoFn whose record it is;
+        * ``error``, ``traceback``: what failed, and the user's transform and line;
+        * ``tries``: how often the record was tried alone;
+        * ``timestamp_us``, ``window_start_us``, ``window_end_us``, ``sign``: of the record as it came into the stage;
+        * ``element``: the record with its event time, a `TimestampedValue` ready for `Create`; None where it cannot
+          be pickled;
+        * ``text``: its ``repr``, shortened.
+        """
+
     def late_counts(self) -> Mapping[str, int]:
         """How many records each transform has dropped as late; only transforms that have dropped any.
 

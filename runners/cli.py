@@ -104,6 +104,34 @@ def show_late(store: Store, asked: argparse.Namespace) -> None:
     _print_table(("transform", "late records"), store.read_late_counts(asked.job).items())
 
 
+def show_dead(store: Store, asked: argparse.Namespace) -> None:
+    """Print the records that user code could not take, and why."""
+    _find(store, asked.job)
+    letters = store.read_dead_letters(asked.job)
+    if asked.json:
+        for letter in letters:
+            print(json.dumps(_dead_row(letter)))
+        return
+    if not letters:
+        print(f"no dead letters in job {asked.job}")
+        return
+    rows = [_dead_row(letter) for letter in letters]
+    for row in rows:
+        del row["traceback"]
+        row["error"] = row["error"].partition("\n")[0]
+    _print_table(rows[0], (row.values() for row in rows))
+
+
+def _dead_row(letter: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "stage": letter["stage"],
+        "time": format_timestamp(letter["timestamp_us"]),
+        "tries": letter["tries"],
+        "error": letter["error"],
+        "traceback": letter["traceback"],
+    }
+
+
 def _late_row(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "transform": record["transform"],
@@ -195,6 +223,18 @@ def _parser() -> argparse.ArgumentParser:
     late.add_argument("job", metavar="JOB", help="as given to the runner")
     late.add_argument("--json", action="store_true", help="a JSON object on each line, no counts")
     late.set_defaults(do=show_late)
+    dead = _verb(
+        verbs,
+        "dead",
+        "show the records that user code could not take, however often it was tried",
+        "What they contained is told by dead_letters() of the result, in Python.",
+        "dataflow dead scores --json | jq -r .traceback",
+    )
+    dead.add_argument("job", metavar="JOB", help="as given to the runner")
+    dead.add_argument(
+        "--json", action="store_true", help="a JSON object on each line, with the traceback"
+    )
+    dead.set_defaults(do=show_dead)
     return parser
 
 

@@ -65,13 +65,21 @@ class GroupingStage:
         stage: the part.
         is_replay: whether the watermark moves once, when all input is there; the elements of a key are then replayed in
             the order of their event times, where that makes a difference (Dataflow Model, section 2.4).
+        tries: of a record that makes user code after the grouping fail; see `StageExecutor`.
     """
 
-    def __init__(self, plan: ExecutionPlan, stage: Stage, *, is_replay: bool = False) -> None:
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        stage: Stage,
+        *,
+        is_replay: bool = False,
+        tries: int | None = None,
+    ) -> None:
         self.machine = _machine(plan, stage, is_replay=is_replay)
         self._trigger = trigger_of(plan.graph, stage.root)
         self._percentile = percentile_of(plan.graph, stage.root)
-        self.executor = StageExecutor(plan, stage)
+        self.executor = StageExecutor(plan, stage, tries=tries)
         self._where = str(stage.root)
         self.codec = KeyCodec(self._where)
 

@@ -26,8 +26,10 @@ from dataflow.transforms.changelog import Change
 from runners.core.bundle import Bundle
 from runners.core.do_fn_invoker import DoFnInvoker
 from runners.core.do_fn_outputs import DoFnOutputs
+from runners.core.key_codec import KeyCodec
 from runners.core.partials import Lifter, Partial
 from runners.core.plan import ExecutionPlan, Stage
+from runners.core.poison import DeadLetter, run_isolated
 from runners.core.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.table_rows import table_write
 from windowing.checks import checked_assignment
@@ -41,21 +43,36 @@ _Consumer = Callable[[Bundle], None]
 
 @attrs.define
 class StageOutputs:
-    """What one bundle caused: partials per grouping label, and table writes."""
+    """What one bundle caused: partials per grouping label, table writes, and records that user code cannot take."""
 
     groups: dict[str, list[Partial]] = attrs.field(factory=dict)
     tables: list[TableWrite] = attrs.field(factory=list)
+    dead: list[DeadLetter] = attrs.field(factory=list)
+
+    def add(self, other: "StageOutputs") -> None:
+        """Take in what another bundle caused after this one."""
+        for label, partials in other.groups.items():
+            self.groups.setdefault(label, []).extend(partials)
+        self.tables += other.tables
 
 
 class StageExecutor:
-    """One stage, ready to run; not shared between threads."""
+    """One stage, ready to run; not shared between threads.
 
-    def __init__(self, plan: ExecutionPlan, stage: Stage) -> None:
-        self._plan, self._stage = plan, stage
+    Args:
+        plan: the whole.
+        stage: the part.
+        tries: how often a record that makes user code fail is tried before it becomes a dead letter; None: the first
+            failure is raised.
+    """
+
+    def __init__(self, plan: ExecutionPlan, stage: Stage, *, tries: int | None = None) -> None:
+        self._plan, self._stage, self._tries = plan, stage, tries
         self._consumers: dict[int, list[_Consumer]] = defaultdict(list)
         self._invokers: list[DoFnInvoker] = []
         self._outputs = StageOutputs()
         self._watermark_us = self._now_us = MIN_TIMESTAMP_US
+        self._codecs = {node.label: KeyCodec(str(node)) for node in stage.groups}
         for node in (*stage.nodes, *stage.groups):
             consumer = self._consumer(node)
             for pcollection in node.inputs:
@@ -82,9 +99,20 @@ class StageExecutor:
         """
         self._outputs, self._watermark_us = StageOutputs(), watermark_us
         self._now_us = clamp_timestamp_us(now_us)
-        if bundle.values:
+        if not bundle.values:
+            return self._outputs
+        if self._tries is None:
             self._begin(bundle)
-        return self._outputs
+            return self._outputs
+        outputs = StageOutputs()
+
+        def run(part: Bundle) -> None:
+            self._outputs = StageOutputs()
+            self._begin(part)
+            outputs.add(self._outputs)
+
+        outputs.dead = run_isolated(run, bundle, stage=self._stage.name, tries=self._tries)
+        return outputs
 
     def _push(self, pcollection: int, bundle: Bundle) -> None:
         for consume in self._consumers[pcollection]:
@@ -152,6 +180,10 @@ class StageExecutor:
 
     def _lift(self, label: str, lifter: Lifter | StatefulInputs, bundle: Bundle) -> None:
         partials = lifter.lift(bundle, watermark_us=self._watermark_us)
+        if self._tries is not None:
+            # Whoever routes them would find out too late which record had such a key.
+            for each in partials:
+                self._codecs[label].encode(each[0])
         self._outputs.groups.setdefault(label, []).extend(partials)
 
     def _write(self, node: TransformNode, operation: WriteTable, bundle: Bundle) -> None:

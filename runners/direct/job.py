@@ -17,6 +17,7 @@ from runners.core.changelog import Rows, apply_table_write
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.percentile_watermark import ProgressSketch, percentile_watermark_us
 from runners.core.plan import ExecutionPlan, Stage
+from runners.core.poison import DeadLetter
 from runners.core.signals import unheard_signal
 from runners.core.stage_executor import StageExecutor, StageOutputs
 from runners.core.timers import TimerQueue, Timers
@@ -50,12 +51,15 @@ class OpenGrouping:
 class Job:
     """Everything that a run has in memory."""
 
-    def __init__(self, execution: ExecutionPlan) -> None:
+    def __init__(self, execution: ExecutionPlan, *, tries: int | None = None) -> None:
         self._sources = {
-            stage.name: StageExecutor(execution, stage) for stage in execution.sources()
+            stage.name: StageExecutor(execution, stage, tries=tries)
+            for stage in execution.sources()
         }
         self._groupings = {
-            stage.name: OpenGrouping(GroupingStage(execution, stage), execution.senders(stage.name))
+            stage.name: OpenGrouping(
+                GroupingStage(execution, stage, tries=tries), execution.senders(stage.name)
+            )
             for stage in execution.groupings()
         }
         # What each stage has acted on, and what it has told those behind it: the same unless windows hold it back.
@@ -76,6 +80,7 @@ class Job:
             table.name: (table, {}) for table in execution.graph.tables()
         }
         self._late: list[tuple[str, LateArrival]] = []
+        self._dead: list[DeadLetter] = []
         self._now_us = MIN_TIMESTAMP_US
 
     def run(self, bundle_records: int) -> DirectResult:
@@ -91,7 +96,7 @@ class Job:
                 executor.setup()
                 stack.callback(executor.teardown)
             self._read_everything(bundle_records)
-        return DirectResult(self._tables, self._late)
+        return DirectResult(self._tables, self._late, self._dead)
 
     def _read_everything(self, bundle_records: int) -> None:
         while unfinished := [
@@ -215,6 +220,7 @@ class Job:
         return acted_us if held_us is None else min(acted_us, held_us)
 
     def _route(self, outputs: StageOutputs) -> None:
+        self._dead += outputs.dead
         for write in outputs.tables:
             apply_table_write(self._tables[write.table.name][1], write)
         for name, partials in outputs.groups.items():

@@ -19,8 +19,10 @@ class MicroBatchJob(Job):
     So a grouping waits for all that the round sends it, and a chain of groupings is through in one round.
     """
 
-    def __init__(self, execution: ExecutionPlan, round_us: int) -> None:
-        super().__init__(execution)
+    def __init__(
+        self, execution: ExecutionPlan, round_us: int, *, tries: int | None = None
+    ) -> None:
+        super().__init__(execution, tries=tries)
         self._round = _round(round_us)
         self._round_end_us = MAX_TIMESTAMP_US
         self._gathered: list[tuple[SplitInput, SourceBatch]] = []

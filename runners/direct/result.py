@@ -8,18 +8,20 @@ from dataflow.io.table import TableSpec
 from runners.core.cells import LateArrival
 from runners.core.changelog import Rows
 from runners.core.late import count_by_transform, late_mapping
+from runners.core.poison import DeadLetter, dead_mapping
 from runners.errors import SignalError
 
 
 class DirectResult:
-    """What a direct run left: its tables and its late records."""
+    """What a direct run left: its tables, and the records that are in no result."""
 
     def __init__(
         self,
         tables: Mapping[str, tuple[TableSpec, Rows]],
         late: Sequence[tuple[str, LateArrival]],
+        dead: Sequence[DeadLetter],
     ) -> None:
-        self._tables, self._late = tables, late
+        self._tables, self._late, self._dead = tables, late, dead
 
     def wait_until_finish(self) -> None:
         """Nothing to wait for: the run has ended."""
@@ -47,6 +49,10 @@ class DirectResult:
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records that came after their window was gone."""
         return [late_mapping(transform, arrival) for transform, arrival in self._late]
+
+    def dead_letters(self) -> Sequence[Mapping[str, Any]]:
+        """Records that user code could not take."""
+        return [dead_mapping(letter) for letter in self._dead]
 
     def late_counts(self) -> Mapping[str, int]:
         """How many of them each transform dropped."""

@@ -9,6 +9,7 @@ Nothing is durable, and nothing is shared with the exactly-once core.  Start rea
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from runners.core.plan import plan
+from runners.core.poison import checked_tries
 from runners.direct.job import Job, source_of
 from runners.direct.micro_batch import MicroBatchJob, in_rounds
 from runners.direct.result import DirectResult
@@ -25,17 +26,23 @@ class DirectRunner:
             end of which every window whose contents have changed emits a pane, whatever its trigger.  State stays for
             the next round.  The watermark says nothing until the input has ended, so panes are early and nothing is
             late.  Needs a source that says when its input arrives, such as a `TestStream`.
+        tries_per_record: how often a record that makes user code fail is tried before it is left out and kept as a
+            dead letter (`DirectResult.dead_letters`); None: the first failure ends the run.
     """
 
     def __init__(
-        self, *, bundle_records: int = 1_000, micro_batch: DurationLike | None = None
+        self,
+        *,
+        bundle_records: int = 1_000,
+        micro_batch: DurationLike | None = None,
+        tries_per_record: int | None = None,
     ) -> None:
         if bundle_records < 1:
             raise PipelineError(f"bundle_records must be positive, not {bundle_records}")
         self._round_us = None if micro_batch is None else to_duration_us(micro_batch)
         if self._round_us is not None and self._round_us <= 0:
             raise PipelineError(f"micro_batch must be a positive duration, not {micro_batch!r}")
-        self._bundle_records = bundle_records
+        self._bundle_records, self._tries = bundle_records, checked_tries(tries_per_record)
 
     def run(self, graph: PipelineGraph) -> DirectResult:
         """Run to the end of every source.
@@ -47,5 +54,9 @@ class DirectRunner:
         execution = plan(graph if self._round_us is None else in_rounds(graph, self._round_us))
         for stage in execution.sources():
             source_of(stage).check()
-        job = Job(execution) if self._round_us is None else MicroBatchJob(execution, self._round_us)
+        job = (
+            Job(execution, tries=self._tries)
+            if self._round_us is None
+            else MicroBatchJob(execution, self._round_us, tries=self._tries)
+        )
         return job.run(self._bundle_records)

@@ -15,6 +15,7 @@ import attrs
 from dataflow.graph import Read
 from dataflow.io.source import SourceReader, SplitStatus
 from dataflow.serialization import dumps, loads
+from runners.core import poison
 from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId, LateArrival, TimerId, window_holds
 from runners.core.grouping import GroupingStage, StageClock, Step
@@ -36,7 +37,7 @@ from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import range_index
 from runners.millwheel.messages import Deliver
 from runners.millwheel.owned_range import OwnedRange
-from runners.millwheel.production import CellWrite, LateRecord, TimerWrite
+from runners.millwheel.production import CellWrite, DeadLetter, LateRecord, TimerWrite
 from runners.millwheel.router import Router
 from runners.millwheel.signals import Signal, SignalMark, SignalNews, portions
 from runners.millwheel.store.port import TakenRange
@@ -60,12 +61,14 @@ class _Split:
 class SourceComputation:
     """Reads the splits of one source that this worker owns: the paper's injector."""
 
-    def __init__(self, job: str, plan: ExecutionPlan, stage: Stage, router: Router) -> None:
+    def __init__(
+        self, job: str, plan: ExecutionPlan, stage: Stage, router: Router, *, tries: int | None
+    ) -> None:
         operation = stage.root.operation
         assert isinstance(operation, Read)
         self._job, self._router = job, router
         self._source = operation.source
-        self._executor = StageExecutor(plan, stage)
+        self._executor = StageExecutor(plan, stage, tries=tries)
         self._is_sketched = any(percentile_of(plan.graph, group) for group in stage.groups)
         self._splits: dict[RangeId, _Split] = {}
 
@@ -119,6 +122,7 @@ class SourceComputation:
         )
         draft = Draft(self._job)
         draft.touch(owned)
+        draft.keep_dead(map(_kept, outputs.dead))
         payloads = self._router.payloads(outputs.groups)
         draft.emit(outputs.tables, payloads, hold_us=owned.watermark_us)
         owned.watermark_us = max(owned.watermark_us, watermark_us)
@@ -133,11 +137,18 @@ class GroupingComputation:
     """The key ranges of one grouping that this worker owns; their cells live together in memory."""
 
     def __init__(
-        self, job: str, plan: ExecutionPlan, stage: Stage, router: Router, range_count: int
+        self,
+        job: str,
+        plan: ExecutionPlan,
+        stage: Stage,
+        router: Router,
+        range_count: int,
+        *,
+        tries: int | None,
     ) -> None:
         self._job, self._router = job, router
         self._name, self._range_count = stage.name, range_count
-        self._stage = GroupingStage(plan, stage)
+        self._stage = GroupingStage(plan, stage, tries=tries)
         self._cells: dict[CellId, Cell] = {}
         self._timers = Timers()
         self._holds: TimerQueue[tuple[CellId, Window]] = TimerQueue()
@@ -312,6 +323,7 @@ class GroupingComputation:
             self._holds.set(place, held_us)
         self._hold_back()
         draft.keep_late(self._late(arrival) for arrival in effects.late)
+        draft.keep_dead(map(_kept, step.outputs.dead))
         payloads = self._router.payloads(step.outputs.groups)
         draft.emit(step.outputs.tables, payloads, hold_us=hold_us)
         return draft
@@ -344,15 +356,28 @@ class GroupingComputation:
 Computation = SourceComputation | GroupingComputation
 
 
+def _kept(letter: poison.DeadLetter) -> DeadLetter:
+    return DeadLetter(
+        stage=letter.stage,
+        error=letter.error,
+        traceback=letter.traceback,
+        tries=letter.tries,
+        timestamp_us=letter.timestamp_us,
+        payload=poison.dead_payload(letter),
+    )
+
+
 def build_computations(
-    job: str, plan: ExecutionPlan, range_counts: Mapping[str, int]
+    job: str, plan: ExecutionPlan, range_counts: Mapping[str, int], *, tries: int | None = None
 ) -> dict[str, Computation]:
-    """A computation for each stage of the plan, owning nothing yet."""
+    """A computation for each stage of the plan, owning nothing yet; ``tries`` as for `StageExecutor`."""
     router = Router(plan, range_counts)
     computations: dict[str, Computation] = {}
     for name, stage in plan.stages.items():
         if stage.is_source:
-            computations[name] = SourceComputation(job, plan, stage, router)
+            computations[name] = SourceComputation(job, plan, stage, router, tries=tries)
         else:
-            computations[name] = GroupingComputation(job, plan, stage, router, range_counts[name])
+            computations[name] = GroupingComputation(
+                job, plan, stage, router, range_counts[name], tries=tries
+            )
     return computations

@@ -8,6 +8,7 @@ from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.production import (
     CellWrite,
     Checkpoint,
+    DeadLetter,
     LateRecord,
     Production,
     TimerWrite,
@@ -26,6 +27,7 @@ class Draft:
         self._cells: list[CellWrite] = []
         self._timers: list[TimerWrite] = []
         self._late: list[LateRecord] = []
+        self._dead: list[DeadLetter] = []
         self._tables: list[TableWrite] = []
         self._positions: dict[RangeId, bytes] = {}
         self._finished: set[RangeId] = set()
@@ -44,6 +46,10 @@ class Draft:
     def keep_late(self, late: Iterable[LateRecord]) -> None:
         """Keep records that came too late."""
         self._late.extend(late)
+
+    def keep_dead(self, dead: Iterable[DeadLetter]) -> None:
+        """Keep records that user code could not take."""
+        self._dead.extend(dead)
 
     def deliver(self, channel: Channel, sequence: int) -> None:
         """Note a channel into a touched range as delivered up to ``sequence``."""
@@ -100,6 +106,7 @@ class Draft:
             },
             finished=frozenset(self._finished),
             late=self._late,
+            dead=self._dead,
             tables=self._tables,
         )
 

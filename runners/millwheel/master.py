@@ -48,6 +48,7 @@ class _Slot:
     is_quiet: bool = False
     records_read: int = 0
     records_late: int = 0
+    records_dead: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +57,7 @@ class MasterStatistics:
 
     records_read: int
     records_late: int
+    records_dead: int
     workers_ready: int
     workers_replaced: int
     watermark_us: int
@@ -84,7 +86,7 @@ class Master:
         )
         self._told_ms = clock.monotonic_ms()
         self._has_news = False
-        self._records_before = self._late_before = 0
+        self._records_before = self._late_before = self._dead_before = 0
         self._workers_replaced = 0
         self.failure: Exception | None = None
 
@@ -135,6 +137,7 @@ class Master:
         return MasterStatistics(
             records_read=self._records_before + sum(slot.records_read for slot in self._slots),
             records_late=self._late_before + sum(slot.records_late for slot in self._slots),
+            records_dead=self._dead_before + sum(slot.records_dead for slot in self._slots),
             workers_ready=sum(slot.is_ready for slot in self._slots),
             workers_replaced=self._workers_replaced,
             watermark_us=self._authority.lowest_output_us(),
@@ -161,11 +164,12 @@ class Master:
             self._workers_replaced += 1
             self._records_before += slot.records_read
             self._late_before += slot.records_late
+            self._dead_before += slot.records_dead
             if slot.address is not None:
                 self._transport.forget(slot.address)
         slot.worker, slot.address = register.worker, register.address
         slot.is_ready = slot.is_quiet = False
-        slot.records_read = slot.records_late = 0
+        slot.records_read = slot.records_late = slot.records_dead = 0
         # Senders must not go on sending to whoever had these ranges.
         self._tell_all(Routes(addresses=self._routes()))
         assign = Assign(
@@ -182,6 +186,7 @@ class Master:
             return False
         slot.is_quiet = report.is_quiet
         slot.records_read, slot.records_late = report.records_read, report.records_late
+        slot.records_dead = report.records_dead
         moved = self._authority.report(
             report.watermarks_us,
             report.idle,

@@ -80,6 +80,7 @@ class Report:
     is_quiet: bool
     records_read: int
     records_late: int
+    records_dead: int
 
 
 @attrs.frozen(kw_only=True)

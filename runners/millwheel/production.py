@@ -65,6 +65,21 @@ class LateRecord:
 
 
 @attrs.frozen(kw_only=True)
+class DeadLetter:
+    """A record that user code cannot take: in no result, kept as a row (`runners.core.poison`).
+
+    ``payload``: the pickled record as it came into the stage, so that it can be replayed.
+    """
+
+    stage: str
+    error: str
+    traceback: str
+    tries: int
+    timestamp_us: int
+    payload: bytes
+
+
+@attrs.frozen(kw_only=True)
 class Production:
     """What one commit makes true.
 
@@ -92,4 +107,5 @@ class Production:
     #: Ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).
     finished: frozenset[RangeId] = frozenset()
     late: Sequence[LateRecord] = ()
+    dead: Sequence[DeadLetter] = ()
     tables: Sequence[TableWrite] = ()

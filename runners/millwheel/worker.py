@@ -73,6 +73,7 @@ class WorkerSpec:
     """What a worker is started with; travels inside the task closure.
 
     ``records_per_second`` limits each source range, None for as fast as it can.
+    ``tries``: of a record that makes user code fail, see `runners.core.poison`; None: the first failure stops the job.
     """
 
     job: str
@@ -81,6 +82,7 @@ class WorkerSpec:
     master: str
     range_counts: Mapping[str, int]
     records_per_second: float | None = None
+    tries: int | None = None
 
 
 class Worker:
@@ -95,7 +97,7 @@ class Worker:
         clock: Clock,
     ) -> None:
         self._spec, self._store, self._transport, self._clock = spec, store, transport, clock
-        self._computations = build_computations(spec.job, plan, spec.range_counts)
+        self._computations = build_computations(spec.job, plan, spec.range_counts, tries=spec.tries)
         self._ranges: dict[RangeId, OwnedRange] = {}
         self._buckets: dict[RangeId, TokenBucket] = {}
         self._routes: dict[RangeId, str] = {}
@@ -104,7 +106,7 @@ class Worker:
         self._percentiles_us: dict[str, int] = {}
         #: What the master said last of signals, until it is acted on.
         self._news: SignalNews | None = None
-        self._records_read = self._records_late = 0
+        self._records_read = self._records_late = self._records_dead = 0
         self._reported_ms = self._resent_ms = clock.monotonic_ms()
         self._last_report: Report | None = None
         #: When the master was last heard.
@@ -219,6 +221,7 @@ class Worker:
             raise WorkerStoppedError(f"worker {self._spec.worker} stops: {outcome}")
         draft.committed()
         self._records_late += sum(late.count for late in production.late)
+        self._records_dead += len(production.dead)
         for checkpoint in draft.checkpoints:
             self._deliver(Deliver(checkpoint.channel, checkpoint.sequence, checkpoint.payload))
 
@@ -349,6 +352,7 @@ class Worker:
             is_quiet=all(owned.outbox.is_empty for owned in self._ranges.values()),
             records_read=self._records_read,
             records_late=self._records_late,
+            records_dead=self._records_dead,
         )
         is_news = report != self._last_report
         if now_ms - self._reported_ms >= REPORT_INTERVAL_MS or (is_news and not is_busy):

@@ -10,6 +10,7 @@ from typing import Any
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from runners.core.late import stored_late_mapping
+from runners.core.poison import stored_dead_mapping
 from runners.registry import open_store
 
 
@@ -59,6 +60,12 @@ class StoreResult:
         with closing(open_store(self.dsn)) as store:
             records = store.read_late(self.job)
         return [stored_late_mapping(record) for record in records]
+
+    def dead_letters(self) -> Sequence[Mapping[str, Any]]:
+        """Records that user code could not take."""
+        with closing(open_store(self.dsn)) as store:
+            letters = store.read_dead_letters(self.job)
+        return [stored_dead_mapping(letter) for letter in letters]
 
     def late_counts(self) -> Mapping[str, int]:
         """How many of them each transform dropped; the store adds them up."""

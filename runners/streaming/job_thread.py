@@ -39,10 +39,12 @@ class StreamingJob:
         *,
         workers: int,
         records_per_second: float | None,
+        tries: int | None,
         show_progress: bool,
     ) -> None:
         self._prepared, self._context = prepared, context
         self._workers, self._records_per_second = workers, records_per_second
+        self._tries = tries
         self._show_progress = show_progress
         self._clock = SystemClock()
         self._cancelled = threading.Event()
@@ -87,6 +89,10 @@ class StreamingJob:
         """Records dropped so far because their window was gone."""
         return self._prepared.result.late_records()
 
+    def dead_letters(self) -> Sequence[Mapping[str, Any]]:
+        """Records so far that user code could not take."""
+        return self._prepared.result.dead_letters()
+
     def late_counts(self) -> Mapping[str, int]:
         """How many of them each transform has dropped so far."""
         return self._prepared.result.late_counts()
@@ -116,6 +122,7 @@ class StreamingJob:
             master=transport.address,
             range_counts=range_counts(job),
             records_per_second=self._records_per_second,
+            tries=self._tries,
         )
         spark_job = _SparkJob(self._context, launch, self._workers)
         try:
@@ -205,6 +212,8 @@ def _note(statistics: MasterStatistics) -> str:
         note = f"records, watermark {to_datetime(statistics.watermark_us):%Y-%m-%d %H:%M}"
     if statistics.records_late:
         note += f", {statistics.records_late} too late"
+    if statistics.records_dead:
+        note += f", {statistics.records_dead} dead letters"
     if statistics.workers_replaced:
         note += f", {statistics.workers_replaced} workers replaced"
     return note

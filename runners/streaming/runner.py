@@ -5,6 +5,7 @@ import os
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.runner import PipelineResult
+from runners.core.poison import checked_tries
 from runners.spark.prepared_job import JobOptions, prepare
 from runners.spark.session import LOCAL_MASTER, spark_context
 from runners.streaming.job_thread import StreamingJob
@@ -22,6 +23,8 @@ class StreamingRunner:
         store: DSN of a Postgres; by default that of the environment variable DATAFLOW_STORE, else an embedded one.
         fresh: forget the job, and drop the tables it created, before running.
         workers: how many; each is one Spark task that stays.
+        tries_per_record: how often a record that makes user code fail is tried before it is left out and kept as a
+            dead letter (`PipelineResult.dead_letters`); None: the first failure stops the job.
         records_per_second: slows each split of each source down to this speed; for replays and demonstrations.
         master: of Spark; by default this machine.
         show_progress: on stderr.
@@ -34,6 +37,7 @@ class StreamingRunner:
         store: str | None = None,
         fresh: bool = False,
         workers: int = 2,
+        tries_per_record: int | None = None,
         records_per_second: float | None = None,
         master: str | None = None,
         show_progress: bool = True,
@@ -52,6 +56,7 @@ class StreamingRunner:
             ranges_per_grouping=workers * _RANGES_PER_WORKER,
         )
         self._workers, self._records_per_second = workers, records_per_second
+        self._tries = checked_tries(tries_per_record)
         self._master = master or _local_master(workers)
         self._show_progress = show_progress
 
@@ -77,6 +82,7 @@ class StreamingRunner:
             context,
             workers=self._workers,
             records_per_second=self._records_per_second,
+            tries=self._tries,
             show_progress=self._show_progress,
         )
 

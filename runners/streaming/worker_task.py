@@ -34,6 +34,7 @@ class WorkerLaunch:
     master: str
     range_counts: Mapping[str, int]
     records_per_second: float | None
+    tries: int | None
 
     def __call__(self, slot: int, rows: Iterable[int]) -> Iterator[int]:
         """The function that Spark runs on a partition."""
@@ -55,6 +56,7 @@ class WorkerLaunch:
                 master=self.master,
                 range_counts=self.range_counts,
                 records_per_second=self.records_per_second,
+                tries=self.tries,
             )
             worker = Worker(spec, self.shipped.load(), store, transport, clock)
             worker.start()

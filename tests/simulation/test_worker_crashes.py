@@ -91,9 +91,14 @@ class Cluster:
     """One driver and its workers, some of which die."""
 
     def __init__(
-        self, graph: PipelineGraph, seed: int, crash_rate: float, store: MemoryStore | None = None
+        self,
+        graph: PipelineGraph,
+        seed: int,
+        crash_rate: float,
+        store: MemoryStore | None = None,
+        tries: int | None = None,
     ) -> None:
-        self.random = random.Random(seed)
+        self.random, self.tries = random.Random(seed), tries
         self.store, self.clock = store or MemoryStore(), ManualClock()
         self.plan, self.crash_rate = plan(graph), crash_rate
         self.spec = job_spec("sim", "streaming", self.plan, splits_desired=1, ranges_per_grouping=3)
@@ -116,7 +121,12 @@ class Cluster:
         self.born += 1
         name = f"worker-{slot}-{self.born}"
         spec = WorkerSpec(
-            job="sim", slot=slot, worker=name, master="master", range_counts=self.counts
+            job="sim",
+            slot=slot,
+            worker=name,
+            master="master",
+            range_counts=self.counts,
+            tries=self.tries,
         )
         worker = Worker(spec, self.plan, self.store, self.network.endpoint(name), self.clock)
         worker.start()

@@ -14,11 +14,11 @@ from runners.core.signals import unheard_signal
 from runners.errors import JobMismatchError, SignalError, StoreError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
-from runners.millwheel.production import CellWrite, LateRecord, Production, TimerWrite
+from runners.millwheel.production import CellWrite, DeadLetter, LateRecord, Production, TimerWrite
 from runners.millwheel.store.port import JobSpec
 
 #: What `Store.statistics` counts.
-STATISTICS = ("cells", "timers", "checkpoints", "channels", "late", "open_ranges")
+STATISTICS = ("cells", "timers", "checkpoints", "channels", "late", "dead", "open_ranges")
 
 
 def check_fences(production: Production) -> None:
@@ -112,6 +112,16 @@ def escaped_late(record: LateRecord) -> LateRecord:
     """A late record with text that every store can keep."""
     transform, key = escape_text(record.transform), escape_text(record.key)
     return attrs.evolve(record, transform=transform, key=key)
+
+
+def escaped_dead(letter: DeadLetter) -> DeadLetter:
+    """A dead letter with text that every store can keep."""
+    return attrs.evolve(
+        letter,
+        stage=escape_text(letter.stage),
+        error=escape_text(letter.error),
+        traceback=escape_text(letter.traceback),
+    )
 
 
 def check_names(spec: JobSpec) -> None:

@@ -13,17 +13,16 @@ Nothing survives the process.
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
 import attrs
 
 from dataflow.io.table import Row, TableSpec
-from runners.core.changelog import Rows, apply_table_write, check_write
+from runners.core.changelog import apply_table_write, check_write
 from runners.core.late import count_by_transform
 from runners.errors import StoreError, TableMismatchError
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.production import Checkpoint, LateRecord, Production
+from runners.millwheel.ids import Fence, RangeId
+from runners.millwheel.production import Production
 from runners.millwheel.signals import Signal
 from runners.millwheel.store.guards import (
     STATISTICS,
@@ -32,9 +31,18 @@ from runners.millwheel.store.guards import (
     check_is_heard,
     check_names,
     check_same_job,
+    escaped_dead,
     escaped_late,
     unknown_job,
     unknown_range,
+)
+from runners.millwheel.store.memory_job import (
+    StoredJob,
+    StoredTable,
+    has_landed,
+    is_same_table,
+    new_range,
+    read_range,
 )
 from runners.millwheel.store.port import (
     CommitOutcome,
@@ -43,39 +51,8 @@ from runners.millwheel.store.port import (
     JobRow,
     JobSpec,
     JobSummary,
-    RangeRow,
-    RangeSpec,
-    StoredTimer,
     TakenRange,
 )
-
-
-@attrs.define
-class _Job:
-    """Everything of one job; owned by the store's lock."""
-
-    spec: JobSpec
-    ranges: dict[RangeId, RangeRow]
-    is_finished: bool = False
-    cells: dict[str, dict[tuple[int, bytes], bytes]] = attrs.field(factory=dict)
-    timers: dict[str, dict[tuple[int, bytes, bytes, str], int]] = attrs.field(factory=dict)
-    checkpoints: dict[Channel, dict[int, Checkpoint]] = attrs.field(factory=dict)
-    delivered: dict[Channel, int] = attrs.field(factory=dict)
-    acknowledged: dict[Channel, int] = attrs.field(factory=dict)
-    late: list[LateRecord] = attrs.field(factory=list)
-    signals: list[Signal] = attrs.field(factory=list)
-    #: Last bundle committed under each token that was taken away, which makes `resolve` exact.
-    last_bundles: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
-
-
-@attrs.define
-class _Table:
-    """A result table; ``creator`` is the job whose reset drops it."""
-
-    spec: TableSpec
-    creator: str | None
-    users: set[str]
-    rows: Rows = attrs.field(factory=dict)
 
 
 class MemoryStore:
@@ -86,8 +63,8 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._jobs: dict[str, _Job] = {}
-        self._tables: dict[str, _Table] = {}
+        self._jobs: dict[str, StoredJob] = {}
+        self._tables: dict[str, StoredTable] = {}
         # Tokens never repeat, not even across reset and re-creation of a job, so that no commit
         # of an earlier incarnation can fit the next one.
         self._tokens = itertools.count(1)
@@ -101,19 +78,19 @@ class MemoryStore:
                 check_same_job(spec, mode=job.spec.mode, fingerprint=job.spec.fingerprint)
             for table in spec.tables:
                 existing = self._tables.get(table.name)
-                if existing is not None and not _same_table(existing.spec, table):
+                if existing is not None and not is_same_table(existing.spec, table):
                     raise TableMismatchError(
                         f"table {table.name} exists with other columns or another key",
                         detail=f"it has {existing.spec}, the pipeline writes {table}",
                         hint="write to another table, or reset the job that created it",
                     )
             for table in spec.tables:
-                self._tables.setdefault(table.name, _Table(table, spec.job, set())).users.add(
+                self._tables.setdefault(table.name, StoredTable(table, spec.job, set())).users.add(
                     spec.job
                 )
             if job is None:
-                self._jobs[spec.job] = _Job(
-                    spec, {r.range_id: _new_range(r, next(self._tokens)) for r in spec.ranges}
+                self._jobs[spec.job] = StoredJob(
+                    spec, {r.range_id: new_range(r, next(self._tokens)) for r in spec.ranges}
                 )
             else:
                 job.spec = attrs.evolve(job.spec, signals=spec.signals)
@@ -172,7 +149,7 @@ class MemoryStore:
                     raise unknown_range(job, range_id)
             for range_id in range_ids:
                 self._move_token(stored, range_id, owner)
-            return {range_id: _read_range(stored, range_id) for range_id in range_ids}
+            return {range_id: read_range(stored, range_id) for range_id in range_ids}
 
     def commit(self, production: Production) -> CommitOutcome:
         """Apply the production, whole, if every fence holds."""
@@ -198,7 +175,7 @@ class MemoryStore:
             job = self._jobs.get(production.job)
             if job is None:
                 return Fenced(production.fences[0].range_id)
-            if all(_landed(job, fence) for fence in production.fences):
+            if all(has_landed(job, fence) for fence in production.fences):
                 return Committed()
             for fence in production.fences:
                 row = job.ranges.get(fence.range_id)
@@ -222,6 +199,12 @@ class MemoryStore:
             stored = self._jobs.get(job)
             return [attrs.asdict(record) for record in stored.late] if stored else []
 
+    def read_dead_letters(self, job: str) -> Sequence[Mapping[str, Any]]:
+        """The job's dead letters, oldest first."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            return [attrs.asdict(letter) for letter in stored.dead] if stored else []
+
     def read_late_counts(self, job: str) -> Mapping[str, int]:
         """How many records came too late, by transform."""
         with self._lock:
@@ -240,22 +223,23 @@ class MemoryStore:
                 "checkpoints": sum(map(len, stored.checkpoints.values())),
                 "channels": len({*stored.delivered, *stored.acknowledged, *stored.checkpoints}),
                 "late": len(stored.late),
+                "dead": len(stored.dead),
                 "open_ranges": sum(not row.is_finished for row in stored.ranges.values()),
             }
 
     def close(self) -> None:
         """Do nothing: other workers may share the store."""
 
-    def _holds(self, job: _Job, fence: Fence) -> bool:
+    def _holds(self, job: StoredJob, fence: Fence) -> bool:
         row = job.ranges.get(fence.range_id)
         return row is not None and (row.token, row.bundle + 1) == (fence.token, fence.bundle)
 
-    def _move_token(self, job: _Job, range_id: RangeId, owner: str | None) -> None:
+    def _move_token(self, job: StoredJob, range_id: RangeId, owner: str | None) -> None:
         row = job.ranges[range_id]
         job.last_bundles[range_id, row.token] = row.bundle
         job.ranges[range_id] = attrs.evolve(row, token=next(self._tokens), owner=owner)
 
-    def _check_new(self, job: _Job, production: Production) -> None:
+    def _check_new(self, job: StoredJob, production: Production) -> None:
         """Refuse, before anything changes, what a real store would refuse half-way."""
         for channel, sequence, _, _ in production.checkpoints:
             if sequence in job.checkpoints.get(channel, {}):
@@ -266,15 +250,16 @@ class MemoryStore:
         for write in production.tables:
             self._table(write.table)
 
-    def _apply(self, job: _Job, production: Production) -> None:
+    def _apply(self, job: StoredJob, production: Production) -> None:
         self._apply_state(job, production)
         self._apply_deliveries(job, production)
         self._apply_progress(job, production)
         job.late.extend(map(escaped_late, production.late))
+        job.dead.extend(map(escaped_dead, production.dead))
         for write in production.tables:
             apply_table_write(self._table(write.table).rows, write)
 
-    def _apply_state(self, job: _Job, production: Production) -> None:
+    def _apply_state(self, job: StoredJob, production: Production) -> None:
         for computation, key_hash, cell_key, value in production.cells:
             cells = job.cells.setdefault(computation, {})
             if value is None:
@@ -288,7 +273,7 @@ class MemoryStore:
             else:
                 timers[key_hash, cell_key, tag, domain] = fire_us
 
-    def _apply_deliveries(self, job: _Job, production: Production) -> None:
+    def _apply_deliveries(self, job: StoredJob, production: Production) -> None:
         for channel, sequence in production.delivered.items():
             job.delivered[channel] = max(sequence, job.delivered.get(channel, 0))
         for checkpoint in production.checkpoints:
@@ -299,7 +284,7 @@ class MemoryStore:
                 del pending[sequence]
             job.acknowledged[channel] = max(acknowledged, job.acknowledged.get(channel, 0))
 
-    def _apply_progress(self, job: _Job, production: Production) -> None:
+    def _apply_progress(self, job: StoredJob, production: Production) -> None:
         for fence in production.fences:
             range_id = fence.range_id
             row = job.ranges[range_id]
@@ -318,7 +303,7 @@ class MemoryStore:
                 ),
             )
 
-    def _job(self, job: str) -> _Job:
+    def _job(self, job: str) -> StoredJob:
         if job not in self._jobs:
             raise unknown_job(job)
         return self._jobs[job]
@@ -334,66 +319,11 @@ class MemoryStore:
             signals=stored.spec.signals,
         )
 
-    def _table(self, table: TableSpec) -> _Table:
+    def _table(self, table: TableSpec) -> StoredTable:
         stored = self._tables.get(table.name)
-        if stored is None or not _same_table(stored.spec, table):
+        if stored is None or not is_same_table(stored.spec, table):
             raise StoreError(
                 f"there is no table {table.name} with these columns and this key",
                 hint="declare the table in the job's spec",
             )
         return stored
-
-
-def _new_range(spec: RangeSpec, token: int) -> RangeRow:
-    return RangeRow(
-        range_id=spec.range_id,
-        keys=spec.keys,
-        split=spec.split,
-        token=token,
-        bundle=0,
-        owner=None,
-        position=None,
-        watermark_us=None,
-        is_finished=False,
-    )
-
-
-def _read_range(job: _Job, range_id: RangeId) -> TakenRange:
-    row = job.ranges[range_id]
-    keys = row.keys
-    cells = job.cells.get(range_id.computation, {}) if keys else {}
-    timers = job.timers.get(range_id.computation, {}) if keys else {}
-    sent = {c: n for c, n in job.acknowledged.items() if c.sender == range_id}
-    checkpoints: list[Checkpoint] = []
-    for channel, pending in job.checkpoints.items():
-        if channel.sender == range_id and pending:
-            sent[channel] = max(*pending, sent.get(channel, 0))
-            checkpoints.extend(pending.values())
-    return TakenRange(
-        row=row,
-        cells={key: value for key, value in cells.items() if keys and key[0] in keys},
-        timers=[
-            StoredTimer(key_hash=key[0], cell_key=key[1], tag=key[2], domain=key[3], fire_us=us)
-            for key, us in timers.items()
-            if keys and key[0] in keys
-        ],
-        delivered={c: n for c, n in job.delivered.items() if c.receiver == range_id},
-        sent=sent,
-        checkpoints=sorted(checkpoints, key=itemgetter(0, 1)),
-    )
-
-
-def _landed(job: _Job, fence: Fence) -> bool:
-    """Whether the bundle was committed under the fence's token, however many owners came since."""
-    row = job.ranges.get(fence.range_id)
-    if row is None:
-        return False
-    if row.token == fence.token:
-        return row.bundle >= fence.bundle
-    return job.last_bundles.get((fence.range_id, fence.token), -1) >= fence.bundle
-
-
-def _same_table(one: TableSpec, other: TableSpec) -> bool:
-    return list(one.columns.items()) == list(other.columns.items()) and set(one.key) == set(
-        other.key
-    )

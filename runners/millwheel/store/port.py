@@ -236,11 +236,14 @@ class Store(Protocol):
     def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
         """The job's late records: transform, key, window_start_us, window_end_us, watermark_us, payload, count."""
 
+    def read_dead_letters(self, job: str) -> Sequence[Mapping[str, Any]]:
+        """The job's dead letters, oldest first: stage, error, traceback, tries, timestamp_us, payload."""
+
     def read_late_counts(self, job: str) -> Mapping[str, int]:
         """How many records of the job came too late (the sum of their counts), by transform; without zeros."""
 
     def statistics(self, job: str) -> Mapping[str, int]:
-        """Row counts of the job by kind: cells, timers, checkpoints, channels, late, plus open_ranges."""
+        """Row counts of the job by kind: cells, timers, checkpoints, channels, late, dead, plus open_ranges."""
 
     def close(self) -> None:
         """Release the connection.  Idempotent."""

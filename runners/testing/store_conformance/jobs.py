@@ -138,7 +138,7 @@ def check_reset_keeps_tables_of_others(connect: StoreFactory) -> None:
 def check_statistics(connect: StoreFactory) -> None:
     """Every kind is counted, for one job, and zero for one that is not there."""
     store = opened(connect)
-    kinds = {"cells", "timers", "checkpoints", "channels", "late", "open_ranges"}
+    kinds = {"cells", "timers", "checkpoints", "channels", "late", "dead", "open_ranges"}
     unknown = store.statistics("nobody")
     expect_equal((set(unknown), set(unknown.values())), (kinds, {0}), "of an unknown job")
     empty = {**dict.fromkeys(kinds, 0), "open_ranges": 3}

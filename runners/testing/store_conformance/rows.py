@@ -1,4 +1,4 @@
-"""Checks of rows for people: result tables and late records."""
+"""Checks of rows for people: result tables, late records, dead letters."""
 
 import math
 from datetime import UTC, datetime, timedelta, timezone
@@ -9,7 +9,8 @@ import attrs
 from dataflow.errors import TableRowError
 from dataflow.io.table import TableSpec, TableWrite
 from runners.errors import StoreError, TableMismatchError
-from runners.millwheel.production import LateRecord
+from runners.millwheel.production import DeadLetter, LateRecord
+from runners.millwheel.store.port import Fenced
 from runners.testing.store_conformance.world import (
     JOB,
     LOG,
@@ -170,3 +171,32 @@ def check_open_refuses_another_table(connect: StoreFactory) -> None:
         spec = attrs.evolve(job_spec("second"), tables=[table])
         expect_error(TableMismatchError, partial(store.open_job, spec), str(table))
         expect_equal(store.read_job("second"), None, "a job whose table was refused")
+
+
+def check_dead_letters(connect: StoreFactory) -> None:
+    """Dead letters are kept in the same commit as the rest, in order, whatever text user code puts into errors."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    letter = DeadLetter(
+        stage="read",
+        error="it raised ValueError",
+        traceback="Traceback ...",
+        tries=3,
+        timestamp_us=-5,
+        payload=b"\x00\xff",
+    )
+    owner.commit(dead=[letter, attrs.evolve(letter, tries=1, timestamp_us=1 << 50)])
+    owner.commit(dead=[attrs.evolve(letter, error="a\0b\ud800")])
+    rows = [dict(row) for row in connect().read_dead_letters(JOB)]
+    expect_equal(rows[:1], [attrs.asdict(letter)], "a dead letter")
+    expect_equal([row["timestamp_us"] for row in rows], [-5, 1 << 50, -5], "their order")
+    expect_equal(rows[2]["error"], "a\\x00b\\ud800", "text that is no text")
+    expect_equal(store.statistics(JOB)["dead"], 3, "number of dead letters")
+    expect_equal(list(store.read_dead_letters("nobody")), [], "dead letters of an unknown job")
+    thief = Owner(connect(), LOW, name="thief")
+    stale = owner.production(dead=[letter])
+    expect_equal(store.commit(stale), Fenced(LOW), "a zombie's dead letter")
+    thief.commit()
+    expect_equal(store.statistics(JOB)["dead"], 3, "dead letters after a zombie")
+    store.reset_job(JOB)
+    expect_equal(list(store.read_dead_letters(JOB)), [], "dead letters after a reset")

@@ -5,7 +5,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from runners.millwheel.ids import RangeId
-from runners.millwheel.store.memory import MemoryStore, _read_range
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory_job import read_range
 from runners.millwheel.store.port import JobRow, JobSpec, TakenRange
 
 
@@ -17,7 +18,7 @@ class ReadsBeforeMovingTheToken(MemoryStore):
     ) -> Mapping[RangeId, TakenRange]:
         with self._lock:
             stored = self._job(job)
-            early = {r: _read_range(stored, r) for r in range_ids if r in stored.ranges}
+            early = {r: read_range(stored, r) for r in range_ids if r in stored.ranges}
         time.sleep(0.001)  # a round trip
         late = super().acquire(job, range_ids, owner)
         return {

@@ -7,13 +7,15 @@ import attrs
 
 from dataflow.io.table import TableSpec
 from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore, _Job, _Table
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory_job import StoredJob, StoredTable
+from runners.millwheel.store.port import CommitOutcome
 
 
 class AcknowledgesTooMuch(MemoryStore):
     """Deletes the whole channel, sent and unsent, as soon as one production is acknowledged."""
 
-    def _apply_deliveries(self, job: _Job, production: Production) -> None:
+    def _apply_deliveries(self, job: StoredJob, production: Production) -> None:
         super()._apply_deliveries(job, production)
         for channel in production.acknowledged:
             job.checkpoints.pop(channel, None)
@@ -22,7 +24,7 @@ class AcknowledgesTooMuch(MemoryStore):
 class ForgetsSentMarks(MemoryStore):
     """Gives sequence numbers out twice once the productions are gone."""
 
-    def _apply_deliveries(self, job: _Job, production: Production) -> None:
+    def _apply_deliveries(self, job: StoredJob, production: Production) -> None:
         super()._apply_deliveries(job, production)
         job.acknowledged.clear()
 
@@ -30,7 +32,7 @@ class ForgetsSentMarks(MemoryStore):
 class KeepsDeletedCells(MemoryStore):
     """State that was cleared comes back after a takeover."""
 
-    def _apply_state(self, job: _Job, production: Production) -> None:
+    def _apply_state(self, job: StoredJob, production: Production) -> None:
         cells = [cell for cell in production.cells if cell.value is not None]
         super()._apply_state(job, attrs.evolve(production, cells=cells))
 
@@ -38,7 +40,7 @@ class KeepsDeletedCells(MemoryStore):
 class LetsWatermarksGoBack(MemoryStore):
     """Believes the last report, not the highest."""
 
-    def _apply_progress(self, job: _Job, production: Production) -> None:
+    def _apply_progress(self, job: StoredJob, production: Production) -> None:
         super()._apply_progress(job, production)
         for range_id, watermark_us in production.watermarks_us.items():
             row = job.ranges[range_id]
@@ -48,7 +50,7 @@ class LetsWatermarksGoBack(MemoryStore):
 class LetsPercentilesGoBack(MemoryStore):
     """The same of percentile watermarks."""
 
-    def _apply_progress(self, job: _Job, production: Production) -> None:
+    def _apply_progress(self, job: StoredJob, production: Production) -> None:
         super()._apply_progress(job, production)
         for range_id, percentile_us in production.percentiles_us.items():
             row = job.ranges[range_id]
@@ -58,7 +60,7 @@ class LetsPercentilesGoBack(MemoryStore):
 class AddsRowsInPlaceOfReplacing(MemoryStore):
     """A correction stands beside what it corrects."""
 
-    def _table(self, table: TableSpec) -> _Table:
+    def _table(self, table: TableSpec) -> StoredTable:
         stored = super()._table(table)
         for key in [key for key in stored.rows if isinstance(key, tuple)]:
             stored.rows[len(stored.rows) + 1000] = stored.rows.pop(key)
@@ -70,3 +72,10 @@ class CountsLateRows(MemoryStore):
 
     def read_late_counts(self, job: str) -> Mapping[str, int]:
         return Counter(row["transform"] for row in self.read_late(job))
+
+
+class ForgetsDeadLetters(MemoryStore):
+    """A record that user code cannot take is nowhere."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        return super().commit(attrs.evolve(production, dead=()))

@@ -4,21 +4,22 @@ import attrs
 
 from runners.millwheel.ids import Fence
 from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore, _Job
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory_job import StoredJob
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced
 
 
 class NeverFences(MemoryStore):
     """Commits whatever comes."""
 
-    def _holds(self, job: _Job, fence: Fence) -> bool:
+    def _holds(self, job: StoredJob, fence: Fence) -> bool:
         return True
 
 
 class ChecksTheTokenOnly(MemoryStore):
     """A commit that was delayed on the wire lands on top of its successor."""
 
-    def _holds(self, job: _Job, fence: Fence) -> bool:
+    def _holds(self, job: StoredJob, fence: Fence) -> bool:
         row = job.ranges.get(fence.range_id)
         return row is not None and row.token == fence.token
 

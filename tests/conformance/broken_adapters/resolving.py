@@ -2,7 +2,8 @@
 
 from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore, _Job
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory_job import StoredJob
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced
 
 
@@ -22,7 +23,7 @@ class ComparesBundlesOnly(MemoryStore):
 class ForgetsFormerOwners(MemoryStore):
     """After a takeover, says Fenced of what had landed: its effects would be repeated."""
 
-    def _move_token(self, job: _Job, range_id: RangeId, owner: str | None) -> None:
+    def _move_token(self, job: StoredJob, range_id: RangeId, owner: str | None) -> None:
         super()._move_token(job, range_id, owner)
         job.last_bundles.clear()
 

@@ -9,7 +9,8 @@ import attrs
 from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
 from runners.millwheel.signals import NO_SIGNALS, Signal
-from runners.millwheel.store.memory import MemoryStore, _Job
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory_job import StoredJob
 
 
 class NumbersAllJobsTogether(MemoryStore):
@@ -56,7 +57,7 @@ class KeepsWhatItRefuses(MemoryStore):
 class LetsSignalMarksGoBack(MemoryStore):
     """Believes the last mark, not the furthest."""
 
-    def _apply_progress(self, job: _Job, production: Production) -> None:
+    def _apply_progress(self, job: StoredJob, production: Production) -> None:
         super()._apply_progress(job, production)
         for range_id, mark in production.signal_marks.items():
             job.ranges[range_id] = attrs.evolve(job.ranges[range_id], signal_mark=mark)
@@ -65,7 +66,7 @@ class LetsSignalMarksGoBack(MemoryStore):
 class ForgetsWhichCellsHaveHeard(MemoryStore):
     """Keeps the number of a signal and not how many cells have acted on the next one: they hear it twice."""
 
-    def _apply_progress(self, job: _Job, production: Production) -> None:
+    def _apply_progress(self, job: StoredJob, production: Production) -> None:
         super()._apply_progress(job, production)
         for range_id, row in job.ranges.items():
             job.ranges[range_id] = attrs.evolve(
@@ -76,6 +77,6 @@ class ForgetsWhichCellsHaveHeard(MemoryStore):
 class ForgetsSignalMarks(MemoryStore):
     """Who takes a range over acts on everything again."""
 
-    def _move_token(self, job: _Job, range_id: RangeId, owner: str | None) -> None:
+    def _move_token(self, job: StoredJob, range_id: RangeId, owner: str | None) -> None:
         super()._move_token(job, range_id, owner)
         job.ranges[range_id] = attrs.evolve(job.ranges[range_id], signal_mark=NO_SIGNALS)

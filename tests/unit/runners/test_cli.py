@@ -8,7 +8,7 @@ from runners import cli
 from runners.cli import main
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import LateRecord, Production
+from runners.millwheel.production import DeadLetter, LateRecord, Production
 from runners.millwheel.signals import Signal
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import JobSpec, RangeSpec, Store
@@ -133,6 +133,31 @@ def test_late_records_as_json_are_one_object_a_line(
         "count": 2,
     }
     assert second["key"] == "'b\n'"
+
+
+def test_dead_letters_say_what_failed(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line each; the traceback where there is room for it."""
+    open_job(store)
+    assert main(["dead", "scores"]) == 0
+    assert capsys.readouterr().out == "no dead letters in job scores\n"
+    letter = DeadLetter(
+        stage="read",
+        error="transform 'parse' (job.py:12) raised ValueError: no\n  detail: element: 'x'",
+        traceback="Traceback ...",
+        tries=3,
+        timestamp_us=0,
+        payload=b"",
+    )
+    commit(store, dead=[letter])
+
+    assert main(["dead", "scores"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["stage", "time", "tries", "error"]
+    assert row.endswith("transform 'parse' (job.py:12) raised ValueError: no")
+    assert main(["dead", "scores", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["traceback"] == "Traceback ..."
 
 
 @pytest.mark.parametrize(

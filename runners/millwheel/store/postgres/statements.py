@@ -41,6 +41,7 @@ def commit_statements(
     statements += _signal_marks(production, ids)
     statements += _percentiles(production, ids)
     statements += _late(production, ids)
+    statements += _dead(production, ids)
     for write in production.tables:
         statements += tables.write(write)
     statements.append(_COMMIT)
@@ -179,3 +180,19 @@ def _late(production: Production, ids: JobIds) -> list[Statement]:
         "counts": Int8Array.of([record.count for record in late]),
     }
     return [(QUERIES["insert_late"], parameters)]
+
+
+def _dead(production: Production, ids: JobIds) -> list[Statement]:
+    dead = production.dead
+    if not dead:
+        return []
+    parameters = {
+        "job_ids": Int4Array.of([ids.number] * len(dead)),
+        "stages": TextArray.of([escape_text(letter.stage) for letter in dead]),
+        "errors": TextArray.of([escape_text(letter.error) for letter in dead]),
+        "tracebacks": TextArray.of([escape_text(letter.traceback) for letter in dead]),
+        "tries": Int4Array.of([letter.tries for letter in dead]),
+        "timestamps_us": Int8Array.of([letter.timestamp_us for letter in dead]),
+        "payloads": ByteaArray.of([letter.payload for letter in dead]),
+    }
+    return [(QUERIES["insert_dead_letters"], parameters)]

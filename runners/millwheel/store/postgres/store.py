@@ -287,10 +287,16 @@ class PostgresStore:
 
     def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
         """The job's late records, oldest first."""
+        return self._read_kept("read_late", job)
 
+    def read_dead_letters(self, job: str) -> Sequence[Mapping[str, Any]]:
+        """The job's dead letters, oldest first."""
+        return self._read_kept("read_dead_letters", job)
+
+    def _read_kept(self, query: str, job: str) -> Sequence[Mapping[str, Any]]:
         def work(opened: psycopg.Connection[Any]) -> Sequence[Mapping[str, Any]]:
             cursor = opened.cursor(row_factory=dict_row, binary=True)
-            return cursor.execute(QUERIES["read_late"], {"name": job}).fetchall()
+            return cursor.execute(QUERIES[query], {"name": job}).fetchall()
 
         return self._transact(work)
 

@@ -137,6 +137,12 @@ INSERT INTO dataflow.late_records
 SELECT * FROM unnest(%(job_ids)b, %(transforms)b, %(keys)b, %(window_starts_us)b,
                      %(window_ends_us)b, %(watermarks_us)b, %(payloads)b, %(counts)b);
 
+-- name: insert_dead_letters
+INSERT INTO dataflow.dead_letters
+    (job_id, stage, error, traceback, tries, timestamp_us, payload)
+SELECT * FROM unnest(%(job_ids)b, %(stages)b, %(errors)b, %(tracebacks)b, %(tries)b,
+                     %(timestamps_us)b, %(payloads)b);
+
 -- name: advance_signals
 -- How far ranges have come with the job's signals; only when it has changed, and never back.
 UPDATE dataflow.fences f
@@ -325,6 +331,8 @@ WITH mine AS MATERIALIZED (
     DELETE FROM dataflow.reigns WHERE range_id IN (SELECT range_id FROM mine)
 ), late AS (
     DELETE FROM dataflow.late_records WHERE job_id = %(job_id)s
+), dead AS (
+    DELETE FROM dataflow.dead_letters WHERE job_id = %(job_id)s
 ), fences AS (
     DELETE FROM dataflow.fences WHERE range_id IN (SELECT range_id FROM mine)
 )
@@ -389,6 +397,13 @@ FROM dataflow.late_records l JOIN dataflow.jobs j USING (job_id)
 WHERE j.name = %(name)s
 ORDER BY l.late_record_id;
 
+-- name: read_dead_letters
+-- Dead letters of a job, oldest first.
+SELECT d.stage, d.error, d.traceback, d.tries, d.timestamp_us, d.payload
+FROM dataflow.dead_letters d JOIN dataflow.jobs j USING (job_id)
+WHERE j.name = %(name)s
+ORDER BY d.dead_letter_id;
+
 -- name: read_late_counts
 -- How many records of a job came too late, for each transform that dropped any.
 SELECT l.transform, sum(l.count)::bigint
@@ -424,6 +439,8 @@ SELECT
      WHERE sender_range_id IN (SELECT range_id FROM mine)),
     (SELECT count(*) FROM channels),
     (SELECT count(*) FROM dataflow.late_records l JOIN dataflow.jobs j USING (job_id)
+     WHERE j.name = %(name)s),
+    (SELECT count(*) FROM dataflow.dead_letters d JOIN dataflow.jobs j USING (job_id)
      WHERE j.name = %(name)s),
     (SELECT count(*) FROM dataflow.fences
      WHERE NOT is_finished AND range_id IN (SELECT range_id FROM mine));

@@ -1,0 +1,158 @@
+"""Poison records: what makes user code fail whenever it is tried, kept as a dead letter so that the rest goes on.
+
+A stage's transforms run over a bundle.  When one of them fails, the bundle is tried again in halves, down to single
+records; a record that has failed alone as often as it may is left out with all that it would have caused in the stage.
+What is kept is the record as it came into the stage, so that it can be fed again when the code is right.
+
+Trying is all that happens to a record of a bundle that fails: user code may see it several times, as after a crash.
+Code that fails for reasons that no record is to blame for (a `CombineFn` that cannot merge, `DoFn.setup`) stops the
+job.
+
+DESIGN section 6 (poison records).
+"""
+
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from dataflow.do_fn import TimestampedValue
+from dataflow.errors import DataflowError, PipelineError
+from dataflow.serialization import dumps, loads
+from runners.core.bundle import Bundle
+from runners.core.do_fn_outputs import shown
+from windowing.timestamps import to_datetime
+from windowing.window import Window
+
+
+@attrs.frozen(kw_only=True)
+class DeadLetter:
+    """A record that user code cannot take.
+
+    ``stage``: the read or grouping whose record it is; ``element``, ``timestamp_us``, ``window`` and ``sign`` are the
+    record there.  ``error`` says what failed, with the user's transform and line; ``tries``: how often it was tried
+    alone.
+    """
+
+    stage: str
+    element: Any
+    timestamp_us: int
+    window: Window
+    sign: int
+    error: str
+    traceback: str
+    tries: int
+
+
+def checked_tries(tries: int | None) -> int | None:
+    """What a user gave as ``tries_per_record``.
+
+    Raises:
+        PipelineError: it is neither None nor a number of at least 1.
+    """
+    if tries is not None and (not isinstance(tries, int) or tries < 1):
+        raise PipelineError(
+            f"tries_per_record cannot be {tries!r}",
+            hint="give a number of at least 1, or None to have the first failure end the run",
+        )
+    return tries
+
+
+def dead_mapping(letter: DeadLetter) -> Mapping[str, Any]:
+    """A dead letter as a mapping; `dataflow.runner.PipelineResult.dead_letters` says what is in it."""
+    return {
+        "stage": letter.stage,
+        "error": letter.error,
+        "traceback": letter.traceback,
+        "tries": letter.tries,
+        "timestamp_us": letter.timestamp_us,
+        **_contents(letter),
+    }
+
+
+def dead_payload(letter: DeadLetter) -> bytes:
+    """What a store keeps of a dead letter beside its plain columns, so that it can be replayed."""
+    contents = _contents(letter)
+    try:
+        return dumps(contents)
+    except Exception:  # noqa: BLE001 - what cannot be kept as it is, is kept as text
+        return dumps({**contents, "element": None})
+
+
+def stored_dead_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same mapping as `dead_mapping`, of a row of a store."""
+    return {**row, **loads(row["payload"])}
+
+
+def run_isolated(
+    run: Callable[[Bundle], None], bundle: Bundle, *, stage: str, tries: int
+) -> list[DeadLetter]:
+    """Run a bundle so that records that fail are left out.
+
+    Args:
+        run: must have no effect when it raises `DataflowError`.
+        bundle: not empty.
+        stage: the name of the read or grouping that the records come from.
+        tries: how often a record is tried alone; at least 1.
+
+    Returns:
+        The records that were left out, in the order of the bundle.
+    """
+    waiting, dead = [bundle], []
+    while waiting:
+        part = waiting.pop()
+        remembered = _remembered(part)
+        for attempt in range(1, tries + 1):
+            try:
+                run(part)
+                break
+            except DataflowError as error:
+                _restore(part, remembered)
+                if len(part) > 1:
+                    middle = len(part) // 2
+                    waiting += [_slice(part, middle, len(part)), _slice(part, 0, middle)]
+                    break
+                if attempt == tries:
+                    dead.append(_dead_letter(part, error, stage, tries))
+    return dead
+
+
+def _slice(bundle: Bundle, start: int, end: int) -> Bundle:
+    return bundle.take(range(start, end), bundle.values[start:end])
+
+
+def _dead_letter(bundle: Bundle, error: DataflowError, stage: str, tries: int) -> DeadLetter:
+    return DeadLetter(
+        stage=stage,
+        element=bundle.values[0],
+        timestamp_us=bundle.timestamps_us[0],
+        window=bundle.window_at(0),
+        sign=bundle.signs[0] if bundle.signs else +1,
+        error=str(error),
+        traceback="".join(traceback.format_exception(error.__cause__ or error)),
+        tries=tries,
+    )
+
+
+def _remembered(bundle: Bundle) -> list[Mapping[str, list[list[Any]]] | None]:
+    """What non-deterministic code is to be asked for again: running it changes that."""
+    return [
+        said.remembered and {label: list(kept) for label, kept in said.remembered.items()}
+        for said in bundle.sayings or ()
+    ]
+
+
+def _restore(bundle: Bundle, remembered: list[Mapping[str, list[list[Any]]] | None]) -> None:
+    for said, before in zip(bundle.sayings or (), remembered, strict=True):
+        said.remembered = before and {label: list(kept) for label, kept in before.items()}
+
+
+def _contents(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "element": TimestampedValue(letter.element, to_datetime(letter.timestamp_us)),
+        "text": shown(letter.element),
+        "window_start_us": letter.window.start_us,
+        "window_end_us": letter.window.end_us,
+        "sign": letter.sign,
+    }
