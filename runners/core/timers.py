@@ -4,7 +4,7 @@
 It is a heap with lazy deletion: resetting a timer leaves the old entry behind, which is passed over when it comes up.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
@@ -35,6 +35,11 @@ class TimerQueue(Generic[TimerT]):
         self._number += 1
         self._set[timer] = (fire_us, self._number)
         heappush(self._heap, (fire_us, self._number, timer))
+
+    def forget(self, is_gone: Callable[[TimerT], bool]) -> None:
+        """Clear all timers of a kind."""
+        for timer in [timer for timer in self._set if is_gone(timer)]:
+            del self._set[timer]
 
     def next_us(self) -> int | None:
         """When the first timer is due, or None."""
@@ -70,6 +75,11 @@ class Timers:
     def set(self, timer: TimerId, fire_us: int | None) -> None:
         """Set, move, or (None) clear a timer."""
         self.queues[timer[2]].set(timer, fire_us)
+
+    def forget(self, is_gone: Callable[[TimerId], bool]) -> None:
+        """Clear all timers of a kind."""
+        for queue in self.queues.values():
+            queue.forget(is_gone)
 
     def next_processing_us(self) -> int | None:
         """When the first processing-time timer is due, or None."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from dataflow.io.table import TableWrite
+from runners.core import poison
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.production import (
@@ -47,9 +48,19 @@ class Draft:
         """Keep records that came too late."""
         self._late.extend(late)
 
-    def keep_dead(self, dead: Iterable[DeadLetter]) -> None:
+    def keep_dead(self, dead: Iterable[poison.DeadLetter]) -> None:
         """Keep records that user code could not take."""
-        self._dead.extend(dead)
+        self._dead.extend(
+            DeadLetter(
+                stage=letter.stage,
+                error=letter.error,
+                traceback=letter.traceback,
+                tries=letter.tries,
+                timestamp_us=letter.timestamp_us,
+                payload=poison.dead_payload(letter),
+            )
+            for letter in dead
+        )
 
     def deliver(self, channel: Channel, sequence: int) -> None:
         """Note a channel into a touched range as delivered up to ``sequence``."""

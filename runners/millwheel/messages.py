@@ -22,7 +22,10 @@ class Register:
 
 @attrs.frozen(kw_only=True)
 class Assign:
-    """Master to worker: take these ranges over; ``watermarks_us`` are the input watermarks to start from."""
+    """Master to worker: take these ranges over, beside those that you have.
+
+    ``watermarks_us`` and the others are what to start from, as in `Watermarks`.
+    """
 
     ranges: tuple[RangeId, ...]
     watermarks_us: Mapping[str, int]
@@ -32,10 +35,27 @@ class Assign:
 
 @attrs.frozen(kw_only=True)
 class Ready:
-    """Worker to master: I have taken my ranges over and can be sent to."""
+    """Worker to master: I have taken these ranges over, and can be sent what is for them."""
 
     slot: int
     worker: str
+    ranges: tuple[RangeId, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Revoke:
+    """Master to worker: let go of these ranges, others will have them."""
+
+    ranges: tuple[RangeId, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Released:
+    """Worker to master: I do not own these ranges, or not any more, and have said all that I shall say of them."""
+
+    slot: int
+    worker: str
+    ranges: tuple[RangeId, ...]
 
 
 @attrs.frozen(kw_only=True)

@@ -23,13 +23,9 @@ from dataflow.serialization import dumps_code
 from runners.core.clock import Clock
 from runners.core.plan import ExecutionPlan
 from runners.errors import JobFailedError, StoreError
-from runners.millwheel.computation import (
-    Computation,
-    GroupingComputation,
-    SourceComputation,
-    build_computations,
-)
+from runners.millwheel.computation import Computation, build_computations
 from runners.millwheel.draft import Draft
+from runners.millwheel.grouping_computation import GroupingComputation
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.messages import (
     Acknowledge,
@@ -38,7 +34,9 @@ from runners.millwheel.messages import (
     Failed,
     Ready,
     Register,
+    Released,
     Report,
+    Revoke,
     Routes,
     Stop,
     Watermarks,
@@ -47,6 +45,7 @@ from runners.millwheel.messages import (
 )
 from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.signals import SignalNews
+from runners.millwheel.source_computation import SourceComputation
 from runners.millwheel.store.port import Committed, Indeterminate, Store
 from runners.millwheel.token_bucket import TokenBucket
 from runners.millwheel.transport import Transport
@@ -272,6 +271,8 @@ class Worker:
             self._hear(message.inputs_us, message.percentiles_us, message.signals)
         elif isinstance(message, Assign):
             self._take_over(message)
+        elif isinstance(message, Revoke):
+            self._release(message)
         elif isinstance(message, Routes):
             self._reroute(message)
         elif isinstance(message, Stop):
@@ -291,12 +292,33 @@ class Worker:
 
     def _take_over(self, assign: Assign) -> None:
         self._hear(assign.watermarks_us, assign.percentiles_us, assign.signals)
-        taken = self._store.acquire(self._spec.job, assign.ranges, self._spec.worker)
+        # It is asked again when its answer is lost.
+        missing = [range_id for range_id in assign.ranges if range_id not in self._ranges]
+        taken = self._store.acquire(self._spec.job, missing, self._spec.worker) if missing else {}
         for range_id, each in taken.items():
             computation: Computation = self._computations[range_id.computation]
             self._ranges[range_id] = computation.take(each)
             self._buckets[range_id] = TokenBucket(self._clock, self._spec.records_per_second)
-        self._tell_master(Ready(slot=self._spec.slot, worker=self._spec.worker))
+        for name in dict.fromkeys(range_id.computation for range_id in taken):
+            computation = self._computations[name]
+            if isinstance(computation, GroupingComputation):
+                self._advance(name, computation)
+        # Also to ranges that were here before, whose routes do not change.
+        self._send_again({*self._routes, *self._ranges}, taken)
+        ready = Ready(slot=self._spec.slot, worker=self._spec.worker, ranges=assign.ranges)
+        self._tell_master(ready)
+
+    def _release(self, revoke: Revoke) -> None:
+        # Every step has committed what it did, so there is nothing to say any more; what waits is sent again.
+        for range_id in revoke.ranges:
+            if range_id not in self._ranges:
+                continue
+            self._computations[range_id.computation].release(range_id)
+            del self._ranges[range_id], self._buckets[range_id]
+            waiting = self._inbox.get(range_id.computation, [])
+            waiting[:] = [each for each in waiting if each.channel.receiver != range_id]
+        released = Released(slot=self._spec.slot, worker=self._spec.worker, ranges=revoke.ranges)
+        self._tell_master(released)
 
     def _reroute(self, routes: Routes) -> None:
         changed = {
@@ -307,16 +329,16 @@ class Worker:
         for address in set(self._routes.values()) - set(routes.addresses.values()):
             self._transport.forget(address)
         self._routes = dict(routes.addresses)
-        self._send_again(changed)
+        self._send_again(changed, self._ranges)
 
     def _resend_stale(self) -> None:
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._resent_ms >= RESEND_INTERVAL_MS:
             self._resent_ms = now_ms
-            self._send_again(set(self._routes) - set(self._ranges))
+            self._send_again(set(self._routes) - set(self._ranges), self._ranges)
 
-    def _send_again(self, receivers: set[RangeId]) -> None:
-        for owned in self._ranges.values():
+    def _send_again(self, receivers: set[RangeId], senders: Iterable[RangeId]) -> None:
+        for owned in [self._ranges[each] for each in senders]:
             for checkpoint in owned.outbox.for_receivers(receivers):
                 self._deliver(Deliver(checkpoint.channel, checkpoint.sequence, checkpoint.payload))
 

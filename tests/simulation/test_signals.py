@@ -18,7 +18,7 @@ from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.serialization import loads
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
-from runners.millwheel import computation
+from runners.millwheel import grouping_computation
 from runners.millwheel.production import Production
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import CommitOutcome
@@ -143,7 +143,7 @@ def crashing_cluster(pipeline: df.Pipeline, seed: int, crash_rate: float) -> Clu
 def few_cells_in_a_step() -> Iterator[None]:
     """A range with three cells hears a signal in two commits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(computation, "CELLS_PER_STEP", 2)
+        patch.setattr(grouping_computation, "CELLS_PER_STEP", 2)
         yield
 
 

@@ -1,0 +1,122 @@
+"""Assignment: which slot has which ranges, and which are on their way from one to another.
+
+A range moves in one of two ways.  A worker that is heard is asked to let go of it, and when it has, the next one is
+given it.  Of a worker that is not heard any more its ranges are given away at once: the next owner takes their fences
+first, so whatever the old one still does is fenced (MillWheel, sections 6.2 and 7.1).
+
+**Invariant:** every range has exactly one slot, at all times; a slot without a worker has its ranges until it has one,
+or until they are given away.
+
+Pure bookkeeping; the master sends the messages.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from runners.millwheel.ids import RangeId
+
+#: Ranges to give to the workers of slots, or to ask back from them.
+BySlot = Mapping[int, tuple[RangeId, ...]]
+
+
+class Assignment:
+    """Lives in the master.
+
+    Args:
+        ranges: all of the job, dealt out evenly; the slot that has one first is its home.
+        slots: how many there are.
+    """
+
+    def __init__(self, ranges: Sequence[RangeId], slots: int) -> None:
+        self._home = {range_id: index % slots for index, range_id in enumerate(ranges)}
+        self._slot = dict(self._home)
+        self._settled: set[RangeId] = set()
+        #: Where ranges go that their worker has been asked to let go of.
+        self._leaving: dict[RangeId, int] = {}
+
+    def ranges_of(self, slot: int) -> tuple[RangeId, ...]:
+        """The ranges of a slot, whether its worker has taken them over yet or not."""
+        return tuple(range_id for range_id, owner in self._slot.items() if owner == slot)
+
+    def is_settled(self, range_id: RangeId) -> bool:
+        """Whether the worker of the range's slot owns it, and is not asked to let it go."""
+        return range_id in self._settled and range_id not in self._leaving
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether every range is where it belongs for now."""
+        return not self._leaving and len(self._settled) == len(self._slot)
+
+    def awaited(self) -> BySlot:
+        """Ranges that workers have been given and have not said that they own."""
+        waiting: dict[int, list[RangeId]] = defaultdict(list)
+        for range_id, slot in self._slot.items():
+            if range_id not in self._settled and range_id not in self._leaving:
+                waiting[slot].append(range_id)
+        return {slot: tuple(found) for slot, found in waiting.items()}
+
+    def asked_back(self) -> BySlot:
+        """Ranges that workers have been asked to let go of, and have not."""
+        waiting: dict[int, list[RangeId]] = defaultdict(list)
+        for range_id in self._leaving:
+            waiting[self._slot[range_id]].append(range_id)
+        return {slot: tuple(found) for slot, found in waiting.items()}
+
+    def place(self, slot: int) -> BySlot:
+        """A slot has a new worker; what to give to whom."""
+        mine = self.ranges_of(slot)
+        self._settled.difference_update(mine)
+        given = self._arrive(range_id for range_id in mine if range_id in self._leaving)
+        return _merged(given, {slot: self.ranges_of(slot)})
+
+    def settle(self, slot: int, ranges: Iterable[RangeId]) -> None:
+        """The worker of a slot has taken ranges over."""
+        self._settled.update(each for each in ranges if self._slot[each] == slot)
+
+    def expire(self, slot: int, live: Sequence[int]) -> BySlot:
+        """The worker of a slot is not heard any more: its ranges go to those of the slots ``live``."""
+        mine = self.ranges_of(slot)
+        self._settled.difference_update(mine)
+        given: dict[int, list[RangeId]] = defaultdict(list)
+        for index, range_id in enumerate(mine):
+            target = self._leaving.pop(range_id, slot)
+            if target not in live:
+                target = live[index % len(live)]
+            self._slot[range_id] = target
+            given[target].append(range_id)
+        return {target: tuple(found) for target, found in given.items()}
+
+    def move(self, ranges: Iterable[RangeId], slot: int) -> BySlot:
+        """Have ranges go to a slot; whom to ask for which.  Those that are on their way already are left alone."""
+        asked: dict[int, list[RangeId]] = defaultdict(list)
+        for range_id in ranges:
+            if self.is_settled(range_id) and self._slot[range_id] != slot:
+                self._leaving[range_id] = slot
+                asked[self._slot[range_id]].append(range_id)
+        return {owner: tuple(found) for owner, found in asked.items()}
+
+    def bring_home(self, slot: int) -> BySlot:
+        """Have the ranges that were dealt to a slot come back to it; whom to ask for which."""
+        return self.move([each for each, home in self._home.items() if home == slot], slot)
+
+    def release(self, slot: int, ranges: Collection[RangeId]) -> BySlot:
+        """The worker of a slot has let go of ranges; what to give to whom."""
+        return self._arrive(
+            each for each in ranges if each in self._leaving and self._slot[each] == slot
+        )
+
+    def _arrive(self, ranges: Iterable[RangeId]) -> BySlot:
+        given: dict[int, list[RangeId]] = defaultdict(list)
+        for range_id in list(ranges):
+            target = self._slot[range_id] = self._leaving.pop(range_id)
+            self._settled.discard(range_id)
+            given[target].append(range_id)
+        return {target: tuple(found) for target, found in given.items()}
+
+
+def _merged(one: BySlot, other: BySlot) -> BySlot:
+    """Of two answers the ranges of each slot, each once."""
+    slots = dict.fromkeys((*one, *other))
+    return {
+        slot: tuple(dict.fromkeys((*one.get(slot, ()), *other.get(slot, ())))) for slot in slots
+    }

@@ -1,0 +1,104 @@
+"""Assignment: every range has one slot at all times, and comes to rest when everybody answers."""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from runners.millwheel.assignment import Assignment, BySlot
+from runners.millwheel.ids import RangeId
+
+RANGES = [RangeId(name, index) for name in ("read", "sum") for index in range(3)]
+SLOTS = 3
+slots = st.integers(0, SLOTS - 1)
+
+
+class Assigning(RuleBasedStateMachine):
+    """A master with workers that do what they are told, sooner or later, or die."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.assignment = Assignment(RANGES, SLOTS)
+        #: Per slot what its worker owns; None: there is no worker.
+        self.owned: list[set[RangeId] | None] = [None] * SLOTS
+        self.given: list[set[RangeId]] = [set() for _ in range(SLOTS)]
+        self.asked: list[set[RangeId]] = [set() for _ in range(SLOTS)]
+
+    def tell(self, given: BySlot, messages: list[set[RangeId]]) -> None:
+        for slot, ranges in given.items():
+            if self.owned[slot] is not None:
+                messages[slot].update(ranges)
+
+    @rule(slot=slots)
+    def register(self, slot: int) -> None:
+        self.owned[slot], self.given[slot], self.asked[slot] = set(), set(), set()
+        self.tell(self.assignment.place(slot), self.given)
+        self.tell(self.assignment.bring_home(slot), self.asked)
+
+    @rule(slot=slots)
+    def take_over(self, slot: int) -> None:
+        """The worker acquires what it was given, which fences whoever had it."""
+        owned = self.owned[slot]
+        if owned is not None and self.given[slot]:
+            for other in self.owned:
+                if other is not None and other is not owned:
+                    other.difference_update(self.given[slot])
+            owned |= self.given[slot]
+            self.assignment.settle(slot, self.given[slot])
+            self.given[slot] = set()
+
+    @rule(slot=slots)
+    def release(self, slot: int) -> None:
+        owned = self.owned[slot]
+        if owned is not None and self.asked[slot]:
+            owned -= self.asked[slot]
+            answer, self.asked[slot] = self.asked[slot], set()
+            self.tell(self.assignment.release(slot, answer), self.given)
+
+    @rule(slot=slots, ranges=st.sets(st.sampled_from(RANGES)))
+    def move(self, slot: int, ranges: set[RangeId]) -> None:
+        self.tell(self.assignment.move(ranges, slot), self.asked)
+
+    @precondition(lambda self: sum(owned is not None for owned in self.owned) > 1)
+    @rule(data=st.data())
+    def expire(self, data: Any) -> None:
+        alive = [slot for slot, owned in enumerate(self.owned) if owned is not None]
+        slot = data.draw(st.sampled_from(alive))
+        self.owned[slot], self.given[slot], self.asked[slot] = None, set(), set()
+        live = [each for each in alive if each != slot]
+        self.tell(self.assignment.expire(slot, live), self.given)
+
+    @invariant()
+    def every_range_has_one_slot(self) -> None:
+        placed = [range_id for slot in range(SLOTS) for range_id in self.assignment.ranges_of(slot)]
+        assert sorted(placed) == sorted(RANGES)
+
+    @invariant()
+    def what_is_settled_is_owned(self) -> None:
+        """So nothing is routed to a worker that does not own it."""
+        for slot in range(SLOTS):
+            for range_id in self.assignment.ranges_of(slot):
+                owned = self.owned[slot]
+                if self.assignment.is_settled(range_id):
+                    assert owned is not None
+                    assert range_id in owned
+
+    def teardown(self) -> None:
+        """When everybody is there and answers, everything is owned by somebody."""
+        for slot, owned in enumerate(self.owned):
+            if owned is None:
+                self.register(slot)
+        for _ in range(3):
+            self.tell(self.assignment.awaited(), self.given)
+            self.tell(self.assignment.asked_back(), self.asked)
+            for slot in range(SLOTS):
+                self.release(slot)
+            for slot in range(SLOTS):
+                self.take_over(slot)
+        assert self.assignment.is_at_rest
+        assert sorted(each for owned in self.owned for each in owned or ()) == sorted(RANGES)
+
+
+TestAssigning = Assigning.TestCase
+TestAssigning.settings = settings(stateful_step_count=30)
