@@ -39,6 +39,7 @@ from dataflow.user_state import (
     BagStateSpec,
     CombiningValueStateSpec,
     ReadModifyWriteStateSpec,
+    TimerFamilySpec,
     TimerSpec,
     on_timer,
 )
@@ -163,6 +164,7 @@ __all__ = [
     "TaggedOutput",
     "TimeDomain",
     "TimeError",
+    "TimerFamilySpec",
     "TimerSpec",
     "TimestampCombiner",
     "TimestampedValue",

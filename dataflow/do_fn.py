@@ -27,6 +27,9 @@ class DoFnParam(Enum):
     PANE = "pane"
     KEY = "key"
     SIGN = "sign"
+    WATERMARK = "watermark"
+    FIRE_TIMESTAMP = "fire timestamp"
+    TIMER_TAG = "timer tag"
 
 
 class DoFn:
@@ -53,6 +56,13 @@ class DoFn:
     KeyParam: Any = DoFnParam.KEY
     #: +1 for an element that is said, -1 for one that is taken back; only with `handles_retractions`.
     SignParam: Any = DoFnParam.SIGN
+    #: The watermark that this key's state is at, a datetime in UTC: elements before it are late.  Only for a stateful
+    #: DoFn.  It differs from run to run, and in batch, where the input is replayed, it is at the element.
+    WatermarkParam: Any = DoFnParam.WATERMARK
+    #: The instant that a timer was set for, a datetime in UTC; only for its method.
+    FireTimestampParam: Any = DoFnParam.FIRE_TIMESTAMP
+    #: The tag of the timer; only for the method of a family of timers.
+    DynamicTimerTagParam: Any = DoFnParam.TIMER_TAG
 
     #: How much earlier than its element a `TimestampedValue` may be.  The watermark does not wait for it: what is
     #: behind the watermark then is late data, and too late once its window has expired.

@@ -153,6 +153,15 @@ class Pipeline:
         )
         return outputs
 
+    @contextmanager
+    def written_at(self, location: str) -> Iterator[None]:
+        """What is added meanwhile was written elsewhere than where it is applied; for the `expand` of transforms."""
+        outer, self._location = self._location, location
+        try:
+            yield
+        finally:
+            self._location = outer
+
     def here(self) -> str:
         """How to name the transform that is being applied, in an error."""
         return f"transform {'/'.join(self._scope)!r} ({self._location})"

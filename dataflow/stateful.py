@@ -7,19 +7,29 @@ input in time order.  Its elements are ``(key, value)`` pairs, and it is run whe
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
 
 from dataflow.do_fn import DoFn, DoFnParam, requested_params
 from dataflow.errors import PipelineError
-from dataflow.user_state import StateParam, StateSpec, TimerParam, TimerSpec, timer_of
+from dataflow.user_state import (
+    AnyTimerSpec,
+    StateParam,
+    StateSpec,
+    TimerFamilySpec,
+    TimerParam,
+    timer_of,
+)
 
-SpecT = TypeVar("SpecT", bound=StateSpec | TimerSpec)
+SpecT = TypeVar("SpecT", bound=StateSpec | AnyTimerSpec)
 
 #: What a parameter can ask for.
 Request = DoFnParam | StateParam | TimerParam
+
+_OF_STATE = (DoFnParam.KEY, DoFnParam.SIGN, DoFnParam.WATERMARK)
+_OF_TIMERS = (DoFnParam.FIRE_TIMESTAMP, DoFnParam.TIMER_TAG)
 
 
 @attrs.frozen
@@ -39,7 +49,7 @@ class StatefulSignature:
 
     process: UserMethod
     callbacks: Mapping[str, UserMethod]
-    timers: Mapping[str, TimerSpec]
+    timers: Mapping[str, AnyTimerSpec]
 
 
 def stateful_signature(fn: DoFn, what: str) -> StatefulSignature | None:
@@ -61,6 +71,7 @@ def stateful_signature(fn: DoFn, what: str) -> StatefulSignature | None:
         _check_plain(asked, fn, what)
         return None
     requested_params(fn.process, what)  # for its error alone
+    _check_not_of_timers(asked, fn, what)
     if DoFnParam.SIGN in asked and not fn.handles_retractions:
         raise PipelineError(
             f"{what} asks for SignParam, but does not say that it handles retractions",
@@ -85,10 +96,7 @@ def is_asking_for_state(call: Callable[..., Any]) -> bool:
 
 
 def _is_of_state(request: Request) -> bool:
-    return isinstance(request, StateParam | TimerParam) or request in (
-        DoFnParam.KEY,
-        DoFnParam.SIGN,
-    )
+    return isinstance(request, StateParam | TimerParam) or request in (*_OF_STATE, *_OF_TIMERS)
 
 
 def _requests(call: Callable[..., Any]) -> dict[str, Request]:
@@ -103,7 +111,7 @@ def _requests(call: Callable[..., Any]) -> dict[str, Request]:
     }
 
 
-def _callbacks(fn: DoFn, what: str) -> Iterable[tuple[TimerSpec, UserMethod]]:
+def _callbacks(fn: DoFn, what: str) -> Iterable[tuple[AnyTimerSpec, UserMethod]]:
     for name in dir(type(fn)):
         # Of the class: a property of the instance should not run because somebody looks for methods.
         spec = timer_of(inspect.getattr_static(type(fn), name))
@@ -126,6 +134,12 @@ def _callbacks(fn: DoFn, what: str) -> Iterable[tuple[TimerSpec, UserMethod]]:
                 detail=f"{type(fn).__name__}.{name}: a timer brings no element that could have them",
                 hint="keep what you need of the element in state",
             )
+        if DoFnParam.TIMER_TAG in requests.values() and not isinstance(spec, TimerFamilySpec):
+            raise PipelineError(
+                f"{what} asks for DynamicTimerTagParam in the method of a timer that has no tag",
+                detail=f"{type(fn).__name__}.{name}: {spec!r}",
+                hint="declare a family of timers, df.TimerFamilySpec(name, domain), or leave it out",
+            )
         yield spec, UserMethod(name, requests)
 
 
@@ -143,7 +157,7 @@ def _by_name(specs: Iterable[SpecT], what: str) -> dict[str, SpecT]:
 
 
 def _check_callbacks(
-    timers: Mapping[str, TimerSpec], marked: Iterable[TimerSpec], what: str
+    timers: Mapping[str, AnyTimerSpec], marked: Iterable[AnyTimerSpec], what: str
 ) -> None:
     names = [spec.name for spec in marked]
     for name, spec in timers.items():
@@ -155,10 +169,20 @@ def _check_callbacks(
             )
 
 
-def _check_plain(params: Iterable[Request], fn: DoFn, what: str) -> None:
+def _check_not_of_timers(params: Iterable[Request], fn: DoFn, what: str) -> None:
+    if not set(_OF_TIMERS).isdisjoint(params):
+        raise PipelineError(
+            f"{what} asks for FireTimestampParam or DynamicTimerTagParam outside the method of a timer",
+            detail=f"{type(fn).__name__}.process is called for an element",
+            hint="ask for it in a method that is marked with @df.on_timer(...)",
+        )
+
+
+def _check_plain(params: Sequence[Request], fn: DoFn, what: str) -> None:
+    _check_not_of_timers(params, fn, what)
     if any(map(_is_of_state, params)):
         raise PipelineError(
-            f"{what} asks for KeyParam or SignParam, which only a stateful DoFn can have",
+            f"{what} asks for KeyParam, SignParam or WatermarkParam, which only a stateful DoFn can have",
             detail=f"{type(fn).__name__}.process asks for no state and no timer",
             hint="the key is the first part of the element; retractions run user code again by themselves",
         )

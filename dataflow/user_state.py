@@ -12,7 +12,7 @@ Names are Apache Beam's (`apache_beam.transforms.userstate`).  MillWheel, sectio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any, TypeVar
 
 import attrs
@@ -68,23 +68,35 @@ class CombiningValueStateSpec:
             )
 
 
+def _check_domain(spec: Any, _attribute: attrs.Attribute[Any], time_domain: object) -> None:
+    # Asked for by name, so that what the engine keeps for itself stays out of reach.
+    if time_domain is not TimeDomain.EVENT and time_domain is not TimeDomain.PROCESSING:
+        raise PipelineError(
+            f"{type(spec).__name__}({spec.name!r}) needs a time domain, not {time_domain!r}",
+            hint="df.TimeDomain.EVENT follows the watermark, df.TimeDomain.PROCESSING the clock",
+        )
+
+
 @attrs.frozen
 class TimerSpec:
     """A timer of event time or of processing time; one instant for each key and window.  See `on_timer`."""
 
     name: str = attrs.field(validator=_check_name)
-    time_domain: TimeDomain = attrs.field()
-
-    @time_domain.validator
-    def _check(self, attribute: attrs.Attribute[Any], time_domain: object) -> None:
-        # Asked for by name, so that what the engine keeps for itself stays out of reach.
-        if time_domain is not TimeDomain.EVENT and time_domain is not TimeDomain.PROCESSING:
-            raise PipelineError(
-                f"TimerSpec({self.name!r}) needs a time domain, not {time_domain!r}",
-                hint="df.TimeDomain.EVENT follows the watermark, df.TimeDomain.PROCESSING the clock",
-            )
+    time_domain: TimeDomain = attrs.field(validator=_check_domain)
 
 
+@attrs.frozen
+class TimerFamilySpec:
+    """Any number of timers of one time domain for each key and window, told apart by tags that are made up at run time.
+
+    One method, marked with `on_timer`, is called for all of them; it asks for the tag with ``DynamicTimerTagParam``.
+    """
+
+    name: str = attrs.field(validator=_check_name)
+    time_domain: TimeDomain = attrs.field(validator=_check_domain)
+
+
+AnyTimerSpec = TimerSpec | TimerFamilySpec
 StateSpec = ReadModifyWriteStateSpec | BagStateSpec | CombiningValueStateSpec
 
 
@@ -105,13 +117,13 @@ class StateParam:
 
 @attrs.frozen
 class TimerParam:
-    """Default of a parameter that asks for a timer; `df.DoFn.TimerParam`."""
+    """Default of a parameter that asks for a timer, or for a family of them; `df.DoFn.TimerParam`."""
 
-    spec: TimerSpec = attrs.field()
+    spec: AnyTimerSpec = attrs.field()
 
     @spec.validator
     def _check(self, attribute: attrs.Attribute[Any], spec: object) -> None:
-        if not isinstance(spec, TimerSpec):
+        if not isinstance(spec, AnyTimerSpec):
             raise PipelineError(
                 f"TimerParam needs the spec of a timer, not {spec!r}",
                 hint='e.g. END = df.TimerSpec("end", df.TimeDomain.EVENT), then '
@@ -119,16 +131,16 @@ class TimerParam:
             )
 
 
-def on_timer(spec: TimerSpec) -> Callable[[CallbackT], CallbackT]:
-    """Mark the method of a DoFn that is called when a timer fires.
+def on_timer(spec: AnyTimerSpec) -> Callable[[CallbackT], CallbackT]:
+    """Mark the method of a DoFn that is called when a timer, or one of a family, fires.
 
-    The method may ask for state and timers, and for KeyParam, WindowParam and TimestampParam; its outputs are like
-    those of ``process``.
+    The method may ask for state and timers, for KeyParam, WindowParam, TimestampParam, WatermarkParam and
+    FireTimestampParam, and that of a family for DynamicTimerTagParam; its outputs are like those of ``process``.
 
     Raises:
         PipelineError: ``spec`` is not the spec of a timer.
     """
-    if not isinstance(spec, TimerSpec):
+    if not isinstance(spec, AnyTimerSpec):
         raise PipelineError(
             f"on_timer needs the spec of a timer, not {spec!r}",
             hint='e.g. END = df.TimerSpec("end", df.TimeDomain.EVENT), then @df.on_timer(END)',
@@ -141,8 +153,8 @@ def on_timer(spec: TimerSpec) -> Callable[[CallbackT], CallbackT]:
     return mark
 
 
-def timer_of(method: object) -> TimerSpec | None:
-    """The timer that a method was marked for with `on_timer`."""
+def timer_of(method: object) -> AnyTimerSpec | None:
+    """The timer, or the family of timers, that a method was marked for with `on_timer`."""
     return getattr(method, _TIMER_ATTRIBUTE, None)
 
 
@@ -215,11 +227,13 @@ class CombiningValueState:
 State = ReadModifyWriteState | BagState | CombiningValueState
 #: When a timer fires, and the event time of what set it; both in microseconds.
 SetTimer = tuple[int, int]
+#: What a timer is found by: the name of its spec; one of a family by the name of the family and its tag.
+TimerName = str | tuple[str, str]
 
 
 @attrs.frozen
 class Timer:
-    """Handle of a `TimerSpec`: one instant, or none.
+    """Handle of a `TimerSpec`, or of one timer of a family: one instant, or none.
 
     A timer fires once for each time it was set, in time order with the other timers of its key and time domain.
     Setting it again moves it.  One that is set for the past fires at once: after the call that set it has returned.
@@ -228,8 +242,9 @@ class Timer:
     for later is forgotten.
     """
 
-    _timers: dict[str, SetTimer]
-    _spec: TimerSpec
+    _timers: MutableMapping[TimerName, SetTimer]
+    _name: TimerName
+    _time_domain: TimeDomain
     _base_us: int
     _now_us: int
 
@@ -251,9 +266,9 @@ class Timer:
             TimeError: ``delay`` is not a duration.
         """
         delay_us = to_duration_us(delay)
-        if self._spec.time_domain is not TimeDomain.PROCESSING or delay_us < 0:
+        if self._time_domain is not TimeDomain.PROCESSING or delay_us < 0:
             raise PipelineError(
-                f"timer {self._spec.name!r} ({self._spec.time_domain.name}) cannot be set after {delay!r}",
+                f"timer {self._name!r} ({self._time_domain.name}) cannot be set after {delay!r}",
                 hint="a delay counts from now in processing time; for event time add it to an instant: "
                 "timer.set(timestamp + delay)",
             )
@@ -262,8 +277,32 @@ class Timer:
 
     def clear(self) -> None:
         """Do not fire."""
-        self._timers.pop(self._spec.name, None)
+        self._timers.pop(self._name, None)
 
     def _set_us(self, fire_us: int) -> None:
         self.clear()  # so that of several timers of one instant the one that was set last fires last
-        self._timers[self._spec.name] = fire_us, self._base_us
+        self._timers[self._name] = fire_us, self._base_us
+
+
+@attrs.frozen
+class TimerMap:
+    """Handle of a `TimerFamilySpec`: its timers by their tags."""
+
+    _timers: MutableMapping[TimerName, SetTimer]
+    _spec: TimerFamilySpec
+    _base_us: int
+    _now_us: int
+
+    def get(self, tag: str) -> Timer:
+        """The timer with a tag, set or not.
+
+        Raises:
+            PipelineError: the tag is not text.
+        """
+        if not isinstance(tag, str):
+            raise PipelineError(
+                f"the tag of a timer of {self._spec.name!r} is not text: {tag!r}",
+                hint="e.g. str(number), or the instant as text; the method of the timer is given it back",
+            )
+        name = (self._spec.name, tag)
+        return Timer(self._timers, name, self._spec.time_domain, self._base_us, self._now_us)

@@ -26,7 +26,11 @@ FIRST = df.TimerSpec("first", df.TimeDomain.EVENT)
 SECOND = df.TimerSpec("second", df.TimeDomain.EVENT)
 CLOCK = df.TimerSpec("clock", df.TimeDomain.PROCESSING)
 ALARM = df.TimerSpec("alarm", df.TimeDomain.PROCESSING)
-EVENT_TIMERS, PROCESSING_TIMERS = ("first", "second"), ("clock", "alarm")
+TICKS = df.TimerFamilySpec("ticks", df.TimeDomain.EVENT)
+BEEPS = df.TimerFamilySpec("beeps", df.TimeDomain.PROCESSING)
+#: One of a family is named with its tag.
+EVENT_TIMERS = ("first", "second", "ticks:1", "ticks:2", "ticks:3")
+PROCESSING_TIMERS = ("clock", "alarm", "beeps:1", "beeps:2")
 
 #: A call with its arguments.  ("script", timer, program): what that timer's method does the next time.
 Operation = tuple[Any, ...]
@@ -49,8 +53,17 @@ class Interpreted(df.DoFn):
         second: Any = df.DoFn.TimerParam(SECOND),
         clock: Any = df.DoFn.TimerParam(CLOCK),
         alarm: Any = df.DoFn.TimerParam(ALARM),
+        ticks: Any = df.DoFn.TimerParam(TICKS),
+        beeps: Any = df.DoFn.TimerParam(BEEPS),
     ) -> Iterator[Any]:
-        yield from _run(element[1], value, bag, total, scripts, (first, second, clock, alarm))
+        yield from _run(
+            element[1],
+            value,
+            bag,
+            total,
+            scripts,
+            _by_name(first, second, clock, alarm, ticks, beeps),
+        )
 
     def _called(self, timer: str, at: Any, *handles: Any) -> Iterator[Any]:
         yield timer, round(at.timestamp() * US)
@@ -61,10 +74,13 @@ class Interpreted(df.DoFn):
         yield from _run(program, *handles)
 
 
-def _method(spec: df.TimerSpec) -> Any:
+def _method(spec: df.TimerSpec | df.TimerFamilySpec) -> Any:
+    is_family = isinstance(spec, df.TimerFamilySpec)
+
     @df.on_timer(spec)
     def called(
         self: Interpreted,
+        tag: Any = df.DoFn.DynamicTimerTagParam if is_family else None,
         at: Any = df.DoFn.TimestampParam,
         value: Any = df.DoFn.StateParam(VALUE),
         bag: Any = df.DoFn.StateParam(BAG),
@@ -74,21 +90,29 @@ def _method(spec: df.TimerSpec) -> Any:
         second: Any = df.DoFn.TimerParam(SECOND),
         clock: Any = df.DoFn.TimerParam(CLOCK),
         alarm: Any = df.DoFn.TimerParam(ALARM),
+        ticks: Any = df.DoFn.TimerParam(TICKS),
+        beeps: Any = df.DoFn.TimerParam(BEEPS),
     ) -> Iterator[Any]:
-        timers = (first, second, clock, alarm)
-        yield from self._called(spec.name, at, value, bag, total, scripts, timers)
+        timers = _by_name(first, second, clock, alarm, ticks, beeps)
+        name = f"{spec.name}:{tag}" if is_family else spec.name
+        yield from self._called(name, at, value, bag, total, scripts, timers)
 
     return called
 
 
-for _spec in (FIRST, SECOND, CLOCK, ALARM):
+def _by_name(first: Any, second: Any, clock: Any, alarm: Any, ticks: Any, beeps: Any) -> Any:
+    timers = {"first": first, "second": second, "clock": clock, "alarm": alarm}
+    timers |= {f"ticks:{tag}": ticks.get(tag) for tag in "123"}
+    return timers | {f"beeps:{tag}": beeps.get(tag) for tag in "12"}
+
+
+for _spec in (FIRST, SECOND, CLOCK, ALARM, TICKS, BEEPS):
     setattr(Interpreted, f"on_{_spec.name}", _method(_spec))
 
 
 def _run(
-    program: Program, value: Any, bag: Any, total: Any, scripts: Any, timers: Sequence[Any]
+    program: Program, value: Any, bag: Any, total: Any, scripts: Any, by_name: Any
 ) -> Iterator[Any]:
-    by_name = dict(zip((*EVENT_TIMERS, *PROCESSING_TIMERS), timers, strict=True))
     states = {"value": value, "bag": bag, "total": total}
     for call, *args in program:
         if call == "read":

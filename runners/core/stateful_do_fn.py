@@ -28,9 +28,10 @@ from dataflow.errors import TransformError
 from dataflow.graph import StatefulParDo, TransformNode
 from dataflow.serialization import dumps
 from dataflow.stateful import stateful_signature
+from dataflow.user_state import TimerFamilySpec, TimerName
 from runners.core.cells import CellId, Effects, LateArrival, LateElement, TimerId
 from runners.core.do_fn_outputs import shown
-from runners.core.keyed_state import Input, KeyedState
+from runners.core.keyed_state import Input, KeyedState, spec_name
 from runners.core.partials import Partial
 from runners.core.stateful_invoker import Call, StatefulInvoker
 from triggers.trigger import Wakeup
@@ -114,14 +115,14 @@ class StatefulDoFnMachine:
 
 @attrs.frozen
 class _Action:
-    """The next thing to happen in a cell: the timer of that name, or (None) the next element that is ready.
+    """The next thing to happen in a cell: the timer of this name, or (None) the next element that is ready.
 
     ``when``: event time, then processing time, to order what happens in several cells of a step: timers of processing
     time fire at the watermark, after what it made due.
     """
 
     when: tuple[int, int]
-    timer: str | None = None
+    timer: TimerName | None = None
 
 
 _Queued = tuple[tuple[int, int], int, CellId, _Action]
@@ -249,8 +250,7 @@ class _Step:
 
     def _may_be_due(self, cell: KeyedState) -> bool:
         """Whether to look closer; mostly not, so it is worth a quick answer that does not tell the domains apart."""
-        latest_us = max(self._watermark_us, self._now_us)
-        return any(fire_us <= latest_us for fire_us, _ in cell.timers.values())
+        return cell.timers.may_be_due(max(self._watermark_us, self._now_us))
 
     def _next(self, cell_id: CellId, cell: KeyedState) -> _Action | None:
         """At the watermark of the cell: timers that are due, then the element there; then it moves on."""
@@ -286,18 +286,18 @@ class _Step:
             return _Action((watermark_us, processing[0]), processing[1])
         return None
 
-    def _first(self, cell: KeyedState, domain: TimeDomain) -> tuple[int, str] | None:
+    def _first(self, cell: KeyedState, domain: TimeDomain) -> tuple[int, TimerName] | None:
         """The first timer of a domain; of several at one instant the one that was set first."""
-        timers = [
-            (fire_us, name)
-            for name, (fire_us, _) in cell.timers.items()
-            if self._domain(name) is domain and name not in cell.called
-        ]
-        return min(timers, key=lambda each: each[0], default=None)
+        while True:
+            first = cell.timers.first(domain, self._domain)
+            if first is None or first[1] not in cell.called:
+                return first
+            # It has had its last turn: what it was set for since is forgotten.
+            cell.timers.pop(first[1])
 
-    def _domain(self, timer: str) -> TimeDomain:
-        spec = self._machine.timers.get(timer)
-        if spec is None:
+    def _domain(self, timer: TimerName) -> TimeDomain:
+        spec = self._machine.timers.get(spec_name(timer))
+        if spec is None or isinstance(spec, TimerFamilySpec) is isinstance(timer, str):
             raise TransformError(
                 f"{self._machine.node} finds a timer {timer!r} set that its DoFn does not have any more",
                 detail=f"timers now: {sorted(self._machine.timers)}",
@@ -315,15 +315,16 @@ class _Step:
         (key, window), (value, timestamp_us, pane, sign) = cell_id, element
         assert window is not None
         cell.firings = 0
-        call = Call(key, window, timestamp_us, self._now_us, pane, sign)
+        call = Call(key, window, timestamp_us, self._now_us, pane, sign, cell.watermark_us)
         for output in self._machine.invoker.process(cell, value, call):
             self._effects.say(output, timestamp_us, window, pane)
 
-    def _fire(self, cell_id: CellId, cell: KeyedState, timer: str) -> None:
+    def _fire(self, cell_id: CellId, cell: KeyedState, timer: TimerName) -> None:
         key, window = cell_id
         assert window is not None
         expiry_us = self._expiry_us(cell_id)
-        fire_us, base_us = cell.timers.pop(timer)
+        set_us, base_us = cell.timers.pop(timer)
+        fire_us = set_us
         is_processing = self._domain(timer) is TimeDomain.PROCESSING
         if cell.watermark_us >= expiry_us and (is_processing or fire_us >= expiry_us):
             cell.called.add(timer)
@@ -331,13 +332,21 @@ class _Step:
             fire_us = cell.watermark_us
         timestamp_us = max(min(fire_us, expiry_us), base_us)
         self._count_firing(cell, timer, key)
-        call = Call(key, window, timestamp_us, self._now_us)
+        call = Call(
+            key,
+            window,
+            timestamp_us,
+            self._now_us,
+            watermark_us=cell.watermark_us,
+            fire_us=set_us,
+            tag="" if isinstance(timer, str) else timer[1],
+        )
         for output in self._machine.invoker.fire(cell, timer, call):
             # As for the panes of a grouping: what a window says lies in it.
             said_us = min(timestamp_us, window.max_timestamp_us)
             self._effects.say(output, said_us, window, NO_FIRING)
 
-    def _count_firing(self, cell: KeyedState, timer: str, key: Any) -> None:
+    def _count_firing(self, cell: KeyedState, timer: TimerName, key: Any) -> None:
         cell.firings += 1
         if cell.firings > FIRINGS_MAX:
             raise TransformError(

@@ -10,6 +10,7 @@ from dataflow.errors import TransformError
 from dataflow.graph import TransformNode
 from dataflow.stateful import Request, StatefulSignature
 from dataflow.user_state import (
+    AnyTimerSpec,
     BagState,
     BagStateSpec,
     CombiningValueState,
@@ -19,18 +20,24 @@ from dataflow.user_state import (
     StateParam,
     StateSpec,
     Timer,
+    TimerFamilySpec,
+    TimerMap,
+    TimerName,
     TimerParam,
 )
 from runners.core.do_fn_outputs import failure, hook_failure
-from runners.core.keyed_state import KeyedState
+from runners.core.keyed_state import KeyedState, spec_name
 from windowing.pane import NO_FIRING, PaneInfo
-from windowing.timestamps import to_datetime
+from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us, to_datetime
 from windowing.window import Window
 
 
 @attrs.frozen
 class Call:
-    """What is known when user code is called; the event time is the element's, or that of the timer."""
+    """What is known when user code is called; the event time is the element's, or that of the timer.
+
+    ``fire_us`` and ``tag`` are of the timer: what it was set for, and which one of its family it is.
+    """
 
     key: Any
     window: Window
@@ -38,6 +45,9 @@ class Call:
     now_us: int
     pane: PaneInfo = NO_FIRING
     sign: int = +1
+    watermark_us: int = MIN_TIMESTAMP_US
+    fire_us: int = MIN_TIMESTAMP_US
+    tag: str = ""
 
 
 _Resolve = Callable[[KeyedState, Call], Any]
@@ -84,14 +94,14 @@ class StatefulInvoker:
         except Exception as error:
             raise failure(self._node, error, element) from error
 
-    def fire(self, cell: KeyedState, timer: str, call: Call) -> list[Any]:
+    def fire(self, cell: KeyedState, timer: TimerName, call: Call) -> list[Any]:
         """The outputs of the method of a timer.
 
         Raises:
             TransformError: what the method raised.
         """
         self._begin()
-        name, callback, resolvers = self._callbacks[timer]
+        name, callback, resolvers = self._callbacks[spec_name(timer)]
         params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
         try:
             return _listed(callback(**params))
@@ -128,9 +138,15 @@ def _resolver(request: Request) -> _Resolve:
         spec = request.spec
         return lambda cell, _: _state(spec, cell.values)
     if isinstance(request, TimerParam):
-        timer = request.spec
-        return lambda cell, call: Timer(cell.timers, timer, call.timestamp_us, call.now_us)
+        return _timer_resolver(request.spec)
     return _OF_THE_CALL[request]
+
+
+def _timer_resolver(spec: AnyTimerSpec) -> _Resolve:
+    if isinstance(spec, TimerFamilySpec):
+        return lambda cell, call: TimerMap(cell.timers, spec, call.timestamp_us, call.now_us)
+    name, domain = spec.name, spec.time_domain
+    return lambda cell, call: Timer(cell.timers, name, domain, call.timestamp_us, call.now_us)
 
 
 _OF_THE_CALL: dict[DoFnParam, _Resolve] = {
@@ -139,6 +155,10 @@ _OF_THE_CALL: dict[DoFnParam, _Resolve] = {
     DoFnParam.PANE: lambda _, call: call.pane,
     DoFnParam.KEY: lambda _, call: call.key,
     DoFnParam.SIGN: lambda _, call: call.sign,
+    DoFnParam.WATERMARK: lambda _, call: to_datetime(call.watermark_us),
+    # One that was set after some time may have been set for beyond the end of time.
+    DoFnParam.FIRE_TIMESTAMP: lambda _, call: to_datetime(clamp_timestamp_us(call.fire_us)),
+    DoFnParam.TIMER_TAG: lambda _, call: call.tag,
 }
 
 

@@ -4,10 +4,12 @@ import pickle
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from runners.core import keyed_state
 from tests.stateful_programs import Engine, Interpreted, Interpreter, Program, programs
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import Window
@@ -140,9 +142,13 @@ def test_it_does_what_is_written_whatever_the_bundles(
 
 
 @given(EVENTS)
-def test_each_key_says_things_in_order(events: list[Event]) -> None:
-    """Timers in time order, between the elements where they were due."""
-    check_in_which_order(events)
+@pytest.mark.parametrize("few", [0, 2, keyed_state._FEW])
+def test_each_key_says_things_in_order(few: int, events: list[Event]) -> None:
+    """Timers in time order, between the elements where they were due; be they looked through or in queues."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed_state, "_FEW", few)
+        patch.setattr(keyed_state, "_OUTDATED_MAX", few)
+        check_in_which_order(events)
 
 
 @given(EVENTS)

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 
+from dataflow.user_state import TimerMap, TimerName
+from runners.core import keyed_state
 from runners.core.keyed_state import KeyedState
 from runners.core.stateful_do_fn import _Step
 from runners.core.stateful_invoker import Call, StatefulInvoker
@@ -31,7 +33,7 @@ def timers_fire_twice(patch: Patch) -> None:
         was_set = cell.timers[timer]
         fire(step, cell_id, cell, timer)
         if cell.firings == 1:
-            cell.timers.setdefault(timer, was_set)
+            cell.timers[timer] = cell.timers.get(timer, was_set)
 
     patch.setattr(_Step, "_fire", broken)
 
@@ -80,12 +82,32 @@ def state_outlives_its_window(patch: Patch) -> None:
     patch.setattr(_Step, "finish", broken)
 
 
+def tags_share_a_timer(patch: Patch) -> None:
+    """The timers of a family are not told apart."""
+    get = TimerMap.get
+    patch.setattr(TimerMap, "get", lambda timers, _: get(timers, "1"))
+
+
+def a_queue_forgets_what_was_moved(patch: Patch) -> None:
+    """Where there are many timers, one that is moved stays where it was in time."""
+    set_timer = keyed_state._Queue.set
+
+    def broken(queue: keyed_state._Queue, timer: TimerName, fire_us: int | None) -> None:
+        if fire_us is None or timer not in queue._set:
+            set_timer(queue, timer, fire_us)
+
+    patch.setattr(keyed_state, "_FEW", 0)
+    patch.setattr(keyed_state._Queue, "set", broken)
+
+
 MUTATIONS: list[Callable[[Patch], None]] = [
     timers_fire_twice,
     latest_timer_first,
     due_timers_wait_for_the_elements,
     windows_share_their_state,
     state_outlives_its_window,
+    tags_share_a_timer,
+    a_queue_forgets_what_was_moved,
 ]
 
 

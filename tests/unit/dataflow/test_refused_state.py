@@ -16,6 +16,8 @@ from tests.unit.dataflow.test_user_state import BAG, END, NO_BAG, Remember, retr
         (lambda: df.ReadModifyWriteStateSpec(3), "needs a name"),  # type: ignore[arg-type]
         (lambda: df.CombiningValueStateSpec("n", sum), "needs a CombineFn"),  # type: ignore[arg-type]
         (lambda: df.TimerSpec("n", "event"), "needs a time domain"),  # type: ignore[arg-type]
+        (lambda: df.TimerFamilySpec("", df.TimeDomain.EVENT), "needs a name"),
+        (lambda: df.TimerFamilySpec("n", "event"), r"TimerFamilySpec.*needs a time domain"),  # type: ignore[arg-type]
         (lambda: df.DoFn.StateParam(END), "needs the spec of a state"),
         (lambda: df.DoFn.TimerParam(BAG), "needs the spec of a timer"),
         (lambda: df.on_timer(BAG), "needs the spec of a timer"),  # type: ignore[arg-type]
@@ -71,6 +73,29 @@ class WantsPane(NoMethod):
     def ended(self, pane: Any = df.DoFn.PaneParam) -> None: ...
 
 
+class WantsTag(NoMethod):
+    @df.on_timer(END)
+    def ended(self, tag: Any = df.DoFn.DynamicTimerTagParam) -> None: ...
+
+
+class WantsTagOfElement(df.DoFn):
+    def process(
+        self,
+        element: Any,
+        /,
+        tag: Any = df.DoFn.DynamicTimerTagParam,
+        bag: Any = df.DoFn.StateParam(BAG),
+    ) -> None: ...
+
+
+class WantsFireTime(df.DoFn):
+    def process(self, element: Any, /, time: Any = df.DoFn.FireTimestampParam) -> None: ...
+
+
+class WantsWatermark(df.DoFn):
+    def process(self, element: Any, /, watermark: Any = df.DoFn.WatermarkParam) -> None: ...
+
+
 class TwoSpecs(df.DoFn):
     def process(
         self,
@@ -108,11 +133,16 @@ class NeedsMore(df.DoFn):
         (TwoMethods(), "has 2 methods for the timer 'end'"),
         (NeedsArgument(), "cannot be called without arguments"),
         (WantsPane(), "asks for PaneParam or SignParam in a timer method"),
+        (WantsTag(), "asks for DynamicTimerTagParam in the method of a timer that has no tag"),
+        (WantsTagOfElement(), "DynamicTimerTagParam outside the method of a timer"),
+        (WantsFireTime(), "asks for FireTimestampParam or DynamicTimerTagParam outside"),
+        (WantsWatermark(), "which only a stateful DoFn can have"),
         (TwoSpecs(), "uses the name 'bag' for two different things"),
         (WantsKey(), "which only a stateful DoFn can have"),
         (WantsSign(), "does not say that it handles retractions"),
         (NeedsMore(), "cannot be called with one element"),
         (df.Map(lambda x, bag=df.DoFn.StateParam(BAG): x), "a plain function cannot have"),
+        (df.Map(lambda x, tag=df.DoFn.DynamicTimerTagParam: x), "a plain function cannot have"),
         (df.Filter(lambda x, key=df.DoFn.KeyParam: x), "a plain function cannot have"),
     ],
 )

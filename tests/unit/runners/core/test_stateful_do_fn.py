@@ -136,6 +136,55 @@ def test_a_timer_for_after_the_expiry_fires_at_it() -> None:
     ] == engine.outputs[2:]
 
 
+REMINDERS = df.TimerFamilySpec("reminders", df.TimeDomain.EVENT)
+
+
+class Reminders(df.DoFn):
+    """An element is an instant, in seconds, for the timer of that name."""
+
+    def process(
+        self, element: tuple[str, tuple[str, int]], /, timers: Any = df.DoFn.TimerParam(REMINDERS)
+    ) -> None:
+        tag, second = element[1]
+        timers.get(tag).set(second)
+
+    @df.on_timer(REMINDERS)
+    def reminded(
+        self,
+        tag: str = df.DoFn.DynamicTimerTagParam,
+        time: datetime = df.DoFn.FireTimestampParam,
+        watermark: datetime = df.DoFn.WatermarkParam,
+    ) -> Iterator[Any]:
+        yield tag, time.timestamp(), watermark.timestamp()
+
+
+def test_the_timers_of_a_family_are_told_apart_by_their_tags() -> None:
+    """Each is told what it was set for, which may be in the past, and how far event time is."""
+    engine = Engine.of(Reminders(), fixed())
+    for tag, second in (("a", 7), ("b", 5), ("a", 6)):
+        engine.add(("k", W1, (tag, second), US))
+    engine.advance(8 * US)
+    engine.add(("k", W1, ("late", 2), 9 * US))
+
+    assert [("b", 5, 8), ("a", 6, 8), ("late", 2, 8)] == [value for value, *_ in engine.outputs]
+
+
+def test_a_family_that_became_a_timer_is_missed() -> None:
+    """After an update: what is set would be lost."""
+
+    class Single(df.DoFn):
+        def process(self, element: Any, /) -> None: ...
+
+        @df.on_timer(df.TimerSpec("reminders", df.TimeDomain.EVENT))
+        def reminded(self) -> None: ...
+
+    before, after = Engine.of(Reminders(), fixed()), Engine.of(Single(), fixed())
+    before.add(("k", W1, ("a", 7), US))
+    after.cells, after.timers = before.cells, before.timers
+    with pytest.raises(df.TransformError, match="does not have any more"):
+        after.advance(8 * US)
+
+
 class Ticking(df.DoFn):
     """Both timers set themselves again."""
 

@@ -1,0 +1,31 @@
+"""The Computation API of MillWheel: user code that is called for each record and each timer of a key.
+
+A `Topology` of computations and named streams is a transform: it becomes a part of an ordinary pipeline, and so runs on
+every runner with the guarantees that the runner has for all of it (ADR 0014).
+
+MillWheel, sections 4 and 5.
+"""
+
+from dataflow.computations.computation import (
+    LOW_WATERMARK,
+    WALL_TIME,
+    Computation,
+    Record,
+    StateCoder,
+    Timer,
+)
+from dataflow.computations.file_injector import CsvInjector, JsonLinesInjector
+from dataflow.computations.topology import Streams, Topology
+
+__all__ = [
+    "LOW_WATERMARK",
+    "WALL_TIME",
+    "Computation",
+    "CsvInjector",
+    "JsonLinesInjector",
+    "Record",
+    "StateCoder",
+    "Streams",
+    "Timer",
+    "Topology",
+]

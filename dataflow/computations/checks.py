@@ -1,0 +1,105 @@
+"""What is refused when a topology is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dataflow.computations.computation import Computation
+from dataflow.errors import PipelineError
+
+
+def check_name(name: object, what: str, location: str) -> str:
+    """The name, which is text that is not empty."""
+    if not isinstance(name, str) or not name:
+        raise PipelineError(
+            f"{what} ({location}) needs a name, not {name!r}", hint='e.g. "window_counts"'
+        )
+    return name
+
+
+def check_computation(computation: object, what: str) -> None:
+    """It is an object of a class that says what to do with a record."""
+    if not isinstance(computation, Computation):
+        hint = "write a class that is derived from dataflow.computations.Computation"
+        if isinstance(computation, type):
+            hint = f"the class must be called: {computation.__name__}()"
+        raise PipelineError(f"{what} needs a Computation, not {computation!r}", hint=hint)
+    if type(computation).process_record is Computation.process_record:
+        raise PipelineError(
+            f"{what} does not say what to do with a record",
+            hint=f"define process_record(self, record) in class {type(computation).__name__}",
+        )
+
+
+def check_inputs(inputs: object, what: str, location: str) -> None:
+    """There is one, and each has a key extractor."""
+    if not isinstance(inputs, Mapping):
+        raise PipelineError(
+            f"{what} needs its inputs with their key extractors, not {inputs!r}",
+            hint='e.g. inputs={"queries": lambda query: query.text}',
+        )
+    if not inputs:
+        raise PipelineError(
+            f"{what} subscribes to no stream, so it would never run",
+            hint='e.g. inputs={"queries": lambda query: query.text}',
+        )
+    for stream, extractor in inputs.items():
+        check_name(stream, "a stream", location)
+        if not callable(extractor):
+            raise PipelineError(
+                f"{what} has a key extractor for the stream {stream!r} that cannot be called: {extractor!r}",
+                hint="it is a function of a record's value: lambda query: query.text",
+            )
+
+
+def check_outputs(outputs: object, what: str, location: str) -> None:
+    """Names, each once."""
+    if isinstance(outputs, str) or not isinstance(outputs, Sequence):
+        raise PipelineError(
+            f"{what} needs a list of output streams, not {outputs!r}",
+            hint='e.g. outputs=["anomalies"]',
+        )
+    for stream in outputs:
+        check_name(stream, "a stream", location)
+    if len(set(outputs)) != len(outputs):
+        raise PipelineError(f"{what} names an output stream twice", detail=f"{list(outputs)}")
+
+
+def in_order(
+    subscriptions: Mapping[str, Sequence[str]], producers: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """The computations so that whoever produces a stream comes before whoever subscribes to it.
+
+    Args:
+        subscriptions: the input streams of each computation.
+        producers: the computations that produce each stream.
+
+    Raises:
+        PipelineError: there is a cycle; it is named.
+    """
+    done: list[str] = []
+    path: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in done:
+            return
+        if name in path[::2]:
+            cycle = [*path[2 * path[::2].index(name) :], name]
+            arrows = " -> ".join(reversed(cycle))
+            raise PipelineError(
+                f"the topology has a cycle: {arrows}",
+                detail="computations and the streams between them, in turns",
+                hint="let one computation do the work of the cycle, with its state and timers",
+            )
+        path.append(name)
+        for each in subscriptions[name]:
+            path.append(each)
+            for producer in producers[each]:
+                visit(producer)
+            path.pop()
+        path.pop()
+        done.append(name)
+
+    for name in subscriptions:
+        visit(name)
+    return done

@@ -1,0 +1,188 @@
+"""Computation: what a user writes, and what it is handed.  MillWheel, section 5.1 and figure 7."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Protocol
+
+import attrs
+
+from dataflow.computations.hook import Hook
+from dataflow.errors import PipelineError
+from windowing.time_domain import TimeDomain
+from windowing.timestamps import DurationLike, TimestampLike
+
+#: The domain of timers that fire when the low watermark has reached them.
+LOW_WATERMARK = TimeDomain.EVENT
+#: The domain of timers that fire when the clock has reached them.
+WALL_TIME = TimeDomain.PROCESSING
+
+
+@attrs.frozen
+class Record:
+    """What a computation is called for.
+
+    ``key`` is what the computation's key extractor for ``stream`` made of ``value``; ``timestamp`` is the record's
+    event time, an aware datetime in UTC.
+    """
+
+    value: Any
+    key: Any
+    timestamp: datetime
+    stream: str
+
+
+@attrs.frozen
+class Timer:
+    """A timer that has fired.
+
+    ``time`` is what it was set for.  ``timestamp`` is the event time at which it fires, which what it produces has
+    where nothing else is said: in the domain `LOW_WATERMARK` that is ``time``, but never before the record or timer
+    that set it; in `WALL_TIME` it is the low watermark.  Both are aware datetimes in UTC.
+    """
+
+    tag: str
+    time: datetime
+    domain: TimeDomain
+    key: Any
+    timestamp: datetime
+
+
+class StateCoder(Protocol):
+    """How persistent state becomes bytes and back, e.g. with a schema that outlives the program."""
+
+    def encode(self, state: Any, /) -> bytes:
+        """The bytes of a state; never called with None."""
+
+    def decode(self, encoded: bytes, /) -> Any:
+        """The inverse of `encode`."""
+
+
+class Computation:
+    """User code with access to the timers, the persistent state and the productions of one key at a time.
+
+    Override `process_record`, and `process_timer` if timers are set.  Records and timers of a key come one after the
+    other; there is nothing to lock.  What a hook does to state, timers and streams happens once, whatever fails and is
+    tried again; what it does to the outside world may happen twice.
+
+    Objects live as those of a `DoFn` do: pickled once per run, so attributes hold configuration and connections, and
+    whatever belongs to a key is in `state`.  Values are shared: do not change one that has been received or produced.
+
+    Example::
+
+        class CountByMinute(Computation):
+            def process_record(self, record):
+                minute = record.timestamp.replace(second=0, microsecond=0)
+                counts = self.state or {}
+                self.state = counts | {str(minute): counts.get(str(minute), 0) + 1}
+                self.set_timer(str(minute), minute + timedelta(minutes=1))
+
+            def process_timer(self, timer):
+                counts = dict(self.state)
+                self.produce((timer.key, timer.tag, counts.pop(timer.tag)), "counts")
+                self.state = counts or None
+
+    MillWheel, section 5.1.
+    """
+
+    #: How the state is kept; None: as a pickle of plain data.
+    state_coder: StateCoder | None = None
+
+    _hook: Hook | None = None
+
+    def setup(self) -> None:
+        """Once on a worker before anything else: open connections, load models."""
+
+    def teardown(self) -> None:
+        """Once on a worker when it stops in good order."""
+
+    def process_record(self, record: Record) -> None:
+        """Called for each record of each input stream, late ones too."""
+        raise NotImplementedError(f"{type(self).__name__} must define process_record(self, record)")
+
+    def process_timer(self, timer: Timer) -> None:
+        """Called when a timer fires: those of a key in the order of their times within a domain, each once."""
+        raise NotImplementedError(f"{type(self).__name__} must define process_timer(self, timer)")
+
+    @property
+    def state(self) -> Any:
+        """The persistent state of the key; None until it is set, and None frees it.
+
+        What is read may be changed in place: it is kept when the hook returns.
+
+        Raises:
+            PipelineError: no hook is running.
+        """
+        return self._running("state").read_state()
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._running("state").write_state(state)
+
+    @property
+    def low_watermark(self) -> datetime:
+        """The low watermark of the computation, as far as it has acted on it: a record before it is late.
+
+        It differs from run to run.  In batch all input is there, and is replayed: it is then at the record itself.
+
+        Raises:
+            PipelineError: no hook is running.
+        """
+        return self._running("low_watermark").watermark
+
+    def set_timer(self, tag: str, time: TimestampLike, domain: TimeDomain = LOW_WATERMARK) -> None:
+        """Let `process_timer` be called for this key at an instant, or at once if it is in the past.
+
+        A key has one timer of each tag and domain: setting it again moves it.  When one of `LOW_WATERMARK` fires, all
+        records before its time have been there, as far as anybody knows; one at this very time may still come.
+
+        Args:
+            tag: which one; any text, made up as one goes.
+            time: an aware datetime, or seconds since 1970.
+            domain: `LOW_WATERMARK`, or `WALL_TIME`.
+
+        Raises:
+            PipelineError: no hook is running, or tag or domain are something else.
+            TimeError: ``time`` is not an instant.
+        """
+        self._running("set_timer").timer(tag, domain).set(time)
+
+    def set_timer_after(self, tag: str, delay: DurationLike) -> None:
+        """Set the timer of `WALL_TIME` with this tag to fire when a timedelta, or a number of seconds, has passed.
+
+        The clock is the runner's: in batch it stands still until all input has been read.
+
+        Raises:
+            PipelineError: no hook is running, the tag is something else, or the delay is negative.
+            TimeError: ``delay`` is not a duration.
+        """
+        self._running("set_timer_after").timer(tag, WALL_TIME).set_after(delay)
+
+    def delete_timer(self, tag: str, domain: TimeDomain = LOW_WATERMARK) -> None:
+        """Do not fire; nothing happens if it is not set.  Arguments and errors as for `set_timer`."""
+        self._running("delete_timer").timer(tag, domain).clear()
+
+    def produce(self, value: Any, stream: str, timestamp: TimestampLike | None = None) -> None:
+        """Send a record to one of the computation's output streams.
+
+        Args:
+            value: the record; whoever subscribes extracts a key from it.
+            stream: where to.
+            timestamp: its event time, an aware datetime or seconds since 1970; not before that of the record or timer
+                that is being processed, which it is if nothing is said.
+
+        Raises:
+            PipelineError: no hook is running.
+            TransformError: the stream is none of the outputs, or the timestamp is too early.
+            TimeError: ``timestamp`` is not an instant.
+        """
+        self._running("produce").produce(value, stream, timestamp)
+
+    def _running(self, accessor: str) -> Hook:
+        if self._hook is None:
+            raise PipelineError(
+                f"{type(self).__name__}.{accessor} was used outside of a hook",
+                detail="it is about the key of the record or timer that is being processed, and there is none",
+                hint="use it in process_record or process_timer, and in what they call",
+            )
+        return self._hook

@@ -1,0 +1,124 @@
+"""Hook: one call of user code in a computation, and what its accessors do to state, timers and streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow.do_fn import TaggedOutput, TimestampedValue
+from dataflow.errors import PipelineError, TransformError
+from dataflow.user_state import ReadModifyWriteState, Timer, TimerMap
+from windowing.location import user_location
+from windowing.time_domain import TimeDomain
+from windowing.timestamps import TimestampLike, format_timestamp, to_timestamp_us
+
+if TYPE_CHECKING:
+    from dataflow.computations.computation import StateCoder
+
+_WRAPPERS = (TaggedOutput, TimestampedValue)
+
+
+@attrs.frozen
+class Definition:
+    """A computation as its topology defines it.
+
+    ``location`` is the user's file and line.  The first of ``outputs`` is the main output of the DoFn.
+    """
+
+    name: str
+    location: str
+    outputs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"computation {self.name!r} ({self.location})"
+
+
+@attrs.define
+class Hook:
+    """One call.
+
+    ``timestamp`` is the event time of what it is called for; ``outputs`` is what it has produced, as a DoFn says it.
+    """
+
+    definition: Definition
+    coder: StateCoder | None
+    timestamp: datetime
+    watermark: datetime
+    kept: ReadModifyWriteState
+    timers: Mapping[TimeDomain, TimerMap]
+    outputs: list[Any] = attrs.field(factory=list)
+    _state: Any = None
+    _is_state_known: bool = False
+
+    def read_state(self) -> Any:
+        """The state, decoded when it is first asked for."""
+        if not self._is_state_known:
+            kept = self.kept.read()
+            self._state = kept if kept is None or self.coder is None else self.coder.decode(kept)
+            self._is_state_known = True
+        return self._state
+
+    def write_state(self, state: Any) -> None:
+        """Put a state in its place."""
+        self._state, self._is_state_known = state, True
+
+    def keep_state(self) -> None:
+        """At the end: what has been read may have been changed in place."""
+        if not self._is_state_known:
+            return
+        if self._state is None:
+            self.kept.clear()
+            return
+        state = self._state
+        if self.coder is not None:
+            state = self.coder.encode(state)
+            if not isinstance(state, bytes):
+                raise TransformError(
+                    f"{self.definition} has a state coder that does not make bytes",
+                    detail=f"{type(self.coder).__name__}.encode returned {type(state).__name__}",
+                    hint="return bytes from encode, or leave state_coder out and keep plain data",
+                )
+        self.kept.write(state)
+
+    def timer(self, tag: str, domain: TimeDomain) -> Timer:
+        """The timer of the key with a tag."""
+        if domain not in self.timers:
+            raise PipelineError(
+                f"{self.definition} sets a timer of {domain!r}",
+                hint="the domains of timers are LOW_WATERMARK and WALL_TIME",
+            )
+        return self.timers[domain].get(tag)
+
+    def produce(self, value: Any, stream: str, timestamp: TimestampLike | None) -> None:
+        """Check a production and keep it."""
+        outputs = self.definition.outputs
+        if stream not in outputs:
+            raise TransformError(
+                f"{self.definition} produced to the stream {stream!r}, which is none of its outputs",
+                detail=f"at {user_location()}; outputs: {list(outputs)}",
+                hint="name it among the outputs where the computation is defined",
+            )
+        if isinstance(value, _WRAPPERS):
+            raise TransformError(
+                f"{self.definition} produced a {type(value).__name__} to the stream {stream!r}",
+                detail=f"at {user_location()}",
+                hint="say it with the arguments: self.produce(value, stream, timestamp)",
+            )
+        if timestamp is not None:
+            value = TimestampedValue(value, timestamp)
+            if value.timestamp_us < to_timestamp_us(self.timestamp):
+                raise self._too_early(value.timestamp_us, stream)
+        # Without a wrapper where that says the same: outputs in one run of plain values are quicker.
+        self.outputs.append(value if stream == outputs[0] else TaggedOutput(stream, value))
+
+    def _too_early(self, timestamp_us: int, stream: str) -> TransformError:
+        source_us = to_timestamp_us(self.timestamp)
+        return TransformError(
+            f"{self.definition} produced to the stream {stream!r} with a timestamp before that of its source",
+            detail=f"{format_timestamp(timestamp_us)} < {format_timestamp(source_us)}; at {user_location()}",
+            hint="the low watermark may have passed it already; a timestamp is not smaller than those of the records "
+            "that the production was made of (MillWheel, section 4.5)",
+        )

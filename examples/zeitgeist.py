@@ -1,0 +1,199 @@
+"""Zeitgeist, the running example of the MillWheel paper (section 2): queries that spike or dip, found as they do.
+
+Its topology is the paper's figure 1, on the Computation API: queries are counted in buckets of time, a model of each
+query is made of the counts, and two detectors compare the counts with the model.  A spike is clear as soon as there are
+too many, so it is found without waiting; a dip only when the low watermark says that what is missing is not just late.
+Late queries are dropped and counted, as in the paper.
+
+`examples.zeitgeist_sdk` is the same with windows and triggers.  Run both with ``python -m examples.zeitgeist``.
+"""
+
+from collections import Counter
+from datetime import UTC, datetime
+
+from dataflow.computations import Computation, Record, Timer, Topology
+from examples.zeitgeist_model import (
+    AROUND,
+    LOW_BUCKETS,
+    Anomaly,
+    Count,
+    Prediction,
+    bucket_of,
+    expected_a_day_after,
+    is_low,
+    is_spike,
+)
+from examples.zeitgeist_queries import BUCKET, DAY, END
+
+
+class WindowCounter(Computation):
+    """Counts a query's buckets: each time one more is asked for, and in the end, when no more will come.
+
+    A bucket without queries counts as well.  The state is the counts of open buckets by their starts.
+    """
+
+    def process_record(self, record: Record) -> None:
+        """One more."""
+        start = bucket_of(record.timestamp)
+        if start + BUCKET <= self.low_watermark:
+            self.produce(record.value, "late_queries")
+            return
+        self.state = counts = self.state or {}
+        counts[start] = counts.get(start, 0) + 1
+        self.set_timer(start.isoformat(), start + BUCKET)
+        self.produce(Count(record.key, start, counts[start]), "running_counts")
+
+    def process_timer(self, timer: Timer) -> None:
+        """All queries of the bucket are there."""
+        start = datetime.fromisoformat(timer.tag)
+        self.state = counts = self.state or {}
+        self.produce(Count(timer.key, start, counts.pop(start, 0)), "window_counts")
+        if start + BUCKET < END:
+            self.set_timer((start + BUCKET).isoformat(), start + 2 * BUCKET)
+
+
+class ModelCalculator(Computation):
+    """Makes predictions for the next day; the state is the counts of the last few buckets."""
+
+    def process_record(self, record: Record) -> None:
+        """A bucket is known: the one in the middle of the last few can be judged."""
+        count: Count = record.value
+        counts = {**(self.state or {}), count.start: count.count}
+        middle = count.start - AROUND * BUCKET
+        expected = expected_a_day_after(counts, middle)
+        if expected is not None:
+            self.produce(Prediction(count.query, middle + DAY, expected), "model_updates")
+        self.state = {each: counts[each] for each in counts if each > middle - AROUND * BUCKET}
+
+
+class SpikeDetector(Computation):
+    """Compares what there is so far with what is expected in the whole bucket.
+
+    The state is, by buckets, what is expected, the highest count and when it was reached, and whether that was a spike.
+    Whichever comes first waits for the other: the order of two streams is that of arrival.
+    """
+
+    def process_record(self, record: Record) -> None:
+        """A bucket has more, or is expected to have."""
+        start = record.value.start
+        self.state = buckets = self.state or {}
+        expected, highest, reached, is_found = buckets.get(start, (None, 0, start, False))
+        if isinstance(record.value, Prediction):
+            expected = record.value.expected
+        elif record.value.count > highest:
+            highest, reached = record.value.count, record.timestamp
+        if expected is not None and not is_found and is_spike(highest, expected):
+            is_found = True
+            self.produce(Anomaly("spike", record.key, start, reached), "anomalies")
+        buckets[start] = expected, highest, reached, is_found
+        self.set_timer(start.isoformat(), max(start + BUCKET, record.timestamp))
+
+    def process_timer(self, timer: Timer) -> None:
+        """The bucket is over, and what was to be said of it has been said."""
+        self.state.pop(datetime.fromisoformat(timer.tag))
+        self.state = self.state or None
+
+
+class DipDetector(Computation):
+    """Compares what there is in the end with what was expected, one bucket after the other (figure 9).
+
+    The state is what is expected by buckets, the counts that wait for their turn, and how many were low in a row.
+    """
+
+    def process_record(self, record: Record) -> None:
+        """Remember it until the low watermark has passed the bucket, so that all that is said of it is there."""
+        if self.state is None:
+            self.state = {}, {}, 0
+        expected, counts, _ = self.state
+        if isinstance(record.value, Prediction):
+            expected[record.value.start] = record.value.expected
+        else:
+            counts[record.value.start] = record.value.count
+            self.set_timer(record.value.start.isoformat(), record.timestamp)
+
+    def process_timer(self, timer: Timer) -> None:
+        """Low for the second time is a dip."""
+        start = datetime.fromisoformat(timer.tag)
+        expected, counts, low = self.state
+        count, normal = counts.pop(start), expected.pop(start, None)
+        low = low + 1 if normal is not None and is_low(count, normal) else 0
+        if low == LOW_BUCKETS:
+            self.produce(Anomaly("dip", timer.key, start, timer.timestamp), "anomalies")
+        self.state = expected, counts, low
+
+
+class DailyTotals(Computation):
+    """Queries of a region by the day: another consumer of the same stream, by another key (figure 5)."""
+
+    def process_record(self, record: Record) -> None:
+        """Count it, late or not."""
+        day = record.timestamp.date()
+        self.state = totals = self.state or Counter()
+        totals[day] += 1
+        self.set_timer(day.isoformat(), datetime(day.year, day.month, day.day, tzinfo=UTC) + DAY)
+
+    def process_timer(self, timer: Timer) -> None:
+        """The day is over; if late queries came since it was over before, say the new total."""
+        day = datetime.fromisoformat(timer.tag).date()
+        self.produce((timer.key, day, self.state[day]), "daily_totals")
+
+
+def zeitgeist() -> Topology:
+    """The topology, without its input, the stream ``queries``."""
+    return (
+        Topology()
+        .computation(
+            "window_counter",
+            WindowCounter(),
+            inputs={"queries": query_of},
+            outputs=["running_counts", "window_counts", "late_queries"],
+        )
+        .computation(
+            "model_calculator",
+            ModelCalculator(),
+            inputs={"window_counts": named_query},
+            outputs=["model_updates"],
+        )
+        .computation(
+            "spike_detector",
+            SpikeDetector(),
+            inputs={"model_updates": named_query, "running_counts": named_query},
+            outputs=["anomalies"],
+        )
+        .computation(
+            "dip_detector",
+            DipDetector(),
+            inputs={"model_updates": named_query, "window_counts": named_query},
+            outputs=["anomalies"],
+        )
+        .computation(
+            "daily_totals",
+            DailyTotals(),
+            inputs={"queries": region_of},
+            outputs=["daily_totals"],
+        )
+    )
+
+
+def query_of(query: dict[str, str]) -> str:
+    """The key of a query where queries are counted."""
+    return query["query"]
+
+
+def region_of(query: dict[str, str]) -> str:
+    """Its key where regions are."""
+    return query["region"]
+
+
+def named_query(message: Count | Prediction) -> str:
+    """The key of everything that is about a query."""
+    return message.query
+
+
+if __name__ == "__main__":
+    # Under their own names, not __main__'s: workers import what they run, and pickles name it.
+    import sys
+
+    from examples.zeitgeist_cli import main
+
+    sys.exit(main())
