@@ -22,6 +22,10 @@ class JobMismatchError(StoreError):
     """The job's name is taken by a different pipeline."""
 
 
+class JobRunningError(StoreError):
+    """The job is being run by another driver."""
+
+
 class TableMismatchError(StoreError):
     """A result table exists with other columns or another key."""
 

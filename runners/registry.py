@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from runners.millwheel.store.port import Store
+from runners.millwheel.store.postgres.job_lock import JobLock
 from runners.millwheel.store.postgres.store import PostgresStore
 
 #: Names the store where a runner was given none.
@@ -40,3 +41,13 @@ def open_store(dsn: str, *, connect_timeout_s: float = 30.0) -> Store:
         UnsuitableStoreError: it cannot keep the guarantees, or its schema is newer than this code.
     """
     return PostgresStore(dsn, connect_timeout_s=connect_timeout_s)
+
+
+def job_lock(dsn: str, job: str) -> JobLock:
+    """What only one driver of a job can hold; not held yet.
+
+    Args:
+        dsn: of a Postgres.
+        job: the job's name.
+    """
+    return JobLock(dsn, job)

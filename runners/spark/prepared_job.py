@@ -3,6 +3,7 @@
 In this order: the sources, the shape of the plan, that it can be pickled, the store, the job's name.
 """
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -50,8 +51,13 @@ class PreparedJob:
             store.finish_job(self.job.job)
 
 
-def prepare(graph: PipelineGraph, options: JobOptions) -> PreparedJob:
+def prepare(
+    graph: PipelineGraph, options: JobOptions, claim: Callable[[str], None] | None = None
+) -> PreparedJob:
     """Check everything, and create the job in the store or find it there.
+
+    ``claim``: called with the store's DSN when everything else is checked and before the job is touched; raises if the
+    job is somebody else's at the moment.
 
     Raises:
         InputError: a source cannot be read.
@@ -71,6 +77,8 @@ def prepare(graph: PipelineGraph, options: JobOptions) -> PreparedJob:
         splits_desired=options.splits_desired,
         ranges_per_grouping=options.ranges_per_grouping,
     )
+    if claim is not None:
+        claim(dsn)
     # Closed before Spark starts: a run takes hours, and an idle connection does not always live as long.
     with closing(open_store(dsn)) as store:
         if options.fresh:

@@ -17,6 +17,7 @@ from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.progress import Progress
 from runners.registry import open_store
 from runners.spark.prepared_job import PreparedJob
+from runners.streaming.job_keeper import JobKeeper
 from runners.streaming.signal_reader import SignalReader
 from runners.streaming.worker_task import WorkerLaunch
 from runners.system_clock import SystemClock
@@ -36,13 +37,14 @@ class StreamingJob:
         self,
         prepared: PreparedJob,
         context: SparkContext,
+        keeper: JobKeeper,
         *,
         workers: int,
         records_per_second: float | None,
         tries: int | None,
         show_progress: bool,
     ) -> None:
-        self._prepared, self._context = prepared, context
+        self._prepared, self._context, self._keeper = prepared, context, keeper
         self._workers, self._records_per_second = workers, records_per_second
         self._tries = tries
         self._show_progress = show_progress
@@ -106,6 +108,8 @@ class StreamingJob:
             self._supervise()
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             self._failure = error
+        finally:
+            self._keeper.release()
 
     def _supervise(self) -> None:
         keys = JobKeys.generate()
@@ -142,6 +146,7 @@ class StreamingJob:
     ) -> None:
         fruitless, records_before = 0, 0
         while not master.is_done and not self._cancelled.is_set():
+            self._keeper.check()
             signals.pass_on()
             master.step(_MASTER_WAIT_MS)
             if master.failure is not None:

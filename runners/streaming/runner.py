@@ -1,6 +1,7 @@
 """StreamingRunner: a pipeline as a stream, exactly once, on long-lived Spark tasks (DESIGN section 7)."""
 
 import os
+from contextlib import ExitStack
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
@@ -8,6 +9,7 @@ from dataflow.runner import PipelineResult
 from runners.core.poison import checked_tries
 from runners.spark.prepared_job import JobOptions, prepare
 from runners.spark.session import LOCAL_MASTER, spark_context
+from runners.streaming.job_keeper import JobKeeper
 from runners.streaming.job_thread import StreamingJob
 
 _RANGES_PER_WORKER = 2
@@ -16,7 +18,8 @@ _RANGES_PER_WORKER = 2
 class StreamingRunner:
     """Runs a pipeline until its sources end, or for ever.
 
-    Kill anything with -9, the driver included: running the same job again continues it.
+    Kill anything with -9, the driver included: running the same job again continues it.  One driver at a time runs a
+    job: a second one is refused while the first is alive.
 
     Args:
         job: names the run in the store.
@@ -71,20 +74,27 @@ class StreamingRunner:
         Raises:
             InputError: a source cannot be read.
             PipelineError: something in the pipeline cannot be sent to workers.
+            JobRunningError: another driver is running the job.
             StoreError: there is no suitable store, or the job's name is taken by another pipeline.
         """
-        prepared = prepare(graph, self._options)
-        if prepared.job.is_finished:
-            return prepared.result
-        context = spark_context("dataflow", master=self._master)
-        return StreamingJob(
-            prepared,
-            context,
-            workers=self._workers,
-            records_per_second=self._records_per_second,
-            tries=self._tries,
-            show_progress=self._show_progress,
-        )
+        keeper = JobKeeper(self.job)
+        with ExitStack() as until_started:
+            until_started.callback(keeper.release)
+            prepared = prepare(graph, self._options, keeper.claim)
+            if prepared.job.is_finished:
+                return prepared.result
+            context = spark_context("dataflow", master=self._master)
+            started = StreamingJob(
+                prepared,
+                context,
+                keeper,
+                workers=self._workers,
+                records_per_second=self._records_per_second,
+                tries=self._tries,
+                show_progress=self._show_progress,
+            )
+            until_started.pop_all()
+            return started
 
 
 def _local_master(workers: int) -> str:

@@ -13,10 +13,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.store.postgres.arrays import register_arrays
+from runners.millwheel.store.postgres.outcomes import is_passing, refused
+from runners.millwheel.store.postgres.patience import Backoff
 from runners.millwheel.store.postgres.queries import QUERIES
 
-_BACKOFF_FIRST_S = 0.05
-_BACKOFF_MAX_S = 1.0
+_BACKOFF_FIRST_S = 0.1
+#: Bounds how long a server that is there again goes unnoticed.
+_BACKOFF_MAX_S = 0.5
 
 #: What a DSN may override.  A half-open connection is noticed within about half a minute; without
 #: these settings, TCP waits for hours.
@@ -30,10 +33,16 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 25_000,  # milliseconds
 }
 
-#: A server that is not there yet, as opposed to one that refuses.  No SQLSTATE reaches the client
+#: A server that is not there yet, or going away, as opposed to one that refuses.  No SQLSTATE reaches the client
 #: before the session exists, so words must do; a phrase that is missed (a translated server) only
 #: makes a hopeless attempt last until the timeout.
-_PASSING_REFUSALS = ("the database system is", "too many clients", "connection slots")
+_PASSING_REFUSALS = (
+    "the database system is",
+    "terminating connection",
+    "too many clients",
+    "connection slots",
+    "No space left on device",
+)
 
 
 def describe(dsn: str) -> str:
@@ -50,7 +59,12 @@ def describe(dsn: str) -> str:
 
 
 def connect(
-    dsn: str, *, timeout_s: float, lock_timeout_ms: int, idle_timeout_ms: int
+    dsn: str,
+    *,
+    timeout_s: float,
+    lock_timeout_ms: int,
+    idle_timeout_ms: int,
+    set_up: Callable[[psycopg.Connection[Any]], None],
 ) -> psycopg.Connection[Any]:
     """Open a connection, waiting for a server that is starting up, and set the session up.
 
@@ -62,9 +76,12 @@ def connect(
         lock_timeout_ms: how long a statement waits for a lock before the server ends it.
         idle_timeout_ms: how long the session may sit inside a transaction before the server ends
             it: a frozen client must not keep its locks.
+        set_up: what else a session needs before its first use; idempotent, because a connection that is lost
+            meanwhile is opened again.
 
     Raises:
         StoreUnreachableError: no server answered in time, or it refused the login.
+        StoreError: it refused a statement of ``set_up``, or what that raised itself.
     """
     conninfo = make_conninfo("", **{**_DEFAULTS, **_parse(dsn), "client_encoding": "UTF8"})
     settings = {"lock_timeout_ms": str(lock_timeout_ms), "idle_timeout_ms": str(idle_timeout_ms)}
@@ -72,12 +89,22 @@ def connect(
     def attempt() -> psycopg.Connection[Any]:
         # psycopg prepares nothing itself: it would deallocate what the pipeline has prepared.
         opened = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
-        opened.execute(QUERIES["settings"], settings)
+        try:
+            opened.execute(QUERIES["settings"], settings)
+            register_arrays(opened)
+            set_up(opened)
+        except psycopg.Error as error:
+            can_pass = isinstance(error, psycopg.OperationalError) and is_passing(error, opened)
+            opened.close()
+            if not can_pass:
+                raise refused(error) from error
+            raise
+        except BaseException:
+            opened.close()
+            raise
         return opened
 
-    connection = _patiently(attempt, timeout_s, describe(dsn))
-    register_arrays(connection)
-    return connection
+    return _patiently(attempt, timeout_s, describe(dsn))
 
 
 def _parse(dsn: str) -> dict[str, Any]:
@@ -99,17 +126,17 @@ def _patiently(
     attempt: Callable[[], psycopg.Connection[Any]], timeout_s: float, place: str
 ) -> psycopg.Connection[Any]:
     deadline_s = time.monotonic() + timeout_s  # noqa: TID251 - waits for a real server
-    backoff_s = _BACKOFF_FIRST_S
+    backoff = Backoff(_BACKOFF_FIRST_S, _BACKOFF_MAX_S)
     while True:
         try:
             return attempt()
         except psycopg.OperationalError as error:
             reason = str(error)
         is_final = "FATAL:" in reason and not any(words in reason for words in _PASSING_REFUSALS)
-        if is_final or time.monotonic() + backoff_s > deadline_s:  # noqa: TID251
+        pause_s = backoff.next_s()
+        if is_final or time.monotonic() + pause_s > deadline_s:  # noqa: TID251
             break
-        time.sleep(backoff_s)
-        backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+        time.sleep(pause_s)
     raise StoreUnreachableError(
         "no connection to Postgres",
         detail=f"{place}: {' '.join(reason.split())}",

@@ -14,6 +14,7 @@ from psycopg import Connection, Error
 from psycopg.pq import TransactionStatus
 
 from runners.errors import StoreError
+from runners.millwheel.store.postgres.patience import is_shortage
 
 #: Raised by ``dataflow.take_fences``.
 FENCED_SQLSTATE = "MW001"
@@ -61,12 +62,16 @@ def judge(error: Error, connection: Connection[Any]) -> Verdict:
             return Verdict.UNKNOWN
     if error.sqlstate == FENCED_SQLSTATE:
         return Verdict.FENCED
-    return Verdict.RETRY if error.sqlstate in _RETRYABLE_SQLSTATES else Verdict.REFUSED
+    return Verdict.RETRY if _gave_way(error) else Verdict.REFUSED
 
 
 def is_passing(error: Error, connection: Connection[Any]) -> bool:
     """Whether repeating an idempotent transaction, on a new connection if need be, can help."""
-    return connection.closed or error.sqlstate in _RETRYABLE_SQLSTATES
+    return connection.closed or _gave_way(error)
+
+
+def _gave_way(error: Error) -> bool:
+    return error.sqlstate in _RETRYABLE_SQLSTATES or is_shortage(error.sqlstate)
 
 
 def refused(error: Error) -> StoreError:

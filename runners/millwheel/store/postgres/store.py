@@ -12,7 +12,6 @@ MillWheel, section 6; DESIGN section 6.
 """
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -60,6 +59,7 @@ from runners.millwheel.store.postgres.outcomes import (
     judge,
     refused,
 )
+from runners.millwheel.store.postgres.patience import Patience
 from runners.millwheel.store.postgres.pipeline import Pipeline
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.statements import commit_statements
@@ -68,10 +68,6 @@ from runners.millwheel.store.postgres.tables import Statement, TableStatements
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _Work = Callable[[psycopg.Connection[Any]], _T]
-
-#: How often a transaction that certainly did nothing is tried.
-ATTEMPTS_MAX = 4
-_BACKOFF_FIRST_S = 0.02
 
 
 class PostgresStore:
@@ -82,7 +78,7 @@ class PostgresStore:
 
     Args:
         dsn: libpq connection string or URI; never shown.
-        connect_timeout_s: how long to wait for a server that is starting up.
+        connect_timeout_s: how long to wait for a server that is starting up, or short of disk or memory.
         lock_timeout_ms: how long a statement waits for a lock; also how long `acquire` waits for
             a commit in flight before it ends that session.
         idle_timeout_ms: how long a session may sit in an open transaction.
@@ -125,15 +121,8 @@ class PostgresStore:
             timeout_s=self._connect_timeout_s,
             lock_timeout_ms=self._lock_timeout_ms,
             idle_timeout_ms=self._idle_timeout_ms,
+            set_up=self._judge,
         )
-        try:
-            checks.refuse_unsuitable(checks.read_facts(opened), self._place)
-            schema.migrate(opened)
-        except BaseException as error:
-            opened.close()
-            if isinstance(error, psycopg.Error):
-                raise self._failure(error, opened) from error
-            raise
         self._connection = opened
         self._pipeline = Pipeline(opened)
         self._tables = TableStatements(opened)
@@ -225,7 +214,8 @@ class PostgresStore:
     ) -> Committed | Indeterminate | int:
         """Send a transaction, again while it certainly did nothing; the number of a lost range."""
         assert self._pipeline is not None
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        patience = Patience(self._connect_timeout_s)
+        while True:
             try:
                 tag = self._pipeline.run(statements)
             except psycopg.Error as error:
@@ -235,9 +225,8 @@ class PostgresStore:
                     return fenced_range_number(error)
                 if verdict is Verdict.UNKNOWN:
                     return Indeterminate(_reason(error))
-                if verdict is Verdict.REFUSED or attempt == ATTEMPTS_MAX:
+                if verdict is Verdict.REFUSED or not _waits(patience, error):
                     raise refused(error) from error
-                _back_off(attempt, error)
             except BaseException:
                 # Interrupted half-way: only a closed connection is certain to send no more.
                 opened.close()
@@ -247,7 +236,6 @@ class PostgresStore:
                     return Committed()
                 opened.close()
                 return Indeterminate(f"COMMIT was answered with {tag}")
-        raise AssertionError
 
     def resolve(self, production: Production) -> CommitOutcome:
         """Whether the production landed, by its reigns; if not, it never will from here on."""
@@ -322,6 +310,10 @@ class PostgresStore:
             self._connection.close()
         self._forget_connection()
 
+    def _judge(self, opened: psycopg.Connection[Any]) -> None:
+        checks.refuse_unsuitable(checks.read_facts(opened), self._place)
+        schema.migrate(opened)
+
     def _forget_connection(self) -> None:
         self._connection = None
         self._pipeline = None
@@ -343,19 +335,18 @@ class PostgresStore:
         ``locks``: fences that it takes; sessions that keep them locked beyond the timeout are
         ended.
         """
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        patience = Patience(self._connect_timeout_s)
+        while True:
             opened = self.connect()
             try:
                 with opened.transaction():
                     return work(opened)
             except psycopg.Error as error:
-                if attempt == ATTEMPTS_MAX or not is_passing(error, opened):
+                if not is_passing(error, opened) or not _waits(patience, error):
                     raise self._failure(error, opened) from error
-                _back_off(attempt, error)
                 locked_out = locks and error.sqlstate == LOCK_TIMEOUT_SQLSTATE
             if locked_out:
                 self._evict(locks)
-        raise AssertionError
 
     def _failure(self, error: psycopg.Error, opened: psycopg.Connection[Any]) -> StoreError:
         """The error for the caller of an idempotent verb, when trying again did not help."""
@@ -368,8 +359,14 @@ class PostgresStore:
         )
 
     def _evict(self, numbers: Sequence[int]) -> None:
-        count = takeover.evict_holders(self.connect(), numbers)
-        _LOG.warning("ended %d sessions that kept ranges locked at %s", count, self._place)
+        opened = self.connect()
+        try:
+            count = takeover.evict_holders(opened, numbers)
+        except psycopg.Error as error:
+            # The next attempt finds out whether they are locked still.
+            _LOG.warning("could not end sessions at %s: %s", self._place, _reason(error))
+        else:
+            _LOG.warning("ended %d sessions that kept ranges locked at %s", count, self._place)
 
 
 def _end_transaction(opened: psycopg.Connection[Any], verdict: Verdict) -> None:
@@ -388,6 +385,6 @@ def _reason(error: psycopg.Error) -> str:
     return f"{error.sqlstate or type(error).__name__}: {' '.join(words)}"
 
 
-def _back_off(attempt: int, error: psycopg.Error) -> None:
-    _LOG.info("attempt %d gave way, trying again: %s", attempt, _reason(error))
-    time.sleep(_BACKOFF_FIRST_S * 2**attempt)
+def _waits(patience: Patience, error: psycopg.Error) -> bool:
+    _LOG.info("a transaction did nothing, and may be tried again: %s", _reason(error))
+    return patience.wait(error.sqlstate)

@@ -444,3 +444,28 @@ SELECT
      WHERE j.name = %(name)s),
     (SELECT count(*) FROM dataflow.fences
      WHERE NOT is_finished AND range_id IN (SELECT range_id FROM mine));
+
+-- name: lock_job_run
+-- One driver at a time runs a job; by its name, because the job may not be there yet.
+SELECT pg_try_advisory_lock(hashtextextended(%(name)s, 7205759403792794));
+
+-- name: job_run_holder
+-- Who runs a job: the session, the driver as it names itself, and since when.  Postgres shows a key in two halves.
+SELECT a.pid, a.application_name, a.backend_start
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid::bigint = (hashtextextended(%(name)s, 7205759403792794) >> 32) & 4294967295
+  AND l.objid::bigint = hashtextextended(%(name)s, 7205759403792794) & 4294967295;
+
+-- name: end_session
+-- One of ours that the server has not noticed to be dead.
+SELECT pg_terminate_backend(%(pid)s);
+
+-- name: name_session
+-- So that others can say who it is.
+SELECT set_config('application_name', %(name)s, FALSE);
+
+-- name: is_alive
+-- Whether the session is still there, and with it what it holds.
+SELECT 1;

@@ -1,0 +1,62 @@
+"""Patience: whether, and when, to try again what certainly did nothing.
+
+Two reasons to wait, which need different patience.  Somebody else was first (a lock, a deadlock): over within
+milliseconds, and after a few times it is an error.  The server is not there, or out of disk, memory or connections:
+over when a person or a restart has seen to it, so it is worth as long as a server that is starting up.
+
+Pauses grow, and are of chance within their bound: many workers lose their server at the same moment, and must not come
+back at the same moment.
+"""
+
+import random  # noqa: TID251 - what waits here is real, and no result depends on it
+import time
+
+#: How often a transaction that gave way to another is tried.
+ATTEMPTS_MAX = 4
+#: The server ended a transaction because it is short of something: disk, memory, connections.
+_SHORTAGE_CLASS = "53"
+
+
+def is_shortage(sqlstate: str | None) -> bool:
+    """Whether the server was short of something, and can do what it was asked when it no longer is."""
+    return (sqlstate or "").startswith(_SHORTAGE_CLASS)
+
+
+class Backoff:
+    """Growing pauses: each is between half its bound and all of it, and the bound doubles from one to the next."""
+
+    def __init__(self, first_s: float, max_s: float) -> None:
+        self._bound_s, self._max_s = first_s, max_s
+
+    def next_s(self) -> float:
+        """How long to wait now."""
+        pause_s = self._bound_s * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        self._bound_s = min(2 * self._bound_s, self._max_s)
+        return pause_s
+
+
+class Patience:
+    """One transaction's: starts with its first attempt.
+
+    Args:
+        shortage_max_s: how long to wait for a server that is short of something.
+    """
+
+    def __init__(self, shortage_max_s: float) -> None:
+        self._deadline_s = time.monotonic() + shortage_max_s  # noqa: TID251 - waits for a real server
+        self._gave_way = 0
+        self._conflict = Backoff(0.04, 1.0)
+        self._shortage = Backoff(0.1, 1.0)
+
+    def wait(self, sqlstate: str | None) -> bool:
+        """Pause before another attempt; False, at once, if there should be none."""
+        if is_shortage(sqlstate):
+            pause_s = self._shortage.next_s()
+            is_over = time.monotonic() + pause_s > self._deadline_s  # noqa: TID251
+        else:
+            self._gave_way += 1
+            pause_s = self._conflict.next_s()
+            is_over = self._gave_way >= ATTEMPTS_MAX
+        if not is_over:
+            time.sleep(pause_s)
+        return not is_over

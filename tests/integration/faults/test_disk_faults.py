@@ -1,0 +1,101 @@
+"""The disk of Postgres is full for a while: first tables cannot grow, then the log cannot, and the server is gone."""
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runners.embedded.postgres import release_embedded_postgres
+from tests.fault_harness import FaultServer, Watch, prepare_database
+from tests.integration.faults.conftest import FaultJob
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+
+DISK = "160m"
+#: With a worker that dies at each refused commit, Spark and the driver would have given the job up by then.
+FULL_S = 23.0
+RECOVERY_S = 10.0
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A tmpfs of its own; a skip where the machine mounts none for us."""
+    directory = Path(tempfile.mkdtemp(prefix="dataflow-pg-"))
+    options = ["-t", "tmpfs", "-o", f"size={DISK},mode=700", "tmpfs", str(directory)]
+    mounted = subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        directory.rmdir()
+        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
+    yield directory
+    release_embedded_postgres(directory)
+    subprocess.run(["umount", str(directory)], check=True)
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def small_server(small_disk: Path) -> FaultServer:
+    """A server on it that keeps little log."""
+    server = FaultServer(small_disk)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        for name, value in (("min_wal_size", "32MB"), ("max_wal_size", "48MB")):
+            connection.execute(f"ALTER SYSTEM SET {name} = '{value}'".encode())
+        connection.execute("SELECT pg_reload_conf()")
+    prepare_database(server.dsn)
+    return server
+
+
+@contextlib.contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """There is no space left."""
+    filler = disk / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as output:
+        while True:
+            output.write(bytes(4096))
+    yield
+    filler.unlink()
+
+
+def exhaust_log(dsn: str) -> None:
+    """Write to the log alone until the server gives up."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for _ in range(200):
+            connection.execute("SELECT pg_logical_emit_message(FALSE, 'x', repeat('x', 1000000))")
+    raise AssertionError("there was space left")
+
+
+@pytest.mark.timeout(240)
+def test_full_disk_is_waited_out(
+    small_disk: Path, small_server: FaultServer, spark_master: str
+) -> None:
+    """Refused commits and a panic, each until there is space again; the job is never started again."""
+    watch = Watch(small_server.dsn)
+    job = FaultJob(small_server.dsn, spark_master, watch)
+    recovery_s = {}
+    with contextlib.closing(watch):
+        running = job.start(records=1_600, rate=120)
+        try:
+            with full(small_disk):
+                time.sleep(FULL_S)
+            recovery_s["refused"] = watch.wait_for_sources(timeout_s=30)
+            assert "could not extend" in (small_disk / "log").read_text()
+
+            with full(small_disk):
+                with pytest.raises(psycopg.OperationalError):
+                    exhaust_log(small_server.dsn)
+                time.sleep(1)
+                assert "PANIC" in (small_disk / "log").read_text()
+            started_s = time.monotonic()
+            small_server.start()
+            watch.wait_for_sources(1, timeout_s=30)
+            recovery_s["panic"] = time.monotonic() - started_s
+            job.finish()
+        finally:
+            running.cancel()
+    print(f"recovery from a full disk, in seconds: {recovery_s}")
+    assert max(recovery_s.values()) < RECOVERY_S, recovery_s

@@ -1,0 +1,121 @@
+"""Drivers are frozen and killed while others take over, and two are started for one job at once."""
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.fault_harness import FaultServer, Watch
+from tests.integration.faults.conftest import JOB, check_output
+from tests.processes import descendants, kill
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[3]
+END_TIMEOUT_S = 90.0
+#: What is left of a driver that has lost its job ends by itself within this time.
+ORPHANS_S = 20.0
+
+Start = Callable[[int, float], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(fault_dsn: str) -> Iterator[Start]:
+    """Starts drivers of the job as programs of their own; what is left of them at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(records: int, rate: float) -> subprocess.Popen[str]:
+        options = {"--store": fault_dsn, "--job": JOB, "--records": records, "--rate": rate}
+        words = [str(word) for option in options.items() for word in option]
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "tests.fault_job", *words],
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        started.append(driver)
+        return driver
+
+    yield start
+    for driver in started:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family = psutil.Process(driver.pid)
+            kill([*descendants(family), family])
+        driver.communicate()
+
+
+def output(driver: subprocess.Popen[str]) -> str:
+    """What it said, when it has ended."""
+    return driver.communicate(timeout=END_TIMEOUT_S)[0]
+
+
+@pytest.mark.timeout(240)
+def test_a_driver_that_was_frozen_finds_its_job_taken(start: Start, watch: Watch) -> None:
+    """SIGSTOP of driver, Java and workers; another is let in by hand and takes over.  Then SIGCONT."""
+    records = 1_500
+    frozen = start(records, 120)
+    watch.wait_for_sources()
+    family = psutil.Process(frozen.pid)
+    everything = [family, *descendants(family)]
+    for process in everything:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        refused = output(start(records, 120))
+        assert "JobRunningError" in refused
+        session = re.search(r"pg_terminate_backend\((\d+)\)", refused)
+        assert session is not None, refused
+        watch.terminate(int(session[1]))
+
+        successor = start(records, 120)
+        watch.wait_for_sources()
+    finally:
+        for process in everything:
+            process.send_signal(signal.SIGCONT)
+
+    assert "JobRunningError" in output(frozen)
+    assert output(successor).strip().endswith("finished")
+    assert not psutil.wait_procs(everything, timeout=ORPHANS_S)[1]
+    check_output(watch, records)
+
+
+@pytest.mark.timeout(240)
+def test_the_second_of_two_drivers_is_refused(
+    start: Start, watch: Watch, fault_server: FaultServer
+) -> None:
+    """Of two started at once one has the job, even if the server forgets who; killed in COMMIT, it can be run again."""
+    records = 2_400
+    drivers = [start(records, 120), start(records, 120)]
+    watch.wait_for_sources()
+    watch.wait(lambda: any(each.poll() for each in drivers), timeout_s=30, what="refusal")
+    loser, winner = sorted(drivers, key=lambda each: each.poll() is None)
+    said = output(loser)
+    assert said.startswith(f"JobRunningError: job {JOB!r} is being run by another driver"), said
+    assert f":{winner.pid}," in said
+
+    fault_server.stop(signal.SIGINT)
+    fault_server.start()
+    assert "JobRunningError" in output(start(records, 120))
+
+    with watch.closed_gate():
+        watch.wait_for_commits(2)
+        kill([psutil.Process(winner.pid)])
+    started_s = time.monotonic()
+    last = start(records, 120)
+    watch.wait(lambda: bool(watch.drivers() - {winner.pid}), timeout_s=30, what="driver")
+    claimed_s = time.monotonic() - started_s
+    watch.wait_for_sources(5)
+    print(
+        f"a driver started again has the job after {claimed_s:.2f} s and commits after "
+        f"{time.monotonic() - started_s:.2f} s"
+    )
+    assert output(last).strip().endswith("finished")
+    check_output(watch, records)

@@ -1,0 +1,80 @@
+"""The network between the workers and Postgres cuts, delays, and loses the answer to COMMIT."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from runners.millwheel.store.postgres import PostgresStore
+from tests.fault_harness import Watch
+from tests.fault_proxy import FaultProxy
+from tests.integration.faults.conftest import FaultJob
+from tests.integration.faults.test_worker_faults import victim, wait_for_successor
+from tests.processes import kill
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+
+RECOVERY_S = 5.0
+LOST_COMMITS = 8
+#: Each way; a commit takes two of them.
+DELAY_S = 0.15
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_connection_cut_while_it_is_set_up_is_opened_again(
+    fault_dsn: str, fault_proxy: FaultProxy, writes: int
+) -> None:
+    """Wherever it is cut between the login and the first answer, nobody notices."""
+    fault_proxy.cut_after = [writes, writes]
+    with closing(PostgresStore(fault_proxy.dsn)) as store:
+        assert store.read_jobs() == []
+    assert fault_proxy.connections == 3
+
+
+@pytest.fixture
+def fault_proxy(fault_dsn: str) -> Iterator[FaultProxy]:
+    """Between the job and the test's database."""
+    proxy = FaultProxy(fault_dsn)
+    yield proxy
+    proxy.close()
+
+
+def test_network_that_cuts_delays_and_loses_answers(
+    faulty: FaultJob, watch: Watch, fault_proxy: FaultProxy
+) -> None:
+    """After every fault the same job goes on, and every lost answer is found out without a second commit."""
+    faulty.start(records=2_000, rate=120, dsn=fault_proxy.dsn)
+    recovery_s = {}
+
+    for round_ in range(3):
+        started_s = time.monotonic()
+        assert fault_proxy.cut() >= 1
+        watch.wait_for_sources(1)
+        recovery_s[f"cut {round_ + 1}"] = time.monotonic() - started_s
+
+    before = {row.owner for row in watch.fences().values()}
+    fault_proxy.lose_commits(LOST_COMMITS)
+    watch.wait(lambda: fault_proxy.commits_lost == LOST_COMMITS, timeout_s=20, what="lost answers")
+    recovery_s["lost answers"] = watch.wait_for_sources(1)
+    # What had landed is found to have landed: the workers go on and nobody is replaced.
+    assert before == {row.owner for row in watch.fences().values()}
+
+    fault_proxy.delay_s = DELAY_S
+    recovery_s["delayed"] = watch.wait_for_sources()
+    fault_proxy.delay_s = 0.0
+
+    port = fault_proxy.hold_commit()
+    owner, process = next(
+        each
+        for each in (victim(watch, slot) for slot in (0, 1))
+        if port in [socket.laddr.port for socket in each[1].net_connections()]
+    )
+    kill([process])
+    killed_s = time.monotonic()
+    fault_proxy.release()
+    recovery_s["killed not knowing"] = wait_for_successor(watch, owner, killed_s)
+
+    faulty.finish()
+    print(f"recovery from a bad network, in seconds: {recovery_s}")
+    assert max(recovery_s.values()) < RECOVERY_S, recovery_s
