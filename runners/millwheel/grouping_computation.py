@@ -113,6 +113,11 @@ class GroupingComputation:
         self._holds.forget(lambda place: place[0] in gone)
         self._hold_back()
 
+    @property
+    def open_bytes(self) -> int:
+        """Bytes that it has sent and that are not acknowledged."""
+        return sum(owned.outbox.open_bytes for owned in self._ranges.values())
+
     def deliver(self, deliveries: Sequence[Deliver], now_us: int) -> Draft | None:
         """Take deliveries in; None if none of them was new."""
         draft = Draft(self._job)
@@ -219,8 +224,11 @@ class GroupingComputation:
     @property
     def _told_us(self) -> int:
         """What bounds everything that any of the ranges can have told the world."""
-        hold_us = self._holds.next_us()
-        return self._watermark_us if hold_us is None else min(self._watermark_us, hold_us)
+        hold_us, acted_us = self._holds.next_us(), self._watermark_us
+        if self._is_behind:
+            # Of a range just taken its former owner may have told less.
+            acted_us = min([acted_us, *(owned.watermark_us for owned in self._ranges.values())])
+        return acted_us if hold_us is None else min(acted_us, hold_us)
 
     def _hold_back(self) -> None:
         hold_us = self._holds.next_us()

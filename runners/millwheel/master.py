@@ -245,9 +245,11 @@ class Master:
 
     def _ask_again(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        if self._assignment.is_at_rest or now_ms - self._asked_ms < ASK_AGAIN_MS:
+        if now_ms - self._asked_ms < ASK_AGAIN_MS:
             return
         self._asked_ms = now_ms
+        # What is on its way is lost with its connection, and these are said only when something changes.
+        self._tell_all(Routes(addresses=self._routes()))
         self._assign(self._assignment.awaited())
         self._revoke(self._assignment.asked_back())
 

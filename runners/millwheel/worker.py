@@ -12,7 +12,6 @@ to wait (`runners.streaming.worker_task` on a cluster, a loop in a test).
 MillWheel, sections 4.1, 6.1 and 6.2.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from traceback import format_exception
 
@@ -27,6 +26,7 @@ from runners.millwheel.computation import Computation, build_computations
 from runners.millwheel.draft import Draft
 from runners.millwheel.grouping_computation import GroupingComputation
 from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.inbox import Inbox
 from runners.millwheel.messages import (
     Acknowledge,
     Assign,
@@ -55,7 +55,7 @@ from windowing.timestamps import MIN_TIMESTAMP_US
 RECORDS_PER_STEP = 5_000
 #: Deliveries that one step of a computation takes in.
 DELIVERIES_PER_STEP = 64
-#: A source range stops reading while this much of what it sent is not acknowledged.
+#: A source range stops reading, and a computation working, while this much of what it sent is not acknowledged.
 UNACKNOWLEDGED_BYTES_MAX = 4 << 20
 #: Longest silence towards the master.
 REPORT_INTERVAL_MS = 100
@@ -100,7 +100,7 @@ class Worker:
         self._ranges: dict[RangeId, OwnedRange] = {}
         self._buckets: dict[RangeId, TokenBucket] = {}
         self._routes: dict[RangeId, str] = {}
-        self._inbox: dict[str, list[Deliver]] = defaultdict(list)
+        self._inbox = Inbox(self._ranges)
         self._inputs_us: dict[str, int] = {}
         self._percentiles_us: dict[str, int] = {}
         #: What the master said last of signals, until it is acted on.
@@ -154,6 +154,8 @@ class Worker:
         worked = self._act_on_signals()
         for name, computation in self._computations.items():
             if isinstance(computation, GroupingComputation):
+                if computation.open_bytes > UNACKNOWLEDGED_BYTES_MAX:
+                    continue  # those who receive from it are slow: neither more input nor more output
                 # First the watermark: whoever owned a range before may have acted on it, and told the world so, without
                 # a commit; a record behind it must be late here, or what it makes is late for the next computation.
                 worked |= self._advance(name, computation)
@@ -173,13 +175,11 @@ class Worker:
         return worked
 
     def _take_deliveries(self, name: str, computation: GroupingComputation) -> bool:
-        waiting = self._inbox.get(name)
-        if not waiting:
+        deliveries = self._inbox.take(name, DELIVERIES_PER_STEP)
+        if not deliveries:
             return False
-        deliveries = waiting[:DELIVERIES_PER_STEP]
-        del waiting[:DELIVERIES_PER_STEP]
         self._commit(computation.deliver(deliveries, self._clock.now_us()))
-        self._acknowledge({delivery.channel for delivery in deliveries})
+        self._acknowledge(dict.fromkeys(each.channel for each in deliveries))
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
@@ -227,7 +227,8 @@ class Worker:
     def _deliver(self, delivery: Deliver) -> None:
         receiver = delivery.channel.receiver
         if receiver in self._ranges:
-            self._inbox[receiver.computation].append(delivery)
+            if self._inbox.put(delivery):
+                self._acknowledge([delivery.channel])
             return
         self._send(receiver, delivery)
 
@@ -261,8 +262,8 @@ class Worker:
 
     def _handle(self, message: object) -> None:
         if isinstance(message, Deliver):
-            if message.channel.receiver in self._ranges:
-                self._inbox[message.channel.receiver.computation].append(message)
+            if self._inbox.put(message):
+                self._acknowledge([message.channel])
         elif isinstance(message, Acknowledge):
             owned = self._ranges.get(message.channel.sender)
             if owned is not None:
@@ -315,8 +316,7 @@ class Worker:
                 continue
             self._computations[range_id.computation].release(range_id)
             del self._ranges[range_id], self._buckets[range_id]
-            waiting = self._inbox.get(range_id.computation, [])
-            waiting[:] = [each for each in waiting if each.channel.receiver != range_id]
+            self._inbox.forget(range_id)
         released = Released(slot=self._spec.slot, worker=self._spec.worker, ranges=revoke.ranges)
         self._tell_master(released)
 
@@ -339,7 +339,7 @@ class Worker:
 
     def _send_again(self, receivers: set[RangeId], senders: Iterable[RangeId]) -> None:
         for owned in [self._ranges[each] for each in senders]:
-            for checkpoint in owned.outbox.for_receivers(receivers):
+            for checkpoint in list(owned.outbox.for_receivers(receivers)):
                 self._deliver(Deliver(checkpoint.channel, checkpoint.sequence, checkpoint.payload))
 
     def _report(self, *, is_busy: bool) -> None:

@@ -1,6 +1,6 @@
 """What has expired is gone from the store and from the workers while the job goes on, whoever dies."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -11,14 +11,12 @@ import dataflow as df
 from dataflow.serialization import loads
 from runners.direct import DirectRunner
 from runners.millwheel.grouping_computation import GroupingComputation
-from runners.millwheel.worker import WorkerStoppedError
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, TRIGGERS, Cluster, batches, row
 
 DAY_US = 24 * 3600 * 1_000_000
 #: The last records of a stream that goes on: so that what is before them has expired.
 NEW_US = 100 * DAY_US
-ROUNDS_MAX = 2_000
 WINDOW_FNS = [
     df.FixedWindows(60),
     df.SlidingWindows(60, period=40),
@@ -61,9 +59,9 @@ class EndlessCluster(Cluster):
         statistics = self.store.statistics("sim")
         groupings = [
             each
-            for worker in self.workers
-            if worker is not None
-            for each in worker._computations.values()
+            for process in self.workers
+            if process is not None and process.worker is not None
+            for each in process.worker._computations.values()
             if isinstance(each, GroupingComputation)
         ]
         return (
@@ -86,25 +84,6 @@ class EndlessCluster(Cluster):
             return read == [position] and self.kept()[2] == 0
 
         self.run_until(is_read)
-
-    def run_until(self, is_over: Callable[[], bool]) -> None:
-        """In a random interleaving, with crashes."""
-        for _ in range(ROUNDS_MAX):
-            self.clock.advance(self.random.choice([1, 50, 500]))
-            self.master.step()
-            slot = self.random.randrange(len(self.workers))
-            if self.kills < 10 and self.random.random() < self.crash_rate:
-                self.kills += 1
-                self.workers[slot] = self.start_worker(slot)
-            worker = self.workers[slot]
-            assert worker is not None
-            try:
-                worker.step()
-            except WorkerStoppedError:
-                self.workers[slot] = self.start_worker(slot)
-            if is_over():
-                return
-        raise AssertionError(f"kept: {self.kept()} after {ROUNDS_MAX} rounds")
 
 
 def with_something_new(script: Sequence[Sequence[tuple[int, int]]]) -> GoesOn:

@@ -10,7 +10,7 @@ import dataflow as df
 from runners.direct import DirectRunner
 from runners.millwheel.production import Production
 from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.port import CommitOutcome
+from runners.millwheel.store.port import CommitOutcome, Committed
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted
 
 COLUMNS = {"stage": str, "key": str, "start": float, "index": int, "timing": str, "values": str}
@@ -27,6 +27,8 @@ class WatchfulStore(MemoryStore):
     def commit(self, production: Production) -> CommitOutcome:
         before = {each: self._jobs["sim"].ranges[each] for each in production.percentiles_us}
         outcome = super().commit(production)
+        if not isinstance(outcome, Committed):
+            return outcome
         for range_id, row in before.items():
             after = self._jobs["sim"].ranges[range_id]
             assert after.percentile_us is not None

@@ -19,10 +19,6 @@ from dataflow.serialization import loads
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
 from runners.millwheel import grouping_computation
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.port import CommitOutcome
-from runners.millwheel.worker import WorkerStoppedError
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster, batches, build, row, scripted
 from triggers.trigger import Elements
@@ -38,7 +34,6 @@ TRIGGERS = [
     df.OrFinally(FLUSH, df.AfterSignal("stop")),
     df.AfterEach(df.AfterSignal("stop"), df.AfterAll(df.AfterSignal("flush"), df.AfterCount(2))),
 ]
-CRASHES_MAX = 30
 
 #: What one split reads between two signals: values, each with its second.
 phases = st.lists(
@@ -113,32 +108,6 @@ class _GatedReader(SourceReader):
         return batch
 
 
-class CrashingStore(MemoryStore):
-    """Its users die now and then, just before or just after a commit."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cluster: Cluster | None = None
-        self.crashes = 0
-
-    def commit(self, production: Production) -> CommitOutcome:
-        assert self.cluster is not None
-        chance = self.cluster.random.random()
-        if chance < self.cluster.crash_rate and self.crashes < CRASHES_MAX:
-            self.crashes += 1
-            if chance < self.cluster.crash_rate / 2:
-                super().commit(production)
-            raise WorkerStoppedError("it dies at a commit")
-        return super().commit(production)
-
-
-def crashing_cluster(pipeline: df.Pipeline, seed: int, crash_rate: float) -> Cluster:
-    store = CrashingStore()
-    cluster = Cluster(pipeline.graph(), seed, crash_rate, store)
-    store.cluster = cluster
-    return cluster
-
-
 @contextmanager
 def few_cells_in_a_step() -> Iterator[None]:
     """A range with three cells hears a signal in two commits."""
@@ -208,7 +177,7 @@ def test_each_window_hears_a_signal_once_of_all_that_was_read(
     )
     pipeline = df.Pipeline(DirectRunner())
     build_panes(pipeline, df.Read(source), window_fn, trigger)
-    cluster = crashing_cluster(pipeline, seed, crash_rate)
+    cluster = Cluster(pipeline.graph(), seed, crash_rate)
     with few_cells_in_a_step():
         for phase in read:
             source.gates = [
@@ -245,7 +214,7 @@ def test_panes_add_up_whenever_signals_come(
     expected = direct.run()
     pipeline = df.Pipeline(DirectRunner())
     build(pipeline, source, trigger)
-    cluster = crashing_cluster(pipeline, seed, crash_rate=0.1)
+    cluster = Cluster(pipeline.graph(), seed, crash_rate=0.1)
 
     def send_now_and_then() -> bool:
         if cluster.random.random() < 0.1:
@@ -254,6 +223,7 @@ def test_panes_add_up_whenever_signals_come(
 
     with few_cells_in_a_step():
         cluster.run_until(send_now_and_then)
+    cluster.run()
 
     for spec in direct.graph().tables():
         rows = {tuple(each.values()) for each in expected.read_table(spec.name)}

@@ -1,7 +1,6 @@
 """The real master and workers over the memory store, in one thread, with crashes at random moments."""
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,19 +10,13 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.graph import PipelineGraph
-from runners.core.plan import plan
 from runners.direct import DirectRunner
-from runners.millwheel.job import job_spec, range_counts
-from runners.millwheel.master import Master
 from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.worker import Worker, WorkerSpec, WorkerStoppedError
-from runners.testing.local_network import LocalNetwork
-from runners.testing.manual_clock import ManualClock
+from runners.testing import simulator
 from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 SLOTS = 2
-ROUNDS_MAX = 5_000
 TRIGGERS = [
     df.AfterWatermark(early=df.AfterProcessingTime(0.2), late=df.AfterCount(1)),
     df.AfterWatermark(early=df.AfterCount(2)),
@@ -87,8 +80,8 @@ def row(pair: tuple[int, Any], window: df.Window = df.DoFn.WindowParam) -> dict[
     }
 
 
-class Cluster:
-    """One driver and its workers, some of which die."""
+class Cluster(simulator.Cluster):
+    """The shipped one, with all faults or none; workers share the test's objects, so that it can reach them."""
 
     def __init__(
         self,
@@ -96,79 +89,11 @@ class Cluster:
         seed: int,
         crash_rate: float,
         store: MemoryStore | None = None,
+        *,
         tries: int | None = None,
     ) -> None:
-        self.random, self.tries = random.Random(seed), tries
-        self.store, self.clock = store or MemoryStore(), ManualClock()
-        self.plan, self.crash_rate = plan(graph), crash_rate
-        self.spec = job_spec("sim", "streaming", self.plan, splits_desired=1, ranges_per_grouping=3)
-        self.workers: list[Worker | None] = []
-        self.born = 0
-        self.kills = 0
-        self.start_driver()
-
-    def start_driver(self) -> None:
-        """A new driver finds the job in the store and starts new workers; the old network is gone."""
-        self.network = LocalNetwork()
-        job = self.store.open_job(self.spec)
-        self.counts = range_counts(job)
-        self.master = Master(job, self.plan, SLOTS, self.network.endpoint("master"), self.clock)
-        self.hear_signals()
-        self.workers = [self.start_worker(slot) for slot in range(SLOTS)]
-
-    def start_worker(self, slot: int) -> Worker:
-        """A replacement for whoever was in the slot."""
-        self.born += 1
-        name = f"worker-{slot}-{self.born}"
-        spec = WorkerSpec(
-            job="sim",
-            slot=slot,
-            worker=name,
-            master="master",
-            range_counts=self.counts,
-            tries=self.tries,
-        )
-        worker = Worker(spec, self.plan, self.store, self.network.endpoint(name), self.clock)
-        worker.start()
-        return worker
-
-    def hear_signals(self) -> None:
-        """What has been sent since the driver looked last."""
-        if self.master.is_listening:
-            self.master.hear_signals(self.store.read_signals("sim", self.master.latest_signal))
-
-    def run(self) -> None:
-        """To the end, in a random interleaving, with crashes."""
-        self.run_until(lambda: self.master.is_done)
-        self.store.finish_job("sim")
-
-    def run_until(self, is_reached: Callable[[], bool]) -> None:
-        """The same, to some moment."""
-        for _ in range(ROUNDS_MAX):
-            self.clock.advance(self.random.choice([1, 50, 500]))
-            if self.master.is_listening and self.random.random() < 0.2:
-                self.hear_signals()
-            self.master.step()
-            if self.master.failure:
-                raise self.master.failure
-            if is_reached():
-                return
-            slot = self.random.randrange(SLOTS)
-            worker = self.workers[slot]
-            assert worker is not None
-            if self.kills < 20 and self.random.random() < self.crash_rate:
-                self.kills += 1
-                if self.random.random() < 0.3:
-                    self.start_driver()
-                    continue
-                self.workers[slot] = self.start_worker(slot)
-                # The old one is a zombie: it still steps, and must not do harm.
-            try:
-                worker.step()
-            except WorkerStoppedError:
-                if worker is self.workers[slot]:
-                    self.workers[slot] = self.start_worker(slot)
-        raise AssertionError(f"not done after {ROUNDS_MAX} rounds and {self.kills} kills")
+        faults = simulator.ALL_FAULTS if crash_rate else simulator.NO_FAULTS
+        super().__init__(graph, seed, faults=faults, store=store, workers=SLOTS, tries=tries)
 
 
 batches = st.lists(

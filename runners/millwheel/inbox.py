@@ -1,0 +1,58 @@
+"""Inbox: deliveries that have come and have not been processed yet.
+
+**Invariants**
+
+* What waits on a channel has no gap, follows what the range has accepted, and is there once: a sender that is not
+  answered sends everything again.
+* So what waits is never more than what senders have unacknowledged, and they stop at a limit of their own: that is how
+  a slow computation slows down the one before it, and in the end the source (DESIGN section 7).
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+
+from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.messages import Deliver
+from runners.millwheel.owned_range import OwnedRange
+
+
+class Inbox:
+    """What waits for the ranges of one worker.
+
+    Args:
+        ranges: those that it owns; kept up to date by the worker.
+    """
+
+    def __init__(self, ranges: Mapping[RangeId, OwnedRange]) -> None:
+        self._ranges = ranges
+        self._waiting: dict[str, deque[Deliver]] = defaultdict(deque)
+        self._last: dict[Channel, int] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def put(self, delivery: Deliver) -> bool:
+        """Take a delivery in; whether it was processed long ago, and its sender should hear so again."""
+        channel, sequence = delivery.channel, delivery.sequence
+        owned = self._ranges.get(channel.receiver)
+        if owned is None:
+            return False
+        accepted = owned.delivered.get(channel, 0)
+        last = max(self._last.get(channel, 0), accepted)
+        if sequence == last + 1:
+            self._last[channel] = sequence
+            self._waiting[channel.receiver.computation].append(delivery)
+        return sequence <= accepted
+
+    def take(self, computation: str, deliveries_max: int) -> list[Deliver]:
+        """Remove and return what has waited longest for a computation."""
+        waiting = self._waiting[computation]
+        return [waiting.popleft() for _ in range(min(deliveries_max, len(waiting)))]
+
+    def forget(self, range_id: RangeId) -> None:
+        """Drop what waits for a range that is not owned any more."""
+        waiting = self._waiting[range_id.computation]
+        kept = [each for each in waiting if each.channel.receiver != range_id]
+        self._waiting[range_id.computation] = deque(kept)
+        for channel in [each for each in self._last if each.receiver == range_id]:
+            del self._last[channel]

@@ -1,0 +1,61 @@
+"""ScriptedSource: a source that hands over exactly the batches, and the watermarks, of a script."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+
+@attrs.frozen
+class Batch:
+    """Records that arrive together, and the watermark that the source tells after them."""
+
+    values: Sequence[Any]
+    timestamps_us: Sequence[int]
+    watermark_us: int = MIN_TIMESTAMP_US
+    status: SplitStatus = SplitStatus.ACTIVE
+
+
+class ScriptedSource(Source):
+    """One split per script; one batch per read, whatever the number of records asked for.
+
+    The end of a script is a batch of nothing that says finished.
+    """
+
+    def __init__(self, *scripts: Sequence[Batch]) -> None:
+        self._scripts = [list(script) for script in scripts]
+
+    def splits(self, desired: int) -> Sequence[int]:
+        """The numbers of the scripts."""
+        return range(len(self._scripts))
+
+    def open(self, split: int, position: int | None) -> SourceReader:
+        """A reader of a script, from the batch with the number ``position``."""
+        return _ScriptedReader(self._scripts[split], position or 0)
+
+
+class _ScriptedReader(SourceReader):
+    def __init__(self, script: Sequence[Batch], position: int) -> None:
+        self._script, self._next = script, position
+
+    def read(self, max_records: int) -> SourceBatch:
+        if self._next == len(self._script):
+            return SourceBatch(
+                values=[],
+                timestamps_us=[],
+                position=self._next,
+                watermark_us=MAX_TIMESTAMP_US,
+                status=SplitStatus.FINISHED,
+            )
+        batch = self._script[self._next]
+        self._next += 1
+        return SourceBatch(
+            values=batch.values,
+            timestamps_us=batch.timestamps_us,
+            position=self._next,
+            watermark_us=batch.watermark_us,
+            status=batch.status,
+        )

@@ -1,0 +1,396 @@
+"""Cluster: one driver and its workers, the real ones, in one thread over a virtual clock, network and store.
+
+Everything that happens is decided by a seed.  A process that is paused inside a step stands on the stack while the
+others go on above it, so it can be stopped anywhere and go on later as if nothing were.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import TypeVar
+
+from dataflow.graph import PipelineGraph
+from dataflow.io.source import SourceBatch
+from dataflow.serialization import dumps_code, loads_code
+from runners.core.plan import ExecutionPlan, plan
+from runners.errors import StoreError
+from runners.millwheel.job import job_spec, range_counts
+from runners.millwheel.master import Master
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.worker import Worker, WorkerSpec, WorkerStoppedError
+from runners.testing.manual_clock import ManualClock
+from runners.testing.simulator.clock import SkewedClock
+from runners.testing.simulator.dice import Dice
+from runners.testing.simulator.errors import InvariantError, ProcessDied, as_simulation_error
+from runners.testing.simulator.fault import ALL_FAULTS, Fault, SyncPoint
+from runners.testing.simulator.ledger import Ledger
+from runners.testing.simulator.network import VirtualNetwork
+from runners.testing.simulator.panes import PaneLog, Tap
+from runners.testing.simulator.process import Steps, WorkerProcess
+from runners.testing.simulator.sources import FragileReader, with_sources
+from runners.testing.simulator.store import SharedStore, SimulatedStore
+from runners.testing.simulator.trace import Trace
+
+T = TypeVar("T")
+
+JOB = "sim"
+_MASTER = "master"
+#: Rounds that a run may take; far more than any needs.
+ROUNDS_MAX = 20_000
+#: A worker that has not heard a driver for this long ends itself, as on a cluster.
+_SILENCE_MS = 10_000
+#: Pauses inside pauses.
+_DEPTH_MAX = 3
+#: Former workers that are still there, at most.
+_ZOMBIES_MAX = 4
+_HOUR_US = 3_600_000_000
+
+
+class Cluster:
+    """A job on a simulated cluster.
+
+    Args:
+        graph: the pipeline.
+        seed: decides everything.
+        faults: the kinds that can strike.
+        store: keeps the job; new by default.
+        taps: of the pipeline's groupings, whose panes are to be checked.
+        workers: places for workers.
+        ranges_per_grouping: key ranges.
+        tries: of a record that makes user code fail; None: the first failure ends the job.
+        is_shipped: whether each worker gets the pipeline as bytes, as on a cluster.  If not, all use the same
+            objects, with which a test can then reach them.
+        signals_max: how many of the signals that the pipeline listens to are sent, at random moments.
+        is_told: whether the story is wanted.
+    """
+
+    #: Virtual time in which a job must end when nothing fails any more; a test with slow workers needs more.
+    live_ms = 120_000
+
+    def __init__(
+        self,
+        graph: PipelineGraph,
+        seed: int,
+        *,
+        faults: Collection[Fault] = ALL_FAULTS,
+        store: MemoryStore | None = None,
+        taps: Sequence[Tap] = (),
+        workers: int = 2,
+        ranges_per_grouping: int = 3,
+        tries: int | None = None,
+        is_shipped: bool = False,
+        signals_max: int = 0,
+        is_told: bool = False,
+    ) -> None:
+        self.dice = Dice(seed, faults)
+        self.random: Random = self.dice.random
+        self.clock = ManualClock()
+        self.trace = Trace(self.clock, is_told=is_told)
+        self.plan, self.store = plan(graph), store or MemoryStore()
+        self.panes = PaneLog(taps)
+        self.ledger = Ledger(self.store, JOB, self.plan, self.panes)
+        self.shared = SharedStore(self.store, self.ledger, self.clock, self.trace)
+        self._graph, self._signals_left, self._tries = graph, signals_max, tries
+        #: Whether a source may break its word, so that watermarks can be ahead of records.
+        self.can_be_late = True
+        self._shipped = dumps_code(graph, "the pipeline") if is_shipped else None
+        self.spec = job_spec(
+            JOB, "streaming", self.plan, splits_desired=2, ranges_per_grouping=ranges_per_grouping
+        )
+        self._healed_ms = self.random.choice([2_000, 20_000, 60_000])
+        self._due_by_ms = self._healed_ms + self.live_ms
+        self._depth = self._born = self._lull = self._drivers = 0
+        self._is_over = False
+        self.workers: list[WorkerProcess | None] = [None] * workers
+        self._due_ms = [0] * workers
+        self._processes: list[WorkerProcess] = []
+        self.start_driver()
+
+    def start_driver(self) -> None:
+        """A new driver finds the job in the store; it has a network of its own, so it hears no worker of another."""
+        self._drivers += 1
+        self._shown_us: dict[str, int] = {}
+        self._driver_clock = SkewedClock(self.clock)
+        self._driver_store = SimulatedStore(self.shared, "driver", self.dice, lambda _: None)
+        self.network = VirtualNetwork(self.clock, self.dice, self.ledger.sent, self.trace)
+        job = self._driver_store.open_job(self.spec)
+        self._counts, self._ranges = range_counts(job), tuple(job.ranges)
+        endpoint = self.network.endpoint(_MASTER, self._driver_sync)
+        self.master = Master(job, self.plan, len(self.workers), endpoint, self._driver_clock)
+        self.hear_signals()
+        self._is_driver_dead = False
+        self.workers = [None] * len(self.workers)
+        self._due_ms = [self.clock.monotonic_ms()] * len(self.workers)
+        self.trace.note("driver", f"starts, number {self._drivers}")
+        self._replace()
+
+    def hear_signals(self) -> None:
+        """Tell the master what has been sent since it looked last."""
+        if self.master.is_listening:
+            found = self._driver_store.read_signals(JOB, self.master.latest_signal)
+            self.master.hear_signals(found)
+
+    def send_signal(self, name: str) -> int:
+        """Send the job a signal; its number."""
+        self.trace.note("user", f"sends signal {name}")
+        return self.store.send_signal(JOB, name)
+
+    def run(self) -> None:
+        """To the end of the job and of everybody who had to do with it, and look whether it is clean.
+
+        Raises:
+            SimulationError: a promise was broken.
+            Exception: what user code raised.
+        """
+        self.run_until(lambda: False)
+        with as_simulation_error():
+            self._let_all_end()
+            self.store.finish_job(JOB)
+            self._check_clean()
+
+    def run_until(self, is_reached: Callable[[], bool]) -> None:
+        """Until something is so, or the job is done; errors as those of `run`."""
+        self._due_by_ms = max(self._healed_ms, self.clock.monotonic_ms()) + self.live_ms
+        with as_simulation_error():
+            for _ in range(ROUNDS_MAX):
+                if self._is_over or self._in_driver(is_reached):
+                    return
+                self._round()
+            raise InvariantError(f"I11: not there after {ROUNDS_MAX} rounds; {self._state()}")
+
+    def _round(self) -> None:
+        self.clock.advance(self.random.choice([0, 1, 10, 50]) if self._lull < 8 else 250)
+        self.shared.land()
+        self._strike()
+        self._replace()
+        self._check_live()
+        if self._signals_left and self.spec.signals and self.random.random() < 0.05:
+            self._signals_left -= 1
+            self.send_signal(self.random.choice(sorted(self.spec.signals)))
+        able = [each for each in self._processes if each.can_step]
+        if not able or self.random.random() < 0.3:
+            self._step_master()
+        else:
+            self._step(self.random.choice(able))
+
+    def _strike(self) -> None:
+        dice = self.dice
+        if not dice.is_healed and self.clock.monotonic_ms() >= self._healed_ms:
+            dice.is_healed = True
+        if dice.is_healed:
+            for each in self._processes:
+                each.clock.correct()
+            self._driver_clock.correct()
+            return
+        if dice.strikes(Fault.OUTAGE):
+            self.shared.fail(dice.duration_ms())
+        current = [each for each in self.workers if each is not None and each.can_step]
+        if not current:
+            return
+        struck = self.random.choice(current)
+        if dice.strikes(Fault.ZOMBIE):
+            self.trace.note(struck.name, "is taken for dead")
+            self.workers[struck.slot] = None
+        if not self._is_driver_dead and dice.strikes(Fault.MOVE):
+            ranges = self.random.sample(sorted(self._ranges), 1 + self.random.randrange(3))
+            slot = self.random.randrange(len(self.workers))
+            self.trace.note("driver", f"moves {', '.join(map(str, ranges))} to slot {slot}")
+            self._in_driver(lambda: self.master.move(ranges, slot))
+        if dice.strikes(Fault.PARTITION):
+            duration_ms = dice.duration_ms()
+            self.trace.note(struck.name, f"is cut off for {duration_ms} ms")
+            struck.network.isolate(struck.name, duration_ms)
+        if dice.strikes(Fault.CLOCK_JUMP):
+            jump_us = _HOUR_US if dice.is_heads() else -_HOUR_US
+            clock = struck.clock if dice.is_heads() else self._driver_clock
+            self.trace.note(struck.name, f"has a clock jump by {jump_us} us")
+            clock.jump(jump_us)
+
+    def _replace(self) -> None:
+        """What Spark does: start what has died again."""
+        now_ms = self.clock.monotonic_ms()
+        if self._is_driver_dead:
+            try:
+                self.start_driver()
+            except StoreError:
+                return
+        for slot, process in enumerate(self.workers):
+            if process is not None and process.is_dead:
+                self.workers[slot] = None
+                self._due_ms[slot] = now_ms + self.random.choice([0, 10, 500, 2_000])
+            elif process is None and self._due_ms[slot] <= now_ms:
+                self.workers[slot] = self._start_process(slot)
+        zombies = [each for each in self._processes if each not in self.workers]
+        for each in zombies[:-_ZOMBIES_MAX]:
+            each.die()
+        self._processes = [each for each in self._processes if not each.is_dead]
+
+    def _start_process(self, slot: int) -> WorkerProcess:
+        self._born += 1
+        name = f"worker-{slot}-{self._born}"
+        process = WorkerProcess(name, slot, SkewedClock(self.clock), self.network)
+        self._processes.append(process)
+        self._starting = process
+        self.trace.note(name, "starts")
+        process.stepper = self.start_worker(slot)
+        return process
+
+    def start_worker(self, slot: int) -> Steps:
+        """The worker of a new process; a test can override it, and put something around the worker."""
+        process = self._starting
+
+        def sync(point: SyncPoint) -> None:
+            self._sync(process, point)
+
+        spec = WorkerSpec(
+            job=JOB,
+            slot=slot,
+            worker=process.name,
+            master=_MASTER,
+            range_counts=self._counts,
+            tries=self._tries,
+        )
+        endpoint = self.network.endpoint(process.name, lambda: sync(SyncPoint.BEFORE_SEND))
+        store = SimulatedStore(self.shared, process.name, self.dice, sync)
+        worker = Worker(spec, self._plan_for(process, sync), store, endpoint, process.clock)
+        process.worker = worker
+        with suppress(ProcessDied):
+            worker.start()
+        return worker
+
+    def _plan_for(self, process: WorkerProcess, sync: Callable[[SyncPoint], None]) -> ExecutionPlan:
+        graph = self._graph if self._shipped is None else loads_code(self._shipped)
+
+        def told(batch: SourceBatch) -> None:
+            self.trace.note(
+                process.name, f"reads {len(batch.values)} records, {batch.status.value}"
+            )
+            self.trace.tell(
+                process.name,
+                lambda: [
+                    (
+                        f"  reads {list(batch.values)!r}, watermark {batch.watermark_us} us",
+                        frozenset(),
+                    )
+                ],
+            )
+
+        return plan(
+            with_sources(
+                graph,
+                lambda source, split, position: FragileReader(
+                    source.open(split, position), sync, self._records_max(), told
+                ),
+            )
+        )
+
+    def _records_max(self) -> int:
+        return self.random.choice([1, 3, 1_000])
+
+    def _sync(self, process: WorkerProcess, point: SyncPoint) -> None:
+        if process.is_dead:
+            raise ProcessDied
+        if self.dice.strikes(Fault.CRASH):
+            self.trace.note(process.name, f"dies {point}")
+            process.die()
+            raise ProcessDied
+        if self._depth < _DEPTH_MAX and self.dice.strikes(Fault.PAUSE):
+            self._pause(process, point)
+
+    def _pause(self, process: WorkerProcess, point: SyncPoint) -> None:
+        duration_ms = self.dice.duration_ms()
+        until_ms = self.clock.monotonic_ms() + duration_ms
+        self.trace.note(process.name, f"stands still {point} for {duration_ms} ms")
+        if process in self.workers and self.dice.is_heads():
+            self.workers[process.slot] = None
+        process.is_paused = True
+        self._depth += 1
+        while self.clock.monotonic_ms() < until_ms and not self._is_over:
+            self._round()
+        self._depth -= 1
+        process.is_paused = False
+        self.trace.note(process.name, f"goes on {point}")
+        if process.is_dead:
+            raise ProcessDied
+
+    def _driver_sync(self) -> None:
+        if self.dice.strikes(Fault.DRIVER_CRASH):
+            raise ProcessDied
+
+    def _step_master(self) -> None:
+        if self._is_driver_dead:
+            return
+        if self.random.random() < 0.3:
+            with suppress(StoreError):
+                self.hear_signals()
+        master = self.master
+        self._in_driver(master.step)
+        self.trace.tell("driver", self._told_watermarks)
+        if master.failure:
+            raise master.failure
+        if not self.can_be_late:
+            self.ledger.told_watermarks(master._authority.inputs_us)  # noqa: SLF001 - the simulator sees everything
+        self._is_over = master.is_done and not self._is_driver_dead
+
+    def _told_watermarks(self) -> Iterable[tuple[str, frozenset[str]]]:
+        inputs_us = self.master._authority.inputs_us  # noqa: SLF001 - the simulator sees everything
+        for name, watermark_us in inputs_us.items():
+            if watermark_us != self._shown_us.get(name):
+                self._shown_us[name] = watermark_us
+                yield f"  tells {name} the input watermark {watermark_us} us", frozenset()
+
+    def _in_driver(self, act: Callable[[], T]) -> T | None:
+        """Do something in the driver, which may die of it; what came of it."""
+        try:
+            return act()
+        except ProcessDied:
+            self.trace.note("driver", "dies")
+            self.network.cut(_MASTER)
+            self._is_driver_dead = True
+            return None
+
+    def _step(self, process: WorkerProcess) -> None:
+        worker, stepper = process.worker, process.stepper
+        assert worker is not None
+        assert stepper is not None
+        try:
+            worked = stepper.step()
+        except ProcessDied:
+            return
+        except (WorkerStoppedError, StoreError) as error:
+            self.trace.note(process.name, f"stops: {type(error).__name__}")
+            process.die()
+            return
+        self._lull = 0 if worked else self._lull + 1
+        silence_ms = self.clock.monotonic_ms() - worker.heard_ms
+        if worker.is_stopped or (not worked and silence_ms > _SILENCE_MS):
+            self.trace.note(process.name, "ends")
+            process.die()
+
+    def _check_live(self) -> None:
+        if self.clock.monotonic_ms() > self._due_by_ms:
+            raise InvariantError(
+                f"I11: nothing has failed for {self.live_ms} ms, and it is not there; {self._state()}"
+            )
+
+    def _state(self) -> str:
+        statistics = dict(self.store.statistics(JOB))
+        return f"store: {statistics}, master: {self.master.statistics()}"
+
+    def _let_all_end(self) -> None:
+        """Whoever is still there finds out that it is over; what is on the wire arrives."""
+        self.dice.is_healed = True
+        self.shared.land(is_over=True)
+        for _ in range(3):
+            for process in self._processes:
+                if process.can_step:
+                    self._step(process)
+        self.master.stop()
+        for process in self._processes:
+            if process.can_step:
+                self._step(process)
+
+    def _check_clean(self) -> None:
+        left = self.store.statistics(JOB)
+        if any(left[each] for each in ("cells", "timers", "checkpoints")):
+            raise InvariantError(f"I10: the job is done and not clean: {dict(left)}")

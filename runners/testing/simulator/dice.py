@@ -1,0 +1,73 @@
+"""Dice: everything in a run that is left to chance, out of one seed."""
+
+from collections import Counter
+from collections.abc import Collection
+from random import Random
+
+from runners.testing.simulator.fault import Fault
+
+#: How often a fault strikes where it can; a run draws one of them.
+_RATES = {
+    Fault.CRASH: (0.002, 0.01, 0.03),
+    Fault.PAUSE: (0.002, 0.01),
+    Fault.ZOMBIE: (0.005, 0.02),
+    Fault.DRIVER_CRASH: (0.002, 0.01),
+    Fault.LOST_REPLY: (0.02, 0.1),
+    Fault.LATE_COMMIT: (0.02, 0.1),
+    Fault.OUTAGE: (0.003, 0.01),
+    Fault.DELAY: (1.0,),
+    Fault.LOSS: (0.003, 0.02),
+    Fault.DUPLICATE: (0.02, 0.1),
+    Fault.PARTITION: (0.003, 0.01),
+    Fault.MOVE: (0.01, 0.05),
+    Fault.CLOCK_JUMP: (0.01,),
+}
+#: Faults of one run, at most; then the job must come to its end.
+FAULTS_MAX = 25
+
+
+class Dice:
+    """Decides, and counts what struck.
+
+    Each run has only some of the kinds that are allowed, and another rate for each: a run with all of them at once
+    would hardly ever get far enough to be interesting.
+
+    Args:
+        seed: of the run; the same seed decides the same.
+        faults: the kinds that are allowed.
+    """
+
+    def __init__(self, seed: int, faults: Collection[Fault]) -> None:
+        self.random = Random(f"schedule {seed}")  # noqa: S311 - to be repeated, not to be secret
+        self._strikes = Random(f"faults {seed}")  # noqa: S311
+        self.rates: dict[Fault, float] = {}
+        for fault in sorted(faults):
+            if self._strikes.random() < 0.5:
+                self.rates[fault] = self._strikes.choice(_RATES[fault])
+        self.struck: Counter[Fault] = Counter()
+        self.is_healed = not self.rates
+        self._latency_ms_max = self._strikes.choice([5, 50, 400])
+
+    def strikes(self, fault: Fault) -> bool:
+        """Whether a fault strikes here and now."""
+        rate = self.rates.get(fault)
+        if rate is None or self.is_healed or self._strikes.random() >= rate:
+            return False
+        self.struck[fault] += 1
+        if self.struck.total() - self.struck[Fault.DUPLICATE] >= FAULTS_MAX:
+            self.is_healed = True
+        return True
+
+    def latency_ms(self) -> int:
+        """How long a message takes."""
+        if Fault.DELAY not in self.rates or self.is_healed:
+            return 0
+        return self._strikes.randint(0, self._latency_ms_max)
+
+    def duration_ms(self) -> int:
+        """How long a fault lasts: mostly short, sometimes past every timeout."""
+        return self._strikes.choice([5, 100, 1_000, 3_000, 20_000])
+
+    def is_heads(self) -> bool:
+        """One of two ways in which a fault can go."""
+        return self._strikes.random() < 0.5

@@ -1,0 +1,39 @@
+"""What the simulator raises: a broken promise for the user, and the ends of simulated processes for itself."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+
+class InvariantError(BaseException):
+    """The job broke one of its promises.  Not an `Exception`, which a worker would take for one of user code.
+
+    ``keys``: the keys that it is about, as text, so that the story can be about them alone.
+    """
+
+    def __init__(self, text: str, keys: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.keys = frozenset(keys)
+
+
+class SimulationError(AssertionError):
+    """A seed that fails: what is wrong, and, from `simulate`, the line that replays it and the story.
+
+    ``keys``: as for `InvariantError`.
+    """
+
+    def __init__(self, text: str, keys: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.keys = frozenset(keys)
+
+
+class ProcessDied(BaseException):
+    """The process in which this is raised is dead."""
+
+
+@contextmanager
+def as_simulation_error() -> Iterator[None]:
+    """Let a broken promise out as an error like any other."""
+    try:
+        yield
+    except InvariantError as error:
+        raise SimulationError(str(error), error.keys) from None

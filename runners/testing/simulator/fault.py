@@ -1,0 +1,85 @@
+"""Fault: what the simulator can do to a job.
+
+The numbers are those of the fault matrix that the core is built against:
+
+| fault | here |
+| --- | --- |
+| F1 worker killed at a named point | `Fault.CRASH` at every `SyncPoint` |
+| F2 ambiguous commit | `Fault.LOST_REPLY`: `Indeterminate`, whether it landed or not |
+| F3 driver killed | `Fault.DRIVER_CRASH`: between and inside the steps of the master |
+| F4 executor lost, task tried again | `Fault.ZOMBIE`: a second worker for a slot whose first lives on |
+| F5, F16 store restarts, refuses, times out | `Fault.OUTAGE`: every verb raises for a while |
+| F8 network cut, slow | `Fault.DELAY`, `Fault.PARTITION` |
+| F9 zombie writer | `Fault.PAUSE` at every `SyncPoint`, often replaced meanwhile |
+| F10 delayed commit | `Fault.LATE_COMMIT`: it lands when it likes, or is refused |
+| F11 clocks jump | `Fault.CLOCK_JUMP`: the wall clock of one process, an hour either way |
+| F12, F13 delivered twice, in another order | `Fault.DUPLICATE`; links have delays of their own |
+| F20 ranges move while the job runs | `Fault.MOVE` |
+| F22 idle sources | in the scripts of the pipelines (`runners.testing.simulator.scripts`) |
+| F23 faults during recovery | points before and after a takeover; nothing waits for a recovery to end |
+
+Left to tests on real processes, because there is no process, disk or server here: F6 and F7 (standby servers), F15
+(disk full), F19 (slow consumers), F25 (bloat) and F26 (refused settings).  F14 (Bloom filter), F17 (poison records),
+splits and merges of F20, F21 (changes of the graph) and F24 (drain) come with the parts that they are about.  F18 is
+the user's own code: a pipeline whose functions roll dice.
+"""
+
+from enum import StrEnum
+
+
+class Fault(StrEnum):
+    """One kind of fault; see the table above."""
+
+    #: A worker dies at a sync point.
+    CRASH = "crash"
+    #: A worker stands still at a sync point, for anything up to twenty seconds, and then goes on as if nothing were.
+    PAUSE = "pause"
+    #: A worker is taken for dead, and replaced, though it is not.
+    ZOMBIE = "zombie"
+    #: The driver dies; another one finds the job in the store, while the old workers go on for a while.
+    DRIVER_CRASH = "driver-crash"
+    #: The connection dies around a commit: nobody says whether it landed.
+    LOST_REPLY = "lost-reply"
+    #: The same, and the commit reaches the store later; or it reaches it twice, the second time later.
+    LATE_COMMIT = "late-commit"
+    #: The store refuses everything for a while.
+    OUTAGE = "outage"
+    #: Messages take time, on each link another.
+    DELAY = "delay"
+    #: A connection breaks: what is on its way on one link is gone.
+    LOSS = "loss"
+    #: A delivery or an acknowledgement arrives once more, later.
+    DUPLICATE = "duplicate"
+    #: One process cannot be reached, and reaches nobody, for a while.
+    PARTITION = "partition"
+    #: The master has ranges go from one worker to another.
+    MOVE = "move"
+    #: The wall clock of a process jumps, forward or back.
+    CLOCK_JUMP = "clock-jump"
+
+
+#: Every kind; each run has some of them.
+ALL_FAULTS = frozenset(Fault)
+#: No fault at all: only the order in which things happen differs from seed to seed.
+NO_FAULTS: frozenset[Fault] = frozenset()
+
+
+class SyncPoint(StrEnum):
+    """A point inside a step of a worker, at which it can die or be paused.
+
+    They are where a worker uses one of its ports (source, store, network), so production code knows nothing of them.
+    """
+
+    BEFORE_READ = "before-read"
+    AFTER_READ = "after-read"
+    #: User code has run, nothing is durable.
+    BEFORE_COMMIT = "before-commit"
+    #: All is durable, and the worker does not know it.
+    COMMIT_SENT = "commit-sent"
+    #: After the commit, before it is told: deliveries, acknowledgements, reports, one by one.
+    BEFORE_SEND = "before-send"
+    #: Recovery, before and after the ranges change hands.
+    BEFORE_TAKEOVER = "before-takeover"
+    AFTER_TAKEOVER = "after-takeover"
+    #: A commit with an unknown outcome is looked up.
+    BEFORE_RESOLVE = "before-resolve"

@@ -1,0 +1,206 @@
+"""Ledger: checks every commit of a job against all those before it, with books of its own.
+
+It trusts neither the workers nor the store: what it needs to know of the past it has written down itself.  The names of
+the invariants are those of `docs/how-to/break-your-pipeline.md`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dataflow.serialization import loads
+from runners.core.grouping import GroupingStage
+from runners.core.plan import ExecutionPlan
+from runners.millwheel.cell_codec import decode_cell_id
+from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.messages import Deliver
+from runners.millwheel.production import Checkpoint, Production
+from runners.millwheel.signals import SignalMark
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import RangeRow
+from runners.testing.simulator.errors import InvariantError
+from runners.testing.simulator.panes import PaneLog
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+Before = Mapping[RangeId, RangeRow]
+
+
+class Ledger:
+    """Of one job.
+
+    Args:
+        store: where the job is.
+        job: its name.
+        plan: the pipeline.
+        panes: takes in what is said.
+    """
+
+    def __init__(self, store: MemoryStore, job: str, plan: ExecutionPlan, panes: PaneLog) -> None:
+        self._store, self._job, self._plan, self._panes = store, job, plan, panes
+        self._bundles: dict[RangeId, int] = defaultdict(int)
+        self._tokens: dict[RangeId, int] = defaultdict(int)
+        self._watermarks_us: dict[RangeId, int] = {}
+        self._percentiles_us: dict[RangeId, int] = {}
+        self._marks: dict[RangeId, SignalMark] = {}
+        self._delivered: dict[Channel, int] = defaultdict(int)
+        self._sent: dict[Channel, int] = defaultdict(int)
+        self._payloads: dict[tuple[Channel, int], bytes] = {}
+        #: Committed and not delivered: by channel, then sequence; when the first window that it is about expires.
+        self._open: dict[Channel, dict[int, int]] = defaultdict(dict)
+        self._strategies = {
+            name: plan.graph.pcollections[stage.root.inputs[0]].strategy
+            for name, stage in plan.stages.items()
+            if not stage.is_source
+        }
+        self._is_merging: dict[str, bool] = {}
+        self.commits = 0
+
+    def before(self, production: Production) -> Before:
+        """The ranges that a production is about, as they are in the store."""
+        job = self._store.read_job(self._job)
+        ranges = {} if job is None else job.ranges
+        return {fence.range_id: ranges[fence.range_id] for fence in production.fences}
+
+    def applied(self, production: Production, before: Before) -> None:
+        """The production was committed.
+
+        Raises:
+            InvariantError: it should not have been, or not like this.
+        """
+        self.commits += 1
+        self._check_fences(production, before)
+        self._check_progress(production)
+        self._check_deliveries(production)
+        for write in production.tables:
+            self._panes.add(write.table, write.inserts)
+
+    def sent(self, delivery: Deliver) -> None:
+        """Somebody sends a production.
+
+        Raises:
+            InvariantError: I9, it is not durable, or not what is durable.
+        """
+        known = self._payloads.get((delivery.channel, delivery.sequence))
+        if known != delivery.payload:
+            what = "is not durable" if known is None else "says something else than before"
+            raise InvariantError(
+                f"I9: production {delivery.sequence} of {_shown(delivery.channel)} is sent and {what}"
+            )
+
+    def told_watermarks(self, inputs_us: Mapping[str, int]) -> None:
+        """The master believes these input watermarks; call it only where no source breaks its word.
+
+        What a production holds back (`Checkpoint.min_timestamp_us`) may be earlier: a new owner does not know how far
+        the last one had come.  What is in it may not.
+
+        Raises:
+            InvariantError: I4, a window has expired for which there is something on its way.
+        """
+        for channel, pending in self._open.items():
+            known_us = inputs_us.get(channel.receiver.computation, MIN_TIMESTAMP_US)
+            for sequence, expiry_us in pending.items():
+                if expiry_us <= known_us:
+                    raise InvariantError(
+                        f"I4: the input watermark of {channel.receiver.computation} is {known_us} us, but production "
+                        f"{sequence} of {_shown(channel)} is not delivered, and its window expires at {expiry_us} us"
+                    )
+
+    def _check_fences(self, production: Production, before: Before) -> None:
+        for fence in production.fences:
+            range_id, row = fence.range_id, before[fence.range_id]
+            if (row.token, row.bundle) != (fence.token, fence.bundle - 1):
+                raise InvariantError(
+                    f"I6: bundle {fence.bundle} under token {fence.token} was committed on {range_id}, "
+                    f"which was at bundle {row.bundle} under token {row.token}"
+                )
+            if fence.bundle != self._bundles[range_id] + 1 or fence.token < self._tokens[range_id]:
+                raise InvariantError(
+                    f"I6: {range_id} went from bundle {self._bundles[range_id]}, token {self._tokens[range_id]} "
+                    f"to bundle {fence.bundle}, token {fence.token}"
+                )
+            self._bundles[range_id], self._tokens[range_id] = fence.bundle, fence.token
+
+    def _check_progress(self, production: Production) -> None:
+        progress: tuple[tuple[str, dict[RangeId, Any], Mapping[RangeId, Any]], ...] = (
+            ("watermark", self._watermarks_us, production.watermarks_us),
+            ("percentile watermark", self._percentiles_us, production.percentiles_us),
+            ("signal mark", self._marks, production.signal_marks),
+        )
+        for name, known, now in progress:
+            for range_id, value in now.items():
+                if range_id in known and value < known[range_id]:
+                    raise InvariantError(
+                        f"I4: the {name} of {range_id} goes back from {known[range_id]} to {value}"
+                    )
+                known[range_id] = value
+
+    def _check_deliveries(self, production: Production) -> None:
+        for channel, sequence in production.delivered.items():
+            pending, seen = self._open[channel], self._delivered[channel]
+            if sequence <= seen:
+                raise InvariantError(
+                    f"I8: production {sequence} of {_shown(channel)} is applied again, after {seen}"
+                )
+            for each in range(seen + 1, sequence + 1):
+                if pending.pop(each, None) is None:
+                    raise InvariantError(
+                        f"I8: production {each} of {_shown(channel)} is applied, and nobody has made it"
+                    )
+            self._delivered[channel] = sequence
+        for channel, sequence in production.acknowledged.items():
+            if sequence > self._delivered[channel]:
+                raise InvariantError(
+                    f"I8: production {sequence} of {_shown(channel)} is deleted, but only {self._delivered[channel]} "
+                    "are delivered"
+                )
+        for checkpoint in production.checkpoints:
+            self._make(checkpoint)
+
+    def _make(self, checkpoint: Checkpoint) -> None:
+        channel, sequence = checkpoint.channel, checkpoint.sequence
+        if sequence != self._sent[channel] + 1:
+            raise InvariantError(
+                f"I8: production {sequence} of {_shown(channel)} follows {self._sent[channel]}"
+            )
+        self._sent[channel] = sequence
+        self._payloads[channel, sequence] = checkpoint.payload
+        strategy = self._strategies[channel.receiver.computation]
+        expiries_us = (strategy.expiry_us(window) for _, window, *_ in loads(checkpoint.payload))
+        self._open[channel][sequence] = min(expiries_us, default=MAX_TIMESTAMP_US)
+
+    def told(self, production: Production) -> Iterable[tuple[str, frozenset[str]]]:
+        """What a production says, for the story: lines, and the keys that they are about."""
+        for range_id, watermark_us in production.watermarks_us.items():
+            if watermark_us != self._watermarks_us.get(range_id):
+                yield f"  {range_id} has acted up to {watermark_us} us", frozenset()
+        for channel, sequence in production.delivered.items():
+            for each in range(self._delivered[channel] + 1, sequence + 1):
+                payload = self._payloads.get((channel, each), b"")
+                yield from _told(f"  takes in {_shown(channel)} #{each}", payload)
+        for cell in production.cells:
+            key, window = decode_cell_id(cell.cell_key, is_merging=self._merges(cell.computation))
+            where = "" if window is None else f" window {window}"
+            verb = "frees" if cell.value is None else "changes"
+            yield f"  {verb} {cell.computation} {key!r}{where}", frozenset([repr(key)])
+        for made in production.checkpoints:
+            yield from _told(f"  makes {_shown(made.channel)} #{made.sequence}", made.payload)
+        for late in production.late:
+            yield f"  drops as late, at {late.watermark_us} us: {late.key}", frozenset([late.key])
+        for write in production.tables:
+            yield from self._panes.told(write.table, write.inserts)
+
+    def _merges(self, computation: str) -> bool:
+        if computation not in self._is_merging:
+            stage = GroupingStage(self._plan, self._plan.stages[computation])
+            self._is_merging[computation] = stage.machine.is_merging
+        return self._is_merging[computation]
+
+
+def _told(what: str, payload: bytes) -> Iterable[tuple[str, frozenset[str]]]:
+    """A line for each partial in a production."""
+    for key, window, accumulator, *_ in loads(payload) if payload else ():
+        yield f"{what}: {key!r} window {window}: {accumulator!r}", frozenset([repr(key)])
+
+
+def _shown(channel: Channel) -> str:
+    return f"{channel.sender}->{channel.receiver}"

@@ -1,0 +1,140 @@
+"""VirtualNetwork: transports of one thread, with links that are slow, break, and are cut.
+
+As ZeroMQ over TCP: on one link (one sender, one receiver) messages arrive in order or, when the connection breaks, not
+at all; links have nothing to do with each other.  A delivery or an acknowledgement can arrive twice, and then in any
+order, because workers send these again.
+"""
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+
+from runners.millwheel.messages import (
+    Acknowledge,
+    Assign,
+    Deliver,
+    Ready,
+    Released,
+    Revoke,
+    Routes,
+    decode,
+)
+from runners.testing.manual_clock import ManualClock
+from runners.testing.simulator.dice import Dice
+from runners.testing.simulator.fault import Fault
+from runners.testing.simulator.trace import Trace
+
+#: Sender and receiver.
+Link = tuple[str, str]
+
+
+class VirtualNetwork:
+    """Connects `VirtualTransport` endpoints by name; the network of one driver and its workers.
+
+    Args:
+        clock: the virtual time.
+        dice: decide what fails.
+        look: is shown every delivery that is sent.
+        trace: of the run; its story has what masters and workers say of the ranges.
+    """
+
+    def __init__(
+        self, clock: ManualClock, dice: Dice, look: Callable[[Deliver], None], trace: Trace
+    ) -> None:
+        self._clock, self._dice, self._look, self._trace = clock, dice, look, trace
+        self._inboxes: dict[str, list[tuple[int, int, Link, bytes]]] = {}
+        self._free_ms: dict[Link, int] = {}
+        self._cut_until_ms: dict[str, int] = {}
+        self._number = 0
+
+    def endpoint(self, address: str, sync: Callable[[], None]) -> "VirtualTransport":
+        """A new endpoint; ``sync`` is called before each of its messages leaves."""
+        self._inboxes[address] = []
+        return VirtualTransport(self, address, sync)
+
+    def cut(self, address: str) -> None:
+        """Remove an endpoint and everything on its way to it; what it has sent still arrives."""
+        self._inboxes.pop(address, None)
+
+    def isolate(self, address: str, duration_ms: int) -> None:
+        """Let nothing in or out for a while; it arrives afterwards."""
+        self._cut_until_ms[address] = self._clock.monotonic_ms() + duration_ms
+
+    def put(self, link: Link, message: bytes) -> None:
+        """Send a message."""
+        sender, receiver = link
+        # The name of a message's class is in its pickle: the others need not be decoded.
+        if b"Deliver" in message and isinstance(delivery := decode(message), Deliver):
+            self._look(delivery)
+        self._trace.tell(sender, lambda: _told(receiver, message))
+        inbox = self._inboxes.get(receiver)
+        if inbox is None:
+            return
+        if self._dice.strikes(Fault.LOSS):
+            self._trace.note(sender, f"loses its connection to {receiver}")
+            inbox[:] = sorted(each for each in inbox if each[2] != link)
+            return
+        now_ms = self._clock.monotonic_ms()
+        start_ms = max(
+            now_ms, self._cut_until_ms.get(sender, 0), self._cut_until_ms.get(receiver, 0)
+        )
+        due_ms = max(start_ms + self._dice.latency_ms(), self._free_ms.get(link, 0))
+        self._free_ms[link] = due_ms
+        self._push(inbox, due_ms, link, message)
+        if self._dice.strikes(Fault.DUPLICATE) and isinstance(
+            decode(message), Deliver | Acknowledge
+        ):
+            self._push(inbox, due_ms + self._dice.duration_ms(), link, message)
+
+    def take(self, address: str) -> list[bytes]:
+        """Everything that has arrived."""
+        inbox, now_ms = self._inboxes.get(address, []), self._clock.monotonic_ms()
+        arrived = []
+        while inbox and inbox[0][0] <= now_ms:
+            arrived.append(heappop(inbox)[3])
+        return arrived
+
+    def _push(
+        self, inbox: list[tuple[int, int, Link, bytes]], due_ms: int, link: Link, message: bytes
+    ) -> None:
+        self._number += 1
+        heappush(inbox, (due_ms, self._number, link, message))
+
+
+def _told(receiver: str, message: bytes) -> Iterable[tuple[str, frozenset[str]]]:
+    """What a message says, if it says something of who has which ranges."""
+    said = decode(message)
+    if isinstance(said, Routes):
+        ranges = " ".join(f"{range_id}:{where}" for range_id, where in said.addresses.items())
+    elif isinstance(said, Assign | Ready | Revoke | Released):
+        ranges = " ".join(map(str, said.ranges))
+    else:
+        return
+    yield f"  tells {receiver} {type(said).__name__} {ranges}", frozenset()
+
+
+class VirtualTransport:
+    """One endpoint of a `VirtualNetwork`; see `runners.millwheel.transport` for the contract."""
+
+    def __init__(self, network: VirtualNetwork, address: str, sync: Callable[[], None]) -> None:
+        self._network, self._address, self._sync = network, address, sync
+
+    @property
+    def address(self) -> str:
+        """Its name."""
+        return self._address
+
+    def send(self, address: str, message: bytes) -> None:
+        """On the link to the other."""
+        self._sync()
+        self._network.put((self._address, address), message)
+
+    def receive(self, timeout_ms: int) -> list[bytes]:
+        """Everything that has arrived; never waits."""
+        return self._network.take(self._address)
+
+    def forget(self, address: str) -> None:
+        """Nothing is queued here."""
+
+    def close(self) -> None:
+        """Leave the network."""
+        self._network.cut(self._address)

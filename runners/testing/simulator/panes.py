@@ -1,0 +1,197 @@
+"""Panes: everything that the groupings of a job say, as it is committed, and what must hold of it at every moment.
+
+Each grouping of the pipeline is *tapped*: what it says and takes back also goes into a table of its own, so that it is
+committed with everything else and known in the order of the commits.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.combine_fn import CallableCombineFn, ListCombineFn
+from dataflow.graph import MAIN, Group
+from dataflow.io.postgres import WriteToPostgres
+from dataflow.io.table import TableSpec
+from dataflow.pcollection import PCollection
+from dataflow.pipeline import Pipeline
+from dataflow.serialization import dumps, loads
+from dataflow.testing.fold import Combine, FoldError, Folding
+from dataflow.transforms.changelog import Change, ToChangelog
+from dataflow.transforms.par_do import Map
+from runners.testing.simulator.errors import InvariantError
+from triggers.accumulation import AccumulationMode
+from windowing.pane import PaneTiming
+
+_COLUMN = "change"
+_TIMINGS = (PaneTiming.EARLY, PaneTiming.ON_TIME, PaneTiming.LATE)
+
+
+@attrs.frozen
+class Tap:
+    """One grouping and the table with all that it says.
+
+    ``folding``: how its panes add up; None where nobody but the user can say.
+    """
+
+    label: str
+    table: str
+    mode: AccumulationMode
+    is_merging: bool
+    folding: Folding | None
+
+
+def tap(pipeline: Pipeline) -> list[Tap]:
+    """Have every grouping of a pipeline write down what it says."""
+    graph = pipeline.graph()
+    taps: list[Tap] = []
+    for node in graph.transforms:
+        if not isinstance(node.operation, Group):
+            continue
+        pcoll = PCollection[Any](pipeline, graph.pcollections[node.outputs[MAIN]])
+        table = f"simulator_tap_{len(taps)}"
+        rows = pcoll | f"tap {len(taps)}" >> ToChangelog() | f"tap row {len(taps)}" >> Map(_row)
+        rows | f"tap write {len(taps)}" >> WriteToPostgres(table, columns={_COLUMN: bytes})
+        folding = Folding.of(pcoll)
+        combine_fn, mode = node.operation.combine_fn, folding.mode
+        combine: Combine | None = None
+        if isinstance(combine_fn, ListCombineFn):
+            combine = _concatenated
+        elif isinstance(combine_fn, CallableCombineFn):
+            combine = combine_fn.function
+        is_foldable = mode is not AccumulationMode.DISCARDING or combine is not None
+        folding = attrs.evolve(folding, combine=combine)
+        taps.append(
+            Tap(node.label, table, mode, folding.is_merging, folding if is_foldable else None)
+        )
+    return taps
+
+
+def changes_of(rows: Iterable[Sequence[Any]]) -> list[Change[Any]]:
+    """What rows of a tap's table say."""
+    return [loads(blob) for (blob,) in rows]
+
+
+class PaneLog:
+    """What has been committed of all taps, in order; checks every pane against those before it."""
+
+    def __init__(self, taps: Iterable[Tap]) -> None:
+        self._taps = {each.table: each for each in taps}
+        self._said: dict[tuple[str, str, Any], Change[Any]] = {}
+        self._last: dict[tuple[str, str, Any], tuple[int, int]] = {}
+        self.changes: dict[str, list[Change[Any]]] = {each.label: [] for each in taps}
+
+    def add(self, table: TableSpec, rows: Iterable[Sequence[Any]]) -> None:
+        """What a commit has added to a table, which need not be that of a tap.
+
+        Raises:
+            InvariantError: I2, the panes do not add up.
+        """
+        tapped = self._taps.get(table.name)
+        if tapped is None:
+            return
+        for change in changes_of(rows):
+            self._check(tapped, change)
+            self.changes[tapped.label].append(change)
+
+    def told(
+        self, table: TableSpec, rows: Iterable[Sequence[Any]]
+    ) -> Iterable[tuple[str, frozenset[str]]]:
+        """The same rows for the story: lines, and the keys that they are about."""
+        tapped = self._taps.get(table.name)
+        if tapped is None:
+            return
+        for each in changes_of(rows):
+            line = f"  {tapped.label} says {each.sign:+d} {each.value!r} window {each.window}"
+            yield line, frozenset([repr(each.value[0])])
+
+    def _check(self, tapped: Tap, change: Change[Any]) -> None:
+        key, place = repr(change.value[0]), (tapped.label, repr(change.value[0]), change.window)
+        if tapped.mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
+            before = self._said.pop(place, None)
+            if change.sign > 0:
+                if before is not None:
+                    raise _wrong(tapped, key, "says it twice without taking it back", change)
+                self._said[place] = change
+            elif before is None:
+                raise _wrong(tapped, key, "takes back what it has not said", change)
+            elif (before.value, before.pane) != (change.value, change.pane):
+                raise _wrong(
+                    tapped, key, f"takes back something else than {before.value!r}", change
+                )
+        elif change.sign < 0:
+            raise _wrong(tapped, key, "takes something back, though it does not retract", change)
+        if change.sign > 0 and not tapped.is_merging:
+            index, timing = self._last.get(place, (-1, 0))
+            now = _TIMINGS.index(change.pane.timing)
+            if change.pane.index != index + 1:
+                raise _wrong(tapped, key, f"says pane {change.pane.index} after {index}", change)
+            if now < timing or (now == timing == 1 and index >= 0):
+                raise _wrong(
+                    tapped, key, f"is {change.pane.timing} after {_TIMINGS[timing]}", change
+                )
+            self._last[place] = change.pane.index, now
+
+
+def check_same_fold(
+    taps: Iterable[Tap],
+    said: Mapping[str, Sequence[Change[Any]]],
+    expected: Mapping[str, Sequence[Change[Any]]],
+    whose: str,
+) -> None:
+    """The panes of two runs add up to the same.
+
+    Raises:
+        InvariantError: I1 or I2; shows what is missing and what is too much.
+    """
+    for each in taps:
+        if each.folding is None:
+            continue
+        try:
+            ours = Counter(map(_canonical, each.folding.fold(said[each.label])))
+        except FoldError as error:
+            raise InvariantError(f"I2: {each.label!r} does not add up: {error}") from None
+        theirs = Counter(map(_canonical, each.folding.fold(expected[each.label])))
+        check_same(f"the panes of {each.label!r}", ours, theirs, whose)
+
+
+def check_same(
+    what: str, ours: Counter[tuple[str, str]], theirs: Counter[tuple[str, str]], whose: str
+) -> None:
+    """Two bags of (key, text) are the same.
+
+    Raises:
+        InvariantError: I1; shows what is missing and what is too much.
+    """
+    missing, unexpected = theirs - ours, ours - theirs
+    if not missing and not unexpected:
+        return
+    lines = [f"I1: {what} do not add up to what {whose} says"]
+    for name, found in (("missing", missing), ("too much", unexpected)):
+        shown = sorted(found.elements())
+        lines += [f"  {name}: {text}" for _, text in shown[:8]]
+        lines += [f"  {name}: {len(shown) - 8} more"] if len(shown) > 8 else []
+    raise InvariantError("\n".join(lines), {key for key, _ in (*missing, *unexpected)})
+
+
+def _canonical(change: Change[Any]) -> tuple[str, str]:
+    key, value = change.value
+    shown = sorted(map(repr, value)) if isinstance(value, list) else value
+    return repr(key), f"key {key!r} window {change.window}: {shown}"
+
+
+def _concatenated(values: Iterable[Sequence[Any]]) -> list[Any]:
+    return [each for value in values for each in value]
+
+
+def _row(change: Change[Any]) -> dict[str, bytes]:
+    return {_COLUMN: dumps(change)}
+
+
+def _wrong(tapped: Tap, key: str, what: str, change: Change[Any]) -> InvariantError:
+    return InvariantError(
+        f"I2: {tapped.label!r}, key {key}, window {change.window}: it {what}: "
+        f"{change.sign:+d} {change.value!r} (pane {change.pane.index}, {change.pane.timing.value})",
+        [key],
+    )

@@ -1,0 +1,304 @@
+"""The pipelines that the simulator is shipped with, by name: every kind of thing that the core has to keep.
+
+Each is a function of a pipeline and a source of chance, which draws the input and what else can vary.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+import attrs
+
+import dataflow as df
+from runners.testing.simulator.scripts import guessing, truthful
+
+Build = Callable[[df.Pipeline, Random], None]
+
+COLUMNS = {"key": str, "start": float, "end": float, "value": str}
+LATENESS = timedelta(hours=2)
+FLUSH = df.Repeatedly(df.AfterSignal("flush"))
+TRIGGERS = [
+    None,
+    df.AfterWatermark(early=df.AfterProcessingTime(0.2), late=df.AfterCount(1)),
+    df.AfterWatermark(early=df.AfterCount(2)),
+    df.Repeatedly(df.AfterAny(df.AtPeriod(1), df.AfterCount(3))),
+    df.AfterEach(df.AfterCount(1), df.AfterAll(df.AfterProcessingTime(0.1), df.AfterCount(2))),
+    df.OrFinally(df.Repeatedly(df.AfterCount(1)), df.AfterWatermark()),
+]
+SIGNAL_TRIGGERS = [
+    FLUSH,
+    df.AfterWatermark(early=df.AfterSignal("flush"), late=df.AfterSignal("flush")),
+    df.Repeatedly(df.AfterAny(df.AfterSignal("flush"), df.AfterCount(3))),
+    df.OrFinally(FLUSH, df.AfterSignal("stop")),
+]
+NUMBER = df.CombiningValueStateSpec("number", df.CountCombineFn())
+BEFORE = df.ReadModifyWriteStateSpec("before")
+WAITING = df.BagStateSpec("waiting")
+SILENCE = df.TimerSpec("silence", df.TimeDomain.EVENT)
+WAKE = df.TimerSpec("wake", df.TimeDomain.PROCESSING)
+
+
+@attrs.frozen(kw_only=True)
+class NamedPipeline:
+    """A pipeline of the vector.
+
+    ``tables``: those whose rows do not depend on when things happen; None for all that have a key.
+    ``whole``: a grouping into lists in whose panes, or among its late records, each number of the input must be once.
+    """
+
+    name: str
+    build: Build
+    tables: Collection[str] | None = None
+    whole: str | None = None
+
+
+def row(pair: tuple[Any, Any], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
+    """A result with its window; values in an order that does not depend on arrival."""
+    key, value = pair
+    return {
+        "key": str(key),
+        "start": window.start.timestamp(),
+        "end": window.end.timestamp(),
+        "value": str(sorted(value) if isinstance(value, list) else value),
+    }
+
+
+def _write(pcoll: Any, name: str, *, has_key: bool = True) -> None:
+    rows = pcoll | f"{name} row" >> df.Map(row)
+    key = ["key", "start", "end"] if has_key else []
+    rows | name >> df.WriteToPostgres(name, columns=COLUMNS, key=key)
+
+
+def _sums(p: df.Pipeline, random: Random) -> None:
+    """Sums by the minute, or in windows that overlap."""
+    window_fn = random.choice([df.FixedWindows(60), df.SlidingWindows(60, period=40)])
+    sums = (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "windows"
+        >> df.WindowInto(
+            window_fn,
+            trigger=random.choice(TRIGGERS),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING,
+            allowed_lateness=LATENESS,
+        )
+        | "sum" >> df.CombinePerKey(sum)
+    )
+    _write(sums, "sums")
+
+
+def _sessions(p: df.Pipeline, random: Random) -> None:
+    """Sessions that merge after they spoke, and take back what they said."""
+    sessions = (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "windows"
+        >> df.WindowInto(
+            df.Sessions(30),
+            trigger=random.choice(TRIGGERS),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+            allowed_lateness=LATENESS,
+        )
+        | "group" >> df.GroupByKey()
+    )
+    _write(sessions, "sessions")
+
+
+def _chain(p: df.Pipeline, random: Random) -> None:
+    """Three groupings, each of what the one before says and takes back."""
+    sums = (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "windows"
+        >> df.WindowInto(
+            df.FixedWindows(60),
+            trigger=random.choice(TRIGGERS),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+            allowed_lateness=LATENESS,
+        )
+        | "sum" >> df.CombinePerKey(sum)
+    )
+    halves = (
+        sums | "halve" >> df.Map(lambda pair: (pair[0] % 2, pair[1])) | "half" >> df.GroupByKey()
+    )
+    whole = (
+        halves
+        | "join" >> df.Map(lambda pair: ("all", sum(pair[1])))
+        | "whole" >> df.CombinePerKey(max)
+    )
+    _write(halves, "halves")
+    _write(whole, "wholes")
+
+
+class Numbered(df.DoFn):
+    """Numbers the elements of a key in time order, and tells when nothing has come for 20 seconds."""
+
+    requires_time_sorted_input = True
+
+    def process(
+        self,
+        element: tuple[int, int],
+        /,
+        at: datetime = df.DoFn.TimestampParam,
+        number: Any = df.DoFn.StateParam(NUMBER),
+        before: Any = df.DoFn.StateParam(BEFORE),
+        silence: Any = df.DoFn.TimerParam(SILENCE),
+    ) -> Iterator[Any]:
+        """Say the number and what was before."""
+        number.add(1)
+        yield element[0], [number.read(), element[1], before.read() or -1]
+        before.write(element[1])
+        silence.set(at + timedelta(seconds=20))
+
+    @df.on_timer(SILENCE)
+    def silent(
+        self,
+        key: Any = df.DoFn.KeyParam,
+        at: datetime = df.DoFn.TimestampParam,
+        before: Any = df.DoFn.StateParam(BEFORE),
+    ) -> Iterator[Any]:
+        """Say when, and after what."""
+        yield df.TaggedOutput("silent", (key, [int(at.timestamp()), before.read()]))
+
+
+def _stateful(p: df.Pipeline, random: Random) -> None:
+    """State and event-time timers, in the order of time."""
+    numbered: Any = (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "windows" >> df.WindowInto(df.FixedWindows(60))
+        | "number" >> df.ParDo(Numbered()).with_outputs("silent")
+    )
+    _write(numbered.main, "numbers", has_key=False)
+    _write(numbered.silent, "silences", has_key=False)
+
+
+class Gathered(df.DoFn):
+    """Gathers values, and says them a little later, by the clock."""
+
+    def process(
+        self,
+        element: tuple[int, int],
+        /,
+        waiting: Any = df.DoFn.StateParam(WAITING),
+        wake: Any = df.DoFn.TimerParam(WAKE),
+    ) -> None:
+        """Keep it."""
+        if not waiting.read():
+            wake.set_after(0.2)
+        waiting.add(element[1])
+
+    @df.on_timer(WAKE)
+    def woken(
+        self, key: Any = df.DoFn.KeyParam, waiting: Any = df.DoFn.StateParam(WAITING)
+    ) -> Iterator[Any]:
+        """Say all that was kept."""
+        for value in waiting.read():
+            yield key, value
+        waiting.clear()
+
+
+def _clocks(p: df.Pipeline, random: Random) -> None:
+    """Processing-time timers, and what they make is grouped."""
+    lists = (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "windows" >> df.WindowInto(df.FixedWindows(60))
+        | "gather" >> df.ParDo(Gathered())
+        | "list" >> df.GroupByKey()
+    )
+    _write(lists, "lists")
+
+
+def _signals(p: df.Pipeline, random: Random) -> None:
+    """Windows that speak when they are asked, and totals of them that do as well."""
+    sums = (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "windows"
+        >> df.WindowInto(
+            random.choice([df.FixedWindows(60), df.Sessions(30)]),
+            trigger=random.choice(SIGNAL_TRIGGERS),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+            allowed_lateness=LATENESS,
+        )
+        | "sum" >> df.CombinePerKey(sum)
+    )
+    totals = (
+        sums
+        | "global"
+        >> df.WindowInto(
+            df.GlobalWindows(),
+            trigger=FLUSH,
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+        )
+        | "total" >> df.CombinePerKey(sum)
+    )
+    _write(sums, "sums")
+    _write(totals, "totals")
+
+
+def _percentiles(p: df.Pipeline, random: Random) -> None:
+    """Two groupings that follow a percentile of the watermark."""
+    first = (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "windows"
+        >> df.WindowInto(
+            df.FixedWindows(60),
+            accumulation_mode=df.AccumulationMode.DISCARDING,
+            allowed_lateness=LATENESS,
+            watermark_percentile=random.choice([20, 50, 80]),
+        )
+        | "first" >> df.GroupByKey()
+    )
+    (
+        first
+        | "flatten" >> df.FlatMap(lambda pair: [(pair[0] % 2, value) for value in pair[1]])
+        | "second" >> df.GroupByKey()
+    )
+
+
+def _late(p: df.Pipeline, random: Random) -> None:
+    """A watermark that guesses, splits that fall silent, hardly any allowance; and a grouping of the answers."""
+    window_fn, mode = random.choice(
+        [
+            (df.FixedWindows(60), df.AccumulationMode.DISCARDING),
+            (df.FixedWindows(60), df.AccumulationMode.ACCUMULATING_AND_RETRACTING),
+            # Discarding panes of sessions that went into others do not add up when grouped by another key.
+            (df.Sessions(30), df.AccumulationMode.ACCUMULATING_AND_RETRACTING),
+        ]
+    )
+    groups = (
+        p
+        | "read" >> df.Read(guessing(random))
+        | "windows"
+        >> df.WindowInto(
+            window_fn,
+            trigger=random.choice(TRIGGERS),
+            accumulation_mode=mode,
+            allowed_lateness=random.choice([0, 30]),
+        )
+        | "group" >> df.GroupByKey()
+    )
+    (
+        groups
+        | "join" >> df.FlatMap(lambda pair: [("all", value) for value in pair[1]])
+        | "again" >> df.GroupByKey()
+    )
+
+
+PIPELINES: Mapping[str, NamedPipeline] = {
+    each.name: each
+    for each in (
+        NamedPipeline(name="sums", build=_sums),
+        NamedPipeline(name="sessions", build=_sessions, whole="group"),
+        NamedPipeline(name="chain", build=_chain),
+        NamedPipeline(name="stateful", build=_stateful, tables=("numbers", "silences")),
+        NamedPipeline(name="clocks", build=_clocks),
+        NamedPipeline(name="signals", build=_signals),
+        NamedPipeline(name="percentiles", build=_percentiles, whole="first"),
+        NamedPipeline(name="late", build=_late, whole="group"),
+    )
+}

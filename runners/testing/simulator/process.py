@@ -1,0 +1,46 @@
+"""WorkerProcess: one worker with its clock, and whether the process that it stands for is alive."""
+
+from typing import Protocol
+
+import attrs
+
+from runners.millwheel.worker import Worker
+from runners.testing.simulator.clock import SkewedClock
+from runners.testing.simulator.network import VirtualNetwork
+
+
+class Steps(Protocol):
+    """A worker, or something around one."""
+
+    def step(self) -> object:
+        """One round; true if there was something to do."""
+
+
+@attrs.define(eq=False)
+class WorkerProcess:
+    """A simulated process.
+
+    ``worker``: None while it is being made.  ``stepper``: what is asked to do its next step; the worker, unless a test
+    has put something around it (`Cluster.start_worker`).
+    ``network``: that of the driver which started it.
+    ``is_paused``: it stands still inside a step.
+    """
+
+    name: str
+    slot: int
+    clock: SkewedClock
+    network: VirtualNetwork
+    worker: Worker | None = None
+    stepper: Steps | None = None
+    is_dead: bool = False
+    is_paused: bool = False
+
+    @property
+    def can_step(self) -> bool:
+        """Whether it can do something now."""
+        return not self.is_dead and not self.is_paused and self.stepper is not None
+
+    def die(self) -> None:
+        """End it; what it has sent still arrives."""
+        self.is_dead = True
+        self.network.cut(self.name)

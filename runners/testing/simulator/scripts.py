@@ -1,0 +1,62 @@
+"""Scripts: the input of a simulated pipeline, out of a seed: `(key, number)` pairs, each number once.
+
+Some scripts keep their word, so that nothing is late; in others the watermark guesses, and splits are silent for a
+while, from birth or later, and come back.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from dataflow.io.source import SplitStatus
+from runners.testing.scripted_source import Batch, ScriptedSource
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, US_PER_SECOND
+
+KEYS = 5
+#: Records are in the first ten minutes of 1970.
+SECONDS = 600
+
+
+def truthful(random: Random) -> ScriptedSource:
+    """Records in any order; the watermark knows what is still to come."""
+    scripts = []
+    for drawn in _drawn(random):
+        batches, soonest_us = [], MAX_TIMESTAMP_US
+        for values, times_us in reversed(drawn):
+            batches.append(Batch(values, times_us, soonest_us))
+            soonest_us = min([soonest_us, *times_us])
+        scripts.append(batches[::-1])
+    return ScriptedSource(*scripts)
+
+
+def guessing(random: Random) -> ScriptedSource:
+    """The watermark follows the newest record at a distance, and is often wrong; splits fall silent."""
+    scripts = []
+    for drawn in _drawn(random):
+        disorder_us = random.choice([0, 30, 300]) * US_PER_SECOND
+        newest_us, batches = MIN_TIMESTAMP_US, _silence(random)
+        for values, times_us in drawn:
+            newest_us = max([newest_us, *(each - disorder_us for each in times_us)])
+            batches.append(Batch(values, times_us, newest_us))
+            batches += _silence(random, newest_us)
+        scripts.append(batches)
+    return ScriptedSource(*scripts)
+
+
+def _silence(random: Random, watermark_us: int = MIN_TIMESTAMP_US) -> list[Batch]:
+    polls = random.choice([0, 0, 0, 1, 4])
+    return [Batch([], [], watermark_us, SplitStatus.IDLE)] * polls
+
+
+def _drawn(random: Random) -> Sequence[list[tuple[list[tuple[int, int]], list[int]]]]:
+    """For each split the batches: values and times in microseconds."""
+    number, splits = 0, []
+    spread = random.choice([30, 200, SECONDS])
+    for _ in range(random.choice([1, 2])):
+        batches = []
+        for _ in range(random.randint(1, 6)):
+            size = random.randint(0, 5)
+            values = [(random.randrange(KEYS), number + index) for index in range(size)]
+            number += size
+            batches.append((values, [random.randrange(spread) * US_PER_SECOND for _ in values]))
+        splits.append(batches)
+    return splits

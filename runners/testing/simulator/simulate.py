@@ -1,0 +1,146 @@
+"""simulate: a pipeline under many seeds, as one call that a test makes."""
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from runners.testing.simulator.errors import InvariantError, SimulationError
+from runners.testing.simulator.fault import ALL_FAULTS, Fault
+from runners.testing.simulator.pipelines import PIPELINES
+from runners.testing.simulator.simulation import BuildLike, Simulation
+
+
+@attrs.frozen(kw_only=True)
+class Summary:
+    """What a number of seeds did.
+
+    ``virtual_s``: simulated seconds.  ``real_s``: how long that took.  ``commits``: bundles that were committed and
+    checked.  ``faults``: how often each kind struck.
+    """
+
+    seeds: int
+    virtual_s: float
+    real_s: float
+    commits: int
+    faults: Counter[Fault]
+
+    def __str__(self) -> str:
+        struck = ", ".join(f"{count} {fault}" for fault, count in sorted(self.faults.items()))
+        return (
+            f"{self.seeds} seeds, {self.seeds / self.real_s:.0f} a second; {self.virtual_s:.0f} simulated seconds, "
+            f"{self.commits} commits; faults: {struck or 'none'}"
+        )
+
+
+def simulate(
+    build: BuildLike | str,
+    *,
+    seeds: int | Iterable[int] = 50,
+    faults: Collection[Fault] = ALL_FAULTS,
+    tables: Collection[str] | None = None,
+    whole: str | None = None,
+    workers: int = 2,
+) -> Summary:
+    """Run a pipeline on a simulated cluster, again and again, with other faults each time.
+
+    The input has to end, and to be the same whenever it is read.
+
+    Args:
+        build: a function that builds the pipeline on the `Pipeline` it is given; with a second parameter it is also
+            given a `random.Random`, the same for the same seed, to draw its input from.  Or the name of one of the
+            pipelines that come along (`runners.testing.simulator.pipelines`).
+        seeds: how many, from 0 on; or which.
+        faults: the kinds that may strike; each run has some of them, and every tenth none.
+        tables: the result tables whose rows must be those of the direct runner; by default all that have a key.
+        whole: the label of a grouping into lists, in whose panes or among whose late records each value must be once.
+        workers: of the cluster.
+
+    Raises:
+        SimulationError: a seed breaks a promise; says what, how to replay it, and what happened to the keys involved.
+        DataflowError: the pipeline itself is wrong.
+    """
+    name = build if isinstance(build, str) else None
+    if isinstance(build, str):
+        named = PIPELINES[build]
+        build, tables, whole = named.build, named.tables, named.whole
+    options: dict[str, Any] = {
+        "faults": frozenset(faults),
+        "tables": tables,
+        "whole": whole,
+        "workers": workers,
+    }
+    struck: Counter[Fault] = Counter()
+    count = commits = virtual_ms = 0
+    start_s = time.perf_counter()
+    for seed in range(seeds) if isinstance(seeds, int) else seeds:
+        try:
+            simulation = Simulation(build, seed, **options)
+            simulation.run()
+        except (AssertionError, InvariantError) as error:
+            raise SimulationError(_explained(build, name, seed, options, error)) from None
+        except Exception as error:
+            error.add_note(f"replay: {_replay(build, name, seed, options)}")
+            raise
+        count += 1
+        struck += simulation.cluster.dice.struck
+        commits += simulation.cluster.ledger.commits
+        virtual_ms += simulation.cluster.clock.monotonic_ms()
+    return Summary(
+        seeds=count,
+        virtual_s=virtual_ms / 1_000,
+        real_s=time.perf_counter() - start_s,
+        commits=commits,
+        faults=struck,
+    )
+
+
+def _explained(
+    build: BuildLike,
+    name: str | None,
+    seed: int,
+    options: Mapping[str, Any],
+    error: BaseException,
+) -> str:
+    """The same seed once more, with its story."""
+    again = Simulation(build, seed, **options, is_told=True)
+    keys: frozenset[str] = frozenset()
+    try:
+        again.run()
+    except (InvariantError, SimulationError) as repeated:
+        keys = repeated.keys
+    except AssertionError:
+        pass
+    about = f" of keys {', '.join(sorted(keys))}" if keys else ""
+    return "\n".join(
+        [
+            f"pipeline {_name(build, name)}, seed {seed}: {error}",
+            "",
+            f"replay: {_replay(build, name, seed, options)}",
+            f"trace: {again.cluster.trace.digest}",
+            "",
+            f"the story{about}:",
+            *again.cluster.trace.story(keys),
+        ]
+    )
+
+
+def _replay(build: BuildLike, name: str | None, seed: int, options: Mapping[str, Any]) -> str:
+    faults = sorted(options["faults"])
+    if name is not None:
+        line = f"python -m runners.testing.simulator --pipeline {name} --seed {seed}"
+        is_usual = options["faults"] == ALL_FAULTS
+        return line if is_usual else f"{line} --faults {','.join(faults) or 'none'}"
+    arguments = [getattr(build, "__name__", "build"), f"seeds=[{seed}]"]
+    if options["faults"] != ALL_FAULTS:
+        arguments.append(f"faults=[{', '.join(f'Fault.{each.name}' for each in faults)}]")
+    for option, usual in (("tables", None), ("whole", None), ("workers", 2)):
+        if options[option] != usual:
+            arguments.append(f"{option}={options[option]!r}")
+    return f"simulate({', '.join(arguments)})"
+
+
+def _name(build: BuildLike, name: str | None) -> str:
+    return name or f"{build.__module__}:{getattr(build, '__qualname__', build)}"

@@ -1,0 +1,218 @@
+"""Simulation: one pipeline under one seed, and everything that must hold of it.
+
+Three oracles: the `Ledger` and the `PaneLog` look at every commit; the direct runner says what must come out, which
+nothing may depend on that the simulator does; and a seed without faults is one of the seeds.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from inspect import signature
+from random import Random
+from typing import Any
+
+import attrs
+
+from dataflow.graph import PipelineGraph
+from dataflow.io.table import TableSpec
+from dataflow.pipeline import Pipeline
+from dataflow.runner import PipelineResult
+from dataflow.transforms.changelog import Change
+from runners.core.late import count_by_transform, stored_late_mapping
+from runners.core.poison import stored_dead_mapping
+from runners.direct import DirectRunner
+from runners.direct.result import DirectResult
+from runners.testing.simulator.cluster import JOB, Cluster
+from runners.testing.simulator.errors import InvariantError
+from runners.testing.simulator.fault import NO_FAULTS, Fault
+from runners.testing.simulator.panes import Tap, changes_of, check_same, check_same_fold, tap
+from runners.testing.simulator.sources import Promise, with_sources
+from windowing.window_fn import FrozenWindows
+
+#: A pipeline as a function that builds it, with or without a source of chance to draw from.
+BuildLike = Callable[[Pipeline], Any] | Callable[[Pipeline, Random], Any]
+#: One seed in so many is a run without faults.
+_CALM_SEEDS = 10
+_BUNDLE_RECORDS = 3
+
+
+class Simulation:
+    """One run.
+
+    Args:
+        build: the pipeline.
+        seed: decides everything.
+        faults: the kinds that can strike.
+        tables: whose rows must be those of the direct runner; None for all that have a key.
+        whole: a grouping into lists in which, or among its late records, each value must be exactly once.
+        workers: of the cluster.
+        is_told: whether the story is wanted.
+    """
+
+    def __init__(
+        self,
+        build: BuildLike,
+        seed: int,
+        *,
+        faults: Collection[Fault],
+        tables: Collection[str] | None = None,
+        whole: str | None = None,
+        workers: int = 2,
+        is_told: bool = False,
+    ) -> None:
+        self._tables, self._whole = tables, whole
+        self.pipeline = Pipeline(_Runner(self))
+        takes_chance = len(signature(build).parameters) > 1
+        arguments = [Random(f"input {seed}")] if takes_chance else []  # noqa: S311
+        build(self.pipeline, *arguments)
+        self._taps = tap(self.pipeline)
+        graph = self.pipeline.graph()
+        self._promise = Promise.of(graph)
+        self.cluster = Cluster(
+            graph,
+            seed,
+            faults=NO_FAULTS if seed % _CALM_SEEDS == 0 else faults,
+            taps=self._taps,
+            workers=workers,
+            is_shipped=True,
+            signals_max=5,
+            is_told=is_told,
+        )
+
+    def run(self) -> None:
+        """To the end, and look at all of it.
+
+        Raises:
+            AssertionError: a promise was broken, or an assertion of the pipeline's own.
+            InvariantError: the same, as the simulator says it.
+        """
+        self.pipeline.run().wait_until_finish()
+
+    def execute(self, graph: PipelineGraph) -> "SimulatedResult":
+        """What the pipeline's runner does."""
+        direct = DirectRunner(bundle_records=_BUNDLE_RECORDS).run(
+            with_sources(graph, self._promise.watch)
+        )
+        expected = {each.label: _recorded(direct, each) for each in self._taps}
+        self.cluster.can_be_late = not self._promise.is_kept
+        self.cluster.run()
+        result = SimulatedResult(self.cluster, graph)
+        self._check_late(result)
+        if self._promise.is_kept and not direct.late_records():
+            said = self.cluster.panes.changes
+            check_same_fold(self._taps, said, expected, "the direct runner")
+            self._check_tables(graph, result, direct)
+        if self._whole is not None:
+            self._check_whole(self._whole, expected, direct, result)
+        return result
+
+    def _check_late(self, result: "SimulatedResult") -> None:
+        """Only what a source gave too late can be late, and only where it comes to a grouping first."""
+        execution = self.cluster.plan
+        for each in result.late_records():
+            name = each["transform"]
+            strategy = execution.graph.pcollections[execution.stages[name].root.inputs[0]].strategy
+            is_first = any(execution.stages[sender].is_source for sender in execution.senders(name))
+            is_windowed_anew = not isinstance(strategy.window_fn, FrozenWindows)
+            if not self._promise.is_kept and (is_first or is_windowed_anew):
+                continue
+            raise InvariantError(
+                f"I5: {name!r} drops {each['element'] or each['payload']} of key {each['key']} as late, at watermark "
+                f"{each['watermark_us']} us, and no watermark was ever ahead of it",
+                [each["key"]],
+            )
+
+    def _check_tables(
+        self, graph: PipelineGraph, result: "SimulatedResult", direct: DirectResult
+    ) -> None:
+        taps = {each.table for each in self._taps}
+        for table in graph.tables():
+            chosen = table.key if self._tables is None else table.name in self._tables
+            if chosen and table.name not in taps:
+                ours, theirs = (
+                    Counter(map(_row_text, each.read_table(table.name)))
+                    for each in (result, direct)
+                )
+                check_same(f"the rows of {table.name}", ours, theirs, "the direct runner")
+
+    def _check_whole(
+        self,
+        whole: str,
+        expected: Mapping[str, Sequence[Change[Any]]],
+        direct: DirectResult,
+        result: "SimulatedResult",
+    ) -> None:
+        """Each value of the input is in a pane or among the late, once; what the input was, the direct runner knows."""
+        (tapped,) = [each for each in self._taps if each.label == whole]
+        theirs = _values(tapped, expected[whole], direct.late_records())
+        ours = _values(tapped, self.cluster.panes.changes[whole], result.late_records())
+        check_same(f"panes and late records of {whole!r}", ours, theirs, "the input")
+
+
+@attrs.frozen
+class _Runner:
+    """The simulation as the pipeline's runner, so that `assert_that` works as on any other."""
+
+    simulation: Simulation
+
+    def run(self, graph: PipelineGraph) -> PipelineResult:
+        return self.simulation.execute(graph)
+
+
+class SimulatedResult:
+    """What a simulated run left; see `dataflow.runner.PipelineResult`."""
+
+    def __init__(self, cluster: Cluster, graph: PipelineGraph) -> None:
+        self._cluster = cluster
+        self._tables: dict[str, TableSpec] = {each.name: each for each in graph.tables()}
+
+    def wait_until_finish(self) -> None:
+        """Nothing to wait for: the run has ended."""
+
+    def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """The rows of a result table."""
+        spec = self._tables[name]
+        rows = self._cluster.store.read_table(spec)
+        return [dict(zip(spec.columns, each, strict=True)) for each in rows]
+
+    def send_signal(self, name: str) -> None:
+        """Too late, as after any run.  Raises `SignalError`."""
+        self._cluster.store.send_signal(JOB, name)
+
+    def late_records(self) -> Sequence[Mapping[str, Any]]:
+        """Records that came after their window was gone."""
+        return [stored_late_mapping(each) for each in self._cluster.store.read_late(JOB)]
+
+    def dead_letters(self) -> Sequence[Mapping[str, Any]]:
+        """Records that user code could not take."""
+        return [stored_dead_mapping(each) for each in self._cluster.store.read_dead_letters(JOB)]
+
+    def late_counts(self) -> Mapping[str, int]:
+        """How many of them each transform dropped."""
+        return count_by_transform(
+            (each["transform"], each["count"]) for each in self._cluster.store.read_late(JOB)
+        )
+
+
+def _recorded(direct: DirectResult, tapped: Tap) -> list[Change[Any]]:
+    return changes_of(tuple(each.values()) for each in direct.read_table(tapped.table))
+
+
+def _row_text(row: Mapping[str, Any]) -> tuple[str, str]:
+    # Whose row it is, the simulator cannot know; the first column often is the key.
+    return str(next(iter(row.values()))), repr(tuple(row.values()))
+
+
+def _values(
+    tapped: Tap, changes: Sequence[Change[Any]], late: Iterable[Mapping[str, Any]]
+) -> Counter[tuple[str, str]]:
+    assert tapped.folding is not None
+    found: Counter[tuple[str, str]] = Counter()
+    for change in tapped.folding.fold(changes):
+        key, values = change.value
+        found.update((repr(key), repr((key, value))) for value in values)
+    for record in late:
+        if record["transform"] == tapped.label:
+            element = record["element"]
+            values = record["payload"] if element is None else [element.value[1]]
+            found.update((record["key"], f"({record['key']}, {value!r})") for value in values)
+    return found

@@ -1,0 +1,126 @@
+"""Sources in a simulation: read in small bundles, with points at which the reader's process can die.
+
+`Promise` watches a source without faults, to know whether it keeps its word.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.graph import ParDo, PipelineGraph, Read, StatefulParDo
+from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from runners.testing.simulator.fault import SyncPoint
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+Open = Callable[[Source, Any, Any], SourceReader]
+
+
+def with_sources(graph: PipelineGraph, open_split: Open) -> PipelineGraph:
+    """The graph with readers that ``open_split`` opens: a function of source, split and position."""
+    transforms = [
+        attrs.evolve(node, operation=Read(_Wrapped(node.operation.source, open_split)))
+        if isinstance(node.operation, Read)
+        else node
+        for node in graph.transforms
+    ]
+    return attrs.evolve(graph, transforms=tuple(transforms))
+
+
+class _Wrapped(Source):
+    def __init__(self, inner: Source, open_split: Open) -> None:
+        self._inner, self._open = inner, open_split
+
+    @property
+    def is_bounded(self) -> bool:
+        return self._inner.is_bounded
+
+    def splits(self, desired: int) -> Sequence[Any]:
+        return self._inner.splits(desired)
+
+    def open(self, split: Any, position: Any | None) -> SourceReader:
+        return self._open(self._inner, split, position)
+
+
+class FragileReader(SourceReader):
+    """A reader whose process can die before and after a read.
+
+    Args:
+        inner: reads.
+        sync: called at these points.
+        records_max: at most so many records in a batch.
+        told: takes what was read, for the story.
+    """
+
+    def __init__(
+        self,
+        inner: SourceReader,
+        sync: Callable[[SyncPoint], None],
+        records_max: int,
+        told: Callable[[SourceBatch], None],
+    ) -> None:
+        self._inner, self._sync, self._records_max = inner, sync, records_max
+        self._told = told
+
+    def read(self, max_records: int) -> SourceBatch:
+        """At most ``max_records`` more records."""
+        self._sync(SyncPoint.BEFORE_READ)
+        batch = self._inner.read(min(max_records, self._records_max))
+        self._told(batch)
+        self._sync(SyncPoint.AFTER_READ)
+        return batch
+
+    def close(self) -> None:
+        """Release what the reader holds."""
+        self._inner.close()
+
+
+@attrs.define
+class Promise:
+    """Whether the sources of a pipeline keep their word, so that nothing can be late.
+
+    ``is_kept``: no record was behind the watermark of its split, and none came after a silence.
+    """
+
+    is_kept: bool = True
+
+    @classmethod
+    def of(cls, graph: PipelineGraph) -> "Promise":
+        """That of the sources of a graph, before anything is read."""
+        is_shifted = any(
+            isinstance(node.operation, ParDo | StatefulParDo)
+            and node.operation.allowed_timestamp_skew_us
+            for node in graph.transforms
+        )
+        return cls(is_kept=not is_shifted)
+
+    def watch(self, source: Source, split: Any, position: Any | None) -> SourceReader:
+        """A reader of a split, every batch of which is looked at."""
+        return _Watched(source.open(split, position), self)
+
+    def look(self, batch: SourceBatch, told_us: int, *, has_been_idle: bool) -> None:
+        """At a batch that was read; ``told_us`` is what the source had told of its split before.
+
+        A split that is silent holds the others back no longer; how far they come meanwhile differs from run to run, so
+        whatever comes after a silence may be late.
+        """
+        if has_been_idle and batch.values:
+            self.is_kept = False
+        if any(timestamp_us < told_us for timestamp_us in batch.timestamps_us):
+            self.is_kept = False
+
+
+class _Watched(SourceReader):
+    def __init__(self, inner: SourceReader, promise: Promise) -> None:
+        self._inner, self._promise = inner, promise
+        self._told_us, self._has_been_idle = MIN_TIMESTAMP_US, False
+
+    def read(self, max_records: int) -> SourceBatch:
+        batch = self._inner.read(max_records)
+        self._promise.look(batch, self._told_us, has_been_idle=self._has_been_idle)
+        self._told_us = max(self._told_us, batch.watermark_us)
+        self._has_been_idle |= batch.status is SplitStatus.IDLE
+        return batch
+
+    def close(self) -> None:
+        self._inner.close()

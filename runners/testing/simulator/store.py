@@ -1,0 +1,154 @@
+"""SimulatedStore: a worker's connection to the store, which breaks when the dice say so.
+
+`SharedStore` is the other end: one memory store for the whole job, whose every commit is checked.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from runners.errors import StoreError
+from runners.millwheel.ids import RangeId
+from runners.millwheel.production import Production
+from runners.millwheel.signals import Signal
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import (
+    CommitOutcome,
+    Committed,
+    Indeterminate,
+    JobRow,
+    JobSpec,
+    TakenRange,
+)
+from runners.testing.manual_clock import ManualClock
+from runners.testing.simulator.dice import Dice
+from runners.testing.simulator.fault import Fault, SyncPoint
+from runners.testing.simulator.ledger import Ledger
+from runners.testing.simulator.trace import Trace
+
+
+class SharedStore:
+    """The store itself: commits go through the `Ledger`, some of them late.
+
+    Args:
+        inner: where everything is kept.
+        ledger: checks what is committed.
+        clock: the virtual time.
+        trace: of the run.
+    """
+
+    def __init__(
+        self,
+        inner: MemoryStore,
+        ledger: Ledger,
+        clock: ManualClock,
+        trace: Trace,
+    ) -> None:
+        self.inner, self._ledger, self._clock, self._trace = inner, ledger, clock, trace
+        self._down_until_ms = 0
+        self._on_the_wire: list[tuple[int, str, Production]] = []
+
+    def fail(self, duration_ms: int) -> None:
+        """Refuse everything for a while."""
+        self._down_until_ms = self._clock.monotonic_ms() + duration_ms
+        self._trace.note("store", f"is out of reach for {duration_ms} ms")
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it refuses everything just now."""
+        return self._clock.monotonic_ms() < self._down_until_ms
+
+    def commit(self, who: str, production: Production) -> CommitOutcome:
+        """Commit, and check what was committed."""
+        before = self._ledger.before(production)
+        outcome = self.inner.commit(production)
+        fences = sorted(production.fences, key=lambda fence: fence.range_id)
+        ranges = " ".join(f"{each.range_id}:{each.token}:{each.bundle}" for each in fences)
+        self._trace.note(who, f"commits {ranges}: {type(outcome).__name__}")
+        if isinstance(outcome, Committed):
+            self._trace.tell(who, lambda: self._ledger.told(production))
+            self._ledger.applied(production, before)
+        return outcome
+
+    def post(self, who: str, production: Production, delay_ms: int) -> None:
+        """A commit whose connection is dead already; it arrives later."""
+        self._on_the_wire.append((self._clock.monotonic_ms() + delay_ms, who, production))
+
+    def land(self, *, is_over: bool = False) -> None:
+        """Let those commits arrive whose time has come, or all."""
+        now_ms = self._clock.monotonic_ms()
+        landing = [each for each in self._on_the_wire if is_over or each[0] <= now_ms]
+        self._on_the_wire = [each for each in self._on_the_wire if each not in landing]
+        for _, who, production in landing:
+            self._trace.note(who, "has a commit land late")
+            self.commit(who, production)
+
+
+class SimulatedStore:
+    """The store port, as one process reaches the `SharedStore`.
+
+    Args:
+        shared: the store.
+        who: the process.
+        dice: decide what fails.
+        sync: called at the points where the process can die or be paused.
+    """
+
+    def __init__(
+        self, shared: SharedStore, who: str, dice: Dice, sync: Callable[[SyncPoint], None]
+    ) -> None:
+        self._shared, self._who, self._dice, self._sync = shared, who, dice, sync
+
+    def commit(self, production: Production) -> CommitOutcome:
+        """Commit; the reply, or the commit itself, may get lost."""
+        self._sync(SyncPoint.BEFORE_COMMIT)
+        self._reach()
+        if self._dice.strikes(Fault.LATE_COMMIT):
+            self._shared.post(self._who, production, self._dice.duration_ms())
+            if self._dice.is_heads():
+                # Something on the way has sent it twice: the first was answered, the second is late.
+                return self._shared.commit(self._who, production)
+            self._sync(SyncPoint.COMMIT_SENT)
+            return Indeterminate("the connection died, and the commit is still on its way")
+        if self._dice.strikes(Fault.LOST_REPLY):
+            if self._dice.is_heads():
+                self._shared.commit(self._who, production)
+            self._sync(SyncPoint.COMMIT_SENT)
+            return Indeterminate("the connection died before there was a reply")
+        outcome = self._shared.commit(self._who, production)
+        self._sync(SyncPoint.COMMIT_SENT)
+        return outcome
+
+    def resolve(self, production: Production) -> CommitOutcome:
+        """Look up what became of a commit."""
+        self._sync(SyncPoint.BEFORE_RESOLVE)
+        if self._shared.is_down:
+            return Indeterminate("the store is out of reach")
+        return self._shared.inner.resolve(production)
+
+    def acquire(
+        self, job: str, range_ids: Sequence[RangeId], owner: str
+    ) -> Mapping[RangeId, TakenRange]:
+        """Take ranges over."""
+        self._sync(SyncPoint.BEFORE_TAKEOVER)
+        self._reach()
+        taken = self._shared.inner.acquire(job, range_ids, owner)
+        self._sync(SyncPoint.AFTER_TAKEOVER)
+        return taken
+
+    def open_job(self, spec: JobSpec) -> JobRow:
+        """Create or find the job."""
+        self._reach()
+        return self._shared.inner.open_job(spec)
+
+    def read_signals(self, job: str, after: int) -> Sequence[Signal]:
+        """The signals that the master does not know yet."""
+        self._reach()
+        return self._shared.inner.read_signals(job, after)
+
+    def __getattr__(self, verb: str) -> Any:
+        # Verbs that neither masters nor workers use while a job runs.
+        return getattr(self._shared.inner, verb)
+
+    def _reach(self) -> None:
+        if self._shared.is_down:
+            raise StoreError("the store is out of reach", hint="this is a simulated outage")

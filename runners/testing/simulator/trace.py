@@ -1,0 +1,74 @@
+"""Trace: what happened in a run, in order; as a digest always, as a story when a person wants to read it."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+
+from runners.testing.manual_clock import ManualClock
+
+#: Lines of a story that are shown.
+STORY_LINES_MAX = 120
+
+
+@attrs.frozen
+class Event:
+    """One line of the story.
+
+    ``keys``: the keys that it is about, as text; none where it is about everybody, such as a crash.
+    """
+
+    at_ms: int
+    who: str
+    what: str
+    keys: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.at_ms / 1_000:9.3f} s  {self.who:<12} {self.what}"
+
+
+class Trace:
+    """Of one run.
+
+    Args:
+        clock: the virtual time.
+        is_told: whether the story is wanted; it costs more than the run itself.
+    """
+
+    def __init__(self, clock: ManualClock, *, is_told: bool = False) -> None:
+        self._clock, self.is_told = clock, is_told
+        self._digest = hashlib.blake2b(digest_size=8)
+        self._events: list[Event] = []
+
+    def note(self, who: str, what: str) -> None:
+        """Something that is part of the run: the same seed notes the same."""
+        at_ms = self._clock.monotonic_ms()
+        self._digest.update(f"{at_ms} {who} {what}\n".encode())
+        if self.is_told:
+            self._events.append(Event(at_ms, who, what, frozenset()))
+
+    def tell(self, who: str, details: Callable[[], Iterable[tuple[str, frozenset[str]]]]) -> None:
+        """Something that only the story needs; ``details`` gives lines and the keys that they are about."""
+        if self.is_told:
+            at_ms = self._clock.monotonic_ms()
+            self._events.extend(Event(at_ms, who, what, keys) for what, keys in details())
+
+    @property
+    def digest(self) -> str:
+        """The same for two runs in which the same happened in the same order."""
+        return self._digest.hexdigest()
+
+    def story(self, keys: frozenset[str] = frozenset()) -> Sequence[str]:
+        """The lines about these keys (all, if none are given), and those about everybody; the last ones if too many."""
+        lines = [
+            str(each) for each in self._events if not keys or not each.keys or each.keys & keys
+        ]
+        left_out = len(lines) - STORY_LINES_MAX
+        if left_out <= 0:
+            return lines
+        head = STORY_LINES_MAX // 4
+        return [
+            *lines[:head],
+            f"           ... {left_out} lines left out ...",
+            *lines[head + left_out :],
+        ]

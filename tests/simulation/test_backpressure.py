@@ -1,0 +1,107 @@
+"""A slow computation slows the source down: what is on the way is bounded, and nothing is lost or done twice."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from runners.direct import DirectRunner
+from runners.millwheel import worker as worker_module
+from runners.millwheel.worker import Worker
+from runners.testing.simulator import cluster as cluster_module
+from tests.scripted_source import Batch, ScriptedSource
+from tests.simulation.test_worker_crashes import SLOTS, Cluster
+
+LIMIT_BYTES = 2_000
+#: What one step can add to what is open: all that has come in meanwhile, said with its padding.
+SLACK_BYTES = 28_000
+RECORDS = 2_000
+#: What is said is larger than what was heard, so that the computation in the middle has the most to send.
+PADDING = "x" * 100
+
+
+def flood(on_one_key: float, hot_key: int) -> ScriptedSource:
+    """Records as fast as they are read, so many of them on one key."""
+    hot = int(on_one_key * 20)
+    values = [(hot_key if number % 20 < hot else number % 97, number) for number in range(RECORDS)]
+    return ScriptedSource(
+        [
+            Batch(
+                values[start : start + 20], [each[1] * 1_000 for each in values[start : start + 20]]
+            )
+            for start in range(0, RECORDS, 20)
+        ]
+    )
+
+
+class WatchedCluster(Cluster):
+    """Remembers the most that was ever on the way, and lets the worker of one slot be slow."""
+
+    #: Slow is not stuck.
+    live_ms = 1 << 40
+    most_bytes = most_waiting = 0
+    slowness, slow_slot = 0.0, 1
+
+    def start_worker(self, slot: int) -> Any:
+        worker: Any = super().start_worker(slot)
+        return Watched(worker, self, self.slowness if slot == self.slow_slot else 0.0)
+
+
+class Watched:
+    """A worker that takes its time."""
+
+    def __init__(self, worker: Worker, cluster: WatchedCluster, slowness: float) -> None:
+        self.worker, self.cluster, self.slowness = worker, cluster, slowness
+
+    def step(self) -> bool:
+        if self.cluster.random.random() < self.slowness:
+            return True
+        worked = self.worker.step()
+        sent = [owned.outbox.open_bytes for owned in self.worker._ranges.values()]
+        self.cluster.most_bytes = max(self.cluster.most_bytes, *sent, 0)
+        self.cluster.most_waiting = max(self.cluster.most_waiting, len(self.worker._inbox))
+        return worked
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    slowness=st.sampled_from([0.0, 0.9, 0.97]),
+    on_one_key=st.sampled_from([0.0, 0.9, 1.0]),
+    hot_key=st.integers(0, 9),
+)
+@pytest.mark.slow
+@pytest.mark.parametrize("slow_slot", range(SLOTS))
+def test_what_is_on_the_way_is_bounded(
+    slow_slot: int, seed: int, slowness: float, on_one_key: float, hot_key: int
+) -> None:
+    """Whoever is slow, and however many records are on one key."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_module, "UNACKNOWLEDGED_BYTES_MAX", LIMIT_BYTES)
+        patch.setattr(cluster_module, "ROUNDS_MAX", 1 << 20)
+        pipeline = df.Pipeline(DirectRunner())
+        (
+            pipeline
+            | "read" >> df.Read(flood(on_one_key, hot_key))
+            | "global"
+            >> df.WindowInto(
+                df.GlobalWindows(),
+                trigger=df.Repeatedly(df.AfterCount(1)),
+                accumulation_mode=df.AccumulationMode.DISCARDING,
+            )
+            | "first" >> df.GroupByKey()
+            | "spread" >> df.FlatMap(lambda pair: [(v % 7, (v, PADDING + str(v))) for v in pair[1]])
+            | "second" >> df.GroupByKey()
+            | "row" >> df.Map(lambda pair: {"key": pair[0], "total": sum(v for v, _ in pair[1])})
+            | "write" >> df.WriteToPostgres("totals", columns={"key": int, "total": int})
+        )
+        patch.setattr(WatchedCluster, "slow_slot", slow_slot)
+        patch.setattr(WatchedCluster, "slowness", slowness)
+        cluster = WatchedCluster(pipeline.graph(), seed, 0.0)
+        cluster.run()
+    (table,) = pipeline.graph().tables()
+
+    assert sum(total for _, total in cluster.store.read_table(table)) == sum(range(RECORDS))
+    assert cluster.most_bytes <= LIMIT_BYTES + SLACK_BYTES, f"seed={seed}"
+    assert cluster.most_waiting <= 200, f"seed={seed}"

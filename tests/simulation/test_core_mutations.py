@@ -1,0 +1,234 @@
+"""The simulator is tested: a core broken on purpose must fail, within some hundred seeds, and name one of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from dataflow.serialization import loads
+from runners.millwheel.grouping_computation import GroupingComputation
+from runners.millwheel.ids import Fence, RangeId
+from runners.millwheel.inbox import Inbox
+from runners.millwheel.master import Master
+from runners.millwheel.messages import Assign, Deliver, Ready
+from runners.millwheel.owned_range import OwnedRange
+from runners.millwheel.source_computation import SourceComputation
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory_job import StoredJob, read_range
+from runners.millwheel.store.port import TakenRange
+from runners.millwheel.token_bucket import TokenBucket
+from runners.millwheel.worker import DELIVERIES_PER_STEP, Worker
+from runners.testing.simulator import Fault, SimulationError, SyncPoint, simulate
+from runners.testing.simulator.cluster import JOB
+from runners.testing.simulator.store import SimulatedStore
+
+pytestmark = pytest.mark.slow
+
+#: Far more than any of the mutations needs to be found.
+SEEDS_MAX = 1_500
+
+Patch = pytest.MonkeyPatch
+
+
+def skip_the_token(patch: Patch) -> None:
+    """Whoever has the next number may commit."""
+    patch.setattr(
+        MemoryStore,
+        "_holds",
+        lambda _, job, fence: job.ranges[fence.range_id].bundle + 1 == fence.bundle,
+    )
+
+
+def token_per_owner(patch: Patch) -> None:
+    """A commit that was sent twice lands twice."""
+
+    def holds(_: MemoryStore, job: StoredJob, fence: Fence) -> bool:
+        return fence.token == job.ranges[fence.range_id].token
+
+    patch.setattr(MemoryStore, "_holds", holds)
+
+
+def acknowledge_before_the_commit(patch: Patch) -> None:
+    """The sender forgets what the receiver may still lose."""
+
+    def take(worker: Worker, name: str, computation: GroupingComputation) -> bool:
+        deliveries = worker._inbox.take(name, DELIVERIES_PER_STEP)
+        if not deliveries:
+            return False
+        draft = computation.deliver(deliveries, worker._clock.now_us())
+        worker._acknowledge({delivery.channel for delivery in deliveries})
+        worker._commit(draft)
+        return True
+
+    patch.setattr(Worker, "_take_deliveries", take)
+
+
+def restore_the_watermark_one_bundle_ahead(patch: Patch) -> None:
+    """A source goes on with the watermark that is behind what it is still to read."""
+    take = SourceComputation.take
+
+    def broken(computation: SourceComputation, taken: TakenRange) -> OwnedRange:
+        owned = take(computation, taken)
+        split = computation._splits[owned.range_id]
+        if taken.row.position is not None and not split.is_finished:
+            assert taken.row.split is not None
+            position = loads(taken.row.position)
+            ahead = computation._source.open(loads(taken.row.split), position).read(1_000)
+            owned.watermark_us = max(owned.watermark_us, ahead.watermark_us)
+        return owned
+
+    patch.setattr(SourceComputation, "take", broken)
+
+
+def scan_before_moving_the_token(patch: Patch) -> None:
+    """The new owner reads what the old one is still writing (MillWheel, figure 12)."""
+
+    def acquire(
+        store: SimulatedStore, job: str, range_ids: Sequence[RangeId], owner: str
+    ) -> Mapping[RangeId, TakenRange]:
+        store._reach()
+        inner = store._shared.inner
+        with inner._lock:
+            scanned = {each: read_range(inner._jobs[job], each) for each in range_ids}
+        # Long enough for somebody to commit in between.
+        for _ in range(20):
+            store._sync(SyncPoint.BEFORE_TAKEOVER)
+        taken = inner.acquire(job, range_ids, owner)
+        store._sync(SyncPoint.AFTER_TAKEOVER)
+        return {each: attrs.evolve(scanned[each], row=taken[each].row) for each in range_ids}
+
+    patch.setattr(SimulatedStore, "acquire", acquire)
+
+
+def drop_a_timer_on_takeover(patch: Patch) -> None:
+    """One timer stays behind."""
+    take = GroupingComputation.take
+    patch.setattr(
+        GroupingComputation,
+        "take",
+        lambda computation, taken: take(computation, attrs.evolve(taken, timers=taken.timers[1:])),
+    )
+
+
+def process_what_is_sent_again(patch: Patch) -> None:
+    """A receiver does not look at the number of a delivery."""
+
+    def put(inbox: Inbox, delivery: Deliver) -> bool:
+        if delivery.channel.receiver in inbox._ranges:
+            inbox._waiting[delivery.channel.receiver.computation].append(delivery)
+        return False
+
+    def accept(owned: OwnedRange, deliveries: Sequence[Deliver]) -> list[Deliver]:
+        for each in deliveries:
+            seen = owned.delivered.get(each.channel, 0)
+            owned.delivered[each.channel] = max(each.sequence, seen)
+        return list(deliveries)
+
+    patch.setattr(Inbox, "put", put)
+    patch.setattr(OwnedRange, "accept", accept)
+
+
+def send_before_the_commit(patch: Patch) -> None:
+    """A delivery of something that may never be."""
+    commit = Worker._commit
+
+    def broken(worker: Worker, draft: Any) -> None:
+        for each in draft.checkpoints if draft is not None else ():
+            worker._deliver(Deliver(each.channel, each.sequence, each.payload))
+        commit(worker, draft)
+
+    patch.setattr(Worker, "_commit", broken)
+
+
+def keep_to_yourself_what_you_took_over(patch: Patch) -> None:
+    """What a former owner has not sent is not sent, where no route changes."""
+    send_again = Worker._send_again
+
+    def broken(worker: Worker, receivers: Any, senders: Any) -> None:
+        if senders is worker._ranges:
+            send_again(worker, receivers, senders)
+
+    patch.setattr(Worker, "_send_again", broken)
+
+
+def say_routes_once(patch: Patch) -> None:
+    """Where to send is said once, on a connection that can break."""
+    patch.setattr(Master, "_ask_again", lambda _: None)
+
+
+def tell_of_a_range_what_others_have_told(patch: Patch) -> None:
+    """A range that was behind speaks as if it had been where its new neighbours are."""
+
+    def told_us(computation: GroupingComputation) -> int:
+        hold_us = computation._holds.next_us()
+        acted_us = computation._watermark_us
+        return acted_us if hold_us is None else min(acted_us, hold_us)
+
+    patch.setattr(GroupingComputation, "_told_us", property(told_us))
+
+
+def take_deliveries_before_the_watermark(patch: Patch) -> None:
+    """After a takeover a record is in time of which everybody has been told that it is late."""
+
+    def take_over(worker: Worker, assign: Assign) -> None:
+        worker._hear(assign.watermarks_us, assign.percentiles_us, assign.signals)
+        missing = [each for each in assign.ranges if each not in worker._ranges]
+        taken = worker._store.acquire(JOB, missing, worker._spec.worker) if missing else {}
+        for range_id, each in taken.items():
+            worker._ranges[range_id] = worker._computations[range_id.computation].take(each)
+            worker._buckets[range_id] = TokenBucket(worker._clock, None)
+        worker._send_again({*worker._routes, *worker._ranges}, taken)
+        worker._tell_master(
+            Ready(slot=worker._spec.slot, worker=worker._spec.worker, ranges=assign.ranges)
+        )
+
+    def work(worker: Worker) -> bool:
+        worked = worker._act_on_signals()
+        for name, computation in worker._computations.items():
+            if isinstance(computation, GroupingComputation):
+                worked |= worker._take_deliveries(name, computation)
+                worked |= worker._advance(name, computation)
+            else:
+                worked |= worker._read(computation)
+        return worked
+
+    patch.setattr(Worker, "_take_over", take_over)
+    patch.setattr(Worker, "_work", work)
+
+
+#: Where it takes long with everything, what finds it.
+OPTIONS: Mapping[Any, Mapping[str, Any]] = {
+    scan_before_moving_the_token: {"faults": {Fault.PAUSE, Fault.ZOMBIE, Fault.MOVE}},
+    take_deliveries_before_the_watermark: {"faults": {Fault.CRASH}, "workers": 1},
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("mutation", "pipeline", "invariant"),
+    [
+        (acknowledge_before_the_commit, "sums", "I8"),
+        (drop_a_timer_on_takeover, "stateful", "I"),
+        (keep_to_yourself_what_you_took_over, "sums", "I11"),
+        (process_what_is_sent_again, "sums", "I8"),
+        (restore_the_watermark_one_bundle_ahead, "sums", "I"),
+        (say_routes_once, "sums", "I11"),
+        (scan_before_moving_the_token, "sums", "I"),
+        (send_before_the_commit, "sums", "I9"),
+        (skip_the_token, "sums", "I6"),
+        (take_deliveries_before_the_watermark, "late", "I2"),
+        (tell_of_a_range_what_others_have_told, "chain", "I4"),
+        (token_per_owner, "sums", "I6"),
+    ],
+)
+def test_simulator_rejects(
+    mutation: Callable[[Patch], None],
+    pipeline: str,
+    invariant: str,
+    monkeypatch: Patch,
+) -> None:
+    mutation(monkeypatch)
+
+    with pytest.raises(SimulationError, match=rf"(?s)seed \d+: {invariant}.*replay: .* --seed \d+"):
+        simulate(pipeline, seeds=SEEDS_MAX, **OPTIONS.get(mutation, {}))

@@ -1,0 +1,164 @@
+"""The shipped pipelines under many seeds, and the simulator itself: it repeats what it did, and says how."""
+
+import re
+import subprocess
+import sys
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+import dataflow as df
+from dataflow.testing import assert_that, contains_in_any_order, in_final_fold
+from runners.testing.simulator import (
+    ALL_FAULTS,
+    NO_FAULTS,
+    Fault,
+    SimulationError,
+    SyncPoint,
+    simulate,
+    trace,
+)
+from runners.testing.simulator.__main__ import main
+from runners.testing.simulator.pipelines import PIPELINES
+from runners.testing.simulator.simulation import Simulation
+from runners.testing.simulator.trace import STORY_LINES_MAX
+from tests.simulation.bad_seeds import BAD_SEEDS
+from tests.simulation.test_core_mutations import skip_the_token
+
+#: Of each pipeline: 50 with the profile dev, 400 with ci, 20,000 with nightly.
+SEEDS = 2 * settings.get_profile(settings.get_current_profile_name()).max_examples
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_shipped_pipelines_keep_their_promises(pipeline: str) -> None:
+    bad = [seed for name, seed in BAD_SEEDS if name == pipeline]
+    summary = simulate(pipeline, seeds=[*bad, *range(SEEDS)])
+
+    assert summary.seeds == len(bad) + SEEDS
+    assert summary.faults.total() > SEEDS
+
+
+def digest(pipeline: str, seed: int) -> str:
+    named = PIPELINES[pipeline]
+    simulation = Simulation(named.build, seed, faults=ALL_FAULTS, tables=named.tables)
+    simulation.run()
+    return simulation.cluster.trace.digest
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_a_seed_repeats_itself(pipeline: str) -> None:
+    seeds = range(1, 4)
+    once = [digest(pipeline, seed) for seed in seeds]
+
+    assert once == [digest(pipeline, seed) for seed in seeds]
+    assert len(set(once)) == len(seeds)
+
+
+def test_a_seed_repeats_itself_in_another_process() -> None:
+    """Where strings have other hashes, so that sets of them have another order."""
+    code = (
+        "from tests.simulation.test_simulator import PIPELINES, digest\n"
+        "for pipeline in PIPELINES: print(digest(pipeline, 7), digest(pipeline, 8))"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+
+    assert outputs[0] == outputs[1]
+    assert outputs[0].count("\n") == len(PIPELINES)
+
+
+@pytest.mark.slow
+def test_every_fault_strikes_and_a_worker_dies_at_every_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trace, "STORY_LINES_MAX", 1_000_000)
+    died: set[str] = set()
+    for seed in range(600):
+        if died >= set(SyncPoint):
+            break
+        kinds = {Fault.CRASH, Fault.LOST_REPLY, Fault.LATE_COMMIT}
+        simulation = Simulation(PIPELINES["chain"].build, seed, faults=kinds, is_told=True)
+        simulation.run()
+        died |= set(re.findall(r"dies ([\w-]+)", "\n".join(simulation.cluster.trace.story())))
+
+    assert died >= set(SyncPoint)
+    # A delay is no single event.
+    assert {*simulate("sums", seeds=150).faults, Fault.DELAY} == ALL_FAULTS
+
+
+def test_without_faults_nothing_strikes() -> None:
+    assert not simulate("sums", seeds=5, faults=NO_FAULTS).faults
+
+
+def test_a_failing_seed_tells_its_story_and_can_be_replayed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skip_the_token(monkeypatch)
+    with pytest.raises(SimulationError) as failure:
+        simulate("sums", seeds=100)
+    told = str(failure.value)
+    (arguments,) = re.findall(r"replay: python -m runners.testing.simulator (.*)", told)
+
+    assert main(arguments.split()) == 1
+    assert capsys.readouterr().out == told + "\n"
+    assert told.count("\n") < STORY_LINES_MAX + 20
+    assert "worker-0-1" in told
+
+
+def totals(p: df.Pipeline) -> Any:
+    return (
+        p
+        | df.Create([df.TimestampedValue(("red", n), n) for n in range(10)])
+        | df.WindowInto(df.FixedWindows(60))
+        | df.CombinePerKey(sum)
+    )
+
+
+def test_assertions_of_a_pipeline_are_checked_on_each_seed() -> None:
+    def right(p: df.Pipeline) -> None:
+        assert_that(totals(p), in_final_fold(contains_in_any_order([("red", 45)])))
+
+    def wrong(p: df.Pipeline) -> None:
+        assert_that(totals(p), in_final_fold(contains_in_any_order([("red", 46)])))
+
+    simulate(right, seeds=20)
+    with pytest.raises(SimulationError, match=r"seed 0: .*not as asserted"):
+        simulate(wrong, seeds=20)
+
+
+def test_code_whose_answer_depends_on_its_process_is_found() -> None:
+    """It keeps in memory what only state survives in."""
+
+    class Counting(df.DoFn):
+        def __init__(self) -> None:
+            self.seen = 0
+
+        def process(self, element: tuple[str, int], /) -> Any:
+            self.seen += 1
+            yield "all", self.seen
+
+    def build(p: df.Pipeline, random: Random) -> None:
+        numbers = [("key", random.randrange(9)) for _ in range(10)]
+        p | df.Create(numbers) | df.ParDo(Counting()) | df.CombinePerKey(max)
+
+    with pytest.raises(SimulationError, match=r"I1: .*\n.*missing: key 'all'"):
+        simulate(build, seeds=50)
+
+
+def test_what_user_code_raises_names_the_seed() -> None:
+    def build(p: df.Pipeline) -> None:
+        p | df.Create([1]) | df.Map(lambda n: n / 0)
+
+    with pytest.raises(df.TransformError) as failure:
+        simulate(build, seeds=3)
+    assert any("seeds=[0]" in note for note in failure.value.__notes__)
