@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from runners.core.bundle import Bundle
+from runners.core.poison import DeadLetter
 from triggers.trigger import Progress
 from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
@@ -204,6 +205,7 @@ class Effects:
     holds: dict[tuple[CellId, Window], int | None] = attrs.field(factory=dict)
     touched: set[CellId] = attrs.field(factory=set)
     late: list[LateArrival] = attrs.field(factory=list)
+    dead: list[DeadLetter] = attrs.field(factory=list)
 
     def bundle(self) -> Bundle:
         """The panes as a bundle."""

@@ -76,7 +76,7 @@ class GroupingStage:
         is_replay: bool = False,
         tries: int | None = None,
     ) -> None:
-        self.machine = _machine(plan, stage, is_replay=is_replay)
+        self.machine = _machine(plan, stage, is_replay=is_replay, tries=tries)
         self._trigger = trigger_of(plan.graph, stage.root)
         self._percentile = percentile_of(plan.graph, stage.root)
         self.executor = StageExecutor(plan, stage, tries=tries)
@@ -171,11 +171,12 @@ class GroupingStage:
         outputs = self.executor.process(
             effects.bundle(), watermark_us=clock.output_watermark_us, now_us=clock.now_us
         )
+        outputs.dead[:0] = effects.dead
         return Step(effects, outputs)
 
 
 def _machine(
-    plan: ExecutionPlan, stage: Stage, *, is_replay: bool
+    plan: ExecutionPlan, stage: Stage, *, is_replay: bool, tries: int | None
 ) -> GroupAlsoByWindow | StatefulDoFnMachine:
     if not isinstance(stage.root.operation, StatefulParDo):
         return GroupAlsoByWindow(Accumulation.of(plan.graph, stage.root))
@@ -185,4 +186,5 @@ def _machine(
         pcollection.strategy,
         is_time_sorted=is_replay,
         is_retracted=pcollection.retracted_by is not None,
+        tries=tries,
     )

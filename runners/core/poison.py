@@ -3,6 +3,7 @@
 A stage's transforms run over a bundle.  When one of them fails, the bundle is tried again in halves, down to single
 records; a record that has failed alone as often as it may is left out with all that it would have caused in the stage.
 What is kept is the record as it came into the stage, so that it can be fed again when the code is right.
+A stateful DoFn is tried on one element, or timer, at a time; when it fails, state and timers are as before.
 
 Trying is all that happens to a record of a bundle that fails: user code may see it several times, as after a crash.
 Code that fails for reasons that no record is to blame for (a `CombineFn` that cannot merge, `DoFn.setup`) stops the
@@ -30,9 +31,9 @@ from windowing.window import Window
 class DeadLetter:
     """A record that user code cannot take.
 
-    ``stage``: the read or grouping whose record it is; ``element``, ``timestamp_us``, ``window`` and ``sign`` are the
-    record there.  ``error`` says what failed, with the user's transform and line; ``tries``: how often it was tried
-    alone.
+    ``stage``: the read, grouping or stateful DoFn whose record it is; ``element``, ``timestamp_us``, ``window`` and
+    ``sign`` are the record there; of a timer that failed, the key and the timer's name.
+    ``error`` says what failed, with the user's transform and line; ``tries``: how often it was tried alone.
     """
 
     stage: str
@@ -114,7 +115,16 @@ def run_isolated(
                     waiting += [_slice(part, middle, len(part)), _slice(part, 0, middle)]
                     break
                 if attempt == tries:
-                    dead.append(_dead_letter(part, error, stage, tries))
+                    letter = dead_letter(
+                        error,
+                        stage=stage,
+                        element=part.values[0],
+                        timestamp_us=part.timestamps_us[0],
+                        window=part.window_at(0),
+                        sign=part.signs[0] if part.signs else +1,
+                        tries=tries,
+                    )
+                    dead.append(letter)
     return dead
 
 
@@ -122,13 +132,23 @@ def _slice(bundle: Bundle, start: int, end: int) -> Bundle:
     return bundle.take(range(start, end), bundle.values[start:end])
 
 
-def _dead_letter(bundle: Bundle, error: DataflowError, stage: str, tries: int) -> DeadLetter:
+def dead_letter(
+    error: DataflowError,
+    *,
+    stage: str,
+    element: Any,
+    timestamp_us: int,
+    window: Window,
+    sign: int,
+    tries: int,
+) -> DeadLetter:
+    """A record that has failed for the last time."""
     return DeadLetter(
         stage=stage,
-        element=bundle.values[0],
-        timestamp_us=bundle.timestamps_us[0],
-        window=bundle.window_at(0),
-        sign=bundle.signs[0] if bundle.signs else +1,
+        element=element,
+        timestamp_us=timestamp_us,
+        window=window,
+        sign=sign,
         error=str(error),
         traceback="".join(traceback.format_exception(error.__cause__ or error)),
         tries=tries,

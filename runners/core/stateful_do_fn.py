@@ -55,6 +55,8 @@ class StatefulDoFnMachine:
         strategy: the windows of its input.
         is_time_sorted: whether elements are put in time order even if the DoFn does not ask for it.
         is_retracted: whether the input may be taken back.
+        tries: how often user code is tried on an element or timer before that becomes a dead letter; each call then
+            costs a copy of the cell's state.  None: the first failure is raised.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class StatefulDoFnMachine:
         *,
         is_time_sorted: bool = False,
         is_retracted: bool = False,
+        tries: int | None = None,
     ) -> None:
         assert isinstance(node.operation, StatefulParDo)
         fn = node.operation.fn
@@ -72,7 +75,7 @@ class StatefulDoFnMachine:
         self.node, self.strategy, self.timers = node, strategy, signature.timers
         self.is_time_sorted = is_time_sorted or fn.requires_time_sorted_input
         self.is_retracted = is_retracted
-        self.invoker = StatefulInvoker(node, fn, signature)
+        self.invoker = StatefulInvoker(node, fn, signature, tries=tries)
 
     @property
     def is_merging(self) -> bool:
@@ -197,7 +200,7 @@ class _Step:
             else:
                 self._set_timers(cell_id, cell, self._wakeup(cell_id, cell))
             self._effects.touched.add(cell_id)
-        self._machine.invoker.finish_bundle()
+        self._effects.dead = self._machine.invoker.finish_bundle()
         return self._effects
 
     def _begin(self, cell_id: CellId, cell: KeyedState) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 import attrs
 
 from dataflow.do_fn import DoFn, DoFnParam
-from dataflow.errors import TransformError
+from dataflow.errors import DataflowError, TransformError
 from dataflow.graph import TransformNode
+from dataflow.serialization import dumps, loads
 from dataflow.stateful import Request, StatefulSignature
 from dataflow.user_state import (
     AnyTimerSpec,
@@ -26,7 +27,8 @@ from dataflow.user_state import (
     TimerParam,
 )
 from runners.core.do_fn_outputs import failure, hook_failure
-from runners.core.keyed_state import KeyedState, spec_name
+from runners.core.keyed_state import KeyedState, UserTimers, spec_name
+from runners.core.poison import DeadLetter, dead_letter
 from windowing.pane import NO_FIRING, PaneInfo
 from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us, to_datetime
 from windowing.window import Window
@@ -54,10 +56,26 @@ _Resolve = Callable[[KeyedState, Call], Any]
 
 
 class StatefulInvoker:
-    """Runs one stateful DoFn.  A bundle begins with the first call in a step."""
+    """Runs one stateful DoFn.  A bundle begins with the first call in a step.
 
-    def __init__(self, node: TransformNode, fn: DoFn, signature: StatefulSignature) -> None:
-        self._node, self._fn = node, fn
+    Args:
+        node: the transform.
+        fn: its DoFn.
+        signature: what that asks for.
+        tries: how often it is tried on an element or a timer before that becomes a dead letter; each call then costs a
+            copy of the cell's state.  None: the first failure is raised.
+    """
+
+    def __init__(
+        self,
+        node: TransformNode,
+        fn: DoFn,
+        signature: StatefulSignature,
+        *,
+        tries: int | None = None,
+    ) -> None:
+        self._node, self._fn, self._tries = node, fn, tries
+        self._dead: list[DeadLetter] = []
         self._process: Callable[..., Any] = fn.process
         self._process_params = _resolvers(signature.process.requests)
         self._callbacks: dict[str, tuple[str, Callable[..., Any], dict[str, _Resolve]]] = {
@@ -74,18 +92,27 @@ class StatefulInvoker:
         """End it."""
         self._call_hook("teardown")
 
-    def finish_bundle(self) -> None:
-        """End the bundle, if one has begun."""
+    def finish_bundle(self) -> list[DeadLetter]:
+        """End the bundle, if one has begun; what could not be processed in it."""
         if self._is_in_bundle:
             self._is_in_bundle = False
             self._call_hook("finish_bundle")
+        dead, self._dead = self._dead, []
+        return dead
 
     def process(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
         """The outputs for one element.
 
         Raises:
-            TransformError: what ``process`` raised.
+            TransformError: what ``process`` raised, if that is not to be kept.
         """
+        if self._tries is None:
+            return self._processed(cell, value, call)
+        return self._tried(
+            lambda: self._processed(cell, value, call), cell, (call.key, value), call
+        )
+
+    def _processed(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
         self._begin()
         element = (call.key, value)
         params = {name: resolve(cell, call) for name, resolve in self._process_params.items()}
@@ -98,8 +125,13 @@ class StatefulInvoker:
         """The outputs of the method of a timer.
 
         Raises:
-            TransformError: what the method raised.
+            TransformError: what the method raised, if that is not to be kept.
         """
+        if self._tries is None:
+            return self._fired(cell, timer, call)
+        return self._tried(lambda: self._fired(cell, timer, call), cell, (call.key, timer), call)
+
+    def _fired(self, cell: KeyedState, timer: TimerName, call: Call) -> list[Any]:
         self._begin()
         name, callback, resolvers = self._callbacks[spec_name(timer)]
         params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
@@ -110,6 +142,31 @@ class StatefulInvoker:
         except Exception as error:
             where = f"{type(self._fn).__name__}.{name}, timer {timer!r} of key {call.key!r}"
             raise hook_failure(self._node, error, where) from error
+
+    def _tried(
+        self, run: Callable[[], list[Any]], cell: KeyedState, element: Any, call: Call
+    ) -> list[Any]:
+        """What user code says; nothing if it cannot, and then state and timers are as they were."""
+        assert self._tries is not None
+        before = dumps((cell.values, dict(cell.timers)))
+        for attempt in range(1, self._tries + 1):
+            try:
+                return run()
+            except DataflowError as error:
+                cell.values, timers = loads(before)
+                cell.timers = UserTimers(timers)
+                if attempt == self._tries:
+                    letter = dead_letter(
+                        error,
+                        stage=self._node.label,
+                        element=element,
+                        timestamp_us=call.timestamp_us,
+                        window=call.window,
+                        sign=call.sign,
+                        tries=self._tries,
+                    )
+                    self._dead.append(letter)
+        return []
 
     def _begin(self) -> None:
         if not self._is_in_bundle:

@@ -164,3 +164,58 @@ def test_without_tries_the_first_failure_is_raised() -> None:
 def test_tries_are_counted_from_one(tries: Any) -> None:
     with pytest.raises(df.PipelineError, match="tries_per_record"):
         DirectRunner(tries_per_record=tries)
+
+
+class Total(df.DoFn):
+    """A running total; the element and the timer can be poison, after state and timers have been changed."""
+
+    TOTAL = df.CombiningValueStateSpec("total", df.SumCombineFn())
+    SEEN = df.BagStateSpec("seen")
+    END = df.TimerSpec("end", df.TimeDomain.EVENT)
+
+    def process(
+        self,
+        element: tuple[str, int],
+        /,
+        total: Any = df.DoFn.StateParam(TOTAL),
+        seen: Any = df.DoFn.StateParam(SEEN),
+        end: Any = df.DoFn.TimerParam(END),
+    ) -> Any:
+        seen.add(element[1])
+        total.add(element[1])
+        end.set(50 if element[1] < 0 else 20)
+        if element[1] < 0:
+            raise ValueError("poison")
+        yield element[0], total.read()
+
+    @df.on_timer(END)
+    def ended(
+        self,
+        key: Any = df.DoFn.KeyParam,
+        seen: Any = df.DoFn.StateParam(SEEN),
+        at: Any = df.DoFn.TimestampParam,
+    ) -> Any:
+        if key == "bad":
+            seen.clear()
+            raise ValueError("poison")
+        yield key, seen.read(), at.timestamp()
+
+
+def test_a_stateful_do_fn_is_as_if_it_had_not_been_called() -> None:
+    """Its state and timers too, whether an element or a timer fails."""
+    seen: list[Any] = []
+    pipeline = df.Pipeline(DirectRunner(bundle_records=2, tries_per_record=3))
+    values = [("good", 1), ("good", -5), ("bad", 2), ("good", 3)]
+    (
+        pipeline
+        | df.Create([df.TimestampedValue(value, 10) for value in values])
+        | df.WindowInto(df.FixedWindows(60))
+        | "total" >> df.ParDo(Total())
+        | df.Map(seen.append)
+    )
+    letters = pipeline.run().dead_letters()
+
+    assert [("good", 1), ("bad", 2), ("good", 4), ("good", [1, 3], 20.0)] == seen
+    assert [("good", -5), ("bad", "end")] == [letter["element"].value for letter in letters]
+    assert {("total", 3)} == {(letter["stage"], letter["tries"]) for letter in letters}
+    assert "timer 'end' of key 'bad'" in letters[1]["error"]
