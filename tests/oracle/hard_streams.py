@@ -63,6 +63,12 @@ HARD_STREAMS: dict[str, tuple[Windowing, list[Arrivals]]] = {
         Windowing("sliding", 3, 0, 0, 10),
         arrivals_of(([("a", 2), ("a", 3), ("a", 9), ("a", 10)], 5), ([("a", 4), ("a", 2)], 5)),
     ),
+    "what an absorbed window has said is about to be forgotten": (
+        Windowing("sessions", 8, 0, 20),
+        arrivals_of(
+            ([("a", 6)], 1), ([("a", 34)], 21), ([("a", 13), ("a", 20), ("a", 27)], 41), ([], 80)
+        ),
+    ),
     "most of the records have come, and the watermark has not": (
         Windowing("fixed", 10, percentile=20),
         arrivals_of(([("a", 3), ("a", 4)], -9), ([("a", 35), ("a", 36)], -9), ([("a", 5)], -9)),
