@@ -1,6 +1,7 @@
 """Throwing faults at a running job: a server that can be killed, a gate in its COMMIT, a watch on what is committed."""
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -273,3 +274,8 @@ class Watch:
                WHERE starts_with(state, 'idle in transaction') AND datname = current_database()"""
         )
         return {**counts, "sessions idle in a transaction": len(idle)}
+
+
+def within(limit_s: float) -> float:
+    """How long something may take that may take so long on a machine with nothing else to do."""
+    return limit_s * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from runners.millwheel.store.postgres import PostgresStore
-from tests.fault_harness import Watch
+from tests.fault_harness import Watch, within
 from tests.fault_proxy import FaultProxy
 from tests.integration.faults.conftest import FaultJob
 from tests.integration.faults.test_worker_faults import victim, wait_for_successor
@@ -77,4 +77,4 @@ def test_network_that_cuts_delays_and_loses_answers(
 
     faulty.finish()
     print(f"recovery from a bad network, in seconds: {recovery_s}")
-    assert max(recovery_s.values()) < RECOVERY_S, recovery_s
+    assert max(recovery_s.values()) < within(RECOVERY_S), recovery_s

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.fault_harness import FaultServer, Watch
+from tests.fault_harness import FaultServer, Watch, within
 from tests.integration.faults.conftest import FaultJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
@@ -43,7 +43,7 @@ def test_killed_server_is_survived(
     faulty.finish()
     print(f"recovery from kill -9 of Postgres, in seconds: {recovery_s}")
     print(f"of the first, until the server answered: {server_s:.2f}")
-    assert max(recovery_s.values()) < SERVER_RECOVERY_S, recovery_s
+    assert max(recovery_s.values()) < within(SERVER_RECOVERY_S), recovery_s
 
 
 @pytest.mark.timeout(240)
@@ -62,7 +62,7 @@ def test_restarts_again_and_again_are_survived(
 
     faulty.finish()
     print(f"recovery from the last of {RESTARTS} restarts of Postgres: {recovery_s:.2f} s")
-    assert recovery_s < SERVER_RECOVERY_S
+    assert recovery_s < within(SERVER_RECOVERY_S)
 
 
 def test_ended_sessions_are_opened_again(faulty: FaultJob, watch: Watch) -> None:
@@ -86,4 +86,4 @@ def test_ended_sessions_are_opened_again(faulty: FaultJob, watch: Watch) -> None
 
     faulty.finish()
     print(f"recovery from pg_terminate_backend, in seconds: {recovery_s}")
-    assert max(recovery_s) < SERVER_RECOVERY_S, recovery_s
+    assert max(recovery_s) < within(SERVER_RECOVERY_S), recovery_s

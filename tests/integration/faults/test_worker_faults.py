@@ -6,7 +6,7 @@ import time
 import psutil
 import pytest
 
-from tests.fault_harness import Fences, Watch
+from tests.fault_harness import Fences, Watch, within
 from tests.integration.faults.conftest import FaultJob, process_of
 from tests.processes import kill, spark_workers
 
@@ -77,7 +77,7 @@ def test_killed_workers_are_replaced_within_seconds(faulty: FaultJob, watch: Wat
 
     faulty.finish()
     print(f"recovery from kill -9 of a worker, in seconds: {recovery_s}")
-    assert max(recovery_s.values()) < WORKER_RECOVERY_S, recovery_s
+    assert max(recovery_s.values()) < within(WORKER_RECOVERY_S), recovery_s
 
 
 def test_a_stopped_worker_does_no_harm(faulty: FaultJob, watch: Watch) -> None:
@@ -97,7 +97,7 @@ def test_a_stopped_worker_does_no_harm(faulty: FaultJob, watch: Watch) -> None:
 
     faulty.finish()
     print(f"recovery from SIGSTOP: {recovery_s:.2f} s; two workers {back_s:.2f} s after SIGCONT")
-    assert recovery_s < STOPPED_RECOVERY_S
+    assert recovery_s < within(STOPPED_RECOVERY_S)
 
 
 def is_shared(watch: Watch, gone: str) -> bool:
