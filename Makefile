@@ -18,7 +18,7 @@ ALL_CORES := -n auto --maxprocesses 8 --dist loadfile
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test check nightly static fix clean
+.PHONY: help setup demo test faults check nightly static fix clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,9 +37,13 @@ check: static ## What to run before every commit; under a minute
 	@$(BIN)/pytest -q $(if $(K),-k "$(K)",$(ALL_CORES)) -m "$(FAST)"
 
 # What starts processes runs alone: it has them on all cores already.
-test: static ## Everything, also with real Spark and Postgres
+test: static ## Everything but the faults, also with real Spark and Postgres
 	@$(if $(K),,$(BIN)/pytest -q $(ALL_CORES) -m "$(FAST)")
-	@$(BIN)/pytest -q $(if $(K),-k "$(K)",-m "not ($(FAST))")
+	@$(BIN)/pytest -q $(if $(K),-k "$(K)",-m "not ($(FAST)) and not faults")
+
+# Against the clock, so on a machine with nothing else to do.
+faults: setup ## Kill, stop and starve real workers, drivers and Postgres; five minutes
+	@$(BIN)/pytest -q -m faults $(if $(K),-k "$(K)") tests/integration/faults
 
 static: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "make fix formats them" >&2; exit 1; }

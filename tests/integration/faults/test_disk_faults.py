@@ -15,7 +15,7 @@ from runners.embedded.postgres import release_embedded_postgres
 from tests.fault_harness import FaultServer, Watch, prepare_database, within
 from tests.integration.faults.conftest import FaultJob
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.faults]
 
 DISK = "160m"
 #: With a worker that dies at each refused commit, Spark and the driver would have given the job up by then.

@@ -16,7 +16,7 @@ from tests.fault_harness import FaultServer, Watch
 from tests.integration.faults.conftest import JOB, check_output
 from tests.processes import descendants, kill
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.faults]
 
 ROOT = Path(__file__).parents[3]
 END_TIMEOUT_S = 90.0

@@ -13,7 +13,7 @@ from tests.integration.faults.conftest import FaultJob
 from tests.integration.faults.test_worker_faults import victim, wait_for_successor
 from tests.processes import kill
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.faults]
 
 RECOVERY_S = 5.0
 LOST_COMMITS = 8

@@ -9,7 +9,7 @@ import pytest
 from tests.fault_harness import FaultServer, Watch, within
 from tests.integration.faults.conftest import FaultJob
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.faults]
 
 #: From the death of the server, which is started again at once, until every source has committed.
 SERVER_RECOVERY_S = 10.0

@@ -10,7 +10,7 @@ from tests.fault_harness import Fences, Watch, within
 from tests.integration.faults.conftest import FaultJob, process_of
 from tests.processes import kill, spark_workers
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.faults]
 
 #: From kill -9 of a worker until its successor has committed.
 WORKER_RECOVERY_S = 5.0
