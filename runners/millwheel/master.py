@@ -192,7 +192,6 @@ class Master:
         slot.worker, slot.address, slot.expired = register.worker, register.address, None
         slot.heard_ms = self._clock.monotonic_ms()
         slot.is_ready = slot.is_quiet = False
-        slot.records_read = slot.records_late = slot.records_dead = 0
         given = self._assignment.place(register.slot)
         # Senders must not go on sending to whoever had these ranges.
         self._tell_all(Routes(addresses=self._routes()))

@@ -1,7 +1,6 @@
 """Stateful DoFns over the real master and workers, some of which die: state and timers are there for the next one."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,14 +10,12 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.core.late import stored_late_mapping
 from runners.direct import DirectRunner
+from runners.testing.simulator.pipelines import Numbered
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
 from windowing.timestamps import MAX_TIMESTAMP_US
 
-NUMBER = df.CombiningValueStateSpec("number", df.CountCombineFn())
-BEFORE = df.ReadModifyWriteStateSpec("before")
 WAITING = df.BagStateSpec("waiting")
-SILENCE = df.TimerSpec("silence", df.TimeDomain.EVENT)
 FLUSH = df.TimerSpec("flush", df.TimeDomain.PROCESSING)
 
 
@@ -30,36 +27,6 @@ def never_late(script: list[list[tuple[int, int]]]) -> ScriptedSource:
         batches.append(Batch([value for value, _ in each], times_us, soonest_us))
         soonest_us = min([soonest_us, *times_us])
     return ScriptedSource(batches[::-1])
-
-
-class Numbered(df.DoFn):
-    """Numbers the elements of a key and minute in time order, and tells when nothing has come for 20 seconds."""
-
-    requires_time_sorted_input = True
-
-    def process(
-        self,
-        element: tuple[int, int],
-        /,
-        at: datetime = df.DoFn.TimestampParam,
-        number: Any = df.DoFn.StateParam(NUMBER),
-        before: Any = df.DoFn.StateParam(BEFORE),
-        silence: Any = df.DoFn.TimerParam(SILENCE),
-    ) -> Iterator[Any]:
-        number.add(1)
-        yield element[0], [number.read(), element[1], before.read() or -1]
-        before.write(element[1])
-        silence.set(at + timedelta(seconds=20))
-
-    @df.on_timer(SILENCE)
-    def silent(
-        self,
-        key: Any = df.DoFn.KeyParam,
-        at: datetime = df.DoFn.TimestampParam,
-        before: Any = df.DoFn.StateParam(BEFORE),
-    ) -> Iterator[Any]:
-        yield df.TaggedOutput("silent", (key, int(at.timestamp())))
-        yield df.TaggedOutput("silent", (key, before.read()))
 
 
 def build_in_order(p: df.Pipeline, source: df.Source) -> None:
