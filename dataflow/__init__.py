@@ -26,6 +26,7 @@ from dataflow.io.table import ColumnType
 from dataflow.pcollection import PCollection, PCollectionTuple
 from dataflow.pipeline import Pipeline
 from dataflow.ptransform import PTransform
+from dataflow.record_ids import RecordIds
 from dataflow.runner import PipelineResult, Runner
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.co_group import CoGroupByKey
@@ -151,6 +152,7 @@ __all__ = [
     "ReadFromCsv",
     "ReadFromJsonLines",
     "ReadModifyWriteStateSpec",
+    "RecordIds",
     "Repeatedly",
     "Runner",
     "Sessions",

@@ -15,6 +15,9 @@ from dataflow.errors import KeyEncodingError
 from windowing.errors import TimeError
 from windowing.timestamps import to_datetime, to_timestamp_us
 
+#: A store finds state by key, and no entry of a Postgres index has more than 2,704 bytes.
+KEY_BYTES_MAX = 2_000
+
 _KEY_TYPES = (
     "None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these"
 )
@@ -24,14 +27,23 @@ def encode_key(key: Any) -> bytes:
     """The canonical bytes of a key.
 
     Raises:
-        KeyEncodingError: the key's type has no deterministic encoding; the message names the type.
+        KeyEncodingError: the key's type has no deterministic encoding, and the message names the type; or it has more
+            than `KEY_BYTES_MAX` bytes.
     """
     try:
         if type(key) is str or type(key) is bytes:
-            return cbor2.dumps(key)
-        return cbor2.dumps(_canonical(key, key), canonical=True)
+            encoded = cbor2.dumps(key)
+        else:
+            encoded = cbor2.dumps(_canonical(key, key), canonical=True)
     except UnicodeEncodeError:
         raise _refusal(key, "it contains a lone surrogate and so is not Unicode text") from None
+    if len(encoded) > KEY_BYTES_MAX:
+        raise KeyEncodingError(
+            f"a key of {len(encoded):,} bytes is too long",
+            detail=f"it may have {KEY_BYTES_MAX:,}; it begins with {repr(key)[:80]}",
+            hint="put what is long into the value, and use its hash as the key, e.g. hashlib.sha256",
+        )
+    return encoded
 
 
 def decode_key(encoded: bytes) -> Any:

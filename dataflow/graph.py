@@ -13,6 +13,7 @@ from dataflow.combine_fn import CombineFn
 from dataflow.do_fn import CallableDoFn, DoFn
 from dataflow.io.source import Source
 from dataflow.io.table import TableSpec
+from dataflow.record_ids import RecordIds
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.window_fn import WindowFn
 
@@ -22,9 +23,10 @@ MAIN = "main"
 
 @attrs.frozen
 class Read:
-    """Elements of a source."""
+    """Elements of a source; ``record_ids``: by what those are known that come again."""
 
     source: Source
+    record_ids: RecordIds | None = None
 
 
 @attrs.frozen
@@ -147,9 +149,18 @@ class PipelineGraph:
                 node.inputs,
                 sorted(node.outputs.items()),
                 [repr(self.pcollections[output].strategy) for output in node.outputs.values()],
+                *_remembered(node.operation),
             )
             for node in self.transforms
         ]
         # A user's WindowFn or Trigger without a repr of its own shows its address, new in every run.
         stable = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(shape))
         return sha256(stable.encode()).hexdigest()[:32]
+
+
+def _remembered(operation: Operation) -> list[str]:
+    """What a read remembers of its records; nothing for all else, which keeps the fingerprint that it had."""
+    if isinstance(operation, Read) and operation.record_ids is not None:
+        # With more slack, a record would be in time whose id is forgotten.
+        return [f"record ids for {operation.record_ids.slack_us} us"]
+    return []

@@ -29,17 +29,30 @@ class PipelineResult(Protocol):
         Returns when the signal is sure to be heard, exactly once by each window; of what the job has read by then.
         """
 
+    def drain(self) -> None:
+        """Have the sources end where they are, so that every open window says what it has, and the run ends.
+
+        Returns when that is sure to happen; an error where there is no stream that goes on by itself.
+        """
+
+    def cancel(self) -> None:
+        """Stop now, if the run is under way; what can be continued is continued by running it again."""
+
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records dropped because their window was gone, oldest first, with these fields.
 
-        * ``transform``: the label of the grouping, or stateful DoFn, that they came to;
-        * ``key``: as text;
-        * ``window_start_us``, ``window_end_us``: the window that they missed, half-open;
+        Also those of a read with `RecordIds` that came when ids of their time were forgotten already.
+
+        * ``transform``: the label of the grouping, or stateful DoFn, that they came to; or of the read;
+        * ``key``: as text; of a read, the record's id;
+        * ``window_start_us``, ``window_end_us``: the window that they missed, half-open; of a read, the instant of the
+          record;
         * ``watermark_us``: where the watermark was when they came;
         * ``count``: how many they are, 1 unless the last field is None;
         * ``sign``: -1 if the record takes a value back, else +1;
         * ``payload``: as it would have gone into the grouping: the accumulator of a `CombineFn`, or a list of values;
-        * ``element``: the record with its event time, a `TimestampedValue` of ``(key, value)``, ready for `Create`.
+        * ``element``: the record with its event time, a `TimestampedValue` of ``(key, value)``, ready for `Create`;
+          of a read, of the value.
           None where several records were combined before they were late; then there is only the payload.
         """
 

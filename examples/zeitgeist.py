@@ -26,11 +26,30 @@ from examples.zeitgeist_model import (
 from examples.zeitgeist_queries import BUCKET, DAY, END
 
 
+def query_of(query: dict[str, str]) -> str:
+    """The key of a query where queries are counted."""
+    return query["query"]
+
+
+def region_of(query: dict[str, str]) -> str:
+    """Its key where regions are."""
+    return query["region"]
+
+
+def named_query(message: Count | Prediction) -> str:
+    """The key of everything that is about a query."""
+    return message.query
+
+
 class WindowCounter(Computation):
     """Counts a query's buckets: each time one more is asked for, and in the end, when no more will come.
 
     A bucket without queries counts as well.  The state is the counts of open buckets by their starts.
     """
+
+    inputs = {"queries": query_of}
+    outputs = ["running_counts", "window_counts", "late_queries"]
+    initial_state = Counter
 
     def process_record(self, record: Record) -> None:
         """One more."""
@@ -38,16 +57,14 @@ class WindowCounter(Computation):
         if start + BUCKET <= self.low_watermark:
             self.produce(record.value, "late_queries")
             return
-        self.state = counts = self.state or {}
-        counts[start] = counts.get(start, 0) + 1
+        self.state[start] += 1
         self.set_timer(start.isoformat(), start + BUCKET)
-        self.produce(Count(record.key, start, counts[start]), "running_counts")
+        self.produce(Count(record.key, start, self.state[start]), "running_counts")
 
     def process_timer(self, timer: Timer) -> None:
         """All queries of the bucket are there."""
         start = datetime.fromisoformat(timer.tag)
-        self.state = counts = self.state or {}
-        self.produce(Count(timer.key, start, counts.pop(start, 0)), "window_counts")
+        self.produce(Count(timer.key, start, self.state.pop(start, 0)), "window_counts")
         if start + BUCKET < END:
             self.set_timer((start + BUCKET).isoformat(), start + 2 * BUCKET)
 
@@ -55,10 +72,14 @@ class WindowCounter(Computation):
 class ModelCalculator(Computation):
     """Makes predictions for the next day; the state is the counts of the last few buckets."""
 
+    inputs = {"window_counts": named_query}
+    outputs = ["model_updates"]
+    initial_state = dict
+
     def process_record(self, record: Record) -> None:
         """A bucket is known: the one in the middle of the last few can be judged."""
         count: Count = record.value
-        counts = {**(self.state or {}), count.start: count.count}
+        counts = {**self.state, count.start: count.count}
         middle = count.start - AROUND * BUCKET
         expected = expected_a_day_after(counts, middle)
         if expected is not None:
@@ -73,11 +94,14 @@ class SpikeDetector(Computation):
     Whichever comes first waits for the other: the order of two streams is that of arrival.
     """
 
+    inputs = {"model_updates": named_query, "running_counts": named_query}
+    outputs = ["anomalies"]
+    initial_state = dict
+
     def process_record(self, record: Record) -> None:
         """A bucket has more, or is expected to have."""
         start = record.value.start
-        self.state = buckets = self.state or {}
-        expected, highest, reached, is_found = buckets.get(start, (None, 0, start, False))
+        expected, highest, reached, is_found = self.state.get(start, (None, 0, start, False))
         if isinstance(record.value, Prediction):
             expected = record.value.expected
         elif record.value.count > highest:
@@ -85,13 +109,12 @@ class SpikeDetector(Computation):
         if expected is not None and not is_found and is_spike(highest, expected):
             is_found = True
             self.produce(Anomaly("spike", record.key, start, reached), "anomalies")
-        buckets[start] = expected, highest, reached, is_found
+        self.state[start] = expected, highest, reached, is_found
         self.set_timer(start.isoformat(), max(start + BUCKET, record.timestamp))
 
     def process_timer(self, timer: Timer) -> None:
         """The bucket is over, and what was to be said of it has been said."""
         self.state.pop(datetime.fromisoformat(timer.tag))
-        self.state = self.state or None
 
 
 class DipDetector(Computation):
@@ -100,10 +123,16 @@ class DipDetector(Computation):
     The state is what is expected by buckets, the counts that wait for their turn, and how many were low in a row.
     """
 
+    inputs = {"model_updates": named_query, "window_counts": named_query}
+    outputs = ["anomalies"]
+
+    @staticmethod
+    def initial_state() -> tuple[dict[datetime, float], dict[datetime, int], int]:
+        """Nothing is expected, and nothing was low."""
+        return {}, {}, 0
+
     def process_record(self, record: Record) -> None:
         """Remember it until the low watermark has passed the bucket, so that all that is said of it is there."""
-        if self.state is None:
-            self.state = {}, {}, 0
         expected, counts, _ = self.state
         if isinstance(record.value, Prediction):
             expected[record.value.start] = record.value.expected
@@ -125,11 +154,14 @@ class DipDetector(Computation):
 class DailyTotals(Computation):
     """Queries of a region by the day: another consumer of the same stream, by another key (figure 5)."""
 
+    inputs = {"queries": region_of}
+    outputs = ["daily_totals"]
+    initial_state = Counter
+
     def process_record(self, record: Record) -> None:
         """Count it, late or not."""
         day = record.timestamp.date()
-        self.state = totals = self.state or Counter()
-        totals[day] += 1
+        self.state[day] += 1
         self.set_timer(day.isoformat(), datetime(day.year, day.month, day.day, tzinfo=UTC) + DAY)
 
     def process_timer(self, timer: Timer) -> None:
@@ -142,52 +174,12 @@ def zeitgeist() -> Topology:
     """The topology, without its input, the stream ``queries``."""
     return (
         Topology()
-        .computation(
-            "window_counter",
-            WindowCounter(),
-            inputs={"queries": query_of},
-            outputs=["running_counts", "window_counts", "late_queries"],
-        )
-        .computation(
-            "model_calculator",
-            ModelCalculator(),
-            inputs={"window_counts": named_query},
-            outputs=["model_updates"],
-        )
-        .computation(
-            "spike_detector",
-            SpikeDetector(),
-            inputs={"model_updates": named_query, "running_counts": named_query},
-            outputs=["anomalies"],
-        )
-        .computation(
-            "dip_detector",
-            DipDetector(),
-            inputs={"model_updates": named_query, "window_counts": named_query},
-            outputs=["anomalies"],
-        )
-        .computation(
-            "daily_totals",
-            DailyTotals(),
-            inputs={"queries": region_of},
-            outputs=["daily_totals"],
-        )
+        .computation("window_counter", WindowCounter())
+        .computation("model_calculator", ModelCalculator())
+        .computation("spike_detector", SpikeDetector())
+        .computation("dip_detector", DipDetector())
+        .computation("daily_totals", DailyTotals())
     )
-
-
-def query_of(query: dict[str, str]) -> str:
-    """The key of a query where queries are counted."""
-    return query["query"]
-
-
-def region_of(query: dict[str, str]) -> str:
-    """Its key where regions are."""
-    return query["region"]
-
-
-def named_query(message: Count | Prediction) -> str:
-    """The key of everything that is about a query."""
-    return message.query
 
 
 if __name__ == "__main__":

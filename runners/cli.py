@@ -1,4 +1,4 @@
-"""The command line ``dataflow``: look at jobs in a store, and send signals to them.
+"""The command line ``dataflow``: look at jobs in a store, send signals to them, and ask them for something.
 
 Answers go to stdout, errors to stderr.  Exit status: 0; 2 when what was asked for cannot be done; 130 when interrupted.
 
@@ -11,12 +11,15 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NoReturn
 
 from dataflow.errors import DataflowError
 from runners.errors import StoreError
+from runners.millwheel import requests
+from runners.millwheel.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
+from runners.millwheel.requests import Request, Verb
 from runners.millwheel.store.port import JobSummary, Store
 from runners.registry import STORE_VARIABLE, open_store, store_dsn
 from windowing.timestamps import format_timestamp
@@ -25,6 +28,8 @@ _EXAMPLES = """\
 examples:
   dataflow jobs
   dataflow signal scores flush
+  dataflow ranges scores
+  dataflow drain scores --wait
   dataflow late scores --json | head
 """
 _STORE_HELP = (
@@ -78,7 +83,7 @@ def show_jobs(store: Store, _: argparse.Namespace) -> None:
             (
                 job.job,
                 job.mode,
-                "finished" if job.is_finished else "unfinished",
+                _state(job),
                 "-" if job.watermark_us is None else format_timestamp(job.watermark_us),
                 f"{job.open_ranges} of {job.ranges}",
                 ", ".join(sorted(job.signals)) or "-",
@@ -86,6 +91,54 @@ def show_jobs(store: Store, _: argparse.Namespace) -> None:
             for job in jobs
         ),
     )
+
+
+def _state(job: JobSummary) -> str:
+    if job.is_drained:
+        return "drained"
+    return "finished" if job.is_finished else "unfinished"
+
+
+def show_ranges(store: Store, asked: argparse.Namespace) -> None:
+    """Print a line for each range of a job."""
+    _find(store, asked.job)
+    job = store.read_job(asked.job)
+    _print_table(
+        ("range", "first key hash", "last key hash", "worker", "watermark", "state"),
+        (
+            (
+                each["range"],
+                *(
+                    "-" if each[name] is None else f"{each[name]:#018x}"
+                    for name in ("first_hash", "last_hash")
+                ),
+                each["worker"] or "-",
+                "-" if each["watermark_us"] is None else format_timestamp(each["watermark_us"]),
+                f"tied to {each['tied_to']}"
+                if each["tied_to"]
+                else "finished"
+                if each["is_finished"]
+                else "open",
+            )
+            for each in (ranges_of(job) if job else ())
+        ),
+    )
+
+
+def send_request(store: Store, asked: argparse.Namespace) -> None:
+    """Ask a job for something; say the number of the request, or what has come of it."""
+    _find(store, asked.job)
+    request: Request = asked.make(asked)
+    number = store.send_request(asked.job, request)
+    print(f"request {number} of job {asked.job}: {request}", flush=True)
+    if not asked.wait:
+        return
+    # To drain takes as long as it takes.
+    timeout_s = None if request.verb is Verb.DRAIN else ANSWER_TIMEOUT_S
+    answer = wait_for_answer(store, asked.job, number, timeout_s)
+    if not answer.is_done:
+        raise refused(asked.job, request, answer)
+    print(answer.text)
 
 
 def show_late(store: Store, asked: argparse.Namespace) -> None:
@@ -188,7 +241,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="dataflow",
-        description="Look at the jobs in a store, and send signals to them.",
+        description="Look at the jobs in a store, send signals to them, and ask them for something.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -235,6 +288,88 @@ def _parser() -> argparse.ArgumentParser:
         "--json", action="store_true", help="a JSON object on each line, with the traceback"
     )
     dead.set_defaults(do=show_dead)
+    ranges = _verb(
+        verbs,
+        "ranges",
+        "list the ranges of a job: splits of its sources, and key ranges of its groupings",
+        "Each has one worker, and is as far as its watermark says. "
+        "Two that are tied are being split or merged, and cannot move.",
+        "dataflow ranges scores",
+    )
+    ranges.add_argument("job", metavar="JOB", help="as given to the runner")
+    ranges.set_defaults(do=show_ranges)
+    _add_requests(verbs)
+    return parser
+
+
+def _add_requests(verbs: Any) -> None:
+    move = _request(
+        verbs,
+        Verb.MOVE,
+        "have a range go to another worker while the job runs",
+        "dataflow move scores 'sum[0]' 1 --wait",
+        lambda asked: requests.move(asked.range, asked.slot),
+    )
+    move.add_argument("range", metavar="RANGE", help="as `dataflow ranges` names it")
+    move.add_argument("slot", metavar="SLOT", type=int, help="of the worker, from 0")
+    split = _request(
+        verbs,
+        Verb.SPLIT,
+        "have a key range divided while the job runs",
+        "dataflow split scores 'sum[0]' 0x4000000000000000",
+        lambda asked: requests.split(asked.range, asked.at),
+    )
+    split.add_argument("range", metavar="RANGE", help="as `dataflow ranges` names it")
+    split.add_argument(
+        "at",
+        metavar="AT",
+        nargs="?",
+        type=lambda text: int(text, 0),
+        help="the first key hash of the new range; by default where half of the state is",
+    )
+    merge = _request(
+        verbs,
+        Verb.MERGE,
+        "have a key range take in its neighbour while the job runs",
+        "dataflow merge scores 'sum[0]' 'sum[1]'",
+        lambda asked: requests.merge(asked.range, asked.other),
+    )
+    merge.add_argument("range", metavar="RANGE", help="the one that stays")
+    merge.add_argument("other", metavar="OTHER", help="its neighbour, of the same computation")
+    _request(
+        verbs,
+        Verb.DRAIN,
+        "have a job end: sources where they are, and every open window says what it has",
+        "dataflow drain scores --wait",
+        lambda _: Request(Verb.DRAIN),
+    )
+    _request(
+        verbs,
+        Verb.CANCEL,
+        "have a job stop; running it again continues it",
+        "dataflow cancel scores --wait",
+        lambda _: Request(Verb.CANCEL),
+    )
+
+
+def _request(
+    verbs: Any,
+    verb: Verb,
+    what: str,
+    example: str,
+    make: Callable[[argparse.Namespace], Request],
+) -> argparse.ArgumentParser:
+    carried_out = (
+        "A job that nobody runs now does it when it goes on."
+        if verb in (Verb.DRAIN, Verb.CANCEL)
+        else "If the program that runs the job dies over it, it is answered that it has gone."
+    )
+    parser = _verb(verbs, verb, what, carried_out, example)
+    parser.add_argument("job", metavar="JOB", help="as given to the runner")
+    parser.add_argument(
+        "--wait", action="store_true", help="until it is done, or it is said why not"
+    )
+    parser.set_defaults(do=send_request, make=make)
     return parser
 
 

@@ -22,6 +22,10 @@ class JobMismatchError(StoreError):
     """The job's name is taken by a different pipeline."""
 
 
+class UpdateRefusedError(DataflowError):
+    """A new version of a job would lose state that it was not told may be lost, or there is nothing to update."""
+
+
 class JobRunningError(StoreError):
     """The job is being run by another driver."""
 
@@ -34,8 +38,16 @@ class JobFailedError(DataflowError):
     """A running job gave up; the message carries the first cause."""
 
 
+class UnrepeatableError(DataflowError):
+    """A task that was run again failed on other records than before."""
+
+
 class SignalError(DataflowError):
     """A signal that nobody would hear: no trigger listens to it, or the job has ended or runs in batch."""
+
+
+class RequestError(DataflowError):
+    """A request that nobody would carry out, or that could not be: the job has ended or runs in batch, or says no."""
 
 
 class EmbeddedServiceError(DataflowError):

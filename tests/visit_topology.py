@@ -27,20 +27,29 @@ class JsonCoder:
         return json.loads(encoded)
 
 
+def query_of(visit: Visit) -> int:
+    return visit[0]
+
+
+def region_of(visit: Visit) -> int:
+    return visit[1]
+
+
 class BucketCounter(Computation):
     """Visits of a query by the minute, said when the minute is over: the paper's Windower (figure 9)."""
 
+    inputs = {"visits": query_of}
+    outputs = ["counts"]
+    initial_state = dict
     state_coder = JsonCoder()
 
     def process_record(self, record: Record) -> None:
         bucket = str(int(record.timestamp.timestamp()) // BUCKET * BUCKET)
-        self.state = counts = self.state or {}
-        counts[bucket] = counts.get(bucket, 0) + 1
+        self.state[bucket] = self.state.get(bucket, 0) + 1
         self.set_timer(bucket, int(bucket) + BUCKET)
 
     def process_timer(self, timer: Timer) -> None:
         count = self.state.pop(timer.tag)
-        self.state = self.state or None
         self.produce((int(timer.tag), timer.key, count), "counts")
 
 
@@ -62,16 +71,19 @@ class Busiest(Computation):
 class Silences(Computation):
     """When nothing came from a region for half a minute: a timer for each visit, which has its time as its tag."""
 
+    inputs = {"visits": region_of}
+    outputs = ["silences"]
+    initial_state = list
+
     def process_record(self, record: Record) -> None:
-        self.state = times = self.state or []
-        times.append(record.timestamp)
+        self.state.append(record.timestamp)
         self.set_timer(record.timestamp.isoformat(), record.timestamp + timedelta(seconds=SILENT))
 
     def process_timer(self, timer: Timer) -> None:
         since = datetime.fromisoformat(timer.tag)
         if not any(since < each < timer.time for each in self.state):
             self.produce((timer.key, since.timestamp()), "silences", timer.time)
-        self.state = [each for each in self.state if each > since] or None
+        self.state = [each for each in self.state if each > since]
 
 
 def build(pipeline: df.Pipeline, source: df.Source) -> None:
@@ -85,21 +97,13 @@ def build_on(pipeline: df.Pipeline, visits: df.PCollection[Visit]) -> None:
         Topology()
         .stream("visits", visits)
         .computation("busiest", Busiest(), inputs={"counts": lambda c: c[0]}, outputs=["busiest"])
-        .computation("counter", BucketCounter(), inputs={"visits": query_of}, outputs=["counts"])
-        .computation("silences", Silences(), inputs={"visits": region_of}, outputs=["silences"])
+        .computation("counter", BucketCounter())
+        .computation("silences", Silences())
     )
     streams = pipeline | "top" >> topology
     for name in TABLES:
         rows = streams[name] | f"{name} rows" >> df.Map(row)
         rows | name >> df.WriteToPostgres(name, columns=COLUMNS)
-
-
-def query_of(visit: Visit) -> int:
-    return visit[0]
-
-
-def region_of(visit: Visit) -> int:
-    return visit[1]
 
 
 def row(value: Any, at: datetime = df.DoFn.TimestampParam) -> dict[str, Any]:

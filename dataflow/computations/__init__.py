@@ -15,6 +15,7 @@ from dataflow.computations.computation import (
     Timer,
 )
 from dataflow.computations.file_injector import CsvInjector, JsonLinesInjector
+from dataflow.computations.file_watcher import CsvWatcher, JsonLinesWatcher
 from dataflow.computations.topology import Streams, Topology
 
 __all__ = [
@@ -22,7 +23,9 @@ __all__ = [
     "WALL_TIME",
     "Computation",
     "CsvInjector",
+    "CsvWatcher",
     "JsonLinesInjector",
+    "JsonLinesWatcher",
     "Record",
     "StateCoder",
     "Streams",

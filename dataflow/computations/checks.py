@@ -29,6 +29,12 @@ def check_computation(computation: object, what: str) -> None:
             f"{what} does not say what to do with a record",
             hint=f"define process_record(self, record) in class {type(computation).__name__}",
         )
+    initial = type(computation).initial_state
+    if initial is not None and not callable(initial):
+        raise PipelineError(
+            f"{what} has an initial_state that cannot be called: {initial!r}",
+            hint="give what makes it, so that each key has its own: initial_state = dict",
+        )
 
 
 def check_inputs(inputs: object, what: str, location: str) -> None:
@@ -41,7 +47,7 @@ def check_inputs(inputs: object, what: str, location: str) -> None:
     if not inputs:
         raise PipelineError(
             f"{what} subscribes to no stream, so it would never run",
-            hint='e.g. inputs={"queries": lambda query: query.text}',
+            hint='e.g. inputs = {"queries": lambda query: query.text} in its class',
         )
     for stream, extractor in inputs.items():
         check_name(stream, "a stream", location)

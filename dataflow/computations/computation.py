@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import attrs
@@ -11,6 +13,9 @@ from dataflow.computations.hook import Hook
 from dataflow.errors import PipelineError
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import DurationLike, TimestampLike
+
+#: Makes the key that a consumer has for a record's value.
+KeyExtractor = Callable[[Any], Any]
 
 #: The domain of timers that fire when the low watermark has reached them.
 LOW_WATERMARK = TimeDomain.EVENT
@@ -71,20 +76,30 @@ class Computation:
     Example::
 
         class CountByMinute(Computation):
+            inputs = {"queries": lambda query: query.text}
+            outputs = ["counts"]
+            initial_state = Counter
+
             def process_record(self, record):
                 minute = record.timestamp.replace(second=0, microsecond=0)
-                counts = self.state or {}
-                self.state = counts | {str(minute): counts.get(str(minute), 0) + 1}
+                self.state[str(minute)] += 1
                 self.set_timer(str(minute), minute + timedelta(minutes=1))
 
             def process_timer(self, timer):
-                counts = dict(self.state)
-                self.produce((timer.key, timer.tag, counts.pop(timer.tag)), "counts")
-                self.state = counts or None
+                count = self.state.pop(timer.tag)
+                self.produce((timer.key, timer.tag, count), "counts")
 
-    MillWheel, section 5.1.
+    MillWheel, section 5.1, and figure 3 for the attributes.
     """
 
+    #: The streams that it subscribes to, each with the function that extracts the key from a record's value; keys are
+    #: as for `GroupByKey`.  `Topology.computation` may say otherwise.
+    inputs: Mapping[str, KeyExtractor] = MappingProxyType({})
+    #: The streams that it produces to.  `Topology.computation` may say otherwise.
+    outputs: Sequence[str] = ()
+    #: Makes the state that a key has at first, such as ``dict`` or ``Counter``; a state that equals it is not kept.
+    #: None: the state is None at first.
+    initial_state: Callable[[], Any] | None = None
     #: How the state is kept; None: as a pickle of plain data.
     state_coder: StateCoder | None = None
 
@@ -106,7 +121,7 @@ class Computation:
 
     @property
     def state(self) -> Any:
-        """The persistent state of the key; None until it is set, and None frees it.
+        """The persistent state of the key; None, or what `initial_state` makes, until it is set.  None frees it.
 
         What is read may be changed in place: it is kept when the hook returns.
 

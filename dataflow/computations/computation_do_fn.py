@@ -124,8 +124,10 @@ class ComputationDoFn(DoFn):
         wall: TimerMap,
     ) -> Hook:
         timers: dict[TimeDomain, TimerMap] = {LOW_WATERMARK: low, WALL_TIME: wall}
-        coder = self._computation.state_coder
-        return Hook(self._definition, coder, timestamp, watermark, state, timers)
+        computation = self._computation
+        # Of the class, where a function is not bound to the object.
+        initial, coder = type(computation).initial_state, computation.state_coder
+        return Hook(self._definition, initial, coder, timestamp, watermark, state, timers)
 
     def _call(self, hook: Hook, name: str, argument: Record | Timer) -> list[Any]:
         computation = self._computation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +40,12 @@ class Definition:
 class Hook:
     """One call.
 
-    ``timestamp`` is the event time of what it is called for; ``outputs`` is what it has produced, as a DoFn says it.
+    ``initial`` makes the first state of a key.  ``timestamp`` is the event time of what it is called for; ``outputs``
+    is what it has produced, as a DoFn says it.
     """
 
     definition: Definition
+    initial: Callable[[], Any] | None
     coder: StateCoder | None
     timestamp: datetime
     watermark: datetime
@@ -57,22 +59,25 @@ class Hook:
         """The state, decoded when it is first asked for."""
         if not self._is_state_known:
             kept = self.kept.read()
-            self._state = kept if kept is None or self.coder is None else self.coder.decode(kept)
-            self._is_state_known = True
+            if kept is None:
+                kept = self._first()
+            elif self.coder is not None:
+                kept = self.coder.decode(kept)
+            self.write_state(kept)
         return self._state
 
     def write_state(self, state: Any) -> None:
-        """Put a state in its place."""
-        self._state, self._is_state_known = state, True
+        """Put a state in its place; None is the first one again."""
+        self._state, self._is_state_known = self._first() if state is None else state, True
 
     def keep_state(self) -> None:
         """At the end: what has been read may have been changed in place."""
         if not self._is_state_known:
             return
-        if self._state is None:
+        state = self._state
+        if state is None or (self.initial is not None and state == self.initial()):
             self.kept.clear()
             return
-        state = self._state
         if self.coder is not None:
             state = self.coder.encode(state)
             if not isinstance(state, bytes):
@@ -82,6 +87,9 @@ class Hook:
                     hint="return bytes from encode, or leave state_coder out and keep plain data",
                 )
         self.kept.write(state)
+
+    def _first(self) -> Any:
+        return None if self.initial is None else self.initial()
 
     def timer(self, tag: str, domain: TimeDomain) -> Timer:
         """The timer of the key with a tag."""

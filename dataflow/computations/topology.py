@@ -14,7 +14,7 @@ from dataflow.computations.checks import (
     check_outputs,
     in_order,
 )
-from dataflow.computations.computation import Computation
+from dataflow.computations.computation import Computation, KeyExtractor
 from dataflow.computations.computation_do_fn import ComputationDoFn, KeyExtraction
 from dataflow.computations.hook import Definition
 from dataflow.errors import PipelineError
@@ -22,6 +22,7 @@ from dataflow.graph import MAIN
 from dataflow.io.source import Source
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.record_ids import RecordIds
 from dataflow.transforms.create import Read
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.par_do import Map, MultiOutputParDo
@@ -32,8 +33,6 @@ from windowing.location import user_location
 
 if TYPE_CHECKING:
     from dataflow.pipeline import Pipeline
-
-KeyExtractor = Callable[[Any], Any]
 
 
 class Streams(dict[str, PCollection[Any]]):
@@ -76,8 +75,9 @@ class Topology(PTransform["Pipeline", Streams]):
         streams = p | "zeitgeist" >> (
             Topology()
             .injector("queries", source)
+            .computation("window_counter", WindowCounter())
             .computation(
-                "window_counter", WindowCounter(), inputs={"queries": query_of}, outputs=["window_counts"]
+                "by_region", Count(), inputs={"queries": region_of}, outputs=["region_counts"]
             )
         )
         streams["window_counts"] | df.Map(print)
@@ -97,17 +97,16 @@ class Topology(PTransform["Pipeline", Streams]):
         name: str,
         computation: Computation,
         *,
-        inputs: Mapping[str, KeyExtractor],
-        outputs: Sequence[str] = (),
+        inputs: Mapping[str, KeyExtractor] | None = None,
+        outputs: Sequence[str] | None = None,
     ) -> Self:
         """Add a computation.
 
         Args:
             name: unique among the computations.
             computation: the user code.
-            inputs: the streams that it subscribes to, each with the function that extracts the key from a record's
-                value; keys are as for `GroupByKey`.
-            outputs: the streams that it produces to.
+            inputs: the streams that it subscribes to, each with its key extractor, instead of `Computation.inputs`.
+            outputs: the streams that it produces to, instead of `Computation.outputs`.
         """
         here = user_location()
         what = f"computation {check_name(name, 'a computation', here)!r} ({here})"
@@ -118,6 +117,8 @@ class Topology(PTransform["Pipeline", Streams]):
                 hint="names name the state in the store, so each must be unique",
             )
         check_computation(computation, what)
+        inputs = computation.inputs if inputs is None else inputs
+        outputs = computation.outputs if outputs is None else outputs
         check_inputs(inputs, what, here)
         check_outputs(outputs, what, here)
         definition = Definition(name, here, tuple(outputs))
@@ -125,11 +126,23 @@ class Topology(PTransform["Pipeline", Streams]):
         return self
 
     def injector(
-        self, stream: str, source: Source | PTransform[Pipeline, PCollection[Any]]
+        self,
+        stream: str,
+        source: Source | PTransform[Pipeline, PCollection[Any]],
+        *,
+        record_ids: RecordIds | None = None,
     ) -> Self:
-        """Let a stream come from outside: a `Source`, or a transform that reads, such as `ReadFromCsv`."""
+        """Let a stream come from outside: a `Source`, or a transform that reads, such as `ReadFromCsv`.
+
+        ``record_ids``: of a `Source`, as for `Read`; a transform that reads has its own.
+        """
         if isinstance(source, Source):
-            source = f"injector {stream}" >> Read(source)
+            source = f"injector {stream}" >> Read(source, record_ids=record_ids)
+        elif record_ids is not None:
+            raise PipelineError(
+                f"the injector of stream {stream!r} ({user_location()}) was given record_ids beside a transform",
+                hint="give them to the transform that reads, or give the source itself",
+            )
         if not isinstance(source, PTransform):
             raise PipelineError(
                 f"the injector of stream {stream!r} ({user_location()}) is not a Source: {source!r}",

@@ -22,6 +22,7 @@ from dataflow.io.arrival import ArrivalTime
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.record_ids import RecordIds
 from dataflow.transforms.create import Read
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
@@ -315,7 +316,9 @@ class _ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
         *,
         event_time: Callable[[Any], TimestampLike] | ArrivalTime | None = None,
         max_disorder: DurationLike | None = None,
+        record_ids: RecordIds | None = None,
     ) -> None:
+        self._record_ids = record_ids
         self._arrival = event_time if isinstance(event_time, ArrivalTime) else None
         time_of = None if isinstance(event_time, ArrivalTime) else event_time
         if max_disorder is not None and self._arrival is not None:
@@ -340,7 +343,7 @@ class _ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:
         self._source.check()
-        return pcoll | Read(self._source, event_time=self._arrival)
+        return pcoll | Read(self._source, event_time=self._arrival, record_ids=self._record_ids)
 
 
 class ReadFromCsv(_ReadFromFiles):
@@ -354,6 +357,7 @@ class ReadFromCsv(_ReadFromFiles):
             you expect; the watermark
             follows at this distance, and a row further behind is late.  Without it, the watermark
             waits for the end of the file.
+        record_ids: how rows are known that are in a file more than once; as for `Read`.
 
     Raises:
         InputError: a file is missing or malformed: when the pipeline is built as far as the header

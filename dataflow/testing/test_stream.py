@@ -21,6 +21,7 @@ from dataflow.errors import PipelineError
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.record_ids import RecordIds
 from dataflow.transforms.create import Read
 from triggers.checks import check_signal_name
 from windowing.timestamps import (
@@ -62,13 +63,17 @@ class TestStream(PTransform["Pipeline", PCollection[Any]]):
     Example::
 
         p | TestStream().add_elements(["a", "b"]).advance_watermark_to(60).advance_processing_time(10)
+
+    Args:
+        record_ids: how elements are known that are added more than once, as for `Read`.
     """
 
     #: Its name looks like a test to pytest.
     __test__ = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, record_ids: RecordIds | None = None) -> None:
         self._events: tuple[_Event, ...] = ()
+        self._record_ids = record_ids
 
     def add_elements(self, elements: Iterable[Any]) -> Self:
         """Elements that arrive together: one bundle.
@@ -159,16 +164,19 @@ class TestStream(PTransform["Pipeline", PCollection[Any]]):
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:
         """Read the script."""
-        return pcoll | Read(_ScriptSource(self._events))
+        return pcoll | Read(_ScriptSource(self._events), record_ids=self._record_ids)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TestStream) and self._events == other._events
+        if not isinstance(other, TestStream):
+            return False
+        return (self._events, self._record_ids) == (other._events, other._record_ids)
 
     def __hash__(self) -> int:
         return hash(repr(self))
 
     def __repr__(self) -> str:
-        return ".".join(["TestStream()", *(event.call for event in self._events)])
+        given = f"record_ids={self._record_ids!r}" if self._record_ids else ""
+        return ".".join([f"TestStream({given})", *(event.call for event in self._events)])
 
     def _with(
         self,

@@ -13,6 +13,7 @@ from dataflow.io.memory import MemorySource
 from dataflow.io.source import Source
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.record_ids import RecordIds
 from dataflow.serialization import dumps_code
 from triggers.windowing_strategy import WindowingStrategy
 
@@ -28,14 +29,27 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
     Args:
         source: says what is read, and when it happened.
         event_time: `ARRIVAL_TIME`, for elements that happen when they are read, whatever the source says.
+        record_ids: how elements are known that the source hands over more than once; without it all count.
 
     Raises:
-        PipelineError: ``source`` is no source, or ``event_time`` is something else.
+        PipelineError: ``source`` is no source, or one of the others is something else.
     """
 
-    def __init__(self, source: Source, *, event_time: ArrivalTime | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        event_time: ArrivalTime | None = None,
+        record_ids: RecordIds | None = None,
+    ) -> None:
         if not isinstance(source, Source):
             raise PipelineError(f"Read needs a Source, not {source!r}")
+        if record_ids is not None and not isinstance(record_ids, RecordIds):
+            raise PipelineError(
+                f"Read cannot tell records by {record_ids!r}",
+                hint="give df.RecordIds(of=..., slack=...)",
+            )
+        self._record_ids = record_ids
         self._name = type(source).__name__
         self._source = source
         if event_time is not None:
@@ -53,8 +67,9 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:
         """Add the primitive."""
-        dumps_code(self._source, pcoll.here())
-        return pcoll.add_operation(ReadOperation(self._source), [], WindowingStrategy())[MAIN]
+        operation = ReadOperation(self._source, self._record_ids)
+        dumps_code(operation, pcoll.here())
+        return pcoll.add_operation(operation, [], WindowingStrategy())[MAIN]
 
 
 class Create(PTransform["Pipeline", PCollection[T]]):

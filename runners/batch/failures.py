@@ -5,8 +5,8 @@ Java stack. So a task returns its error as a `Failure`, which travels with the d
 every target downstream, and a task that receives one stops before it commits.  Nothing is computed
 from a part of the input only.
 
-What may go away by itself (the store, files, memory) is raised, for Spark to try again, until its
-last attempt.
+What may go away by itself (the store, files, memory, a mood of user code) is raised, for Spark to
+try again, until its last attempt.
 """
 
 import traceback
@@ -17,10 +17,10 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from dataflow.errors import DataflowError, TransformError
 from dataflow.serialization import dumps, loads
-from runners.errors import JobFailedError, StoreError
+from runners.errors import JobFailedError, StoreError, UnrepeatableError
 
 #: Worth another attempt; everything else is the same the next time.
-_TRANSIENT = (StoreError, OSError, MemoryError)
+_TRANSIENT = (StoreError, OSError, MemoryError, UnrepeatableError)
 
 
 @attrs.frozen

@@ -1,9 +1,9 @@
 """RangeWriter: the store's side of one task, where "exactly once" of a batch run is decided.
 
-A task that writes tables owns one range: a source's split, or a key range of a grouping.  At the
-start of every attempt it takes the range over, which moves the token, so that no older attempt
-(failed, speculative, zombie) can commit any more; what an attempt has to say is fenced by its
-token.
+A task that writes tables, or may have dead letters, owns one range: a source's split, or a key
+range of a grouping.  At the start of every attempt it takes the range over, which moves the token,
+so that no older attempt (failed, speculative, zombie) can commit any more; what an attempt has to
+say is fenced by its token.
 
 * A key range commits once, everything in one transaction.  The order in which its panes come
   depends on the order in which the shuffle delivers, so a part of them could not be told from the
@@ -14,10 +14,14 @@ token.
 
 The last commit marks the range as finished.  A finished range is never written again, in this run
 or in a later one of the same job.
+
+Dead letters are committed like rows.  An attempt may repeat what an earlier one has committed, for
+the stages downstream; user code that then fails on more records, or on fewer, would leave some in
+no result and in no letter, or in both.  So letters are counted, and such an attempt is given up.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,9 +29,10 @@ import attrs
 
 from dataflow.io.table import Row, TableSpec, TableWrite
 from dataflow.serialization import dumps, loads
-from runners.errors import StoreError, StoreUnreachableError
+from runners.core import poison
+from runners.errors import StoreError, StoreUnreachableError, UnrepeatableError
 from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.production import Production
+from runners.millwheel.production import DeadLetter, Production
 from runners.millwheel.store.port import Committed, Indeterminate, RangeRow, Store
 
 #: Rows in one statement, and of a split in one transaction.
@@ -43,10 +48,11 @@ class FencedError(StoreError):
 
 @attrs.frozen
 class ReadSoFar:
-    """How far the committed bundles of a split have come."""
+    """How far the committed bundles of a range have come, with so many dead letters."""
 
     records: int = 0
     position: Any = None
+    dead: int = 0
 
 
 class RangeWriter:
@@ -60,6 +66,9 @@ class RangeWriter:
     def __init__(self, store: Store, job: str, range_id: RangeId, owner: str) -> None:
         self._store, self._job, self._range_id, self._owner = store, job, range_id, owner
         self._pending: list[_TableBuffer] = []
+        self._dead: list[DeadLetter] = []
+        # Letters committed, by whichever attempt, and letters that this attempt has come upon.
+        self._dead_committed = self._dead_met = 0
         self._row: RangeRow | None = None
         self._bundle = 0
 
@@ -73,6 +82,7 @@ class RangeWriter:
         self._row = taken[self._range_id].row
         self._bundle = self._row.bundle
         self.is_finished = self._row.is_finished
+        self._dead_committed = self.read_so_far.dead
         return self
 
     def __exit__(
@@ -85,26 +95,35 @@ class RangeWriter:
 
     @property
     def read_so_far(self) -> ReadSoFar:
-        """What earlier attempts of the split have committed."""
+        """What earlier attempts have committed."""
         assert self._row is not None
-        position = self._row.position
-        return ReadSoFar() if position is None else ReadSoFar(*loads(position))
+        return _read_so_far(self._row)
 
     @property
     def is_full(self) -> bool:
-        """Whether so many rows wait that a split should commit."""
-        return sum(buffer.size for buffer in self._pending) >= ROWS_MAX
+        """Whether so many rows and letters wait that a split should commit."""
+        return sum(buffer.size for buffer in self._pending) + len(self._dead) >= ROWS_MAX
 
-    def write(self, writes: Iterable[TableWrite]) -> None:
-        """Keep rows for the next commit; a finished range has had all of them."""
+    def resume(self) -> None:
+        """Begin where the commits so far end, instead of repeating what they are made of."""
+        self._dead_met = self._dead_committed
+
+    def pass_over(self, dead: Sequence[poison.DeadLetter]) -> None:
+        """Note what comes again and is committed already."""
+        self._dead_met += len(dead)
+
+    def write(self, writes: Iterable[TableWrite], dead: Sequence[poison.DeadLetter] = ()) -> None:
+        """Keep rows and letters for the next commit; a finished range has had all of them."""
+        self._dead_met += len(dead)
         if self.is_finished:
             return
+        self._dead.extend(map(DeadLetter.of, dead))
         for write in writes:
             buffer = self._buffer(write.table)
             buffer.add(write)
 
     def commit(self, read_so_far: ReadSoFar | None = None, *, is_last: bool) -> None:
-        """Make the rows kept so far durable.
+        """Make the rows and letters kept so far durable.
 
         Returns normally, having written nothing, if another attempt has meanwhile finished the
         range.
@@ -112,17 +131,23 @@ class RangeWriter:
         Raises:
             FencedError: another attempt owns the range and has not finished it.
             StoreUnreachableError: nobody knows whether it was committed; the next attempt will see.
+            UnrepeatableError: what was committed before had other dead letters.
         """
+        self._check_dead(self._dead_met - len(self._dead))
         if self.is_finished:
             return
         assert self._row is not None
         fence = Fence(range_id=self._range_id, token=self._row.token, bundle=self._bundle + 1)
-        position = None if read_so_far is None else dumps(attrs.astuple(read_so_far, recurse=False))
+        position = None
+        if read_so_far is not None or self._dead_met:
+            so_far = attrs.evolve(read_so_far or ReadSoFar(), dead=self._dead_met)
+            position = dumps(attrs.astuple(so_far, recurse=False))
         production = Production(
             job=self._job,
             fences=[fence],
             positions={} if position is None else {self._range_id: position},
             finished=frozenset([self._range_id] if is_last else []),
+            dead=self._dead,
             tables=[buffer.table_write() for buffer in self._pending],
         )
         outcome = self._store.commit(production)
@@ -134,11 +159,25 @@ class RangeWriter:
                 detail=outcome.reason,
                 hint="is the store up? run the same job again: it looks first",
             )
-        self._pending.clear()
+        self._pending, self._dead = [], []
         if isinstance(outcome, Committed):
             self._bundle, self.is_finished = fence.bundle, is_last
+            self._dead_committed = self._dead_met
         else:
             self._wait_for_new_owner()
+            if is_last:
+                self._check_dead(self._dead_met)
+
+    def _check_dead(self, repeated: int) -> None:
+        if repeated != self._dead_committed:
+            raise UnrepeatableError(
+                f"user code of {self._range_id} failed on {repeated} records and timers, and before on "
+                f"{self._dead_committed} of the same",
+                detail="a task is run again when what it had for others is lost, and must then leave "
+                "out the same records: their dead letters are committed",
+                hint="let code fail because of what is in a record only, not of the moment; running "
+                "the same job again tries once more",
+            )
 
     def _buffer(self, table: TableSpec) -> "_TableBuffer":
         # Only the last one of a table takes more, so that the order of what is said of a key
@@ -156,7 +195,7 @@ class RangeWriter:
             job = self._store.read_job(self._job)
             row = job and job.ranges.get(self._range_id)
             if row and row.is_finished:
-                self.is_finished = True
+                self.is_finished, self._dead_committed = True, _read_so_far(row).dead
                 return
             if not row or row.owner in (None, self._owner) or waited_s >= FENCED_WAIT_S:
                 raise FencedError(
@@ -166,6 +205,10 @@ class RangeWriter:
                 )
             time.sleep(_FENCED_POLL_S)
             waited_s += _FENCED_POLL_S
+
+
+def _read_so_far(row: RangeRow) -> ReadSoFar:
+    return ReadSoFar() if row.position is None else ReadSoFar(*loads(row.position))
 
 
 class _TableBuffer:

@@ -17,6 +17,7 @@ from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from runners.batch.layout import layout
 from runners.batch.waves import run_waves
+from runners.core.poison import checked_tries
 from runners.progress import Progress
 from runners.spark.prepared_job import JobOptions, prepare
 from runners.spark.result import StoreResult
@@ -38,6 +39,9 @@ class BatchRunner:
         partitions: how many parts sources are divided into, about, and how many key ranges each
             grouping has; fixed when the job is first run. By default two for each core of this
             machine.  One key range must fit into the memory of a worker, with what it has to write.
+        tries_per_record: how often a record that makes user code fail is tried before it is left
+            out and kept as a dead letter (`PipelineResult.dead_letters`); None: the first failure
+            ends the run.
         show_progress: on stderr.
     """
 
@@ -49,6 +53,7 @@ class BatchRunner:
         fresh: bool = False,
         master: str | None = None,
         partitions: int | None = None,
+        tries_per_record: int | None = None,
         show_progress: bool = True,
     ) -> None:
         if partitions is not None and partitions < 1:
@@ -56,6 +61,7 @@ class BatchRunner:
         self._job, self._store, self._fresh = job, store, fresh
         self._master = master or LOCAL_MASTER
         self._partitions = partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 1)
+        self._tries = checked_tries(tries_per_record)
         self._show_progress = show_progress
 
     @property
@@ -89,6 +95,6 @@ class BatchRunner:
         with Progress(f"batch {self._job}", show=self._show_progress) as progress:
             if any(wanted.wanted.values()):
                 context = spark_context("dataflow", master=self._master)
-                run_waves(context, prepared, wanted, progress)
+                run_waves(context, prepared, wanted, progress, tries=self._tries)
         prepared.finish()
         return prepared.result

@@ -30,6 +30,7 @@ from runners.batch.range_writer import RangeWriter, ReadSoFar
 from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId
 from runners.core.grouping import GroupingStage, StageClock, Step
+from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.stage_executor import StageExecutor
 from runners.core.timers import Timers
 from runners.millwheel.ids import RangeId
@@ -65,6 +66,7 @@ class Work:
 
     ``dsn`` may hold a password, so it is not shown.
     ``attempts_max``: how often Spark tries a task.
+    ``tries``: how often a record that makes user code fail is tried; see `StageExecutor`.
     """
 
     job: str
@@ -73,6 +75,7 @@ class Work:
     layout: Layout
     failures: FailureAccumulator
     attempts_max: int
+    tries: int | None
 
 
 @attrs.frozen
@@ -151,15 +154,21 @@ class _Attempt:
         if writer is not None and writer.is_finished and not self._gatherer.is_needed:
             return
         written = ReadSoFar() if writer is None else writer.read_so_far
-        is_resumable = not self._gatherer.is_needed
         operation = self._stage.root.operation
         assert isinstance(operation, Read)
+        # Whoever goes on in the middle does not know the ids of what came before.
+        is_resumable = not self._gatherer.is_needed and operation.record_ids is None
         source = operation.source.repeatable()
         reader = source.open(loads(split), written.position if is_resumable else None)
         self._stack.callback(reader.close)
-        executor = StageExecutor(self._plan, self._stage)
+        executor = StageExecutor(self._plan, self._stage, tries=self._work.tries)
         self._set_up(executor)
+        ids = None
+        if operation.record_ids is not None:
+            ids = SplitIds(RecordIdJudge(self._stage.root, tries=self._work.tries))
         records = written.records if is_resumable else 0
+        if writer is not None and is_resumable:
+            writer.resume()
         status = SplitStatus.ACTIVE
         while status is not SplitStatus.FINISHED:
             # Not beyond what is written already: a bundle is either written or not.
@@ -167,14 +176,20 @@ class _Attempt:
             records_max = BUNDLE_RECORDS if unwritten else written.records - records
             batch = reader.read(min(BUNDLE_RECORDS, records_max))
             status, records = batch.status, records + len(batch.values)
+            bundle = Bundle(batch.values, batch.timestamps_us)
+            # The watermark stays at the beginning, so no id is forgotten, and nothing is late.
+            judged = None if ids is None else ids.judge(bundle, _WHILE_INPUT.watermark_us)
             outputs = executor.process(
-                Bundle(batch.values, batch.timestamps_us),
+                bundle if judged is None else judged.bundle,
                 watermark_us=_WHILE_INPUT.watermark_us,
                 now_us=_WHILE_INPUT.now_us,
             )
+            outputs.dead[:0] = judged.dead if judged is not None else ()
             yield from self._gatherer.add(outputs.groups)
-            if writer is not None and unwritten:
-                writer.write(outputs.tables)
+            if writer is not None and not unwritten:
+                writer.pass_over(outputs.dead)
+            elif writer is not None:
+                writer.write(outputs.tables, outputs.dead)
                 if writer.is_full:
                     writer.commit(ReadSoFar(records, batch.position), is_last=False)
             if not batch.values and status is not SplitStatus.FINISHED:
@@ -188,7 +203,7 @@ class _Attempt:
         writer = self._enter_writer()
         if writer is not None and writer.is_finished and not self._gatherer.is_needed:
             return
-        grouping = GroupingStage(self._plan, self._stage, is_replay=True)
+        grouping = GroupingStage(self._plan, self._stage, is_replay=True, tries=self._work.tries)
         self._set_up(grouping)
         cells: dict[CellId, Cell] = {}
         timers = Timers()
@@ -214,7 +229,7 @@ class _Attempt:
         for timer, fire_us in step.effects.timers.items():
             timers.set(timer, fire_us)
         if writer is not None:
-            writer.write(step.outputs.tables)
+            writer.write(step.outputs.tables, step.outputs.dead)
         return self._gatherer.add(step.outputs.groups)
 
     def _spread(self, failure: Failure) -> Iterator[Shipment]:
@@ -230,7 +245,7 @@ class _Attempt:
 
     def _enter_writer(self) -> RangeWriter | None:
         """The range, taken over; None for a stage that writes nothing, and so fences nothing."""
-        if not self._stage.tables:
+        if not self._stage.tables and self._work.tries is None:
             return None
         store = open_store(self._work.dsn)
         return self._stack.enter_context(

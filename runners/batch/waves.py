@@ -43,7 +43,12 @@ class _Shift:
 
 
 def run_waves(
-    context: SparkContext, prepared: PreparedJob, layout: Layout, progress: Progress
+    context: SparkContext,
+    prepared: PreparedJob,
+    layout: Layout,
+    progress: Progress,
+    *,
+    tries: int | None,
 ) -> None:
     """Run everything that is wanted.  An interrupt stops the Spark job and goes on up.
 
@@ -60,6 +65,7 @@ def run_waves(
         layout=layout,
         failures=failures,
         attempts_max=_attempts_max(context),
+        tries=tries,
     )
     try:
         waves, tasks = _waves(context, work, prepared.job)

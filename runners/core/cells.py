@@ -178,6 +178,7 @@ class LateArrival:
     """A partial whose window was gone when it came.
 
     ``record``: what the partial was made of; None if that were several records, folded before they were late.
+    ``is_keyed``: whether the record is a pair of key and value; that of a read is a value, and the key is its id.
     """
 
     key: Any
@@ -186,6 +187,7 @@ class LateArrival:
     count: int
     watermark_us: int
     record: LateElement | None = None
+    is_keyed: bool = True
 
 
 @attrs.define

@@ -20,7 +20,11 @@ from windowing.timestamps import to_timestamp_us
 #: Rows of a table: by key tuple, or by insertion number (from 0) where the table has no key.
 Rows = MutableMapping[Row | int, Row]
 
+#: What the values of a key may have together: an entry of a Postgres index has at most 2,704 bytes.
+KEY_BYTES_MAX = 2_000
+
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_UTF8_BYTES_MAX = 4
 
 
 def apply_table_write(rows: Rows, write: TableWrite) -> None:
@@ -74,9 +78,10 @@ def check_rows(table: TableSpec, rows: Sequence[Row]) -> None:
 
     Raises:
         TableRowError: a row has another number of values than the table has columns, or a value
-            does not fit its column.
+            does not fit its column, or a key has more than `KEY_BYTES_MAX` bytes.
     """
     _check_columns(table, table.columns, rows)
+    _check_key_sizes(table, rows)
 
 
 def _check_keys_once(write: TableWrite) -> None:
@@ -111,6 +116,30 @@ def _check_columns(
         is_key = name in table.key
         if not _all_fit(kind, values, is_key=is_key):
             _refuse_first_misfit(table, name, kind, values)
+
+
+def _check_key_sizes(table: TableSpec, rows: Sequence[Row]) -> None:
+    long = [table.key_indexes[at] for at, name in enumerate(table.key) if _is_long(table, name)]
+    chars_max = sum(max((len(row[index]) for row in rows), default=0) for index in long)
+    if chars_max * _UTF8_BYTES_MAX <= KEY_BYTES_MAX:
+        return
+    for row in rows:
+        size = sum(_size_bytes(row[index]) for index in long)
+        if size > KEY_BYTES_MAX:
+            raise TableRowError(
+                f"a row does not fit table {table.name}",
+                detail=f"its key ({', '.join(table.key)}) has {size:,} bytes and may have "
+                f"{KEY_BYTES_MAX:,}: {_shown(row)}",
+                hint="leave what is long out of the key, or use its hash, e.g. hashlib.sha256",
+            )
+
+
+def _is_long(table: TableSpec, column: str) -> bool:
+    return table.columns[column] in {str, bytes}
+
+
+def _size_bytes(value: str | bytes) -> int:
+    return len(value.encode() if isinstance(value, str) else value)
 
 
 def _all_fit(kind: ColumnType, values: Sequence[Any], *, is_key: bool) -> bool:

@@ -45,5 +45,6 @@ def _contents(arrival: LateArrival) -> dict[str, Any]:
     record, element, sign = arrival.record, None, +1
     if record is not None:
         value, timestamp_us, sign = record
-        element = TimestampedValue((arrival.key, value), to_datetime(timestamp_us))
+        plain = (arrival.key, value) if arrival.is_keyed else value
+        element = TimestampedValue(plain, to_datetime(timestamp_us))
     return {"sign": sign, "payload": arrival.accumulator, "element": element}

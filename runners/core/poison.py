@@ -149,10 +149,15 @@ def dead_letter(
         timestamp_us=timestamp_us,
         window=window,
         sign=sign,
-        error=str(error),
-        traceback="".join(traceback.format_exception(error.__cause__ or error)),
+        error=_storable(str(error)),
+        traceback=_storable("".join(traceback.format_exception(error.__cause__ or error))),
         tries=tries,
     )
+
+
+def _storable(text: str) -> str:
+    """Text without what a database would refuse, or it would be the letter that stops the job."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def _remembered(bundle: Bundle) -> list[Mapping[str, list[list[Any]]] | None]:

@@ -4,8 +4,9 @@
 It is a heap with lazy deletion: resetting a timer leaves the old entry behind, which is passed over when it comes up.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Generic, TypeVar
 
 from runners.core.cells import TimerId
@@ -26,6 +27,9 @@ class TimerQueue(Generic[TimerT]):
 
     def __len__(self) -> int:
         return len(self._set)
+
+    def __iter__(self) -> Iterator[TimerT]:
+        return iter(self._set)
 
     def set(self, timer: TimerT, fire_us: int | None) -> None:
         """Set, move, or (None) clear a timer."""
@@ -71,6 +75,9 @@ class Timers:
 
     def __len__(self) -> int:
         return sum(map(len, self.queues.values()))
+
+    def __iter__(self) -> Iterator[TimerId]:
+        return chain.from_iterable(self.queues.values())
 
     def set(self, timer: TimerId, fire_us: int | None) -> None:
         """Set, move, or (None) clear a timer."""

@@ -4,12 +4,11 @@ Reads the splits in turns; whatever a batch causes is through the whole pipeline
 """
 
 from contextlib import ExitStack
-from typing import Any
 
 import attrs
 
 from dataflow.graph import Read
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.io.table import TableSpec
 from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId, LateArrival
@@ -18,6 +17,7 @@ from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.percentile_watermark import ProgressSketch, percentile_watermark_us
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.poison import DeadLetter
+from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.signals import unheard_signal
 from runners.core.stage_executor import StageExecutor, StageOutputs
 from runners.core.timers import TimerQueue, Timers
@@ -35,6 +35,8 @@ class SplitInput:
     watermark_us: int = MIN_TIMESTAMP_US
     status: SplitStatus = SplitStatus.ACTIVE
     sketch: ProgressSketch = attrs.field(factory=ProgressSketch)
+    #: What has been read of it, if its records have ids.
+    ids: SplitIds | None = None
 
 
 @attrs.define
@@ -72,7 +74,7 @@ class Job:
             if grouping.stage.percentile is not None
         }
         self._inputs = [
-            SplitInput(stage.name, source_of(stage).open(split, None))
+            SplitInput(stage.name, source_of(stage).open(split, None), ids=_ids_of(stage, tries))
             for stage in execution.sources()
             for split in source_of(stage).splits(1)
         ]
@@ -103,7 +105,7 @@ class Job:
             split for split in self._inputs if split.status is not SplitStatus.FINISHED
         ]:
             for split in unfinished:
-                batch = split.reader.read(bundle_records)
+                batch = self._judged(split, split.reader.read(bundle_records))
                 if batch.processing_time_us is not None:
                     self._let_time_pass(batch.processing_time_us)
                 self._take(split, batch)
@@ -128,6 +130,17 @@ class Job:
     def _next_processing_us(self) -> int | None:
         waiting = [grouping.timers.next_processing_us() for grouping in self._groupings.values()]
         return min((next_us for next_us in waiting if next_us is not None), default=None)
+
+    def _judged(self, split: SplitInput, batch: SourceBatch) -> SourceBatch:
+        """What is new in a batch, if the source's records have ids."""
+        if split.ids is None:
+            return batch
+        bundle = Bundle(batch.values, batch.timestamps_us)
+        judged = split.ids.judge(bundle, split.watermark_us)
+        self._late += [(split.stage, arrival) for arrival in judged.late]
+        self._dead += judged.dead
+        new = judged.bundle
+        return attrs.evolve(batch, values=new.values, timestamps_us=new.timestamps_us)
 
     def _take(self, split: SplitInput, batch: SourceBatch) -> None:
         self._process(split, batch)
@@ -250,8 +263,17 @@ class Job:
         )
 
 
-def source_of(stage: Stage) -> Any:
+def source_of(stage: Stage) -> Source:
     """The source that a stage starts at."""
+    return _read_of(stage).source
+
+
+def _read_of(stage: Stage) -> Read:
     operation = stage.root.operation
     assert isinstance(operation, Read)
-    return operation.source
+    return operation
+
+
+def _ids_of(stage: Stage, tries: int | None) -> SplitIds | None:
+    has_ids = _read_of(stage).record_ids is not None
+    return SplitIds(RecordIdJudge(stage.root, tries=tries)) if has_ids else None

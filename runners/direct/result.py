@@ -9,7 +9,7 @@ from runners.core.cells import LateArrival
 from runners.core.changelog import Rows
 from runners.core.late import count_by_transform, late_mapping
 from runners.core.poison import DeadLetter, dead_mapping
-from runners.errors import SignalError
+from runners.errors import RequestError, SignalError
 
 
 class DirectResult:
@@ -45,6 +45,20 @@ class DirectResult:
             f"the signal {name!r} comes too late: a run in memory has ended when there is a result",
             hint="script it, with TestStream().send_signal(...), or use the streaming runner",
         )
+
+    def drain(self) -> None:
+        """Nothing to drain: the run has ended, and every window has spoken.
+
+        Raises:
+            RequestError: always.
+        """
+        raise RequestError(
+            "there is nothing to drain: a run in memory has ended when there is a result",
+            hint="the streaming runner has jobs that can be drained",
+        )
+
+    def cancel(self) -> None:
+        """Nothing to stop: the run has ended."""
 
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records that came after their window was gone."""

@@ -12,6 +12,7 @@ Pure bookkeeping; the master sends the messages.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from runners.millwheel.ids import RangeId
 
@@ -25,12 +26,21 @@ class Assignment:
     Args:
         ranges: all of the job, dealt out evenly; the slot that has one first is its home.
         slots: how many there are.
+        heads: ranges that must have the slot of another one.
     """
 
-    def __init__(self, ranges: Sequence[RangeId], slots: int) -> None:
+    def __init__(
+        self,
+        ranges: Sequence[RangeId],
+        slots: int,
+        heads: Mapping[RangeId, RangeId] = MappingProxyType({}),
+    ) -> None:
         self._home = {range_id: index % slots for index, range_id in enumerate(ranges)}
+        self._home.update((each, self._home[head]) for each, head in heads.items())
         self._slot = dict(self._home)
         self._settled: set[RangeId] = set()
+        #: Ranges that must have the slot of another one.
+        self._heads = dict(heads)
         #: Where ranges go that their worker has been asked to let go of.
         self._leaving: dict[RangeId, int] = {}
 
@@ -71,29 +81,60 @@ class Assignment:
 
     def settle(self, slot: int, ranges: Iterable[RangeId]) -> None:
         """The worker of a slot has taken ranges over."""
-        self._settled.update(each for each in ranges if self._slot[each] == slot)
+        self._settled.update(each for each in ranges if self._slot.get(each) == slot)
 
     def expire(self, slot: int, live: Sequence[int]) -> BySlot:
         """The worker of a slot is not heard any more: its ranges go to those of the slots ``live``."""
         mine = self.ranges_of(slot)
         self._settled.difference_update(mine)
         given: dict[int, list[RangeId]] = defaultdict(list)
-        for index, range_id in enumerate(mine):
+        heads = [each for each in mine if each not in self._heads]
+        targets = {each: live[index % len(live)] for index, each in enumerate(heads)}
+        for range_id in mine:
             target = self._leaving.pop(range_id, slot)
             if target not in live:
-                target = live[index % len(live)]
+                target = targets[self._heads.get(range_id, range_id)]
             self._slot[range_id] = target
             given[target].append(range_id)
         return {target: tuple(found) for target, found in given.items()}
 
     def move(self, ranges: Iterable[RangeId], slot: int) -> BySlot:
-        """Have ranges go to a slot; whom to ask for which.  Those that are on their way already are left alone."""
+        """Have ranges go to a slot; whom to ask for which.
+
+        Those that are on their way already, or tied, are left alone.
+        """
         asked: dict[int, list[RangeId]] = defaultdict(list)
+        tied = {*self._heads, *self._heads.values()}
         for range_id in ranges:
+            if range_id in tied or range_id not in self._slot:
+                continue
             if self.is_settled(range_id) and self._slot[range_id] != slot:
-                self._leaving[range_id] = slot
+                # Where it is wanted is where it comes back to when a worker has been replaced.
+                self._leaving[range_id] = self._home[range_id] = slot
                 asked[self._slot[range_id]].append(range_id)
         return {owner: tuple(found) for owner, found in asked.items()}
+
+    @property
+    def slots(self) -> Mapping[RangeId, int]:
+        """The slot of every range."""
+        return dict(self._slot)
+
+    def slot_of(self, range_id: RangeId) -> int:
+        """Where a range is."""
+        return self._slot[range_id]
+
+    def tie(self, range_id: RangeId, head: RangeId) -> None:
+        """From here on a range has the slot of another; it may be a new one."""
+        if range_id not in self._slot:
+            self._slot[range_id], self._home[range_id] = self._slot[head], self._home[head]
+        self._heads[range_id] = head
+
+    def untie(self, range_id: RangeId, *, is_retired: bool) -> None:
+        """From here on a range may go where it likes, or is not there any more."""
+        self._heads.pop(range_id, None)
+        if is_retired:
+            del self._slot[range_id], self._home[range_id]
+            self._settled.discard(range_id)
 
     def bring_home(self, slot: int) -> BySlot:
         """Have the ranges that were dealt to a slot come back to it; whom to ask for which."""

@@ -6,27 +6,75 @@ before anyone hears of it.  Two kinds: `SourceComputation` injects, `GroupingCom
 MillWheel, sections 4 and 5; the semantics are `runners.core`'s.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from runners.core.plan import ExecutionPlan
+from runners.millwheel.cache_counts import CacheCounts
+from runners.millwheel.counts import Counts
 from runners.millwheel.grouping_computation import GroupingComputation
+from runners.millwheel.guarantees import BOTH
+from runners.millwheel.id_counts import IdCounts
+from runners.millwheel.ids import RangeId
+from runners.millwheel.loads import RangeLoad
 from runners.millwheel.router import Router
 from runners.millwheel.source_computation import SourceComputation
+from runners.millwheel.store.port import Store
+from runners.millwheel.worker_options import WorkerOptions
 
 Computation = SourceComputation | GroupingComputation
 
 
 def build_computations(
-    job: str, plan: ExecutionPlan, range_counts: Mapping[str, int], *, tries: int | None = None
+    job: str,
+    plan: ExecutionPlan,
+    router: Router,
+    store: Store,
+    options: WorkerOptions,
 ) -> dict[str, Computation]:
-    """A computation for each stage of the plan, owning nothing yet; ``tries`` as for `StageExecutor`."""
-    router = Router(plan, range_counts)
+    """A computation for each stage of the plan, owning nothing yet; the store is only read."""
+    tries, cache_bytes = options.tries, options.state_cache_bytes
+    groupings = sum(not stage.is_source for stage in plan.stages.values())
+    if cache_bytes is not None and groupings:
+        # In equal parts: which of them will have much state, nobody knows yet.
+        cache_bytes //= groupings
     computations: dict[str, Computation] = {}
     for name, stage in plan.stages.items():
+        guarantees = options.guarantees.get(name, BOTH)
         if stage.is_source:
-            computations[name] = SourceComputation(job, plan, stage, router, tries=tries)
+            computations[name] = SourceComputation(
+                job, plan, stage, router, store, tries=tries, guarantees=guarantees
+            )
         else:
             computations[name] = GroupingComputation(
-                job, plan, stage, router, range_counts[name], tries=tries
+                job,
+                plan,
+                stage,
+                router,
+                store,
+                tries=tries,
+                guarantees=guarantees,
+                # What is not committed yet must not be read back as it was.
+                cache_bytes=cache_bytes if guarantees.strong_productions else None,
             )
     return computations
+
+
+def counts_of(computations: Iterable[Computation], committed: Mapping[str, int]) -> Counts:
+    """What a worker has done: all of its computations, and its `Committer`."""
+    ids, cells = IdCounts(), CacheCounts()
+    loads: dict[RangeId, RangeLoad] = {}
+    for each in computations:
+        loads.update(each.meter.loads)
+        if isinstance(each, SourceComputation):
+            ids += each.id_counts
+        else:
+            cells += each.cache_counts
+    return Counts(
+        records_read=committed["read"],
+        records_late=committed["late"],
+        records_dead=committed["dead"],
+        stragglers=committed["stragglers"],
+        record_ids=ids,
+        cell_cache=cells,
+        loads=loads,
+    )

@@ -19,9 +19,25 @@ ValueT = TypeVar("ValueT")
 
 
 class Outbox:
-    """Unacknowledged productions of one range."""
+    """Unacknowledged productions of one range.
 
-    def __init__(self, checkpoints: Iterable[Checkpoint], sent: Mapping[Channel, int]) -> None:
+    Args:
+        checkpoints: those that are durable.
+        sent: the highest sequence of each channel so far.
+        weak_from: where sequences begin if new productions are not durable at once; None: they are.  A later owner must
+            begin higher up, because it does not know how far this one came.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Iterable[Checkpoint],
+        sent: Mapping[Channel, int],
+        *,
+        weak_from: int | None = None,
+    ) -> None:
+        self._weak_from = weak_from
+        #: Productions that are not durable.
+        self._volatile: set[tuple[Channel, int]] = set()
         self._open: dict[Channel, deque[Checkpoint]] = {}
         self._sent = dict(sent)
         self._acknowledged: dict[Channel, int] = {}
@@ -52,8 +68,11 @@ class Outbox:
 
     def create(self, channel: Channel, min_timestamp_us: int, payload: bytes) -> Checkpoint:
         """The next production on a channel; to be sent after it is committed."""
-        sequence = self._sent[channel] = self._sent.get(channel, 0) + 1
+        sent = max(self._sent.get(channel, 0), self._weak_from or 0)
+        sequence = self._sent[channel] = sent + 1
         checkpoint = Checkpoint(channel, sequence, min_timestamp_us, payload)
+        if self._weak_from is not None:
+            self._volatile.add((channel, sequence))
         self._add(checkpoint)
         return checkpoint
 
@@ -63,9 +82,26 @@ class Outbox:
         while entries and entries[0].sequence <= sequence:
             checkpoint = entries.popleft()
             self._open_bytes -= len(checkpoint.payload)
-            self._acknowledged[channel] = checkpoint.sequence
+            if (channel, checkpoint.sequence) in self._volatile:
+                self._volatile.remove((channel, checkpoint.sequence))
+            else:
+                self._acknowledged[channel] = checkpoint.sequence
         if entries is not None and not entries:
             del self._open[channel]
+
+    def is_open(self, checkpoint: Checkpoint) -> bool:
+        """Whether a production has not been acknowledged."""
+        entries = self._open.get(checkpoint.channel)
+        return entries is not None and entries[0].sequence <= checkpoint.sequence
+
+    def is_oldest(self, checkpoint: Checkpoint) -> bool:
+        """Whether everything before a production on its channel has been acknowledged."""
+        entries = self._open.get(checkpoint.channel)
+        return not entries or checkpoint.sequence <= entries[0].sequence
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """A production is durable now."""
+        self._volatile.discard((checkpoint.channel, checkpoint.sequence))
 
     def newest(self) -> Mapping[Channel, int]:
         """The last sequence of every channel that has something unacknowledged."""

@@ -1,6 +1,7 @@
 """Draft: the production of one step while it is being put together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from dataflow.io.table import TableWrite
 from runners.core import poison
@@ -12,8 +13,23 @@ from runners.millwheel.production import (
     DeadLetter,
     LateRecord,
     Production,
+    Reshape,
     TimerWrite,
 )
+from runners.millwheel.signals import SignalMark
+
+
+class _Progress(NamedTuple):
+    """How far a range had come when a step ended."""
+
+    watermark_us: int
+    percentile_us: int | None
+    signal_mark: SignalMark
+
+
+#: What two steps that become one commit have done one after the other, and what the later one knows better.
+_IN_ORDER = ("_cells", "_timers", "_late", "_dead", "_tables", "_afterwards", "checkpoints")
+_LATER_WINS = ("_ranges", "_positions", "_delivered", "_taken_in", "_progress", "_horizons_us")
 
 
 class Draft:
@@ -32,7 +48,14 @@ class Draft:
         self._tables: list[TableWrite] = []
         self._positions: dict[RangeId, bytes] = {}
         self._finished: set[RangeId] = set()
+        self._record_ids: dict[RangeId, Sequence[tuple[bytes, int]]] = {}
+        self._horizons_us: dict[RangeId, int] = {}
+        self._reshape: Reshape | None = None
+        self._untied: set[RangeId] = set()
         self._delivered: dict[Channel, int] = {}
+        self._taken_in: dict[Channel, int] = {}
+        self._progress: dict[RangeId, _Progress] = {}
+        self._afterwards: list[Callable[[], None]] = []
         self.checkpoints: list[Checkpoint] = []
 
     def touch(self, owned: OwnedRange) -> None:
@@ -50,21 +73,13 @@ class Draft:
 
     def keep_dead(self, dead: Iterable[poison.DeadLetter]) -> None:
         """Keep records that user code could not take."""
-        self._dead.extend(
-            DeadLetter(
-                stage=letter.stage,
-                error=letter.error,
-                traceback=letter.traceback,
-                tries=letter.tries,
-                timestamp_us=letter.timestamp_us,
-                payload=poison.dead_payload(letter),
-            )
-            for letter in dead
-        )
+        self._dead.extend(map(DeadLetter.of, dead))
 
-    def deliver(self, channel: Channel, sequence: int) -> None:
-        """Note a channel into a touched range as delivered up to ``sequence``."""
-        self._delivered[channel] = sequence
+    def deliver(self, channel: Channel, sequence: int, *, is_kept: bool = True) -> None:
+        """Note a channel into a touched range as delivered up to ``sequence``; durably, if that is to be kept."""
+        self._taken_in[channel] = sequence
+        if is_kept:
+            self._delivered[channel] = sequence
 
     def emit(
         self, tables: Iterable[TableWrite], payloads: Mapping[RangeId, bytes], *, hold_us: int
@@ -88,8 +103,72 @@ class Draft:
         if is_finished:
             self._finished.add(owned.range_id)
 
+    def end(self, owned: OwnedRange) -> None:
+        """Note that a source range will not read on."""
+        self._finished.add(owned.range_id)
+
+    def reshape(self, reshape: Reshape) -> None:
+        """Give touched ranges other bounds."""
+        self._reshape = reshape
+
+    def untie(self, owned: OwnedRange) -> None:
+        """Let a range go its own way; one that has no keys any more is at its end."""
+        self.touch(owned)
+        self._untied.add(owned.range_id)
+        if owned.keys is None:
+            self._finished.add(owned.range_id)
+
+    def remember(
+        self, owned: OwnedRange, ids: Sequence[tuple[bytes, int]], horizon_us: int | None
+    ) -> None:
+        """Keep the ids of new records of a source range, and forget those behind a horizon, if there is one."""
+        if ids:
+            self._record_ids[owned.range_id] = ids
+        if horizon_us is not None:
+            self._horizons_us[owned.range_id] = horizon_us
+
+    def when_committed(self, act: Callable[[], None]) -> None:
+        """Do something as soon as it is durable, and not otherwise."""
+        self._afterwards.append(act)
+
+    @property
+    def computation(self) -> str:
+        """Whose step it is."""
+        return next(iter(self._ranges)).computation
+
+    def seal(self) -> None:
+        """The step has ended: how far its ranges have come until here goes with what it did."""
+        for range_id, owned in self._ranges.items():
+            self._progress[range_id] = _Progress(
+                owned.watermark_us, owned.percentile_us, owned.signal_mark
+            )
+
+    def absorb(self, later: "Draft") -> None:
+        """Take in what a later step did, so that both are one commit."""
+        mine, theirs = vars(self), vars(later)
+        for name in _IN_ORDER:
+            mine[name] = [*mine[name], *theirs[name]]
+        for name in _LATER_WINS:
+            mine[name] = {**mine[name], **theirs[name]}
+        for range_id, ids in theirs["_record_ids"].items():
+            self._record_ids[range_id] = [*self._record_ids.get(range_id, ()), *ids]
+        self._finished |= theirs["_finished"]
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether all that it has sent has been acknowledged."""
+        return not any(map(self._is_open, self.checkpoints))
+
+    def leave_out_acknowledged(self) -> int:
+        """Do not make productions durable that have arrived; how many remain."""
+        self.checkpoints = [each for each in self.checkpoints if self._is_open(each)]
+        return len(self.checkpoints)
+
+    def _is_open(self, checkpoint: Checkpoint) -> bool:
+        return self._ranges[checkpoint.channel.sender].outbox.is_open(checkpoint)
+
     def production(self) -> Production:
-        """The finished value; call once."""
+        """The finished value; call once, when it is sealed."""
         acknowledged: dict[Channel, int] = {}
         for owned in self._ranges.values():
             acknowledged.update(owned.outbox.take_acknowledged())
@@ -102,20 +181,24 @@ class Draft:
             checkpoints=self.checkpoints,
             acknowledged=acknowledged,
             positions=self._positions,
+            record_ids=self._record_ids,
+            record_id_horizons_us=self._horizons_us,
             watermarks_us={
-                range_id: owned.watermark_us for range_id, owned in self._ranges.items()
+                range_id: progress.watermark_us for range_id, progress in self._progress.items()
             },
             percentiles_us={
-                range_id: owned.percentile_us
-                for range_id, owned in self._ranges.items()
-                if owned.percentile_us is not None
+                range_id: progress.percentile_us
+                for range_id, progress in self._progress.items()
+                if progress.percentile_us is not None
             },
             signal_marks={
-                range_id: owned.signal_mark
-                for range_id, owned in self._ranges.items()
-                if owned.signal_mark != owned.signal_mark_committed
+                range_id: progress.signal_mark
+                for range_id, progress in self._progress.items()
+                if progress.signal_mark != self._ranges[range_id].signal_mark_committed
             },
             finished=frozenset(self._finished),
+            reshape=self._reshape,
+            untied=frozenset(self._untied),
             late=self._late,
             dead=self._dead,
             tables=self._tables,
@@ -123,6 +206,12 @@ class Draft:
 
     def committed(self) -> None:
         """The production is durable: the next one on these ranges takes the next bundle number."""
-        for owned in self._ranges.values():
+        for range_id, owned in self._ranges.items():
             owned.bundle += 1
-            owned.signal_mark_committed = owned.signal_mark
+            owned.signal_mark_committed = self._progress[range_id].signal_mark
+        for channel, sequence in self._taken_in.items():
+            self._ranges[channel.receiver].delivered[channel] = sequence
+        for checkpoint in self.checkpoints:
+            self._ranges[checkpoint.channel.sender].outbox.keep(checkpoint)
+        for act in self._afterwards:
+            act()

@@ -8,28 +8,27 @@ from operator import itemgetter
 from typing import Any
 
 from dataflow.serialization import loads
-from runners.core.cells import Cell, CellId, LateArrival, TimerId, window_holds
+from runners.core.cells import CellId, TimerId, window_holds
 from runners.core.grouping import GroupingStage, StageClock, Step
-from runners.core.late import late_payload
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.timers import TimerQueue, Timers
-from runners.millwheel.cell_codec import (
-    decode_cell,
-    decode_cell_id,
-    decode_window,
-    encode_cell,
-    encode_cell_key,
-    encode_window,
-)
+from runners.millwheel.cache_counts import CacheCounts
+from runners.millwheel.cell_cache import CellCache
+from runners.millwheel.cell_codec import decode_cell_id, decode_window, encode_cell, encode_window
 from runners.millwheel.draft import Draft
+from runners.millwheel.guarantees import BOTH, Guarantees
 from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import range_index
+from runners.millwheel.key_range import KEY_SPACE_END, KeyMap, KeyRange
+from runners.millwheel.loads import LoadMeter
 from runners.millwheel.messages import Deliver
 from runners.millwheel.owned_range import OwnedRange
-from runners.millwheel.production import CellWrite, LateRecord, TimerWrite
+from runners.millwheel.production import CellWrite, LateRecord, Reshape, TimerWrite
 from runners.millwheel.router import Router
-from runners.millwheel.signals import Signal, SignalMark, SignalNews, portions
-from runners.millwheel.store.port import TakenRange
+from runners.millwheel.shapes import Merge, Split
+from runners.millwheel.signals import Signal, SignalMark, SignalNews
+from runners.millwheel.store.port import CellKey, TakenRange
+from runners.millwheel.stored_cells import CellTable, StoredCells
+from triggers.timestamp_combiner import TimestampCombiner
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MIN_TIMESTAMP_US
 from windowing.window import Window
@@ -41,7 +40,18 @@ CELLS_PER_STEP = 10_000
 
 
 class GroupingComputation:
-    """The key ranges of one grouping that this worker owns; their cells live together in memory."""
+    """The key ranges of one grouping that this worker owns; their cells live together in memory.
+
+    Args:
+        job: the whole.
+        plan: its pipeline.
+        stage: the part.
+        router: divides what it sends.
+        table: where cells are that are not in memory.
+        tries: see `StageExecutor`.
+        guarantees: what it may do without.
+        cache_bytes: how much of the cells is in memory between two steps; None: all.
+    """
 
     def __init__(
         self,
@@ -49,17 +59,35 @@ class GroupingComputation:
         plan: ExecutionPlan,
         stage: Stage,
         router: Router,
-        range_count: int,
+        table: CellTable,
         *,
-        tries: int | None,
+        tries: int | None = None,
+        guarantees: Guarantees = BOTH,
+        cache_bytes: int | None = None,
     ) -> None:
-        self._job, self._router = job, router
-        self._name, self._range_count = stage.name, range_count
+        self._job, self._router, self._name = job, router, stage.name
+        self._guarantees = guarantees
         self._stage = GroupingStage(plan, stage, tries=tries)
-        self._cells: dict[CellId, Cell] = {}
+        self._is_merging = self._stage.machine.is_merging
+        strategy = plan.graph.pcollections[stage.root.inputs[0]].strategy
+        #: Whether cells can hold back the watermark behind the grouping.
+        self._can_hold = strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
         self._timers = Timers()
         self._holds: TimerQueue[tuple[CellId, Window]] = TimerQueue()
         self._ranges: dict[RangeId, OwnedRange] = {}
+        #: What they have to do.
+        self.meter = LoadMeter()
+        self._stored = StoredCells(
+            table,
+            job,
+            stage.name,
+            self._stage.codec,
+            is_merging=self._is_merging,
+            owned=self._ranges,
+        )
+        self._cells = CellCache(self._stored.read, cache_bytes)
+        #: Which of them has a key.
+        self._map = KeyMap({})
         #: The input watermark that every due timer up to it has fired for.
         self._watermark_us = MIN_TIMESTAMP_US
         #: The same for the percentile watermark, which matters where the triggers follow one.
@@ -78,19 +106,20 @@ class GroupingComputation:
         self._stage.teardown()
 
     def take(self, taken: TakenRange) -> OwnedRange:
-        """Load the cells and timers of a range just acquired; `advance` before anything else."""
-        is_merging = self._stage.machine.is_merging
-        for (_, cell_key), value in taken.cells.items():
-            cell_id, cell = decode_cell_id(cell_key, is_merging=is_merging), decode_cell(value)
-            self._cells[cell_id] = cell
-            for window, hold_us in window_holds(cell_id, cell):
-                self._holds.set((cell_id, window), hold_us)
+        """Load the timers of a range just acquired, and its cells while there is room; `advance` before anything else.
+
+        Raises:
+            StoreError: it is somebody else's already.
+        """
+        owned = OwnedRange.taken(taken, is_weak=not self._guarantees.strong_productions)
+        self._load_cells(owned)
         for timer in taken.timers:
-            cell_id = decode_cell_id(timer.cell_key, is_merging=is_merging)
+            cell_id = decode_cell_id(timer.cell_key, is_merging=self._is_merging)
             timer_id = cell_id, decode_window(timer.tag), TimeDomain(timer.domain)
             self._timers.set(timer_id, timer.fire_us)
-        owned = OwnedRange.taken(taken)
         self._ranges[owned.range_id] = owned
+        self.meter.forget(owned.range_id)
+        self._map_keys()
         self._hold_back()
         self._is_behind = True
         self._taken_us = max(self._taken_us, owned.watermark_us)
@@ -98,20 +127,84 @@ class GroupingComputation:
             self._taken_percentile_us = max(self._taken_percentile_us, owned.percentile_us)
         return owned
 
+    def _load_cells(self, owned: OwnedRange) -> None:
+        for page, next_hash in self._stored.pages(owned):
+            self._cells.take_in(page)
+            if self._can_hold:
+                for cell_id in page:
+                    for window, hold_us in window_holds(cell_id, self._cells[cell_id]):
+                        self._holds.set((cell_id, window), hold_us)
+            elif next_hash and self._cells.is_full:
+                self._cells.leave_out()
+                break
+            self._cells.trim()
+        self._cells.trim()
+
     def release(self, range_id: RangeId) -> None:
         """Let go of a range, and of everything that is kept of it in memory."""
+        encode, find = self._stage.codec.encode, self._map.find
+
+        def is_gone(cell_id: CellId) -> bool:
+            return find(encode(cell_id[0]).hash) == range_id
+
+        self._cells.forget(is_gone)
+        self._timers.forget(lambda timer: is_gone(timer[0]))
+        self._holds.forget(lambda place: is_gone(place[0]))
         del self._ranges[range_id]
-        index, codec, count = range_id.index, self._stage.codec, self._range_count
-        gone = {
-            cell_id
-            for cell_id in self._cells
-            if range_index(codec.encode(cell_id[0]).hash, count) == index
-        }
-        for cell_id in gone:
-            del self._cells[cell_id]
-        self._timers.forget(lambda timer: timer[0] in gone)
-        self._holds.forget(lambda place: place[0] in gone)
+        self.meter.forget(range_id)
+        self._map_keys()
         self._hold_back()
+        if not self._ranges:
+            self._cells.start_anew()
+
+    def split(self, asked: Split) -> Draft:
+        """Give the upper keys of a range to one that is born; acquire both anew when that is committed."""
+        owned = self._ranges[asked.range_id]
+        assert owned.keys is not None
+        low, high = owned.keys.low, owned.keys.high
+        at = asked.at or self._middle(owned.range_id, owned.keys)
+        keys = {asked.range_id: KeyRange(low, at), asked.born: KeyRange(at, high)}
+        return self._reshaped(Reshape(keys=keys, tied_to=asked.range_id))
+
+    def merge(self, asked: Merge) -> Draft:
+        """Give all keys of a range to its neighbour; acquire both anew when that is committed."""
+        keys, others = self._ranges[asked.range_id].keys, self._ranges[asked.gone].keys
+        assert keys is not None
+        assert others is not None
+        both = KeyRange(min(keys.low, others.low), max(keys.high, others.high))
+        return self._reshaped(
+            Reshape(keys={asked.range_id: both, asked.gone: None}, tied_to=asked.range_id)
+        )
+
+    def _reshaped(self, reshape: Reshape) -> Draft:
+        draft = Draft(self._job)
+        for range_id in reshape.keys:
+            if range_id in self._ranges:
+                draft.touch(self._ranges[range_id])
+        draft.reshape(reshape)
+        return draft
+
+    def _middle(self, range_id: RangeId, keys: KeyRange) -> int:
+        """Where half of the state is on either side; where there is too little to say, in the middle of the keys.
+
+        What is in memory speaks for the rest: cells, and timers of cells that are not.
+        """
+        encode, find = self._stage.codec.encode, self._map.find
+        known = dict.fromkeys([*self._cells, *(timer[0] for timer in self._timers)])
+        all_hashes = (encode(cell_id[0]).hash for cell_id in known)
+        hashes = sorted(key_hash for key_hash in all_hashes if find(key_hash) == range_id)
+        middle = hashes[len(hashes) // 2] if hashes else keys.low
+        return middle if middle > keys.low else (keys.low + keys.high) // 2
+
+    def _map_keys(self) -> None:
+        self._map = KeyMap(
+            {range_id: owned.keys for range_id, owned in self._ranges.items() if owned.keys}
+        )
+
+    @property
+    def cache_counts(self) -> CacheCounts:
+        """What its cells in memory take, and what has become of others."""
+        return self._cells.counts
 
     @property
     def open_bytes(self) -> int:
@@ -127,11 +220,21 @@ class GroupingComputation:
             if owned is None or not owned.accept([delivery]):
                 continue
             draft.touch(owned)
-            draft.deliver(delivery.channel, delivery.sequence)
-            partials.extend(loads(delivery.payload))
+            draft.deliver(
+                delivery.channel, delivery.sequence, is_kept=self._guarantees.exactly_once
+            )
+            taken_in = loads(delivery.payload)
+            partials.extend(taken_in)
+            self.meter.count(owned.range_id, len(taken_in))
         if not partials:
             return None
+        for key in self.meter.sample(partials):
+            key_hash = self._stage.codec.encode(key).hash
+            self.meter.note(self._map.find(key_hash), key_hash)
         hold_us = self._told_us
+        self._cells.need(
+            (key, None if self._is_merging else window) for key, window, _, _ in partials
+        )
         step = self._stage.add(
             self._cells, partials, self._clock(self._watermark_us, self._percentile_us, now_us)
         )
@@ -155,8 +258,17 @@ class GroupingComputation:
                 yield draft
 
     def _signal(self, signal: Signal, now_us: int) -> Iterator[Draft]:
-        for owned, cells in self._waiting_for(signal):
-            for told, next_hash in portions(cells, CELLS_PER_STEP):
+        behind = [each for each in self._ranges.values() if each.signal_mark.number < signal.number]
+        for owned in behind:
+            number, heard_hash = owned.signal_mark
+            first_hash = heard_hash if number == signal.number - 1 else 0
+            for page, next_hash in self._stored.pages(owned, first_hash, CELLS_PER_STEP):
+                self._cells.bring_back(page)
+                # What the store does not have yet hears it too.
+                told = dict.fromkeys(
+                    [*page, *self._uncommitted(owned.range_id, first_hash, next_hash)]
+                )
+                first_hash = next_hash
                 hold_us, draft = self._told_us, Draft(self._job)
                 draft.touch(owned)
                 clock = self._clock(self._watermark_us, self._percentile_us, now_us)
@@ -167,22 +279,15 @@ class GroupingComputation:
                 owned.act_on_signals(mark)
                 if step.effects.touched:
                     yield draft
+                else:
+                    self._cells.trim()
 
-    def _waiting_for(self, signal: Signal) -> Iterable[tuple[OwnedRange, list[tuple[int, CellId]]]]:
-        """The ranges that have not acted on a signal, each with those of its cells, in the order of their hashes."""
-        behind = {
-            owned.range_id.index: (owned, list[tuple[int, CellId]]())
-            for owned in self._ranges.values()
-            if owned.signal_mark.number < signal.number
-        }
-        for cell_id in self._cells if behind else ():
+    def _uncommitted(self, range_id: RangeId, first_hash: int, end_hash: int) -> Iterator[CellId]:
+        for cell_id in self._cells.uncommitted:
             key_hash = self._stage.codec.encode(cell_id[0]).hash
-            owned, cells = behind.get(range_index(key_hash, self._range_count), (None, []))
-            if owned is not None and owned.signal_mark < (signal.number - 1, key_hash + 1):
-                cells.append((key_hash, cell_id))
-        for _, cells in behind.values():
-            cells.sort(key=itemgetter(0))
-        return behind.values()
+            is_between = first_hash <= key_hash < (end_hash or KEY_SPACE_END)
+            if is_between and self._map.find(key_hash) == range_id:
+                yield cell_id
 
     def has_due(self, watermark_us: int, percentile_us: int, now_us: int) -> bool:
         """Whether `advance` has something to do."""
@@ -207,6 +312,7 @@ class GroupingComputation:
             timers_max=TIMERS_PER_STEP,
         )
         hold_us = self._told_us
+        self._cells.need(cell_id for cell_id, _, _ in due)
         step = self._stage.fire_timers(self._cells, due, clock) if due else None
         if len(due) < TIMERS_PER_STEP:
             self._act_on(watermark_us, percentile_us)
@@ -248,43 +354,37 @@ class GroupingComputation:
     ) -> Draft:
         effects = step.effects
         cells = []
-        for cell_id in effects.touched:
-            key_hash, cell_key = self._touch(draft, cell_id)
+        # In the order in which the store keeps them.
+        touched = [(self._touch(draft, cell_id), cell_id) for cell_id in effects.touched]
+        touched.sort(key=itemgetter(0))
+        for (key_hash, cell_key), cell_id in touched:
             cell = self._cells.get(cell_id)
             value = None if cell is None else encode_cell(cell)
             cells.append(CellWrite(self._name, key_hash, cell_key, value))
+            self._cells.wrote(cell_id, value)
+        draft.when_committed(self._cells.end_step())
         # A timer that fired is gone, unless the step has set it again.
         changed = dict.fromkeys(fired) | effects.timers
         draft.write(cells, [self._timer(draft, *item) for item in changed.items()])
         for place, held_us in effects.holds.items():
             self._holds.set(place, held_us)
         self._hold_back()
-        draft.keep_late(self._late(arrival) for arrival in effects.late)
+        draft.keep_late(LateRecord.of(self._name, arrival) for arrival in effects.late)
         draft.keep_dead(step.outputs.dead)
         payloads = self._router.payloads(step.outputs.groups)
         draft.emit(step.outputs.tables, payloads, hold_us=hold_us)
         return draft
 
-    def _touch(self, draft: Draft, cell_id: CellId) -> tuple[int, bytes]:
-        key, window = cell_id
-        encoded = self._stage.codec.encode(key)
-        index = range_index(encoded.hash, self._range_count)
-        draft.touch(self._ranges[RangeId(self._name, index)])
-        return encoded.hash, encode_cell_key(window, encoded.encoded)
+    def _touch(self, draft: Draft, cell_id: CellId) -> CellKey:
+        cell_key = self._stored.key_of(cell_id)
+        range_id = self._map.find(cell_key[0])
+        # What is for a range comes to its owner, who owns those that are tied to it too.
+        assert range_id is not None, f"{self._name} has no range for key {cell_id[0]!r}"
+        draft.touch(self._ranges[range_id])
+        return cell_key
 
     def _timer(self, draft: Draft, timer: TimerId, fire_us: int | None) -> TimerWrite:
         cell_id, window, domain = timer
         self._timers.set(timer, fire_us)
         key_hash, cell_key = self._touch(draft, cell_id)
         return TimerWrite(self._name, key_hash, cell_key, encode_window(window), domain, fire_us)
-
-    def _late(self, arrival: LateArrival) -> LateRecord:
-        return LateRecord(
-            transform=self._name,
-            key=repr(arrival.key),
-            window_start_us=arrival.window.start_us,
-            window_end_us=arrival.window.end_us,
-            watermark_us=arrival.watermark_us,
-            payload=late_payload(arrival),
-            count=arrival.count,
-        )

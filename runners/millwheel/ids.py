@@ -22,6 +22,18 @@ class RangeId:
     def __str__(self) -> str:
         return f"{self.computation}[{self.index}]"
 
+    @classmethod
+    def parse(cls, text: str) -> "RangeId":
+        """The inverse of `str`.
+
+        Raises:
+            ValueError: it is not the name of a range.
+        """
+        computation, bracket, index = text.removesuffix("]").rpartition("[")
+        if not bracket or not text.endswith("]") or not index.isdecimal():
+            raise ValueError(f"{text!r} is not the name of a range, such as count[0]")
+        return cls(computation, int(index))
+
 
 class Channel(NamedTuple):
     """The ordered stream of productions from one range to another.

@@ -37,12 +37,11 @@ class Inbox:
         owned = self._ranges.get(channel.receiver)
         if owned is None:
             return False
-        accepted = owned.delivered.get(channel, 0)
-        last = max(self._last.get(channel, 0), accepted)
-        if sequence == last + 1:
+        last = max(self._last.get(channel, 0), owned.accepted.get(channel, 0))
+        if delivery.follows(last):
             self._last[channel] = sequence
             self._waiting[channel.receiver.computation].append(delivery)
-        return sequence <= accepted
+        return sequence <= owned.delivered.get(channel, 0)
 
     def take(self, computation: str, deliveries_max: int) -> list[Deliver]:
         """Remove and return what has waited longest for a computation."""

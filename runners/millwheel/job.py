@@ -1,6 +1,5 @@
 """From a pipeline's plan to the job's ranges."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from dataflow.graph import Read
@@ -9,7 +8,8 @@ from runners.core.plan import ExecutionPlan
 from runners.core.signals import signals_of
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import even_ranges
-from runners.millwheel.store.port import JobRow, JobSpec, RangeSpec
+from runners.millwheel.state_shape import state_shapes
+from runners.millwheel.store.port import JobSpec, RangeSpec
 
 
 def job_spec(
@@ -45,12 +45,5 @@ def job_spec(
         ranges=ranges,
         tables=plan.graph.tables(),
         signals=signals_of(plan.graph),
+        computations={name: shape.encoded() for name, shape in state_shapes(plan).items()},
     )
-
-
-def range_counts(job: JobRow) -> Mapping[str, int]:
-    """How many ranges each computation of the job has."""
-    counts: dict[str, int] = {}
-    for range_id in job.ranges:
-        counts[range_id.computation] = counts.get(range_id.computation, 0) + 1
-    return counts

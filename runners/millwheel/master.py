@@ -1,23 +1,23 @@
 """Master: gives ranges to workers, keeps the watermarks, and knows when the job is done.
 
 Ranges are dealt to slots, and follow whichever worker registers for a slot last.  A worker that is not heard for as
-long as its lease loses its ranges to the others, and gets them back when it has been replaced; ranges can be moved by
-hand.  The lease only says when to act: what makes it safe is the fence (`runners.millwheel.assignment`).
-Splits and merges of ranges under load are not here yet.
+long as its lease loses its ranges to the others, and gets them back when it has been replaced (`.assignment`).  Ranges
+can be moved, split and merged while the job runs (`.shapes`).
 
 `Master.step` does one round and never waits.  MillWheel, sections 4.1 and 7.
 """
 
 from collections.abc import Iterable, Mapping
-
-import attrs
+from contextlib import suppress
 
 from dataflow.serialization import loads_code
 from runners.core.clock import Clock
 from runners.core.percentile_watermark import percentiles_of
 from runners.core.plan import ExecutionPlan
 from runners.millwheel.assignment import Assignment, BySlot
+from runners.millwheel.counts import Counts
 from runners.millwheel.ids import RangeId
+from runners.millwheel.key_range import KeyRange
 from runners.millwheel.messages import (
     Assign,
     Failed,
@@ -28,11 +28,15 @@ from runners.millwheel.messages import (
     Revoke,
     Routes,
     Stop,
+    Untie,
+    Untied,
     Watermarks,
     decode,
     encode,
 )
+from runners.millwheel.shapes import Merge, ShapeError, Shapes, Split
 from runners.millwheel.signals import Signal, SignalBoard
+from runners.millwheel.slots import LEASE_TTL_MAX_MS, MasterStatistics, Slot, are_paused, live_slots
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.transport import Transport
 from runners.millwheel.watermark_authority import WatermarkAuthority
@@ -40,69 +44,43 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 
 #: Workers hear from the master at least this often; silence means that it is gone.
 SIGN_OF_LIFE_MS = 200
-#: A worker that is not heard for so long loses its ranges, if there is another one to take them.
-LEASE_TTL_MS = 10_000
-#: Longest lease of a slot whose worker was only slow: each time it is given twice as long.
-LEASE_TTL_MAX_MS = 600_000
 #: A worker that does not answer is asked again after this long; only a lost message needs it.
 ASK_AGAIN_MS = 2_000
 
 
-@attrs.define
-class _Slot:
-    """One place for a worker, and who is in it."""
-
-    worker: str | None = None
-    address: str | None = None
-    heard_ms: int = 0
-    lease_ttl_ms: int = LEASE_TTL_MS
-    #: The worker that has lost its lease, until there is a new one.
-    expired: str | None = None
-    is_ready: bool = False
-    is_quiet: bool = False
-    records_read: int = 0
-    records_late: int = 0
-    records_dead: int = 0
-
-
-@attrs.frozen(kw_only=True)
-class MasterStatistics:
-    """What the job has done since this master started."""
-
-    records_read: int
-    records_late: int
-    records_dead: int
-    workers_ready: int
-    workers_replaced: int
-    watermark_us: int
-
-
 class Master:
-    """One per running job, in the driver; not thread-safe."""
+    """One per running job, in the driver; not thread-safe.  Set ``is_pausing`` to have its workers read no further."""
 
     def __init__(
         self, job: JobRow, plan: ExecutionPlan, slots: int, transport: Transport, clock: Clock
     ) -> None:
         self._transport, self._clock = transport, clock
-        ranges = tuple(sorted(job.ranges))
-        self._slots = [_Slot() for _ in range(slots)]
-        self._assignment = Assignment(ranges, slots)
-        self._asked_ms = clock.monotonic_ms()
+        rows = {each: row for each, row in sorted(job.ranges.items()) if not row.is_retired}
+        ranges = tuple(rows)
+        senders = {name: plan.senders(name) for name in plan.stages}
+        self._slots = [Slot() for _ in range(slots)]
+        self._shapes = Shapes(job.ranges, senders)
+        ties = {each: row.tied_to for each, row in rows.items() if row.tied_to}
+        self._assignment = Assignment(ranges, slots, ties)
+        #: Whether the worker of a range's slot owns it, and is not asked to let it go.
+        self.is_settled = self._assignment.is_settled
+        #: Merges that wait until both ranges are in one place.
+        self._wanted: list[tuple[RangeId, RangeId]] = []
+        #: Since it was asked again last.
+        self._told_to_untie: set[RangeId] = set()
+        self._asked_ms = self._told_ms = clock.monotonic_ms()
         self._authority = WatermarkAuthority(
-            {name: plan.senders(name) for name in plan.stages},
+            senders,
             ranges,
-            _known({range_id: row.watermark_us for range_id, row in job.ranges.items()}),
+            {range_id: row.watermark_us for range_id, row in rows.items()},
             percentiles=percentiles_of(plan),
-            committed_percentiles_us=_known(
-                {range_id: row.percentile_us for range_id, row in job.ranges.items()}
-            ),
+            committed_percentiles_us={each: row.percentile_us for each, row in rows.items()},
         )
-        self._signals = SignalBoard(
-            plan, ranges, {range_id: row.signal_mark for range_id, row in job.ranges.items()}
-        )
-        self._told_ms = clock.monotonic_ms()
-        self._has_news = False
-        self._records_before = self._late_before = self._dead_before = 0
+        marks = {range_id: row.signal_mark for range_id, row in rows.items()}
+        self._signals = SignalBoard(plan, ranges, marks)
+        self._has_news = self._is_draining = self.is_pausing = False
+        #: What workers that are gone have done.
+        self._counts_before = Counts()
         self._workers_replaced = 0
         self.failure: Exception | None = None
 
@@ -111,6 +89,8 @@ class Master:
         for blob in self._transport.receive(wait_ms):
             self._has_news |= self._handle(decode(blob))
         self._take_from_the_silent()
+        self._begin_merges()
+        self._untie()
         self._ask_again()
         now_ms = self._clock.monotonic_ms()
         if self._has_news or now_ms - self._told_ms >= SIGN_OF_LIFE_MS:
@@ -119,6 +99,9 @@ class Master:
                 inputs_us=dict(self._authority.inputs_us),
                 percentiles_us=dict(self._authority.percentiles_us),
                 signals=self._signals.news,
+                slowest_source_us=self._authority.slowest_source_us(),
+                is_draining=self._is_draining,
+                is_pausing=self.is_pausing,
             )
             self._tell_all(news)
 
@@ -144,19 +127,82 @@ class Master:
         """Whether the end of time has passed through everything and nothing is left to acknowledge."""
         return (
             self._authority.lowest_output_us() >= MAX_TIMESTAMP_US
+            and not self._shapes.asked
             and self._assignment.is_at_rest
             and all(slot.is_quiet for slot in self._slots if slot.is_ready)
         )
 
-    def move(self, ranges: Iterable[RangeId], slot: int) -> None:
-        """Have ranges go to the worker of a slot, while the job runs; those that are on their way are left alone.
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read, and nothing on its way, and has not been for a while."""
+        return self._assignment.is_at_rest and are_paused(self._slots, self._clock.monotonic_ms())
+
+    @property
+    def ranges(self) -> Mapping[RangeId, int]:
+        """Every range that has something to do, and the slot that it is in or on its way to."""
+        return self._assignment.slots
+
+    @property
+    def key_ranges(self) -> Mapping[RangeId, KeyRange]:
+        """What each key range covers."""
+        return self._shapes.routing.keys
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether every range is where it belongs, and none is being split or merged."""
+        return self._assignment.is_at_rest and self._shapes.is_at_rest
+
+    def move(self, ranges: Iterable[RangeId], slot: int) -> BySlot:
+        """Have ranges go to the worker of a slot, while the job runs; which will, by the slot where they are now.
+
+        Those that are on their way already, or tied, are left alone.
 
         Raises:
             ValueError: there is no such slot.
         """
         if not 0 <= slot < len(self._slots):
             raise ValueError(f"there is no slot {slot}, only {len(self._slots)}")
-        self._revoke(self._assignment.move(ranges, slot))
+        asked = self._assignment.move(ranges, slot)
+        self._revoke(asked)
+        return asked
+
+    def split(self, range_id: RangeId, at: int | None = None) -> RangeId:
+        """Have a key range divided while the job runs; its upper keys get a range of their own.
+
+        Args:
+            range_id: which.
+            at: the first key hash of the new range; None: its owner divides its state in halves.
+
+        Returns:
+            The new range, which may be moved as soon as nothing is on its way by the former bounds.
+
+        Raises:
+            ShapeError: there is no such range, or it is changing hands or shape.
+        """
+        self._check_settled(range_id)
+        asked = self._shapes.split(range_id, at)
+        # It counts before it is there: what it will hold back is held back by then.
+        self._adopt(asked.born, range_id)
+        self._ask(asked)
+        return asked.born
+
+    def merge(self, range_id: RangeId, gone: RangeId) -> None:
+        """Have a key range take in its neighbour while the job runs, which is moved to it first if need be.
+
+        Raises:
+            ShapeError: there are no such ranges, or they are no neighbours, or are changing hands or shape.
+        """
+        self._check_settled(range_id)
+        self._shapes.check_merge(range_id, gone)
+        self._wanted.append((range_id, gone))
+        self.move([gone], self._assignment.slot_of(range_id))
+
+    def drain(self) -> None:
+        """Have sources end where they are, so that every window says what it has, and the job is done.
+
+        Whoever starts another master of this job says so again.
+        """
+        self._is_draining = self._has_news = True
 
     def stop(self) -> None:
         """Tell every worker that the job is over."""
@@ -164,11 +210,9 @@ class Master:
 
     def statistics(self) -> MasterStatistics:
         """Counts since this master started."""
-        return MasterStatistics(
-            records_read=self._records_before + sum(slot.records_read for slot in self._slots),
-            records_late=self._late_before + sum(slot.records_late for slot in self._slots),
-            records_dead=self._dead_before + sum(slot.records_dead for slot in self._slots),
-            workers_ready=sum(slot.is_ready for slot in self._slots),
+        return MasterStatistics.of(
+            self._slots,
+            before=self._counts_before,
             workers_replaced=self._workers_replaced,
             watermark_us=self._authority.lowest_output_us(),
         )
@@ -181,6 +225,8 @@ class Master:
             self._place(message)
         elif isinstance(message, Ready | Released):
             self._settle(message)
+        elif isinstance(message, Untied):
+            self._let_go(message)
         elif isinstance(message, Failed):
             self.failure = self.failure or loads_code(message.error)
         return False
@@ -191,10 +237,9 @@ class Master:
             self._vacate(slot)
         slot.worker, slot.address, slot.expired = register.worker, register.address, None
         slot.heard_ms = self._clock.monotonic_ms()
-        slot.is_ready = slot.is_quiet = False
         given = self._assignment.place(register.slot)
         # Senders must not go on sending to whoever had these ranges.
-        self._tell_all(Routes(addresses=self._routes()))
+        self._tell_all(self._routes())
         # Told even of no range: a worker that knows of none is ready to be given some.
         self._assign({register.slot: (), **given})
         self._revoke(self._assignment.bring_home(register.slot))
@@ -207,38 +252,79 @@ class Master:
         slot.heard_ms = self._clock.monotonic_ms()
         if isinstance(message, Ready):
             slot.is_ready = True
+            for range_id, head in self._shapes.learn(message.shapes).items():
+                self._adopt(range_id, head)
             self._assignment.settle(message.slot, message.ranges)
-            self._tell_all(Routes(addresses=self._routes()))
+            self._tell_all(self._routes())
         else:
             given = self._assignment.release(message.slot, message.ranges)
-            self._tell_all(Routes(addresses=self._routes()))
+            self._tell_all(self._routes())
             self._assign(given)
+
+    def _let_go(self, message: Untied) -> None:
+        if self._slots[message.slot].worker != message.worker:
+            return
+        for range_id in message.ranges:
+            if self._shapes.head_of(range_id) is not None:
+                is_retired = self._shapes.untied(range_id)
+                self._assignment.untie(range_id, is_retired=is_retired)
+                if is_retired:
+                    self._authority.retire(range_id)
+                    self._signals.retire(range_id)
+
+    def _adopt(self, range_id: RangeId, head: RangeId) -> None:
+        self._assignment.tie(range_id, head)
+        if not self._authority.knows(range_id):
+            self._authority.add(range_id, head)
+            self._signals.add(range_id, head)
+
+    def _check_settled(self, range_id: RangeId) -> None:
+        """Until its ranges are where they belong nobody knows whether a former owner has divided one."""
+        for each in self._shapes.routing.keys:
+            if each.computation == range_id.computation and not self._assignment.is_settled(each):
+                raise ShapeError(f"{each} is changing hands")
+
+    def _begin_merges(self) -> None:
+        for wanted in list(self._wanted):
+            if not all(map(self.is_settled, wanted)):
+                continue
+            self._wanted.remove(wanted)
+            if self._assignment.slot_of(wanted[0]) == self._assignment.slot_of(wanted[1]):
+                # Somebody may have had them split meanwhile; then there is nothing to merge.
+                with suppress(ShapeError):
+                    asked = self._shapes.merge(*wanted)
+                    self._assignment.tie(asked.gone, asked.range_id)
+                    self._ask(asked)
+
+    def _untie(self) -> None:
+        for range_id in self._shapes.ripe():
+            if range_id not in self._told_to_untie and self._assignment.is_settled(range_id):
+                self._told_to_untie.add(range_id)
+                slot = self._slots[self._assignment.slot_of(range_id)]
+                self._tell(slot, Untie(ranges=(range_id,)))
+
+    def _ask(self, asked: Split | Merge) -> None:
+        if self._assignment.is_settled(asked.range_id):
+            self._tell(self._slots[self._assignment.slot_of(asked.range_id)], asked)
 
     def _take_from_the_silent(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for index, slot in enumerate(self._slots):
             if slot.worker is None or now_ms - slot.heard_ms <= slot.lease_ttl_ms:
                 continue
-            live = [
-                other
-                for other, each in enumerate(self._slots)
-                if each.is_ready and now_ms - each.heard_ms <= each.lease_ttl_ms
-            ]
+            live = live_slots(self._slots, now_ms)
             if not live:
                 continue
             self._vacate(slot)
             slot.expired, slot.worker, slot.address = slot.worker, None, None
-            slot.is_ready = slot.is_quiet = False
             given = self._assignment.expire(index, live)
-            self._tell_all(Routes(addresses=self._routes()))
+            self._tell_all(self._routes())
             self._assign(given)
 
-    def _vacate(self, slot: _Slot) -> None:
+    def _vacate(self, slot: Slot) -> None:
         self._workers_replaced += 1
-        self._records_before += slot.records_read
-        self._late_before += slot.records_late
-        self._dead_before += slot.records_dead
-        slot.records_read = slot.records_late = slot.records_dead = 0
+        self._counts_before += slot.counts.of_the_past()
+        slot.vacate()
         if slot.address is not None:
             self._transport.forget(slot.address)
 
@@ -248,17 +334,21 @@ class Master:
             return
         self._asked_ms = now_ms
         # What is on its way is lost with its connection, and these are said only when something changes.
-        self._tell_all(Routes(addresses=self._routes()))
+        self._tell_all(self._routes())
         self._assign(self._assignment.awaited())
         self._revoke(self._assignment.asked_back())
+        for asked in self._shapes.asked.values():
+            self._ask(asked)
+        self._told_to_untie.clear()
 
     def _assign(self, given: BySlot) -> None:
         for index, ranges in given.items():
             assign = Assign(
-                ranges=ranges,
+                ranges=tuple(each for each in ranges if each not in self._shapes.unborn),
                 watermarks_us=dict(self._authority.inputs_us),
                 percentiles_us=dict(self._authority.percentiles_us),
                 signals=self._signals.news,
+                routing=self._shapes.routing,
             )
             self._tell(self._slots[index], assign)
 
@@ -275,27 +365,31 @@ class Master:
         if slot.worker != report.worker or not slot.is_ready:
             return False
         slot.heard_ms = self._clock.monotonic_ms()
-        slot.is_quiet = report.is_quiet
-        slot.records_read, slot.records_late = report.records_read, report.records_late
-        slot.records_dead = report.records_dead
+        if not all(map(self._authority.knows, report.watermarks_us)):
+            # It has divided a range, or retired one, and the message that says so is not here.
+            return False
+        slot.hear(report)
+        self._shapes.report(report.routings)
+        slowest_us = self._authority.slowest_source_us()
         moved = self._authority.report(
             report.watermarks_us,
             report.idle,
             percentiles_us=report.percentiles_us,
             progress=report.progress,
         )
+        # Those that wait for the slowest source should not wait for the next sign of life.
+        moved |= slowest_us != self._authority.slowest_source_us()
         return self._signals.report(report.signals) or moved
 
-    def _routes(self) -> Mapping[RangeId, str]:
-        return {
+    def _routes(self) -> Routes:
+        addresses = {
             range_id: slot.address
-            for index, slot in enumerate(self._slots)
-            if slot.is_ready and slot.address is not None
-            for range_id in self._assignment.ranges_of(index)
-            if self._assignment.is_settled(range_id)
+            for range_id, index in self._assignment.slots.items()
+            if self.is_settled(range_id) and (slot := self._slots[index]).is_ready and slot.address
         }
+        return Routes(addresses=addresses, routing=self._shapes.routing)
 
-    def _tell(self, slot: _Slot, message: object) -> None:
+    def _tell(self, slot: Slot, message: object) -> None:
         if slot.address is not None:
             self._transport.send(slot.address, encode(message))
 
@@ -304,7 +398,3 @@ class Master:
         for slot in self._slots:
             if slot.address is not None:
                 self._transport.send(slot.address, blob)
-
-
-def _known(watermarks_us: Mapping[RangeId, int | None]) -> Mapping[RangeId, int]:
-    return {range_id: us for range_id, us in watermarks_us.items() if us is not None}

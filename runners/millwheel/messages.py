@@ -7,7 +7,9 @@ import attrs
 
 from dataflow.serialization import dumps, loads
 from runners.core.percentile_watermark import SplitProgress
+from runners.millwheel.counts import Counts
 from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.shapes import RangeShape, Routing
 from runners.millwheel.signals import SignalNews
 
 
@@ -31,15 +33,20 @@ class Assign:
     watermarks_us: Mapping[str, int]
     percentiles_us: Mapping[str, int]
     signals: SignalNews
+    routing: Routing
 
 
 @attrs.frozen(kw_only=True)
 class Ready:
-    """Worker to master: I have taken these ranges over, and can be sent what is for them."""
+    """Worker to master: I have taken these ranges over, and can be sent what is for them.
+
+    ``shapes``: what the store says of them, where they are key ranges.
+    """
 
     slot: int
     worker: str
     ranges: tuple[RangeId, ...]
+    shapes: Mapping[RangeId, RangeShape]
 
 
 @attrs.frozen(kw_only=True)
@@ -59,10 +66,27 @@ class Released:
 
 
 @attrs.frozen(kw_only=True)
+class Untie:
+    """Master to worker: nothing is on its way any more for which these ranges must stay with their neighbours."""
+
+    ranges: tuple[RangeId, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Untied:
+    """Worker to master: that is committed; those of them that cover nothing are not there any more."""
+
+    slot: int
+    worker: str
+    ranges: tuple[RangeId, ...]
+
+
+@attrs.frozen(kw_only=True)
 class Routes:
     """Master to workers: who owns what now; ranges not mentioned are on their way to an owner."""
 
     addresses: Mapping[RangeId, str]
+    routing: Routing
 
 
 @attrs.frozen(kw_only=True)
@@ -70,11 +94,16 @@ class Watermarks:
     """Master to workers, also as a sign of life: input watermark per computation, and signals.
 
     ``percentiles_us``: percentile watermark per computation whose triggers follow one.
+    ``slowest_source_us``: output watermark of the source split that is furthest behind, idle ones left out.
+    ``is_draining``: sources are to end where they are; ``is_pausing``: to read no further for now.
     """
 
     inputs_us: Mapping[str, int]
     percentiles_us: Mapping[str, int]
     signals: SignalNews
+    slowest_source_us: int
+    is_draining: bool
+    is_pausing: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -82,12 +111,13 @@ class Report:
     """Worker to master, also as a sign of life: how far its ranges are, and what it has done.
 
     ``watermarks_us``: output watermark per owned range.  ``idle``: source splits that were polled and had nothing.
-     ``records_...``: since the worker started.
 
     ``signals``: number of the last signal that each owned range has passed on.
     ``percentiles_us``: percentile watermark that each range has acted on, where there is one.
     ``progress``: where each source split is, where somebody follows a percentile.
-    ``is_quiet``: nothing is unacknowledged, and no acknowledgement waits to be committed.
+    ``routings``: up to which routing each range has nothing on its way that follows an older one.
+    ``is_quiet``: nothing is unacknowledged, and no acknowledgement waits to be committed; ``is_paused``: and sources
+    are not read.
     """
 
     slot: int
@@ -97,10 +127,10 @@ class Report:
     signals: Mapping[RangeId, int]
     percentiles_us: Mapping[RangeId, int]
     progress: Mapping[RangeId, SplitProgress]
+    routings: Mapping[RangeId, int]
     is_quiet: bool
-    records_read: int
-    records_late: int
-    records_dead: int
+    is_paused: bool
+    counts: Counts
 
 
 @attrs.frozen(kw_only=True)
@@ -118,11 +148,20 @@ class Stop:
 
 @attrs.frozen
 class Deliver:
-    """Worker to worker: one checkpointed production."""
+    """Worker to worker: one production.
+
+    ``is_oldest``: everything before it on its channel has been acknowledged, so it may be taken in whatever the
+    receiver remembers; the numbers of productions that are not durable have gaps where their sender has changed.
+    """
 
     channel: Channel
     sequence: int
     payload: bytes
+    is_oldest: bool = False
+
+    def follows(self, sequence: int) -> bool:
+        """Whether it is the next one after the one with this number."""
+        return self.sequence == sequence + 1 or (self.is_oldest and self.sequence > sequence)
 
 
 @attrs.frozen

@@ -5,17 +5,21 @@ plus what the next commit
 will add.  When a commit is fenced all of it is thrown away.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 from runners.core.percentile_watermark import ProgressSketch, SplitProgress
 from runners.millwheel.delivery import Outbox, Trail
 from runners.millwheel.ids import Channel, Fence, RangeId
+from runners.millwheel.key_range import KeyRange
 from runners.millwheel.messages import Deliver
 from runners.millwheel.signals import NO_SIGNALS, SignalMark
 from runners.millwheel.store.port import TakenRange
 from windowing.timestamps import MIN_TIMESTAMP_US
+
+#: Productions that one owner of a range can send on a channel before they are durable.
+SEQUENCES_PER_OWNER = 1 << 32
 
 
 @attrs.define
@@ -26,6 +30,8 @@ class OwnedRange:
     ``window_hold_us``: the event time of the earliest pane that a window is still to say.
     ``is_idle``: a source split that was polled and had nothing.
     ``percentile_us``: the percentile watermark on which the range has acted; None where its triggers follow none.
+    ``delivered``: how far its channels have been taken in, durably; ``accepted``: and in memory.
+    ``keys``: what it covers, of a key range that has not been merged into another; ``tied_to``: see `Reshape`.
     ``sketch``: of a source split: the event times that it has had, if somebody follows a percentile of them.
     ``signal_mark``: how far it has come with the job's signals; ``signal_mark_committed``: that by its last commit.
     """
@@ -42,29 +48,39 @@ class OwnedRange:
     signal_mark: SignalMark = NO_SIGNALS
     signal_mark_committed: SignalMark = NO_SIGNALS
     percentile_us: int | None = None
+    accepted: dict[Channel, int] = attrs.field(factory=dict)
+    keys: KeyRange | None = None
+    tied_to: RangeId | None = None
     sketch: ProgressSketch | None = None
     _signals: Trail[int] = attrs.field(init=False)
     _percentiles: Trail[int | None] = attrs.field(init=False)
     _progress: Trail[SplitProgress | None] = attrs.field(init=False)
+    _routings: Trail[int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._signals = Trail(self.outbox, 0)
         self._percentiles = Trail(self.outbox, None)
         self._progress = Trail(self.outbox, None)
+        self._routings = Trail(self.outbox, 0)
 
     @classmethod
-    def taken(cls, taken: TakenRange) -> "OwnedRange":
-        """A range just acquired."""
+    def taken(cls, taken: TakenRange, *, is_weak: bool = False) -> "OwnedRange":
+        """A range just acquired; ``is_weak``: what it sends is not durable at once."""
         row = taken.row
+        # Above whatever an earlier owner can have used, and a number that is still one in the store.
+        weak_from = row.token * SEQUENCES_PER_OWNER if is_weak else None
         owned = cls(
             range_id=row.range_id,
             token=row.token,
             bundle=row.bundle,
-            outbox=Outbox(taken.checkpoints, taken.sent),
+            outbox=Outbox(taken.checkpoints, taken.sent, weak_from=weak_from),
             delivered=dict(taken.delivered),
+            accepted=dict(taken.delivered),
             watermark_us=MIN_TIMESTAMP_US if row.watermark_us is None else row.watermark_us,
             signal_mark_committed=row.signal_mark,
             percentile_us=row.percentile_us,
+            keys=row.keys,
+            tied_to=row.tied_to,
         )
         owned.act_on_signals(row.signal_mark)
         return owned
@@ -74,16 +90,22 @@ class OwnedRange:
         return Fence(range_id=self.range_id, token=self.token, bundle=self.bundle + 1)
 
     def accept(self, deliveries: Sequence[Deliver]) -> list[Deliver]:
-        """Those deliveries that are next on their channels; notes them as delivered.
+        """Those deliveries that are next on their channels; notes them as accepted.
 
         What was seen before is passed over, and so is what comes after a gap: the sender will send the channel again.
         """
         accepted = []
         for delivery in deliveries:
-            if delivery.sequence == self.delivered.get(delivery.channel, 0) + 1:
-                self.delivered[delivery.channel] = delivery.sequence
+            if delivery.follows(self.accepted.get(delivery.channel, 0)):
+                self.accepted[delivery.channel] = delivery.sequence
                 accepted.append(delivery)
         return accepted
+
+    def remember(self, delivered: Mapping[Channel, int]) -> None:
+        """What was taken in before the range was acquired anew, by the same worker; not all of it need be stored."""
+        for channel, sequence in delivered.items():
+            for known in (self.delivered, self.accepted):
+                known[channel] = max(sequence, known.get(channel, 0))
 
     def act_on_signals(self, mark: SignalMark) -> None:
         """Note how far it has come; never back.  What it has sent so far is ahead of the signals that it passes on."""
@@ -108,6 +130,14 @@ class OwnedRange:
         if self.sketch is not None:
             self._progress.note(self.sketch.progress())
         return self._progress.passed()
+
+    def follow_routing(self, number: int) -> None:
+        """What it sends from here on is divided by the routing of that number."""
+        self._routings.note(number)
+
+    def passed_routing(self) -> int:
+        """The number of the last routing such that nothing divided by an older one is unacknowledged."""
+        return self._routings.passed()
 
     def advance_output(self) -> int:
         """The output watermark: what has been acted on, held back by what is not acknowledged or not said yet."""

@@ -13,7 +13,11 @@ from typing import NamedTuple
 import attrs
 
 from dataflow.io.table import TableWrite
+from runners.core import poison
+from runners.core.cells import LateArrival
+from runners.core.late import late_payload
 from runners.millwheel.ids import Channel, Fence, RangeId
+from runners.millwheel.key_range import KeyRange
 from runners.millwheel.signals import SignalMark
 
 
@@ -63,6 +67,19 @@ class LateRecord:
     payload: bytes
     count: int = 1
 
+    @classmethod
+    def of(cls, transform: str, arrival: LateArrival) -> "LateRecord":
+        """What a store keeps of one."""
+        return cls(
+            transform=transform,
+            key=repr(arrival.key),
+            window_start_us=arrival.window.start_us,
+            window_end_us=arrival.window.end_us,
+            watermark_us=arrival.watermark_us,
+            payload=late_payload(arrival),
+            count=arrival.count,
+        )
+
 
 @attrs.frozen(kw_only=True)
 class DeadLetter:
@@ -77,6 +94,39 @@ class DeadLetter:
     tries: int
     timestamp_us: int
     payload: bytes
+
+    @classmethod
+    def of(cls, letter: poison.DeadLetter) -> "DeadLetter":
+        """What a store keeps of one."""
+        return cls(
+            stage=letter.stage,
+            error=letter.error,
+            traceback=letter.traceback,
+            tries=letter.tries,
+            timestamp_us=letter.timestamp_us,
+            payload=poison.dead_payload(letter),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Reshape:
+    """New bounds for key ranges of one computation: a split, or a merge (`runners.millwheel.shapes`).
+
+    Alone in its production, which fences all ranges that lose or gain keys; the one that is born has no fence yet.
+
+    Attributes:
+        keys: what the ranges cover from here on; None: nothing any more.
+        tied_to: the range that keeps its place.  The others belong to its owner until they are untied, because what
+            was sent before is still addressed by the former bounds.
+    """
+
+    keys: Mapping[RangeId, KeyRange | None]
+    tied_to: RangeId
+
+    @property
+    def others(self) -> list[RangeId]:
+        """The range that is born, or that ends."""
+        return [range_id for range_id in self.keys if range_id != self.tied_to]
 
 
 @attrs.frozen(kw_only=True)
@@ -98,6 +148,10 @@ class Production:
     acknowledged: Mapping[Channel, int] = attrs.field(factory=dict)
     #: Where to read on, per source range; opaque to the store.
     positions: Mapping[RangeId, bytes] = attrs.field(factory=dict)
+    #: Digest and event time in microseconds of each record that counts here for the first time, per source range.
+    record_ids: Mapping[RangeId, Sequence[tuple[bytes, int]]] = attrs.field(factory=dict)
+    #: Ids with an earlier event time are forgotten, those of this production too, per source range.
+    record_id_horizons_us: Mapping[RangeId, int] = attrs.field(factory=dict)
     #: Event time up to which the range has acted, per range.
     watermarks_us: Mapping[RangeId, int] = attrs.field(factory=dict)
     #: Percentile watermark that the range has acted on, per range whose triggers follow one.
@@ -106,6 +160,9 @@ class Production:
     signal_marks: Mapping[RangeId, SignalMark] = attrs.field(factory=dict)
     #: Ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).
     finished: frozenset[RangeId] = frozenset()
+    reshape: Reshape | None = None
+    #: Ranges that need not stay with their neighbour any more.
+    untied: frozenset[RangeId] = frozenset()
     late: Sequence[LateRecord] = ()
     dead: Sequence[DeadLetter] = ()
     tables: Sequence[TableWrite] = ()

@@ -8,20 +8,27 @@ from runners.core.key_codec import KeyCodec
 from runners.core.partials import Partial
 from runners.core.plan import ExecutionPlan
 from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import range_index
+from runners.millwheel.key_range import KeyMap
+from runners.millwheel.shapes import Routing
 
 
 class Router:
-    """Divides partials among the ranges of the groupings.
+    """Divides partials among the ranges of the groupings, by the last routing that it was told to follow.
 
     Args:
         plan: the pipeline.
-        range_counts: how many key ranges each grouping has.
     """
 
-    def __init__(self, plan: ExecutionPlan, range_counts: Mapping[str, int]) -> None:
-        self._range_counts = dict(range_counts)
+    def __init__(self, plan: ExecutionPlan) -> None:
         self._codecs = {stage.name: KeyCodec(str(stage.root)) for stage in plan.groupings()}
+        self._maps: Mapping[str, KeyMap] = {}
+        #: That of the routing that it follows; 0 before the first.
+        self.number = 0
+
+    def follow(self, routing: Routing) -> None:
+        """Divide by this from here on, unless it knows a newer one."""
+        if routing.number > self.number:
+            self.number, self._maps = routing.number, routing.maps()
 
     def payloads(self, groups: Mapping[str, Iterable[Partial]]) -> Mapping[RangeId, bytes]:
         """One payload for each range that is sent anything.
@@ -29,10 +36,13 @@ class Router:
         Raises:
             KeyEncodingError: a key has no deterministic encoding; names the grouping.
         """
-        divided: dict[RangeId, list[Partial]] = defaultdict(list)
+        divided: dict[RangeId | None, list[Partial]] = defaultdict(list)
         for name, partials in groups.items():
-            count, encode = self._range_counts[name], self._codecs[name].encode
-            ranges = [RangeId(name, index) for index in range(count)]
+            find, encode = self._maps[name].find, self._codecs[name].encode
             for partial in partials:
-                divided[ranges[range_index(encode(partial[0]).hash, count)]].append(partial)
-        return {range_id: dumps(partials) for range_id, partials in divided.items()}
+                divided[find(encode(partial[0]).hash)].append(partial)
+        return {
+            range_id: dumps(partials)
+            for range_id, partials in divided.items()
+            if range_id is not None  # none of a whole map is
+        }

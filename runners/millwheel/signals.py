@@ -15,12 +15,11 @@ is about: whatever a source had read before it heard it, and whatever an earlier
 Dataflow Model, section 2.3.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
 
-from runners.core.cells import CellId
 from runners.core.plan import ExecutionPlan
 from runners.core.signals import trigger_of
 from runners.millwheel.ids import RangeId
@@ -120,6 +119,20 @@ class SignalBoard:
         self._pass_on()
         return self.latest > before
 
+    def add(self, range_id: RangeId, like: RangeId) -> None:
+        """A range that comes from another has passed on what that one has."""
+        self._outputs[range_id] = self._outputs[like]
+        self._ranges[range_id.computation].append(range_id)
+        if like in self._listening:
+            self._listening.append(range_id)
+
+    def retire(self, range_id: RangeId) -> None:
+        """A range has nothing left to do."""
+        del self._outputs[range_id]
+        self._ranges[range_id.computation].remove(range_id)
+        if range_id in self._listening:
+            self._listening.remove(range_id)
+
     def report(self, outputs: Mapping[RangeId, int]) -> bool:
         """Take in how far ranges have passed signals on; whether some computation may go further."""
         for range_id, number in outputs.items():
@@ -137,21 +150,3 @@ class SignalBoard:
         done = min((self._outputs[each] for each in self._listening), default=self.latest)
         self._signals = [signal for signal in self._signals if signal.number > done]
         return is_further
-
-
-def portions(
-    cells: Sequence[tuple[int, CellId]], cells_max: int
-) -> Iterator[tuple[list[CellId], int]]:
-    """Cells with their key hashes, ascending, in portions of at most ``cells_max``, at least one.
-
-    With each the hash at which the next begins, 0 after the last.  Cells of one hash are never divided.
-    """
-    start = 0
-    while (end := start + cells_max) < len(cells):
-        while end < len(cells) and cells[end][0] == cells[end - 1][0]:
-            end += 1
-        if end == len(cells):
-            break
-        yield [cell_id for _, cell_id in cells[start:end]], cells[end][0]
-        start = end
-    yield [cell_id for _, cell_id in cells[start:]], 0

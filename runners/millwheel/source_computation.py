@@ -3,7 +3,8 @@
 Sans-IO but for the sources' readers.  MillWheel, section 4.6; the semantics are `runners.core`'s.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import attrs
 
@@ -13,10 +14,16 @@ from dataflow.serialization import dumps, loads
 from runners.core.bundle import Bundle
 from runners.core.percentile_watermark import ProgressSketch, percentile_of
 from runners.core.plan import ExecutionPlan, Stage
+from runners.core.record_ids import NewId, RecordIdJudge
 from runners.core.stage_executor import StageExecutor
 from runners.millwheel.draft import Draft
+from runners.millwheel.guarantees import BOTH, Guarantees
+from runners.millwheel.id_counts import IdCounts
 from runners.millwheel.ids import RangeId
+from runners.millwheel.loads import LoadMeter
 from runners.millwheel.owned_range import OwnedRange
+from runners.millwheel.production import LateRecord
+from runners.millwheel.record_ids import IdTable, SeenIds
 from runners.millwheel.router import Router
 from runners.millwheel.signals import SignalMark, SignalNews
 from runners.millwheel.store.port import TakenRange
@@ -28,21 +35,37 @@ class _Split:
     owned: OwnedRange
     reader: SourceReader
     is_finished: bool
+    #: What has been read of it before, if its records have ids.
+    seen: SeenIds | None
 
 
 class SourceComputation:
     """Reads the splits of one source that this worker owns: the paper's injector."""
 
     def __init__(
-        self, job: str, plan: ExecutionPlan, stage: Stage, router: Router, *, tries: int | None
+        self,
+        job: str,
+        plan: ExecutionPlan,
+        stage: Stage,
+        router: Router,
+        ids: IdTable,
+        *,
+        tries: int | None,
+        guarantees: Guarantees = BOTH,
     ) -> None:
         operation = stage.root.operation
         assert isinstance(operation, Read)
-        self._job, self._router = job, router
-        self._source = operation.source
+        self._job, self._router, self._guarantees = job, router, guarantees
+        self._name, self._source = stage.name, operation.source
+        self._ids, self.id_counts = ids, IdCounts()
+        self._judge = None
+        if operation.record_ids is not None:
+            self._judge = RecordIdJudge(stage.root, tries=tries)
         self._executor = StageExecutor(plan, stage, tries=tries)
         self._is_sketched = any(percentile_of(plan.graph, group) for group in stage.groups)
         self._splits: dict[RangeId, _Split] = {}
+        #: What they have to do.
+        self.meter = LoadMeter()
 
     def setup(self) -> None:
         """Start the life of the user's code on this worker."""
@@ -59,15 +82,22 @@ class SourceComputation:
         row = taken.row
         assert row.split is not None
         position = None if row.position is None else loads(row.position)
-        owned = OwnedRange.taken(taken)
+        owned = OwnedRange.taken(taken, is_weak=not self._guarantees.strong_productions)
         owned.sketch = ProgressSketch() if self._is_sketched else None
+        seen = None
+        if self._judge is not None:
+            seen = SeenIds(self._ids, self._job, row.range_id, self._judge, self.id_counts)
         reader = self._source.open(loads(row.split), position)
-        self._splits[row.range_id] = _Split(owned, reader, row.is_finished)
+        self._splits[row.range_id] = _Split(owned, reader, row.is_finished, seen)
         return owned
 
     def release(self, range_id: RangeId) -> None:
         """Let go of a split."""
-        self._splits.pop(range_id).reader.close()
+        split = self._splits.pop(range_id)
+        self.meter.forget(range_id)
+        split.reader.close()
+        if split.seen is not None:
+            split.seen.release()
 
     def hear(self, news: SignalNews, now_us: int) -> Iterable[Draft]:
         """Pass signals on, behind everything read so far; there is nothing to commit."""
@@ -76,6 +106,17 @@ class SourceComputation:
                 SignalMark(news.inputs.get(split.owned.range_id.computation, 0))
             )
         return ()
+
+    def end(self, range_id: RangeId) -> Draft:
+        """A split ends where it is: its position is kept, and time goes on without it."""
+        split = self._splits[range_id]
+        split.owned.watermark_us, split.is_finished = MAX_TIMESTAMP_US, True
+        split.owned.is_idle = False
+        draft = Draft(self._job)
+        draft.touch(split.owned)
+        draft.end(split.owned)
+        self._remember(split, (), draft)
+        return draft
 
     def unfinished(self) -> list[OwnedRange]:
         """The ranges that may have more to read."""
@@ -91,19 +132,38 @@ class SourceComputation:
         watermark_us = MAX_TIMESTAMP_US if is_finished else batch.watermark_us
         if not batch.values and not is_finished and watermark_us <= owned.watermark_us:
             return None, 0
-        outputs = self._executor.process(
-            Bundle(batch.values, batch.timestamps_us),
-            watermark_us=owned.watermark_us,
-            now_us=now_us,
-        )
         draft = Draft(self._job)
         draft.touch(owned)
+        bundle, ids = self._new(split, Bundle(batch.values, batch.timestamps_us), draft)
+        outputs = self._executor.process(bundle, watermark_us=owned.watermark_us, now_us=now_us)
         draft.keep_dead(outputs.dead)
         payloads = self._router.payloads(outputs.groups)
         draft.emit(outputs.tables, payloads, hold_us=owned.watermark_us)
         owned.watermark_us = max(owned.watermark_us, watermark_us)
         if owned.sketch is not None:
-            owned.sketch.add(batch.timestamps_us)
+            owned.sketch.add(bundle.timestamps_us)
         draft.move(owned, dumps(batch.position), is_finished=is_finished)
         split.is_finished = is_finished
+        self.meter.count(range_id, len(batch.values))
+        self._remember(split, ids, draft)
         return draft, len(batch.values)
+
+    def _new(self, split: _Split, bundle: Bundle, draft: Draft) -> tuple[Bundle, Sequence[NewId]]:
+        """What of a bundle counts, with its ids; what comes too late to tell goes into the draft."""
+        if split.seen is None:
+            return bundle, ()
+        judged = split.seen.judge(bundle, watermark_us=split.owned.watermark_us)
+        draft.keep_late(LateRecord.of(self._name, arrival) for arrival in judged.late)
+        draft.keep_dead(judged.dead)
+        return judged.bundle, judged.ids
+
+    def _remember(self, split: _Split, ids: Sequence[NewId], draft: Draft) -> None:
+        """Commit what was new, and forget what nobody can ask for with the watermark here."""
+        if split.seen is None:
+            return
+        watermark_us = split.owned.watermark_us
+        kept = split.seen.worth_keeping(ids, watermark_us)
+        draft.remember(split.owned, kept, split.seen.collect(watermark_us))
+        draft.when_committed(partial(split.seen.note_committed, ids))
+        if split.is_finished:
+            split.seen.release()

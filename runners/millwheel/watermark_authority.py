@@ -18,6 +18,8 @@ from runners.millwheel.ids import RangeId
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 _NONE: Mapping[RangeId, int] = MappingProxyType({})
+#: By range, where it is known.
+_Committed = Mapping[RangeId, int | None]
 
 
 class WatermarkAuthority:
@@ -35,10 +37,10 @@ class WatermarkAuthority:
         self,
         senders: Mapping[str, tuple[str, ...]],
         ranges: tuple[RangeId, ...],
-        committed_us: Mapping[RangeId, int],
+        committed_us: _Committed,
         *,
         percentiles: Mapping[str, float] = MappingProxyType({}),
-        committed_percentiles_us: Mapping[RangeId, int] = _NONE,
+        committed_percentiles_us: _Committed = _NONE,
     ) -> None:
         self._senders, self._percentiles = dict(senders), dict(percentiles)
         self._outputs_us = dict.fromkeys(ranges, MIN_TIMESTAMP_US)
@@ -61,7 +63,7 @@ class WatermarkAuthority:
         self._acted_us = {
             range_id: us
             for range_id, us in committed_percentiles_us.items()
-            if range_id.computation in percentiles
+            if us is not None and range_id.computation in percentiles
         }
         self._progress: dict[RangeId, SplitProgress] = {}
 
@@ -74,6 +76,23 @@ class WatermarkAuthority:
     def percentiles_us(self) -> Mapping[str, int]:
         """Percentile watermark per computation that follows one."""
         return self._percentiles_us
+
+    def knows(self, range_id: RangeId) -> bool:
+        """Whether the range counts."""
+        return range_id in self._outputs_us
+
+    def add(self, range_id: RangeId, like: RangeId) -> None:
+        """A range that comes from another counts from here on, as far as that one is."""
+        self._outputs_us[range_id] = self._outputs_us[like]
+        self._ranges[range_id.computation].append(range_id)
+        if like in self._acted_us:
+            self._acted_us[range_id] = self._acted_us[like]
+
+    def retire(self, range_id: RangeId) -> None:
+        """A range has nothing left to do: nobody waits for it any more."""
+        del self._outputs_us[range_id]
+        self._ranges[range_id.computation].remove(range_id)
+        self._acted_us.pop(range_id, None)
 
     def report(
         self,
@@ -114,6 +133,15 @@ class WatermarkAuthority:
         """The output watermark of the range that is furthest behind."""
         return min(self._outputs_us.values())
 
+    def slowest_source_us(self) -> int:
+        """The output watermark of the source split that is furthest behind; idle ones are left out."""
+        outputs_us = [
+            us
+            for range_id, us in self._outputs_us.items()
+            if not self._senders[range_id.computation] and range_id not in self._idle
+        ]
+        return min(outputs_us, default=MAX_TIMESTAMP_US)
+
     def _spread_to_senders(self) -> None:
         """What a computation has acted on, those that send to it had acted on too, if perhaps without a commit.
 
@@ -127,8 +155,9 @@ class WatermarkAuthority:
                     self._inputs_us[sender] = self._inputs_us[name]
                     changed.append(sender)
 
-    def _furthest_us(self, name: str, committed_us: Mapping[RangeId, int]) -> int:
-        return max(committed_us.get(each, MIN_TIMESTAMP_US) for each in self._ranges[name])
+    def _furthest_us(self, name: str, committed_us: _Committed) -> int:
+        known_us = (committed_us.get(each) for each in self._ranges[name])
+        return max((us for us in known_us if us is not None), default=MIN_TIMESTAMP_US)
 
     def _waited_for(self, name: str) -> list[RangeId]:
         """The ranges that a computation's input waits for: where all are idle, time stands still."""

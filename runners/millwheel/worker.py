@@ -12,7 +12,7 @@ to wait (`runners.streaming.worker_task` on a cluster, a loop in a test).
 MillWheel, sections 4.1, 6.1 and 6.2.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from traceback import format_exception
 
 import attrs
@@ -22,11 +22,12 @@ from dataflow.serialization import dumps_code
 from runners.core.clock import Clock
 from runners.core.plan import ExecutionPlan
 from runners.errors import JobFailedError, StoreError
-from runners.millwheel.computation import Computation, build_computations
+from runners.millwheel.committer import Committer, WorkerStoppedError
+from runners.millwheel.computation import Computation, build_computations, counts_of
+from runners.millwheel.courier import Courier
 from runners.millwheel.draft import Draft
 from runners.millwheel.grouping_computation import GroupingComputation
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.inbox import Inbox
+from runners.millwheel.ids import RangeId
 from runners.millwheel.messages import (
     Acknowledge,
     Assign,
@@ -39,16 +40,22 @@ from runners.millwheel.messages import (
     Revoke,
     Routes,
     Stop,
+    Untie,
+    Untied,
     Watermarks,
     decode,
     encode,
 )
 from runners.millwheel.owned_range import OwnedRange
+from runners.millwheel.reports import report_of
+from runners.millwheel.router import Router
+from runners.millwheel.shapes import Merge, RangeShape, Routing, Split
 from runners.millwheel.signals import SignalNews
 from runners.millwheel.source_computation import SourceComputation
-from runners.millwheel.store.port import Committed, Indeterminate, Store
+from runners.millwheel.store.port import Store
 from runners.millwheel.token_bucket import TokenBucket
 from runners.millwheel.transport import Transport
+from runners.millwheel.worker_options import WorkerOptions
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: Records that a source hands over in one step.
@@ -59,29 +66,18 @@ DELIVERIES_PER_STEP = 64
 UNACKNOWLEDGED_BYTES_MAX = 4 << 20
 #: Longest silence towards the master.
 REPORT_INTERVAL_MS = 100
-#: Unacknowledged deliveries are sent again after this long; only a lost message needs it.
-RESEND_INTERVAL_MS = 2_000
-
-
-class WorkerStoppedError(DataflowError):
-    """This worker must not go on: another owns its ranges, or its last commit is unknown."""
 
 
 @attrs.frozen(kw_only=True)
 class WorkerSpec:
-    """What a worker is started with; travels inside the task closure.
-
-    ``records_per_second`` limits each source range, None for as fast as it can.
-    ``tries``: of a record that makes user code fail, see `runners.core.poison`; None: the first failure stops the job.
-    """
+    """What a worker is started with; travels inside the task closure."""
 
     job: str
     slot: int
     worker: str
     master: str
-    range_counts: Mapping[str, int]
-    records_per_second: float | None = None
-    tries: int | None = None
+    version: int = 0
+    options: WorkerOptions = attrs.field(factory=WorkerOptions)
 
 
 class Worker:
@@ -96,17 +92,21 @@ class Worker:
         clock: Clock,
     ) -> None:
         self._spec, self._store, self._transport, self._clock = spec, store, transport, clock
-        self._computations = build_computations(spec.job, plan, spec.range_counts, tries=spec.tries)
+        self._router = Router(plan)
+        self._computations = build_computations(spec.job, plan, self._router, store, spec.options)
         self._ranges: dict[RangeId, OwnedRange] = {}
         self._buckets: dict[RangeId, TokenBucket] = {}
-        self._routes: dict[RangeId, str] = {}
-        self._inbox = Inbox(self._ranges)
+        self._courier = Courier(self._ranges, transport, clock)
+        self._committer = Committer(
+            spec.worker, store, self._courier, clock, spec.options.guarantees
+        )
         self._inputs_us: dict[str, int] = {}
         self._percentiles_us: dict[str, int] = {}
+        self._slowest_source_us = MIN_TIMESTAMP_US
+        self._is_draining = self._is_pausing = False
         #: What the master said last of signals, until it is acted on.
         self._news: SignalNews | None = None
-        self._records_read = self._records_late = self._records_dead = 0
-        self._reported_ms = self._resent_ms = clock.monotonic_ms()
+        self._reported_ms = clock.monotonic_ms()
         self._last_report: Report | None = None
         #: When the master was last heard.
         self.heard_ms = clock.monotonic_ms()
@@ -147,11 +147,11 @@ class Worker:
             self._fail(error)
             return False
         self._report(is_busy=worked)
-        self._resend_stale()
+        self._courier.resend_stale()
         return worked
 
     def _work(self) -> bool:
-        worked = self._act_on_signals()
+        worked = self._act_on_signals() | self._committer.settle()
         for name, computation in self._computations.items():
             if isinstance(computation, GroupingComputation):
                 if computation.open_bytes > UNACKNOWLEDGED_BYTES_MAX:
@@ -160,7 +160,7 @@ class Worker:
                 # a commit; a record behind it must be late here, or what it makes is late for the next computation.
                 worked |= self._advance(name, computation)
                 worked |= self._take_deliveries(name, computation)
-            else:
+            elif not self._is_pausing:
                 worked |= self._read(computation)
         return worked
 
@@ -170,16 +170,16 @@ class Worker:
         if news is not None:
             for computation in self._computations.values():
                 for draft in computation.hear(news, self._clock.now_us()):
-                    self._commit(draft)
+                    self._committer.commit(draft)
                     worked = True
         return worked
 
     def _take_deliveries(self, name: str, computation: GroupingComputation) -> bool:
-        deliveries = self._inbox.take(name, DELIVERIES_PER_STEP)
+        deliveries = self._courier.inbox.take(name, DELIVERIES_PER_STEP)
         if not deliveries:
             return False
-        self._commit(computation.deliver(deliveries, self._clock.now_us()))
-        self._acknowledge(dict.fromkeys(each.channel for each in deliveries))
+        channels = dict.fromkeys(each.channel for each in deliveries)
+        self._committer.commit(computation.deliver(deliveries, self._clock.now_us()), channels)
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
@@ -189,14 +189,20 @@ class Worker:
         )
         worked = False
         while computation.has_due(*said, now_us := self._clock.now_us()):
-            self._commit(computation.advance(*said, now_us))
+            self._committer.commit(computation.advance(*said, now_us))
             worked = True
         return worked
 
     def _read(self, computation: SourceComputation) -> bool:
-        worked = False
+        worked, limit_us = False, self._spec.options.skew_limit_us
         for owned in computation.unfinished():
+            if self._is_draining:
+                self._committer.commit(computation.end(owned.range_id))
+                worked = True
+                continue
             if owned.outbox.open_bytes > UNACKNOWLEDGED_BYTES_MAX:
+                continue
+            if limit_us is not None and owned.watermark_us > self._slowest_source_us + limit_us:
                 continue
             bucket = self._buckets[owned.range_id]
             allowed = bucket.available(RECORDS_PER_STEP)
@@ -204,78 +210,44 @@ class Worker:
                 continue
             draft, count = computation.read(owned.range_id, allowed, now_us=self._clock.now_us())
             bucket.spend(count)
-            self._commit(draft)
-            self._records_read += count
+            self._committer.commit(draft)
+            self._committer.counts["read"] += count
             worked |= draft is not None
         return worked
 
-    def _commit(self, draft: Draft | None) -> None:
-        if draft is None:
-            return
-        production = draft.production()
-        outcome = self._store.commit(production)
-        if isinstance(outcome, Indeterminate):
-            outcome = self._store.resolve(production)
-        if not isinstance(outcome, Committed):
-            raise WorkerStoppedError(f"worker {self._spec.worker} stops: {outcome}")
-        draft.committed()
-        self._records_late += sum(late.count for late in production.late)
-        self._records_dead += len(production.dead)
-        for checkpoint in draft.checkpoints:
-            self._deliver(Deliver(checkpoint.channel, checkpoint.sequence, checkpoint.payload))
-
-    def _deliver(self, delivery: Deliver) -> None:
-        receiver = delivery.channel.receiver
-        if receiver in self._ranges:
-            if self._inbox.put(delivery):
-                self._acknowledge([delivery.channel])
-            return
-        self._send(receiver, delivery)
-
-    def _acknowledge(self, channels: Iterable[Channel]) -> None:
-        for channel in channels:
-            owned = self._ranges.get(channel.receiver)
-            sequence = owned.delivered.get(channel, 0) if owned else 0
-            if not sequence:
-                continue
-            sender = self._ranges.get(channel.sender)
-            if sender is not None:
-                sender.outbox.acknowledge(channel, sequence)
-            else:
-                self._send(channel.sender, Acknowledge(channel, sequence))
-
-    def _send(self, range_id: RangeId, message: Deliver | Acknowledge) -> None:
-        # Without a route the range is changing hands: its next owner is sent everything, or sends
-        # again and is answered.
-        address = self._routes.get(range_id)
-        if address is not None:
-            self._transport.send(address, encode(message))
-
     def _flush_acknowledged(self) -> None:
         """Delete what has been acknowledged although nothing else is to be committed."""
-        waiting = [owned for owned in self._ranges.values() if owned.outbox.has_acknowledged]
+        waiting = [
+            owned
+            for range_id, owned in self._ranges.items()
+            if owned.outbox.has_acknowledged and not self._committer.is_behind(range_id.computation)
+        ]
         if waiting:
             draft = Draft(self._spec.job)
             for owned in waiting:
                 draft.touch(owned)
-            self._commit(draft)
+            self._committer.commit(draft)
 
     def _handle(self, message: object) -> None:
         if isinstance(message, Deliver):
-            if self._inbox.put(message):
-                self._acknowledge([message.channel])
+            self._courier.take_in(message)
         elif isinstance(message, Acknowledge):
-            owned = self._ranges.get(message.channel.sender)
-            if owned is not None:
-                owned.outbox.acknowledge(message.channel, message.sequence)
+            self._courier.take_acknowledged(message)
         elif isinstance(message, Watermarks):
             self._hear(message.inputs_us, message.percentiles_us, message.signals)
+            self._slowest_source_us = message.slowest_source_us
+            self._is_draining, self._is_pausing = message.is_draining, message.is_pausing
         elif isinstance(message, Assign):
             self._take_over(message)
         elif isinstance(message, Revoke):
             self._release(message)
         elif isinstance(message, Routes):
-            self._reroute(message)
+            self._follow(message.routing)
+            self._courier.reroute(message.addresses)
+        elif isinstance(message, Split | Merge):
+            self._reshape(message)
+        elif isinstance(message, Untie):
+            self._untie(message)
         elif isinstance(message, Stop):
             self.is_stopped = True
 
@@ -291,90 +263,114 @@ class Worker:
             for name, watermark_us in heard_us.items():
                 known_us[name] = max(watermark_us, known_us.get(name, watermark_us))
 
+    def _follow(self, routing: Routing) -> None:
+        self._router.follow(routing)
+        for owned in self._ranges.values():
+            owned.follow_routing(self._router.number)
+
     def _take_over(self, assign: Assign) -> None:
         self._hear(assign.watermarks_us, assign.percentiles_us, assign.signals)
+        self._follow(assign.routing)
         # It is asked again when its answer is lost.
         missing = [range_id for range_id in assign.ranges if range_id not in self._ranges]
-        taken = self._store.acquire(self._spec.job, missing, self._spec.worker) if missing else {}
+        self._say_ready(dict.fromkeys([*assign.ranges, *self._acquire(missing)]))
+
+    def _acquire(self, range_ids: Sequence[RangeId]) -> Sequence[RangeId]:
+        """Take ranges over, and catch up with what they had acted on; also those that are tied to them."""
+        if not range_ids:
+            return ()
+        taken = self._store.acquire(
+            self._spec.job, range_ids, self._spec.worker, self._spec.version
+        )
         for range_id, each in taken.items():
             computation: Computation = self._computations[range_id.computation]
-            self._ranges[range_id] = computation.take(each)
-            self._buckets[range_id] = TokenBucket(self._clock, self._spec.records_per_second)
+            before = self._ranges.get(range_id)
+            owned = self._ranges[range_id] = computation.take(each)
+            if before is not None:
+                owned.remember(before.delivered)
+            owned.follow_routing(self._router.number)
+            self._buckets[range_id] = TokenBucket(
+                self._clock, self._spec.options.records_per_second
+            )
         for name in dict.fromkeys(range_id.computation for range_id in taken):
             computation = self._computations[name]
             if isinstance(computation, GroupingComputation):
                 self._advance(name, computation)
         # Also to ranges that were here before, whose routes do not change.
-        self._send_again({*self._routes, *self._ranges}, taken)
-        ready = Ready(slot=self._spec.slot, worker=self._spec.worker, ranges=assign.ranges)
-        self._tell_master(ready)
+        self._courier.send_all_of(taken)
+        return list(taken)
+
+    def _say_ready(self, range_ids: Iterable[RangeId]) -> None:
+        ranges = tuple(range_ids)
+        shapes = {
+            range_id: RangeShape(owned.keys, owned.tied_to)
+            for range_id in ranges
+            if isinstance(self._computations[range_id.computation], GroupingComputation)
+            and (owned := self._ranges[range_id])
+        }
+        self._tell_master(
+            Ready(slot=self._spec.slot, worker=self._spec.worker, ranges=ranges, shapes=shapes)
+        )
+
+    def _reshape(self, asked: Split | Merge) -> None:
+        """Split or merge ranges, once however often it is asked to."""
+        computation = self._computations[asked.range_id.computation]
+        other = asked.born if isinstance(asked, Split) else asked.gone
+        if asked.range_id not in self._ranges or not isinstance(computation, GroupingComputation):
+            return
+        self._committer.flush(asked.range_id.computation)
+        if isinstance(asked, Split) and other not in self._ranges:
+            self._committer.commit(computation.split(asked))
+            self._acquire([asked.range_id])
+        elif isinstance(asked, Merge) and other in self._ranges and self._ranges[other].keys:
+            self._committer.commit(computation.merge(asked))
+            self._acquire([asked.range_id])
+        self._say_ready([each for each in (asked.range_id, other) if each in self._ranges])
+
+    def _untie(self, untie: Untie) -> None:
+        """Let ranges go their own way, and retire those that have nothing left to do."""
+        done = []
+        for range_id in untie.ranges:
+            owned = self._ranges.get(range_id)
+            if owned is not None and owned.keys is None and not owned.outbox.is_empty:
+                continue  # what it has sent is not acknowledged, or not deleted; it is asked again
+            done.append(range_id)
+            if owned is not None and owned.tied_to is not None:
+                self._committer.flush(range_id.computation)
+                draft = Draft(self._spec.job)
+                draft.untie(owned)
+                self._committer.commit(draft)
+                owned.tied_to = None
+            if owned is not None and owned.keys is None:
+                # Perhaps its former owner has retired it already, and nobody heard of it.
+                self._forget(range_id)
+        if done:
+            untied = Untied(slot=self._spec.slot, worker=self._spec.worker, ranges=tuple(done))
+            self._tell_master(untied)
 
     def _release(self, revoke: Revoke) -> None:
-        # Every step has committed what it did, so there is nothing to say any more; what waits is sent again.
+        # When all that it did is committed there is nothing to say any more; what waits is sent again.
         for range_id in revoke.ranges:
-            if range_id not in self._ranges:
-                continue
-            self._computations[range_id.computation].release(range_id)
-            del self._ranges[range_id], self._buckets[range_id]
-            self._inbox.forget(range_id)
+            if range_id in self._ranges:
+                self._committer.flush(range_id.computation)
+                self._forget(range_id)
         released = Released(slot=self._spec.slot, worker=self._spec.worker, ranges=revoke.ranges)
         self._tell_master(released)
 
-    def _reroute(self, routes: Routes) -> None:
-        changed = {
-            range_id
-            for range_id, address in routes.addresses.items()
-            if self._routes.get(range_id) != address
-        }
-        for address in set(self._routes.values()) - set(routes.addresses.values()):
-            self._transport.forget(address)
-        self._routes = dict(routes.addresses)
-        self._send_again(changed, self._ranges)
-
-    def _resend_stale(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._resent_ms >= RESEND_INTERVAL_MS:
-            self._resent_ms = now_ms
-            self._send_again(set(self._routes) - set(self._ranges), self._ranges)
-
-    def _send_again(self, receivers: set[RangeId], senders: Iterable[RangeId]) -> None:
-        for owned in [self._ranges[each] for each in senders]:
-            for checkpoint in list(owned.outbox.for_receivers(receivers)):
-                self._deliver(Deliver(checkpoint.channel, checkpoint.sequence, checkpoint.payload))
+    def _forget(self, range_id: RangeId) -> None:
+        self._computations[range_id.computation].release(range_id)
+        del self._ranges[range_id], self._buckets[range_id]
+        self._courier.inbox.forget(range_id)
 
     def _report(self, *, is_busy: bool) -> None:
         now_ms = self._clock.monotonic_ms()
-        watermarks_us = {
-            range_id: owned.advance_output() for range_id, owned in self._ranges.items()
-        }
-        report = Report(
+        report = report_of(
+            self._ranges,
             slot=self._spec.slot,
             worker=self._spec.worker,
-            watermarks_us=watermarks_us,
-            idle=frozenset(
-                range_id
-                for range_id, owned in self._ranges.items()
-                if owned.is_idle and owned.outbox.is_empty
-            ),
-            signals={
-                range_id: number
-                for range_id, owned in self._ranges.items()
-                if (number := owned.passed_signal())
-            },
-            percentiles_us={
-                range_id: percentile_us
-                for range_id, owned in self._ranges.items()
-                if (percentile_us := owned.passed_percentile_us()) is not None
-            },
-            progress={
-                range_id: progress
-                for range_id, owned in self._ranges.items()
-                if (progress := owned.passed_progress()) is not None
-            },
-            is_quiet=all(owned.outbox.is_empty for owned in self._ranges.values()),
-            records_read=self._records_read,
-            records_late=self._records_late,
-            records_dead=self._records_dead,
+            is_idle=self._committer.is_idle,
+            is_pausing=self._is_pausing,
+            counts=counts_of(self._computations.values(), self._committer.counts),
         )
         is_news = report != self._last_report
         if now_ms - self._reported_ms >= REPORT_INTERVAL_MS or (is_news and not is_busy):

@@ -3,7 +3,7 @@
 In this order: the sources, the shape of the plan, that it can be pickled, the store, the job's name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -12,7 +12,9 @@ import attrs
 from dataflow.graph import PipelineGraph
 from runners.core.plan import ExecutionPlan, plan
 from runners.millwheel.job import job_spec
-from runners.millwheel.store.port import JobRow
+from runners.millwheel.job_versions import Update, open_version, plan_version
+from runners.millwheel.store.port import JobRow, JobSpec
+from runners.millwheel.update import UpdatePlan
 from runners.progress import say
 from runners.registry import open_store, store_dsn
 from runners.spark.result import StoreResult
@@ -39,30 +41,39 @@ class PreparedJob:
     shipped: ShippedPlan
     dsn: str = attrs.field(repr=False)
     job: JobRow
+    options: JobOptions = attrs.field(repr=False)
 
     @property
     def result(self) -> StoreResult:
         """What the job leaves, or has left."""
         return StoreResult(self.dsn, self.job.job, self.plan.graph)
 
-    def finish(self) -> None:
-        """Mark the job as done."""
+    def updated(self, graph: PipelineGraph, update: Update) -> "PreparedJob":
+        """The job with another pipeline.  Nobody may be running it; errors as those of `prepare`."""
+        return prepare(graph, attrs.evolve(self.options, fresh=False), update=update)
+
+    def finish(self, *, is_drained: bool = False) -> None:
+        """Mark the job as done; ``is_drained``: because somebody has asked for it."""
         with closing(open_store(self.dsn)) as store:
-            store.finish_job(self.job.job)
+            store.finish_job(self.job.job, is_drained=is_drained)
 
 
 def prepare(
-    graph: PipelineGraph, options: JobOptions, claim: Callable[[str], None] | None = None
+    graph: PipelineGraph,
+    options: JobOptions,
+    claim: Callable[[str], None] | None = None,
+    update: Update | None = None,
 ) -> PreparedJob:
     """Check everything, and create the job in the store or find it there.
 
     ``claim``: called with the store's DSN when everything else is checked and before the job is touched; raises if the
-    job is somebody else's at the moment.
+    job is somebody else's at the moment.  ``update``: if the job runs another pipeline, have it go over to this one.
 
     Raises:
         InputError: a source cannot be read.
         PipelineError: something in the pipeline cannot be sent to workers.
         StoreError: there is no suitable store, or the job's name is taken by another pipeline.
+        UpdateRefusedError: the update would lose what it may not.
     """
     execution = plan(graph)
     for stage in execution.sources():
@@ -70,23 +81,41 @@ def prepare(
         operation.source.check()
     shipped = ShippedPlan.of(execution)
     dsn = store_dsn(options.store)
-    spec = job_spec(
-        options.job,
-        options.mode,
-        execution,
-        splits_desired=options.splits_desired,
-        ranges_per_grouping=options.ranges_per_grouping,
-    )
+    spec = _spec(execution, options)
     if claim is not None:
         claim(dsn)
     # Closed before Spark starts: a run takes hours, and an idle connection does not always live as long.
     with closing(open_store(dsn)) as store:
         if options.fresh:
             store.reset_job(options.job)
-        job = store.open_job(spec)
+        job = open_version(store, spec, execution, update, say)
     if job.is_finished:
         say(
             f"job {options.job!r} is finished; nothing was done "
             "(fresh=True, or --fresh, forgets it and runs it again)"
         )
-    return PreparedJob(plan=execution, shipped=shipped, dsn=dsn, job=job)
+    return PreparedJob(plan=execution, shipped=shipped, dsn=dsn, job=job, options=options)
+
+
+def planned_update(
+    graph: PipelineGraph, options: JobOptions, renamed: Mapping[str, str]
+) -> UpdatePlan | None:
+    """What running the pipeline with an update would do; None if the job is not there or runs this pipeline.
+
+    Raises:
+        PipelineError, UpdateRefusedError: as `plan_update`.
+        StoreError: there is no suitable store.
+    """
+    execution = plan(graph)
+    with closing(open_store(store_dsn(options.store))) as store:
+        return plan_version(store, _spec(execution, options), execution, renamed)
+
+
+def _spec(execution: ExecutionPlan, options: JobOptions) -> JobSpec:
+    return job_spec(
+        options.job,
+        options.mode,
+        execution,
+        splits_desired=options.splits_desired,
+        ranges_per_grouping=options.ranges_per_grouping,
+    )

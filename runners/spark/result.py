@@ -11,6 +11,10 @@ from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from runners.core.late import stored_late_mapping
 from runners.core.poison import stored_dead_mapping
+from runners.millwheel import requests
+from runners.millwheel.asking import ask, ranges_of
+from runners.millwheel.requests import Request, Verb
+from runners.millwheel.store.guards import unknown_job
 from runners.registry import open_store
 
 
@@ -54,6 +58,64 @@ class StoreResult:
         """
         with closing(open_store(self.dsn)) as store:
             store.send_signal(self.job, name)
+
+    def ranges(self) -> Sequence[Mapping[str, Any]]:
+        """The ranges of the job as they are now; see `runners.millwheel.asking.ranges_of` for the fields.
+
+        Raises:
+            StoreError: the job was reset, or the store cannot be read.
+        """
+        with closing(open_store(self.dsn)) as store:
+            found = store.read_job(self.job)
+        if found is None:
+            raise unknown_job(self.job)
+        return ranges_of(found)
+
+    def move(self, range_id: str, slot: int) -> str:
+        """Have a range go to the worker of a slot, and wait until it has; a sentence that says so.
+
+        Raises:
+            RequestError: it cannot, or not now, or nobody runs the job, or it is a batch; the message says why.
+        """
+        return self._ask(requests.move(range_id, slot))
+
+    def split(self, range_id: str, at: int | None = None) -> str:
+        """Have a key range divided, and wait until it is; a sentence that names the new one.
+
+        Args:
+            range_id: which, as `ranges` names it.
+            at: the first key hash of the new range; None: its owner divides its state in halves.
+
+        Raises:
+            RequestError: as `move`.
+        """
+        return self._ask(requests.split(range_id, at))
+
+    def merge(self, range_id: str, gone: str) -> str:
+        """Have a key range take in the keys of its neighbour, and wait until it has; a sentence that says so.
+
+        Raises:
+            RequestError: as `move`.
+        """
+        return self._ask(requests.merge(range_id, gone))
+
+    def drain(self) -> None:
+        """Have the sources end where they are: every open window says what it has, and the job is finished.
+
+        Returns when that is sure to happen, whichever driver runs the job by then; wait with `wait_until_finish`.
+
+        Raises:
+            RequestError: the job is finished already, or runs in batch.
+        """
+        with closing(open_store(self.dsn)) as store:
+            store.send_request(self.job, Request(Verb.DRAIN))
+
+    def cancel(self) -> None:
+        """Nothing to stop: the run has ended."""
+
+    def _ask(self, request: Request) -> str:
+        with closing(open_store(self.dsn)) as store:
+            return ask(store, self.job, request)
 
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records that came after their window was gone; never any in a batch."""

@@ -5,20 +5,31 @@ not, they are started again, as long as that gets the job anywhere.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from types import MappingProxyType
 from typing import Any
 
 from pyspark import InheritableThread, SparkContext
 
+from dataflow.pipeline import Pipeline
+from runners.core.plan import plan
 from runners.errors import JobFailedError
-from runners.millwheel.job import range_counts
-from runners.millwheel.master import Master, MasterStatistics
+from runners.millwheel.balancer import Balancer
+from runners.millwheel.guarantees import check_guarantees
+from runners.millwheel.job_versions import Update
+from runners.millwheel.master import Master
+from runners.millwheel.request_desk import RequestDesk
+from runners.millwheel.slots import MasterStatistics
+from runners.millwheel.worker_options import WorkerOptions
 from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.progress import Progress
 from runners.registry import open_store
 from runners.spark.prepared_job import PreparedJob
 from runners.streaming.job_keeper import JobKeeper
-from runners.streaming.signal_reader import SignalReader
+from runners.streaming.store_reader import StoreReader
+from runners.streaming.switch import Switch
 from runners.streaming.worker_task import WorkerLaunch
 from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
@@ -40,16 +51,17 @@ class StreamingJob:
         keeper: JobKeeper,
         *,
         workers: int,
-        records_per_second: float | None,
-        tries: int | None,
+        options: WorkerOptions,
+        balance: bool,
         show_progress: bool,
     ) -> None:
         self._prepared, self._context, self._keeper = prepared, context, keeper
-        self._workers, self._records_per_second = workers, records_per_second
-        self._tries = tries
-        self._show_progress = show_progress
+        self._workers, self._options = workers, options
+        self._show_progress, self._balance = show_progress, balance
         self._clock = SystemClock()
-        self._cancelled = threading.Event()
+        self._cancelled, self._pausing = threading.Event(), threading.Event()
+        self._switches: SimpleQueue[Switch] = SimpleQueue()
+        self._is_over = False
         self._failure: BaseException | None = None
         self._statistics: MasterStatistics | None = None
         self._thread = threading.Thread(target=self._run, name="dataflow-master", daemon=True)
@@ -75,6 +87,48 @@ class StreamingJob:
         self._cancelled.set()
         self._thread.join()
 
+    def pause(self) -> None:
+        """Stop quietly: sources are read no further, all that is on its way arrives, then the workers stop.
+
+        Positions and state stay; running the job again continues it.
+
+        Raises:
+            DataflowError: what made the job fail.
+        """
+        self._pausing.set()
+        self.wait_until_finish()
+
+    def update(
+        self,
+        pipeline: Pipeline,
+        *,
+        renamed: Mapping[str, str] = MappingProxyType({}),
+        allow_loss: Collection[str] = (),
+    ) -> None:
+        """Go over to a new version of the pipeline, after saying what that keeps and loses; pauses for it.
+
+        Returns when the new version is about to run, in this driver.  If the update is refused the old one goes on.
+
+        Args:
+            pipeline: the new version.
+            renamed: transforms that are called otherwise now: old label to new label.
+            allow_loss: labels of transforms whose state, positions and records on their way may be lost.
+
+        Raises:
+            PipelineError: the pipeline cannot be run, or a name is not there.
+            UpdateRefusedError: something else would be lost, or the job is over.
+            StoreError: the store refuses.
+        """
+        graph = pipeline.graph()
+        check_guarantees(plan(graph), self._options.guarantees)
+        switch = Switch(graph, Update(renamed=renamed, allow_loss=allow_loss))
+        self._switches.put(switch)
+        while not switch.is_settled.wait(0.2):
+            if not self._thread.is_alive():
+                self._refuse_switches()
+        if switch.error is not None:
+            raise switch.error
+
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The rows of a result table as they are now."""
         return self._prepared.result.read_table(name)
@@ -86,6 +140,26 @@ class StreamingJob:
             SignalError: nobody would hear it: the job is finished or does not listen to the name.
         """
         self._prepared.result.send_signal(name)
+
+    def ranges(self) -> Sequence[Mapping[str, Any]]:
+        """The ranges of the job as they are in the store now; see `StoreResult.ranges`."""
+        return self._prepared.result.ranges()
+
+    def move(self, range_id: str, slot: int) -> str:
+        """Have a range go to the worker of a slot, and wait until it has; see `StoreResult.move`."""
+        return self._prepared.result.move(range_id, slot)
+
+    def split(self, range_id: str, at: int | None = None) -> str:
+        """Have a key range divided, and wait until it is; see `StoreResult.split`."""
+        return self._prepared.result.split(range_id, at)
+
+    def merge(self, range_id: str, gone: str) -> str:
+        """Have a key range take in its neighbour, and wait until it has; see `StoreResult.merge`."""
+        return self._prepared.result.merge(range_id, gone)
+
+    def drain(self) -> None:
+        """Have the sources end where they are, and the job with them; see `StoreResult.drain`."""
+        self._prepared.result.drain()
 
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records dropped so far because their window was gone."""
@@ -100,16 +174,25 @@ class StreamingJob:
         return self._prepared.result.late_counts()
 
     def statistics(self) -> MasterStatistics | None:
-        """Counts since this run started; None before the master has."""
+        """Counts since this run, or the version that it is at, started; None before the master has."""
         return self._statistics
 
     def _run(self) -> None:
         try:
             self._supervise()
+            while not (self._is_over or self._switches.empty()):
+                self._prepared = self._switches.get().carried_out(self._prepared)
+                self._supervise()
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             self._failure = error
         finally:
             self._keeper.release()
+            self._refuse_switches()
+
+    def _refuse_switches(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._switches.get_nowait().refuse(self._prepared.job.job)
 
     def _supervise(self) -> None:
         keys = JobKeys.generate()
@@ -117,6 +200,7 @@ class StreamingJob:
         transport = ZmqTransport(keys, own_host(host))
         job = self._prepared.job
         master = Master(job, self._prepared.plan, self._workers, transport, self._clock)
+        desk = RequestDesk(master, self._clock)
         self._statistics = master.statistics()
         launch = WorkerLaunch(
             job=job.job,
@@ -124,31 +208,42 @@ class StreamingJob:
             dsn=self._prepared.dsn,
             keys=keys,
             master=transport.address,
-            range_counts=range_counts(job),
-            records_per_second=self._records_per_second,
-            tries=self._tries,
+            version=job.version,
+            options=self._options,
         )
         spark_job = _SparkJob(self._context, launch, self._workers)
         try:
             with (
-                SignalReader(open_store(self._prepared.dsn), job.job, master) as signals,
+                StoreReader(open_store(self._prepared.dsn), job.job, master, desk) as reader,
                 Progress(f"streaming {job.job}", show=self._show_progress) as progress,
             ):
-                self._lead(master, spark_job, signals, progress)
+                self._lead(master, desk, spark_job, reader, progress)
         finally:
             self._stop(master, spark_job)
             transport.close()
+        self._is_over = master.is_done or desk.is_cancelled or self._cancelled.is_set()
         if master.is_done:
-            self._prepared.finish()
+            self._prepared.finish(is_drained=desk.is_draining)
 
     def _lead(
-        self, master: Master, spark_job: "_SparkJob", signals: SignalReader, progress: Progress
+        self,
+        master: Master,
+        desk: RequestDesk,
+        spark_job: "_SparkJob",
+        reader: StoreReader,
+        progress: Progress,
     ) -> None:
         fruitless, records_before = 0, 0
-        while not master.is_done and not self._cancelled.is_set():
+        balancer = Balancer(master, self._workers, self._clock) if self._balance else None
+        while not (
+            master.is_done or desk.is_cancelled or self._cancelled.is_set() or master.is_paused
+        ):
+            master.is_pausing = self._pausing.is_set() or not self._switches.empty()
             self._keeper.check()
-            signals.pass_on()
+            reader.pass_on()
             master.step(_MASTER_WAIT_MS)
+            if balancer is not None:
+                balancer.step()
             if master.failure is not None:
                 raise master.failure
             statistics = self._statistics = master.statistics()
@@ -219,6 +314,8 @@ def _note(statistics: MasterStatistics) -> str:
         note += f", {statistics.records_late} too late"
     if statistics.records_dead:
         note += f", {statistics.records_dead} dead letters"
+    if statistics.record_ids.duplicates:
+        note += f", {statistics.record_ids.duplicates} duplicates"
     if statistics.workers_replaced:
         note += f", {statistics.workers_replaced} workers replaced"
     return note

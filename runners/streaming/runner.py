@@ -1,16 +1,25 @@
 """StreamingRunner: a pipeline as a stream, exactly once, on long-lived Spark tasks (DESIGN section 7)."""
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
+from types import MappingProxyType
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
+from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult
+from runners.core.plan import plan
 from runners.core.poison import checked_tries
-from runners.spark.prepared_job import JobOptions, prepare
+from runners.millwheel.guarantees import Guarantees, check_guarantees
+from runners.millwheel.job_versions import Update
+from runners.millwheel.update import UpdatePlan
+from runners.millwheel.worker_options import WorkerOptions
+from runners.spark.prepared_job import JobOptions, planned_update, prepare
 from runners.spark.session import LOCAL_MASTER, spark_context
 from runners.streaming.job_keeper import JobKeeper
 from runners.streaming.job_thread import StreamingJob
+from windowing.timestamps import DurationLike, to_duration_us
 
 _RANGES_PER_WORKER = 2
 
@@ -28,7 +37,18 @@ class StreamingRunner:
         workers: how many; each is one Spark task that stays.
         tries_per_record: how often a record that makes user code fail is tried before it is left out and kept as a
             dead letter (`PipelineResult.dead_letters`); None: the first failure stops the job.
+        skew_limit: how far the event time of one split of a source may be ahead of the slowest one (`timedelta`, or
+            seconds); a split that is further waits, so that windows between them need not be kept.  A split that has
+            nothing holds nobody back.  None: as far as it likes.
+        state_cache_bytes: how much state each worker keeps in memory; the rest it reads from the store when it needs it
+            (docs/how-to/keep-more-state-than-memory.md).  None: all, however much that is.
+        guarantees: what reads and groupings do without, by the label of the transform: see `Guarantees`.  All have both
+            by default.
+        balance: have the job move, split and merge key ranges by itself, by what they have to do
+            (docs/how-to/run-a-stream.md).
         records_per_second: slows each split of each source down to this speed; for replays and demonstrations.
+        update: have a job that runs another pipeline go over to this one, after saying what that keeps and loses
+            (docs/how-to/change-a-running-pipeline.md).  None: refuse it.
         master: of Spark; by default this machine.
         show_progress: on stderr.
     """
@@ -41,7 +61,12 @@ class StreamingRunner:
         fresh: bool = False,
         workers: int = 2,
         tries_per_record: int | None = None,
+        skew_limit: DurationLike | None = None,
+        guarantees: Mapping[str, Guarantees] = MappingProxyType({}),
+        state_cache_bytes: int | None = 256 << 20,
+        balance: bool = False,
         records_per_second: float | None = None,
+        update: Update | None = None,
         master: str | None = None,
         show_progress: bool = True,
     ) -> None:
@@ -49,6 +74,8 @@ class StreamingRunner:
             raise PipelineError(f"a stream needs at least one worker, not {workers}")
         if records_per_second is not None and records_per_second <= 0:
             raise PipelineError(f"records_per_second must be positive, not {records_per_second}")
+        if state_cache_bytes is not None and state_cache_bytes < 0:
+            raise PipelineError(f"state_cache_bytes must not be negative, not {state_cache_bytes}")
         self._options = JobOptions(
             job=job,
             mode="streaming",
@@ -58,10 +85,16 @@ class StreamingRunner:
             splits_desired=1,
             ranges_per_grouping=workers * _RANGES_PER_WORKER,
         )
-        self._workers, self._records_per_second = workers, records_per_second
-        self._tries = checked_tries(tries_per_record)
+        self._workers, self._update = workers, update
+        self._worker_options = WorkerOptions(
+            records_per_second=records_per_second,
+            tries=checked_tries(tries_per_record),
+            guarantees=dict(guarantees),
+            skew_limit_us=None if skew_limit is None else _limit_us(skew_limit),
+            state_cache_bytes=state_cache_bytes,
+        )
         self._master = master or _local_master(workers)
-        self._show_progress = show_progress
+        self._show_progress, self._balance = show_progress, balance
 
     @property
     def job(self) -> str:
@@ -73,14 +106,16 @@ class StreamingRunner:
 
         Raises:
             InputError: a source cannot be read.
-            PipelineError: something in the pipeline cannot be sent to workers.
+            PipelineError: something in the pipeline cannot be sent to workers, or has guarantees that do not fit it.
             JobRunningError: another driver is running the job.
             StoreError: there is no suitable store, or the job's name is taken by another pipeline.
+            UpdateRefusedError: the update would lose what it may not.
         """
+        check_guarantees(plan(graph), self._worker_options.guarantees)
         keeper = JobKeeper(self.job)
         with ExitStack() as until_started:
             until_started.callback(keeper.release)
-            prepared = prepare(graph, self._options, keeper.claim)
+            prepared = prepare(graph, self._options, keeper.claim, self._update)
             if prepared.job.is_finished:
                 return prepared.result
             context = spark_context("dataflow", master=self._master)
@@ -89,12 +124,33 @@ class StreamingRunner:
                 context,
                 keeper,
                 workers=self._workers,
-                records_per_second=self._records_per_second,
-                tries=self._tries,
+                options=self._worker_options,
+                balance=self._balance,
                 show_progress=self._show_progress,
             )
             until_started.pop_all()
             return started
+
+    def plan_update(
+        self, pipeline: Pipeline, *, renamed: Mapping[str, str] = MappingProxyType({})
+    ) -> UpdatePlan | None:
+        """What running the pipeline with ``update=Update(renamed=...)`` would do; nothing is changed.
+
+        ``str`` of it is a table for people.  None if there is no such job, or it runs this pipeline already.
+
+        Raises:
+            PipelineError: ``renamed`` has a name that is not there.
+            UpdateRefusedError: the job is finished.
+            StoreError: there is no suitable store.
+        """
+        return planned_update(pipeline.graph(), self._options, renamed)
+
+
+def _limit_us(skew_limit: DurationLike) -> int:
+    limit_us = to_duration_us(skew_limit)
+    if limit_us < 0:
+        raise PipelineError(f"skew_limit must not be negative, and is {skew_limit}")
+    return limit_us
 
 
 def _local_master(workers: int) -> str:

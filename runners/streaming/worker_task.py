@@ -4,14 +4,16 @@ Spark gives placement, supervision and the retry of a dead task; it is trusted w
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
 
 import attrs
 from pyspark import TaskContext
 
-from runners.millwheel.worker import Worker, WorkerSpec, WorkerStoppedError
+from runners.millwheel.committer import WorkerStoppedError
+from runners.millwheel.worker import Worker, WorkerSpec
+from runners.millwheel.worker_options import WorkerOptions
 from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
@@ -32,9 +34,8 @@ class WorkerLaunch:
     dsn: str = attrs.field(repr=False)
     keys: JobKeys = attrs.field(repr=False)
     master: str
-    range_counts: Mapping[str, int]
-    records_per_second: float | None
-    tries: int | None
+    version: int
+    options: WorkerOptions
 
     def __call__(self, slot: int, rows: Iterable[int]) -> Iterator[int]:
         """The function that Spark runs on a partition."""
@@ -54,9 +55,8 @@ class WorkerLaunch:
                 slot=slot,
                 worker=f"slot {slot}, process {os.getpid()}, attempt {attempt}",
                 master=self.master,
-                range_counts=self.range_counts,
-                records_per_second=self.records_per_second,
-                tries=self.tries,
+                version=self.version,
+                options=self.options,
             )
             worker = Worker(spec, self.shipped.load(), store, transport, clock)
             worker.start()

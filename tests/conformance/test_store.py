@@ -26,6 +26,34 @@ from tests.conformance.broken_adapters.fencing import (
     LeavesItsFences,
     NeverFences,
 )
+from tests.conformance.broken_adapters.reading import (
+    DividesTheCellsOfAHash,
+    LooksAtOneTokenOnly,
+    LooksAtTheTokenFirst,
+    ReadsOneCell,
+    ShowsCellsToFormerOwners,
+    SkipsTheFirstHash,
+)
+from tests.conformance.broken_adapters.remembering import (
+    ForgetsRecordIds,
+    ForgetsRecordIdsAtTheHorizon,
+    ForgetsRecordIdsOfAllRanges,
+    SkipsRecordIdsBetweenPages,
+)
+from tests.conformance.broken_adapters.requesting import (
+    BelievesTheLastAnswer,
+    DrainsWhatIsFinished,
+    ForgetsArguments,
+    LeavesThemWaiting,
+    NumbersAllRequestsTogether,
+    TakesRequestsAfterTheEnd,
+)
+from tests.conformance.broken_adapters.reshaping import (
+    AcceptsAnyBounds,
+    ForgetsTies,
+    KeepsTies,
+    StartsNewRangesFromNothing,
+)
 from tests.conformance.broken_adapters.resolving import (
     ComparesBundlesOnly,
     ForgetsFormerOwners,
@@ -38,6 +66,13 @@ from tests.conformance.broken_adapters.signalling import (
     LetsSignalMarksGoBack,
     NumbersAllJobsTogether,
     ShowsSignalsLate,
+)
+from tests.conformance.broken_adapters.updating import (
+    GivesRangesToOldVersions,
+    KeepsCellsByName,
+    KeepsChannelsOfTheGone,
+    LeavesOwnersTheirTokens,
+    UpdatesWhateverThereIs,
 )
 
 Check = Callable[[StoreFactory], None]
@@ -72,29 +107,54 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
+        (AcceptsAnyBounds, "ranges_cover_the_same_keys_as_before"),
         (AcknowledgesTooMuch, "productions_until_acknowledged"),
         (AddsRowsInPlaceOfReplacing, "keyed_table"),
+        (BelievesTheLastAnswer, "requests_are_answered_once"),
         (ChecksTheTokenOnly, "commit_needs_token_and_bundle"),
         (CommitsHalf, "all_ranges_or_none"),
         (ComparesBundlesOnly, "resolve_after_a_takeover_before_the_commit"),
         (CountsLateRows, "late_counts"),
+        (DrainsWhatIsFinished, "a_job_that_ends_by_itself_is_not_drained"),
+        (GivesRangesToOldVersions, "an_old_version_gets_no_range"),
+        (KeepsCellsByName, "update_keeps_what_is_kept"),
+        (KeepsChannelsOfTheGone, "update_forgets_the_rest"),
+        (LeavesOwnersTheirTokens, "update_fences_everybody"),
+        (UpdatesWhateverThereIs, "update_is_idempotent_and_exact"),
         (FencesTheFirstRangeOnly, "all_ranges_or_none"),
+        (ForgetsArguments, "requests_are_numbered_for_each_job"),
         (ForgetsDeadLetters, "dead_letters"),
         (ForgetsFormerOwners, "resolve_a_commit_that_landed"),
+        (ForgetsRecordIds, "record_ids"),
+        (ForgetsRecordIdsAtTheHorizon, "record_ids_behind_the_horizon"),
+        (ForgetsRecordIdsOfAllRanges, "record_ids_behind_the_horizon"),
         (ForgetsSentMarks, "sent_marks_outlive_productions"),
         (ForgetsSignalMarks, "signal_marks"),
+        (ForgetsTies, "a_split_divides_what_a_range_has"),
         (ForgetsWhichCellsHaveHeard, "signal_marks"),
         (KeepsDeletedCells, "cells"),
+        (KeepsTies, "untied_ranges_have_owners_of_their_own"),
         (KeepsWhatItRefuses, "signals_that_nobody_would_hear_are_refused"),
         (LeavesItsFences, "no_production_leaves_its_fences"),
+        (LeavesThemWaiting, "a_job_that_finishes_answers"),
         (LeavesTheTokenAlone, "resolve_a_commit_that_did_not_land"),
         (LetsPercentilesGoBack, "percentile_watermarks"),
         (LetsSignalMarksGoBack, "signal_marks"),
         (LetsWatermarksGoBack, "progress"),
         (NeverFences, "delayed_commit_of_a_former_owner"),
+        (NumbersAllRequestsTogether, "requests_are_numbered_for_each_job"),
         (NumbersAllJobsTogether, "signals_are_numbered_for_each_job"),
+        (DividesTheCellsOfAHash, "pages_are_all_cells_in_order"),
+        (LooksAtOneTokenOnly, "a_former_owner_reads_nothing"),
+        (LooksAtTheTokenFirst, "owners_that_change_while_one_reads"),
+        (ReadsOneCell, "cells_are_read_by_their_keys"),
+        (ShowsCellsToFormerOwners, "a_former_owner_reads_nothing"),
+        (SkipsTheFirstHash, "pages_are_all_cells_in_order"),
         (ReadsBeforeMovingTheToken, "acquire_sees_every_commit_before_it"),
         (RepeatsTokens, "reset_forgets_everything"),
+        (SkipsRecordIdsBetweenPages, "record_ids_in_pages"),
+        (StartsNewRangesFromNothing, "a_split_divides_what_a_range_has"),
+        (TakesRequestsAfterTheEnd, "requests_by_many_at_once"),
         (ShowsSignalsLate, "signals_by_many_senders_at_once"),
     ],
 )

@@ -18,10 +18,11 @@ import dataflow as df
 from runners.core.plan import plan
 from runners.millwheel.job import job_spec
 from runners.millwheel.master import Master
+from runners.millwheel.request_desk import RequestDesk
 from runners.millwheel.store.postgres import PostgresStore
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
-from runners.streaming.signal_reader import SignalReader
+from runners.streaming.store_reader import StoreReader
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock
 from tests.processes import descendants, kill, spark_workers
@@ -196,14 +197,16 @@ def test_a_lost_connection_is_opened_again(store_dsn: str, numbers: Path) -> Non
             store.open_job(spec), execution, 1, LocalNetwork().endpoint("master"), ManualClock()
         )
 
-        def hears(reader: SignalReader, number: int) -> Callable[[], bool]:
+        def hears(reader: StoreReader, number: int) -> Callable[[], bool]:
             def has_heard() -> bool:
                 reader.pass_on()
                 return master.latest_signal == number
 
             return has_heard
 
-        with SignalReader(PostgresStore(store_dsn), "cut", master) as reader:
+        with StoreReader(
+            PostgresStore(store_dsn), "cut", master, RequestDesk(master, ManualClock())
+        ) as reader:
             store.send_signal("cut", "flush")
             until(hears(reader, 1))
             assert _end_sessions(store_dsn, but=store.connect().info.backend_pid) == 1

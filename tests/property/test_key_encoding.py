@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.coders import decode_key, encode_key, hash_key
+from dataflow.coders import KEY_BYTES_MAX, decode_key, encode_key, hash_key
 from runners.core.key_codec import KEYS_MAX, KeyCodec
 from tests.ids import shown
 
@@ -168,3 +168,14 @@ def test_codec_says_where() -> None:
 @given(key=KEYS)
 def test_hash_is_of_64_bits(key: Any) -> None:
     assert 0 <= hash_key(encode_key(key)) < 1 << 64
+
+
+@given(key=st.text(st.characters(exclude_categories=["Cs"])) | st.binary(), size=st.integers(1, 3))
+def test_a_key_that_no_index_could_hold_is_refused(key: Any, size: int) -> None:
+    """On every runner, before anything is sent; at the limit it passes."""
+    room = KEY_BYTES_MAX - len(encode_key((key, b"-" * 1_000))) + 1_000
+    fits, longer = (key, b"-" * room), (key, b"-" * (room + size))
+
+    assert len(encode_key(fits)) == KEY_BYTES_MAX
+    with pytest.raises(df.KeyEncodingError, match=f"key of {KEY_BYTES_MAX + size:,} bytes is too"):
+        encode_key(longer)

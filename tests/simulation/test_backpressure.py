@@ -61,7 +61,7 @@ class Watched:
         worked = self.worker.step()
         sent = [owned.outbox.open_bytes for owned in self.worker._ranges.values()]
         self.cluster.most_bytes = max(self.cluster.most_bytes, *sent, 0)
-        self.cluster.most_waiting = max(self.cluster.most_waiting, len(self.worker._inbox))
+        self.cluster.most_waiting = max(self.cluster.most_waiting, len(self.worker._courier.inbox))
         return worked
 
 

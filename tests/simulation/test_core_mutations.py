@@ -7,21 +7,25 @@ import attrs
 import pytest
 
 from dataflow.serialization import loads
+from runners.millwheel.committer import Committer
+from runners.millwheel.courier import Courier
 from runners.millwheel.grouping_computation import GroupingComputation
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.inbox import Inbox
 from runners.millwheel.master import Master
-from runners.millwheel.messages import Assign, Deliver, Ready
+from runners.millwheel.messages import Deliver, Untie
 from runners.millwheel.owned_range import OwnedRange
+from runners.millwheel.shapes import Shapes
 from runners.millwheel.source_computation import SourceComputation
+from runners.millwheel.store import memory
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.memory_job import StoredJob, read_range
 from runners.millwheel.store.port import TakenRange
-from runners.millwheel.token_bucket import TokenBucket
+from runners.millwheel.watermark_authority import WatermarkAuthority
 from runners.millwheel.worker import DELIVERIES_PER_STEP, Worker
 from runners.testing.simulator import Fault, SimulationError, SyncPoint, simulate
-from runners.testing.simulator.cluster import JOB
 from runners.testing.simulator.store import SimulatedStore
+from windowing.timestamps import MAX_TIMESTAMP_US
 
 pytestmark = pytest.mark.slow
 
@@ -53,12 +57,14 @@ def acknowledge_before_the_commit(patch: Patch) -> None:
     """The sender forgets what the receiver may still lose."""
 
     def take(worker: Worker, name: str, computation: GroupingComputation) -> bool:
-        deliveries = worker._inbox.take(name, DELIVERIES_PER_STEP)
+        deliveries = worker._courier.inbox.take(name, DELIVERIES_PER_STEP)
         if not deliveries:
             return False
         draft = computation.deliver(deliveries, worker._clock.now_us())
-        worker._acknowledge({delivery.channel for delivery in deliveries})
-        worker._commit(draft)
+        for owned in worker._ranges.values():
+            owned.delivered.update(owned.accepted)
+        worker._courier.acknowledge({delivery.channel for delivery in deliveries})
+        worker._committer.commit(draft)
         return True
 
     patch.setattr(Worker, "_take_deliveries", take)
@@ -85,7 +91,11 @@ def scan_before_moving_the_token(patch: Patch) -> None:
     """The new owner reads what the old one is still writing (MillWheel, figure 12)."""
 
     def acquire(
-        store: SimulatedStore, job: str, range_ids: Sequence[RangeId], owner: str
+        store: SimulatedStore,
+        job: str,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None = None,
     ) -> Mapping[RangeId, TakenRange]:
         store._reach()
         inner = store._shared.inner
@@ -94,7 +104,7 @@ def scan_before_moving_the_token(patch: Patch) -> None:
         # Long enough for somebody to commit in between.
         for _ in range(20):
             store._sync(SyncPoint.BEFORE_TAKEOVER)
-        taken = inner.acquire(job, range_ids, owner)
+        taken = inner.acquire(job, range_ids, owner, version)
         store._sync(SyncPoint.AFTER_TAKEOVER)
         return {each: attrs.evolve(scanned[each], row=taken[each].row) for each in range_ids}
 
@@ -121,8 +131,8 @@ def process_what_is_sent_again(patch: Patch) -> None:
 
     def accept(owned: OwnedRange, deliveries: Sequence[Deliver]) -> list[Deliver]:
         for each in deliveries:
-            seen = owned.delivered.get(each.channel, 0)
-            owned.delivered[each.channel] = max(each.sequence, seen)
+            seen = owned.accepted.get(each.channel, 0)
+            owned.accepted[each.channel] = max(each.sequence, seen)
         return list(deliveries)
 
     patch.setattr(Inbox, "put", put)
@@ -131,25 +141,19 @@ def process_what_is_sent_again(patch: Patch) -> None:
 
 def send_before_the_commit(patch: Patch) -> None:
     """A delivery of something that may never be."""
-    commit = Worker._commit
+    commit = Committer.commit
 
-    def broken(worker: Worker, draft: Any) -> None:
+    def broken(committer: Committer, draft: Any, taken_in: Any = ()) -> None:
         for each in draft.checkpoints if draft is not None else ():
-            worker._deliver(Deliver(each.channel, each.sequence, each.payload))
-        commit(worker, draft)
+            committer._courier.send(each)
+        commit(committer, draft, taken_in)
 
-    patch.setattr(Worker, "_commit", broken)
+    patch.setattr(Committer, "commit", broken)
 
 
 def keep_to_yourself_what_you_took_over(patch: Patch) -> None:
     """What a former owner has not sent is not sent, where no route changes."""
-    send_again = Worker._send_again
-
-    def broken(worker: Worker, receivers: Any, senders: Any) -> None:
-        if senders is worker._ranges:
-            send_again(worker, receivers, senders)
-
-    patch.setattr(Worker, "_send_again", broken)
+    patch.setattr(Courier, "send_all_of", lambda *_: None)
 
 
 def say_routes_once(patch: Patch) -> None:
@@ -171,17 +175,13 @@ def tell_of_a_range_what_others_have_told(patch: Patch) -> None:
 def take_deliveries_before_the_watermark(patch: Patch) -> None:
     """After a takeover a record is in time of which everybody has been told that it is late."""
 
-    def take_over(worker: Worker, assign: Assign) -> None:
-        worker._hear(assign.watermarks_us, assign.percentiles_us, assign.signals)
-        missing = [each for each in assign.ranges if each not in worker._ranges]
-        taken = worker._store.acquire(JOB, missing, worker._spec.worker) if missing else {}
-        for range_id, each in taken.items():
-            worker._ranges[range_id] = worker._computations[range_id.computation].take(each)
-            worker._buckets[range_id] = TokenBucket(worker._clock, None)
-        worker._send_again({*worker._routes, *worker._ranges}, taken)
-        worker._tell_master(
-            Ready(slot=worker._spec.slot, worker=worker._spec.worker, ranges=assign.ranges)
-        )
+    acquire, advance = Worker._acquire, Worker._advance
+
+    def broken(worker: Worker, range_ids: Sequence[RangeId]) -> Sequence[RangeId]:
+        patch.setattr(Worker, "_advance", lambda *_: False)
+        taken = acquire(worker, range_ids)
+        patch.setattr(Worker, "_advance", advance)
+        return taken
 
     def work(worker: Worker) -> bool:
         worked = worker._act_on_signals()
@@ -193,12 +193,52 @@ def take_deliveries_before_the_watermark(patch: Patch) -> None:
                 worked |= worker._read(computation)
         return worked
 
-    patch.setattr(Worker, "_take_over", take_over)
+    patch.setattr(Worker, "_acquire", broken)
     patch.setattr(Worker, "_work", work)
 
 
+def untie_at_once(patch: Patch) -> None:
+    """A split range moves while there is something on its way that holds its keys, addressed to the other half."""
+    patch.setattr(Shapes, "_all_follow", lambda *_: True)
+
+
+def let_a_new_range_hold_nothing_back(patch: Patch) -> None:
+    """Nobody waits for what a range that is born has sent, until it is heard."""
+    add = WatermarkAuthority.add
+
+    def broken(authority: WatermarkAuthority, range_id: RangeId, like: RangeId) -> None:
+        add(authority, range_id, like)
+        authority._outputs_us[range_id] = MAX_TIMESTAMP_US
+
+    patch.setattr(WatermarkAuthority, "add", broken)
+
+
+def hand_out_tied_ranges_one_by_one(patch: Patch) -> None:
+    """Whoever takes a range over does not get the one that takes in its deliveries."""
+    patch.setattr(memory, "family", lambda _, range_ids: list(range_ids))
+
+
+def keep_what_was_retired_before(patch: Patch) -> None:
+    """A range that its former owner has retired, unheard, is reported for ever, to a master that knows of none."""
+    untie, forget = Worker._untie, Worker._forget
+
+    def broken(worker: Worker, message: Untie) -> None:
+        known = [worker._ranges[each] for each in message.ranges if each in worker._ranges]
+        kept = {owned.range_id for owned in known if owned.tied_to is None}
+        patch.setattr(Worker, "_forget", lambda self, each: each in kept or forget(self, each))
+        untie(worker, message)
+        patch.setattr(Worker, "_forget", forget)
+
+    patch.setattr(Worker, "_untie", broken)
+
+
+RESHAPING = {Fault.SPLIT, Fault.MERGE, Fault.MOVE, Fault.CRASH}
 #: Where it takes long with everything, what finds it.
 OPTIONS: Mapping[Any, Mapping[str, Any]] = {
+    untie_at_once: {"faults": RESHAPING},
+    let_a_new_range_hold_nothing_back: {"faults": RESHAPING},
+    hand_out_tied_ranges_one_by_one: {"faults": RESHAPING},
+    keep_what_was_retired_before: {"faults": {Fault.MERGE, Fault.CRASH, Fault.LOSS}},
     scan_before_moving_the_token: {"faults": {Fault.PAUSE, Fault.ZOMBIE, Fault.MOVE}},
     take_deliveries_before_the_watermark: {"faults": {Fault.CRASH}, "workers": 1},
 }
@@ -210,7 +250,10 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     [
         (acknowledge_before_the_commit, "sums", "I8"),
         (drop_a_timer_on_takeover, "stateful", "I"),
+        (hand_out_tied_ranges_one_by_one, "sums", "I"),
+        (keep_what_was_retired_before, "chain", "I11"),
         (keep_to_yourself_what_you_took_over, "sums", "I11"),
+        (let_a_new_range_hold_nothing_back, "chain", "I"),
         (process_what_is_sent_again, "sums", "I8"),
         (restore_the_watermark_one_bundle_ahead, "sums", "I"),
         (say_routes_once, "sums", "I11"),
@@ -220,6 +263,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (take_deliveries_before_the_watermark, "late", "I2"),
         (tell_of_a_range_what_others_have_told, "chain", "I4"),
         (token_per_owner, "sums", "I6"),
+        (untie_at_once, "chain", "I"),
     ],
 )
 def test_simulator_rejects(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.core.poison import stored_dead_mapping
 from runners.direct import DirectRunner
+from runners.millwheel.worker_options import WorkerOptions
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
 
 
@@ -50,7 +51,7 @@ def test_a_record_is_in_a_result_or_a_dead_letter(
         | "row" >> df.Map(row)
         | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS)
     )
-    cluster = Cluster(pipeline.graph(), seed, crash_rate, tries=2)
+    cluster = Cluster(pipeline.graph(), seed, crash_rate, options=WorkerOptions(tries=2))
     cluster.run()
     (table,) = pipeline.graph().tables()
     letters = [stored_dead_mapping(each) for each in cluster.store.read_dead_letters("sim")]

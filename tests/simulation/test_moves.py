@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.millwheel.master import LEASE_TTL_MS
+from runners.millwheel.slots import LEASE_TTL_MS
 from runners.millwheel.worker import Worker
 from tests.simulation.test_worker_crashes import (
     SLOTS,

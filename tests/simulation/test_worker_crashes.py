@@ -12,6 +12,7 @@ import dataflow as df
 from dataflow.graph import PipelineGraph
 from runners.direct import DirectRunner
 from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.worker_options import WorkerOptions
 from runners.testing import simulator
 from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MIN_TIMESTAMP_US
@@ -90,10 +91,10 @@ class Cluster(simulator.Cluster):
         crash_rate: float,
         store: MemoryStore | None = None,
         *,
-        tries: int | None = None,
+        options: WorkerOptions = WorkerOptions(),  # noqa: B008 - a value
     ) -> None:
         faults = simulator.ALL_FAULTS if crash_rate else simulator.NO_FAULTS
-        super().__init__(graph, seed, faults=faults, store=store, workers=SLOTS, tries=tries)
+        super().__init__(graph, seed, faults=faults, store=store, workers=SLOTS, options=options)
 
 
 batches = st.lists(

@@ -7,18 +7,36 @@ MillWheel, section 6.2 (single writer).
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 import attrs
 
 from runners.core.signals import unheard_signal
-from runners.errors import JobMismatchError, SignalError, StoreError
+from runners.errors import JobMismatchError, RequestError, SignalError, StoreError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
-from runners.millwheel.production import CellWrite, DeadLetter, LateRecord, Production, TimerWrite
-from runners.millwheel.store.port import JobSpec
+from runners.millwheel.production import (
+    CellWrite,
+    DeadLetter,
+    LateRecord,
+    Production,
+    Reshape,
+    TimerWrite,
+)
+from runners.millwheel.requests import Request
+from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, StateCounts
 
 #: What `Store.statistics` counts.
-STATISTICS = ("cells", "timers", "checkpoints", "channels", "late", "dead", "open_ranges")
+STATISTICS = (
+    "cells",
+    "timers",
+    "checkpoints",
+    "channels",
+    "record_ids",
+    "late",
+    "dead",
+    "open_ranges",
+)
 
 
 def check_fences(production: Production) -> None:
@@ -33,13 +51,18 @@ def check_fences(production: Production) -> None:
         raise _outside("fences the same range twice", production)
 
 
-def check_fenced(production: Production, keys: Mapping[RangeId, KeyRange | None]) -> None:
+def check_fenced(
+    production: Production,
+    keys: Mapping[RangeId, KeyRange | None],
+    known: Collection[RangeId],
+) -> None:
     """Refuse a production that touches a range which it does not fence.
 
     Args:
         production: what is about to be committed.
         keys: the key range of every fenced range; None for a range without keys (a source
             split), which owns neither cells nor timers.
+        known: every range of the job.
 
     Raises:
         StoreError: the production names a range or a key outside its fences.
@@ -51,6 +74,9 @@ def check_fenced(production: Production, keys: Mapping[RangeId, KeyRange | None]
         *production.finished,
         *production.signal_marks,
         *production.percentiles_us,
+        *production.record_ids,
+        *production.record_id_horizons_us,
+        *production.untied,
         *(channel.receiver for channel in production.delivered),
         *(channel.sender for channel in production.acknowledged),
         *(checkpoint.channel.sender for checkpoint in production.checkpoints),
@@ -65,6 +91,35 @@ def check_fenced(production: Production, keys: Mapping[RangeId, KeyRange | None]
             owned.setdefault(range_id.computation, []).append(key_range)
     _check_keys(production, production.cells, owned)
     _check_keys(production, production.timers, owned)
+    if production.reshape is not None:
+        _check_reshape(production, production.reshape, keys, known)
+
+
+def _check_reshape(
+    production: Production,
+    reshape: Reshape,
+    keys: Mapping[RangeId, KeyRange | None],
+    known: Collection[RangeId],
+) -> None:
+    """Refuse new bounds that leave out a key, or have one twice, or belong to somebody else."""
+    before = [each for range_id in reshape.keys if (each := keys.get(range_id)) is not None]
+    after = [each for each in reshape.keys.values() if each is not None]
+    strangers = {each for each in reshape.keys if each in known} - keys.keys()
+    if strangers or reshape.tied_to not in keys or _union(before) != _union(after):
+        raise _outside(
+            f"gives {', '.join(map(str, reshape.keys))} other keys than they have", production
+        )
+
+
+def _union(ranges: Iterable[KeyRange]) -> list[tuple[int, int]]:
+    """What ranges cover together, in as few pieces as there are; a key that is in two of them is never in one piece."""
+    pieces: list[tuple[int, int]] = []
+    for each in sorted(ranges, key=lambda keys: keys.low):
+        if pieces and pieces[-1][1] == each.low:
+            pieces[-1] = pieces[-1][0], each.high
+        else:
+            pieces.append((each.low, each.high))
+    return pieces
 
 
 def _check_keys(
@@ -131,7 +186,9 @@ def check_names(spec: JobSpec) -> None:
         StoreError: a name contains NUL or a lone surrogate.
     """
     ranges = (r.range_id.computation for r in spec.ranges)
-    for name in (spec.job, spec.mode, spec.fingerprint, *ranges, *spec.signals):
+    for name in (
+        spec.job, spec.mode, spec.fingerprint, *ranges, *spec.signals, *spec.computations.values()
+    ):  # fmt: skip
         if escape_text(name) != name:
             raise StoreError(
                 f"{name!a} is not a name",
@@ -140,18 +197,84 @@ def check_names(spec: JobSpec) -> None:
             )
 
 
-def check_same_job(spec: JobSpec, *, mode: str, fingerprint: str) -> None:
+def check_same_job(
+    spec: JobSpec,
+    *,
+    mode: str,
+    fingerprint: str,
+    computations: Mapping[str, str | None] = MappingProxyType({}),
+) -> None:
     """Refuse to open a job under a name that a different pipeline has.
 
     Raises:
-        JobMismatchError: mode or fingerprint differ from the stored ones (the keywords).
+        JobMismatchError: mode, fingerprint or what is known of state differ from the stored ones (the keywords).
     """
-    if (spec.mode, spec.fingerprint) != (mode, fingerprint):
+    others = [
+        name for name, shape in spec.computations.items() if computations.get(name) not in (None, shape)
+    ]  # fmt: skip
+    if (spec.mode, spec.fingerprint) != (mode, fingerprint) or others:
+        detail = (
+            f"stored: {mode} job with fingerprint {fingerprint}; "
+            f"this one: {spec.mode} job with fingerprint {spec.fingerprint}"
+        )
+        if others:
+            detail += f"; with other state: {', '.join(others)}"
         raise JobMismatchError(
             f"the job name {spec.job} is taken by a different pipeline",
-            detail=f"stored: {mode} job with fingerprint {fingerprint}; "
-            f"this one: {spec.mode} job with fingerprint {spec.fingerprint}",
+            detail=detail,
             hint="choose another job name, or reset the job to start over",
+        )
+
+
+def is_carried_out(update: JobUpdate, job: JobRow) -> bool:
+    """Whether a job has had an update already, whose answer was lost."""
+    return (job.version, job.fingerprint) == (update.version + 1, update.spec.fingerprint) and all(
+        update.spec.computations.get(name) == shape for name, shape in job.computations.items()
+    )
+
+
+def check_update(update: JobUpdate, job: JobRow, counts: StateCounts) -> None:
+    """Refuse an update of something else than what it was decided for.
+
+    Args:
+        update: what is about to be carried out.
+        job: as it is.
+        counts: what it has.
+
+    Raises:
+        JobMismatchError: the job has another mode.
+        StoreError: it has another version, or other state, or not the computations that are to be kept.
+    """
+    if job.mode != update.spec.mode:
+        check_same_job(update.spec, mode=job.mode, fingerprint=job.fingerprint)
+    names = {range_id.computation for range_id in job.ranges}
+    told = {spec.range_id.computation for spec in update.spec.ranges} | {*update.spec.computations}
+    is_possible = update.kept.keys() <= names and len({*update.kept.values()}) == len(update.kept)
+    if not is_possible or not told.issuperset(update.kept.values()):
+        raise StoreError(
+            f"an update of job {job.job} keeps what there is not",
+            detail=f"computations: {sorted(names)}, then {sorted(told)}; kept: {dict(update.kept)}",
+            hint="this is a bug in the runner: plan the update by what the store has",
+        )
+    if job.version != update.version or counts != update.counts:
+        raise StoreError(
+            f"job {job.job} is not as it was when its update was planned",
+            detail=f"version {update.version} then and {job.version} now; {update.counts}, and now {counts}",
+            hint="plan it again",
+        )
+
+
+def check_version(job: str, known: int | None, stored: int) -> None:
+    """Refuse ranges of a job to whoever runs another version of it.
+
+    Raises:
+        JobMismatchError: the versions differ.
+    """
+    if known is not None and known != stored:
+        raise JobMismatchError(
+            f"job {job} has been updated",
+            detail=f"its version is {stored}, and this worker has version {known}",
+            hint="run the new version of the pipeline",
         )
 
 
@@ -182,6 +305,24 @@ def check_is_heard(
         )
     if name not in known:
         raise unheard_signal(name, known).located(f"job {job}")
+
+
+def check_is_served(job: str, request: Request, *, mode: str, is_finished: bool) -> None:
+    """Refuse a request that nobody would carry out, or that a store could not keep.
+
+    Raises:
+        RequestError: the job is finished, or runs in batch, or an argument is no text.
+    """
+    if is_finished:
+        raise RequestError(f"job {job} is finished, so there is nothing to {request.verb}")
+    if mode != "streaming":
+        raise RequestError(
+            f"job {job} runs in {mode}, so nobody can {request.verb} anything in it",
+            detail="a batch ends by itself, and its ranges stay as they are",
+            hint="to stop it, interrupt its program; running it again continues it",
+        )
+    if any(escape_text(each) != each for each in request.arguments):
+        raise RequestError(f"{request!r} has an argument that is no text")
 
 
 def unknown_job(job: str) -> StoreError:

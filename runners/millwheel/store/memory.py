@@ -12,7 +12,7 @@ Nothing survives the process.
 
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -20,7 +20,7 @@ import attrs
 from dataflow.io.table import Row, TableSpec
 from runners.core.changelog import apply_table_write, check_write
 from runners.core.late import count_by_transform
-from runners.errors import StoreError, TableMismatchError
+from runners.errors import StoreError
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.production import Production
 from runners.millwheel.signals import Signal
@@ -31,31 +31,46 @@ from runners.millwheel.store.guards import (
     check_is_heard,
     check_names,
     check_same_job,
+    check_update,
+    check_version,
     escaped_dead,
     escaped_late,
+    is_carried_out,
     unknown_job,
     unknown_range,
 )
 from runners.millwheel.store.memory_job import (
     StoredJob,
     StoredTable,
+    add_tables,
+    apply_record_ids,
+    apply_reshape,
+    count_rows,
+    family,
     has_landed,
     is_same_table,
+    job_row,
     new_range,
+    read_page,
     read_range,
 )
+from runners.millwheel.store.memory_requests import MemoryRequests
+from runners.millwheel.store.memory_update import count_state, updated_job
 from runners.millwheel.store.port import (
+    CellKey,
     CommitOutcome,
     Committed,
     Fenced,
     JobRow,
     JobSpec,
     JobSummary,
+    JobUpdate,
+    StateCounts,
     TakenRange,
 )
 
 
-class MemoryStore:
+class MemoryStore(MemoryRequests):
     """The store port on dictionaries; `runners.millwheel.store.port.Store` has the contract.
 
     Thread-safe, unlike the port asks: one instance stands for all connections to one store.
@@ -75,26 +90,37 @@ class MemoryStore:
         with self._lock:
             job = self._jobs.get(spec.job)
             if job is not None:
-                check_same_job(spec, mode=job.spec.mode, fingerprint=job.spec.fingerprint)
-            for table in spec.tables:
-                existing = self._tables.get(table.name)
-                if existing is not None and not is_same_table(existing.spec, table):
-                    raise TableMismatchError(
-                        f"table {table.name} exists with other columns or another key",
-                        detail=f"it has {existing.spec}, the pipeline writes {table}",
-                        hint="write to another table, or reset the job that created it",
-                    )
-            for table in spec.tables:
-                self._tables.setdefault(table.name, StoredTable(table, spec.job, set())).users.add(
-                    spec.job
+                check_same_job(
+                    spec,
+                    mode=job.spec.mode,
+                    fingerprint=job.spec.fingerprint,
+                    computations=job.spec.computations,
                 )
+            add_tables(self._tables, spec)
             if job is None:
                 self._jobs[spec.job] = StoredJob(
                     spec, {r.range_id: new_range(r, next(self._tokens)) for r in spec.ranges}
                 )
             else:
-                job.spec = attrs.evolve(job.spec, signals=spec.signals)
-            return self._job_row(spec.job)
+                known = {**spec.computations, **job.spec.computations}
+                job.spec = attrs.evolve(job.spec, signals=spec.signals, computations=known)
+            return job_row(self._jobs[spec.job])
+
+    def update_job(self, update: JobUpdate) -> JobRow:
+        """Go over to a new version of the job."""
+        check_names(update.spec)
+        with self._lock:
+            job = self._job(update.spec.job)
+            if not is_carried_out(update, job_row(job)):
+                check_update(update, job_row(job), count_state(job))
+                add_tables(self._tables, update.spec)
+                job = self._jobs[update.spec.job] = updated_job(job, update, self._tokens)
+            return job_row(job)
+
+    def count_state(self, job: str) -> StateCounts:
+        """How much the job has."""
+        with self._lock:
+            return count_state(self._jobs[job]) if job in self._jobs else StateCounts()
 
     def reset_job(self, job: str) -> None:
         """Forget the job; drop the tables it created, unless another job writes to them too."""
@@ -111,12 +137,12 @@ class MemoryStore:
     def read_job(self, job: str) -> JobRow | None:
         """The job as it stands, or None."""
         with self._lock:
-            return self._job_row(job) if job in self._jobs else None
+            return job_row(self._jobs[job]) if job in self._jobs else None
 
     def read_jobs(self) -> Sequence[JobSummary]:
         """All jobs, by name."""
         with self._lock:
-            return [JobSummary.of(self._job_row(job)) for job in sorted(self._jobs)]
+            return [JobSummary.of(job_row(job)) for _, job in sorted(self._jobs.items())]
 
     def send_signal(self, job: str, name: str) -> int:
         """Keep a signal for the job, and say its number."""
@@ -139,17 +165,46 @@ class MemoryStore:
             return stored.signals[after:] if stored else []
 
     def acquire(
-        self, job: str, range_ids: Sequence[RangeId], owner: str
+        self,
+        job: str,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None = None,
     ) -> Mapping[RangeId, TakenRange]:
         """Move every token first, then read."""
         with self._lock:
             stored = self._job(job)
+            check_version(job, version, stored.version)
             for range_id in range_ids:
                 if range_id not in stored.ranges:
                     raise unknown_range(job, range_id)
-            for range_id in range_ids:
+            taken = family(stored, range_ids)
+            for range_id in taken:
                 self._move_token(stored, range_id, owner)
-            return {range_id: read_range(stored, range_id) for range_id in range_ids}
+            return {range_id: read_range(stored, range_id) for range_id in taken}
+
+    def read_cells(
+        self,
+        job: str,
+        computation: str,
+        tokens: Mapping[RangeId, int],
+        keys: Sequence[CellKey],
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        """Those of some cells that there are, to the owner."""
+        with self._lock:
+            fenced = self._not_owned(job, tokens)
+            if fenced is not None:
+                return fenced
+            stored = self._jobs[job].cells.get(computation, {})
+            return {key: stored[key] for key in keys if key in stored}
+
+    def read_cell_page(
+        self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        """The next cells of a range, to its owner."""
+        with self._lock:
+            fenced = self._not_owned(job, {range_id: token})
+            return fenced or read_page(self._jobs[job], range_id, first_hash, cells)
 
     def commit(self, production: Production) -> CommitOutcome:
         """Apply the production, whole, if every fence holds."""
@@ -164,7 +219,7 @@ class MemoryStore:
                 if not self._holds(job, fence):
                     return Fenced(fence.range_id)
             keys = {f.range_id: job.ranges[f.range_id].keys for f in production.fences}
-            check_fenced(production, keys)
+            check_fenced(production, keys, job.ranges)
             self._check_new(job, production)
             self._apply(job, production)
             return Committed()
@@ -183,10 +238,21 @@ class MemoryStore:
                     self._move_token(job, fence.range_id, None)
             return Fenced(production.fences[0].range_id)
 
-    def finish_job(self, job: str) -> None:
-        """Mark the job as done."""
+    def known_record_ids(
+        self, job: str, range_id: RangeId, digests: Sequence[bytes]
+    ) -> Collection[bytes]:
+        """Those of some record ids that the range has."""
         with self._lock:
-            self._job(job).is_finished = True
+            kept = self._record_ids(job, range_id)
+            return {digest for digest in digests if digest in kept}
+
+    def read_record_ids(
+        self, job: str, range_id: RangeId, after: bytes, count: int
+    ) -> Sequence[tuple[bytes, int]]:
+        """The range's record ids behind one of them, in order."""
+        with self._lock:
+            kept = self._record_ids(job, range_id).items()
+            return sorted(each for each in kept if each[0] > after)[:count]
 
     def read_table(self, table: TableSpec) -> Sequence[Row]:
         """All rows of a result table."""
@@ -215,20 +281,17 @@ class MemoryStore:
         """Row counts of the job by kind; all zero for a job that does not exist."""
         with self._lock:
             stored = self._jobs.get(job)
-            if stored is None:
-                return dict.fromkeys(STATISTICS, 0)
-            return {
-                "cells": sum(map(len, stored.cells.values())),
-                "timers": sum(map(len, stored.timers.values())),
-                "checkpoints": sum(map(len, stored.checkpoints.values())),
-                "channels": len({*stored.delivered, *stored.acknowledged, *stored.checkpoints}),
-                "late": len(stored.late),
-                "dead": len(stored.dead),
-                "open_ranges": sum(not row.is_finished for row in stored.ranges.values()),
-            }
+            return count_rows(stored) if stored else dict.fromkeys(STATISTICS, 0)
 
     def close(self) -> None:
         """Do nothing: other workers may share the store."""
+
+    def _not_owned(self, job: str, tokens: Mapping[RangeId, int]) -> Fenced | None:
+        ranges = self._jobs[job].ranges if job in self._jobs else {}
+        for range_id, token in tokens.items():
+            if range_id not in ranges or ranges[range_id].token != token:
+                return Fenced(range_id)
+        return None
 
     def _holds(self, job: StoredJob, fence: Fence) -> bool:
         row = job.ranges.get(fence.range_id)
@@ -254,6 +317,11 @@ class MemoryStore:
         self._apply_state(job, production)
         self._apply_deliveries(job, production)
         self._apply_progress(job, production)
+        apply_record_ids(job, production)
+        if production.reshape is not None:
+            apply_reshape(job, production.reshape, next(self._tokens))
+        for range_id in production.untied:
+            job.ranges[range_id] = attrs.evolve(job.ranges[range_id], tied_to=None)
         job.late.extend(map(escaped_late, production.late))
         job.dead.extend(map(escaped_dead, production.dead))
         for write in production.tables:
@@ -303,21 +371,13 @@ class MemoryStore:
                 ),
             )
 
+    def _record_ids(self, job: str, range_id: RangeId) -> Mapping[bytes, int]:
+        return self._jobs[job].record_ids.get(range_id, {}) if job in self._jobs else {}
+
     def _job(self, job: str) -> StoredJob:
         if job not in self._jobs:
             raise unknown_job(job)
         return self._jobs[job]
-
-    def _job_row(self, job: str) -> JobRow:
-        stored = self._jobs[job]
-        return JobRow(
-            job=job,
-            mode=stored.spec.mode,
-            fingerprint=stored.spec.fingerprint,
-            is_finished=stored.is_finished,
-            ranges=dict(stored.ranges),
-            signals=stored.spec.signals,
-        )
 
     def _table(self, table: TableSpec) -> StoredTable:
         stored = self._tables.get(table.name)

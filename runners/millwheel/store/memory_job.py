@@ -1,15 +1,26 @@
 """StoredJob and StoredTable: what the memory store keeps of a job and of a result table."""
 
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 import attrs
 
 from dataflow.io.table import TableSpec
 from runners.core.changelog import Rows
+from runners.errors import TableMismatchError
 from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.production import Checkpoint, DeadLetter, LateRecord
+from runners.millwheel.production import Checkpoint, DeadLetter, LateRecord, Production, Reshape
+from runners.millwheel.requests import StoredRequest
 from runners.millwheel.signals import Signal
-from runners.millwheel.store.port import JobSpec, RangeRow, RangeSpec, StoredTimer, TakenRange
+from runners.millwheel.store.port import (
+    CellKey,
+    JobRow,
+    JobSpec,
+    RangeRow,
+    RangeSpec,
+    StoredTimer,
+    TakenRange,
+)
 
 
 @attrs.define
@@ -18,15 +29,20 @@ class StoredJob:
 
     spec: JobSpec
     ranges: dict[RangeId, RangeRow]
+    version: int = 0
     is_finished: bool = False
+    is_drained: bool = False
     cells: dict[str, dict[tuple[int, bytes], bytes]] = attrs.field(factory=dict)
     timers: dict[str, dict[tuple[int, bytes, bytes, str], int]] = attrs.field(factory=dict)
     checkpoints: dict[Channel, dict[int, Checkpoint]] = attrs.field(factory=dict)
     delivered: dict[Channel, int] = attrs.field(factory=dict)
     acknowledged: dict[Channel, int] = attrs.field(factory=dict)
+    #: Event times by digest, of each range.
+    record_ids: dict[RangeId, dict[bytes, int]] = attrs.field(factory=dict)
     late: list[LateRecord] = attrs.field(factory=list)
     dead: list[DeadLetter] = attrs.field(factory=list)
     signals: list[Signal] = attrs.field(factory=list)
+    requests: list[StoredRequest] = attrs.field(factory=list)
     #: Last bundle committed under each token that was taken away, which makes `resolve` exact.
     last_bundles: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
 
@@ -39,6 +55,22 @@ class StoredTable:
     creator: str | None
     users: set[str]
     rows: Rows = attrs.field(factory=dict)
+
+
+def job_row(job: StoredJob) -> JobRow:
+    """The job as others see it."""
+    names = {range_id.computation for range_id in job.ranges}
+    return JobRow(
+        job=job.spec.job,
+        mode=job.spec.mode,
+        fingerprint=job.spec.fingerprint,
+        is_finished=job.is_finished,
+        is_drained=job.is_drained,
+        ranges=dict(job.ranges),
+        signals=job.spec.signals,
+        computations={name: job.spec.computations.get(name) for name in names},
+        version=job.version,
+    )
 
 
 def new_range(spec: RangeSpec, token: int) -> RangeRow:
@@ -56,11 +88,31 @@ def new_range(spec: RangeSpec, token: int) -> RangeRow:
     )
 
 
+def family(job: StoredJob, range_ids: Sequence[RangeId]) -> list[RangeId]:
+    """Ranges with those that must have the same owner, each once."""
+    heads = {job.ranges[each].tied_to or each for each in range_ids}
+    tied = [each for each, row in job.ranges.items() if row.tied_to in heads]
+    return list(dict.fromkeys([*range_ids, *sorted(heads), *tied]))
+
+
+def apply_reshape(job: StoredJob, reshape: Reshape, token: int) -> None:
+    """Give ranges their new bounds; ``token`` is for the one that is born."""
+    head = job.ranges[reshape.tied_to]
+    for range_id, keys in reshape.keys.items():
+        row = job.ranges.get(range_id)
+        if row is None:
+            row = attrs.evolve(
+                head, range_id=range_id, token=token, bundle=0, tied_to=head.range_id
+            )
+        elif range_id != head.range_id:
+            row = attrs.evolve(row, tied_to=head.range_id)
+        job.ranges[range_id] = attrs.evolve(row, keys=keys)
+
+
 def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
     """What a new owner of a range is given."""
     row = job.ranges[range_id]
     keys = row.keys
-    cells = job.cells.get(range_id.computation, {}) if keys else {}
     timers = job.timers.get(range_id.computation, {}) if keys else {}
     sent = {c: n for c, n in job.acknowledged.items() if c.sender == range_id}
     checkpoints: list[Checkpoint] = []
@@ -70,7 +122,6 @@ def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
             checkpoints.extend(pending.values())
     return TakenRange(
         row=row,
-        cells={key: value for key, value in cells.items() if keys and key[0] in keys},
         timers=[
             StoredTimer(key_hash=key[0], cell_key=key[1], tag=key[2], domain=key[3], fire_us=us)
             for key, us in timers.items()
@@ -82,6 +133,31 @@ def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
     )
 
 
+def read_page(
+    job: StoredJob, range_id: RangeId, first_hash: int, cells: int
+) -> Mapping[CellKey, bytes]:
+    """The cells of a range from a key hash on, about so many; those of one hash are not divided."""
+    keys = job.ranges[range_id].keys
+    if keys is None:
+        return {}
+    stored = job.cells.get(range_id.computation, {})
+    found = sorted(key for key in stored if key[0] >= first_hash and key[0] in keys)
+    if len(found) > cells:
+        last_hash = found[cells - 1][0]
+        found = [key for key in found if key[0] <= last_hash]
+    return {key: stored[key] for key in found}
+
+
+def apply_record_ids(job: StoredJob, production: Production) -> None:
+    """Remember ids, and forget those behind a horizon."""
+    for range_id, ids in production.record_ids.items():
+        job.record_ids.setdefault(range_id, {}).update(ids)
+    for range_id, horizon_us in production.record_id_horizons_us.items():
+        kept = job.record_ids.get(range_id, {})
+        for digest in [digest for digest, at_us in kept.items() if at_us < horizon_us]:
+            del kept[digest]
+
+
 def has_landed(job: StoredJob, fence: Fence) -> bool:
     """Whether the bundle was committed under the fence's token, however many owners came since."""
     row = job.ranges.get(fence.range_id)
@@ -90,6 +166,38 @@ def has_landed(job: StoredJob, fence: Fence) -> bool:
     if row.token == fence.token:
         return row.bundle >= fence.bundle
     return job.last_bundles.get((fence.range_id, fence.token), -1) >= fence.bundle
+
+
+def add_tables(tables: dict[str, StoredTable], spec: JobSpec) -> None:
+    """Create the tables of a job that are not there.
+
+    Raises:
+        TableMismatchError: one is there, and is another; nothing was created.
+    """
+    for table in spec.tables:
+        existing = tables.get(table.name)
+        if existing is not None and not is_same_table(existing.spec, table):
+            raise TableMismatchError(
+                f"table {table.name} exists with other columns or another key",
+                detail=f"it has {existing.spec}, the pipeline writes {table}",
+                hint="write to another table, or reset the job that created it",
+            )
+    for table in spec.tables:
+        tables.setdefault(table.name, StoredTable(table, spec.job, set())).users.add(spec.job)
+
+
+def count_rows(job: StoredJob) -> Mapping[str, int]:
+    """How much there is of each kind (`runners.millwheel.store.guards.STATISTICS`)."""
+    return {
+        "cells": sum(map(len, job.cells.values())),
+        "timers": sum(map(len, job.timers.values())),
+        "checkpoints": sum(map(len, job.checkpoints.values())),
+        "channels": len({*job.delivered, *job.acknowledged, *job.checkpoints}),
+        "record_ids": sum(map(len, job.record_ids.values())),
+        "late": len(job.late),
+        "dead": len(job.dead),
+        "open_ranges": sum(not row.is_finished for row in job.ranges.values()),
+    }
 
 
 def is_same_table(one: TableSpec, other: TableSpec) -> bool:

@@ -16,7 +16,7 @@ Rules that every adapter keeps:
 MillWheel, section 6; DESIGN section 6.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -25,6 +25,7 @@ from dataflow.io.table import Row, TableSpec
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.production import Checkpoint, Production
+from runners.millwheel.requests import Answer, Request, StoredRequest
 from runners.millwheel.signals import NO_SIGNALS, Signal, SignalMark
 
 
@@ -48,6 +49,8 @@ class Indeterminate:
 
 
 CommitOutcome = Committed | Fenced | Indeterminate
+#: Key hash and `CellWrite.cell_key`: one cell of a computation.
+CellKey = tuple[int, bytes]
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +68,7 @@ class JobSpec:
 
     ``fingerprint`` identifies the shape of the pipeline, to refuse a different one under the same name.
     ``signals``: the names of the signals that its triggers listen to.
+    ``computations``: what the state of each is made of, by name (`runners.millwheel.state_shape`); opaque to the store.
     """
 
     job: str
@@ -73,6 +77,7 @@ class JobSpec:
     ranges: Sequence[RangeSpec]
     tables: Sequence[TableSpec] = ()
     signals: frozenset[str] = frozenset()
+    computations: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -92,11 +97,21 @@ class RangeRow:
     signal_mark: SignalMark = NO_SIGNALS
     #: None until a range whose triggers follow a percentile has acted on one.
     percentile_us: int | None = None
+    #: The range whose owner must own this one too (`Production.reshape`).
+    tied_to: RangeId | None = None
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether it was merged into another, and has nothing left to do."""
+        return self.is_finished and self.keys is None and self.split is None
 
 
 @attrs.frozen(kw_only=True)
 class JobRow:
-    """A job as the store has it."""
+    """A job as the store has it.
+
+    ``computations`` as in `JobSpec`, None where it is not known; ``version`` counts the updates.
+    """
 
     job: str
     mode: str
@@ -104,6 +119,39 @@ class JobRow:
     is_finished: bool
     ranges: Mapping[RangeId, RangeRow]
     signals: frozenset[str] = frozenset()
+    #: Finished because somebody has asked its sources to end.
+    is_drained: bool = False
+    computations: Mapping[str, str | None] = attrs.field(factory=dict)
+    version: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class StateCounts:
+    """How much a job has, by computation: cells, timers, and productions in flight by sender and receiver.
+
+    What there is none of is not mentioned.
+    """
+
+    cells: Mapping[str, int] = attrs.field(factory=dict)
+    timers: Mapping[str, int] = attrs.field(factory=dict)
+    in_flight: Mapping[tuple[str, str], int] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class JobUpdate:
+    """A new version of a job.
+
+    Attributes:
+        spec: what it is made of from here on.
+        kept: computations that keep their ranges and all that is theirs, by the name that they had; and the new name.
+        version: of the job that is to be updated.
+        counts: what it had when this was decided.
+    """
+
+    spec: JobSpec
+    kept: Mapping[str, str]
+    version: int
+    counts: StateCounts
 
 
 @attrs.frozen(kw_only=True)
@@ -121,6 +169,7 @@ class JobSummary:
     ranges: int
     open_ranges: int
     watermark_us: int | None
+    is_drained: bool = False
 
     @classmethod
     def of(cls, job: JobRow) -> "JobSummary":
@@ -131,6 +180,7 @@ class JobSummary:
             job=job.job,
             mode=job.mode,
             is_finished=job.is_finished,
+            is_drained=job.is_drained,
             signals=job.signals,
             ranges=len(rows),
             open_ranges=sum(not row.is_finished for row in rows),
@@ -151,14 +201,15 @@ class StoredTimer:
 
 @attrs.frozen(kw_only=True)
 class TakenRange:
-    """Everything a new owner needs, read after the token moved, so no earlier owner can add to it.
+    """What a new owner needs at once, read after the token moved, so no earlier owner can add to it.
+
+    Its cells it reads afterwards, as it needs them.
 
     ``checkpoints`` are this range's productions not yet acknowledged, ordered per channel; ``delivered`` the highest
     sequence it has seen per channel into it; ``sent`` the highest sequence ever given out per channel out of it.
     """
 
     row: RangeRow
-    cells: Mapping[tuple[int, bytes], bytes]
     timers: Sequence[StoredTimer]
     delivered: Mapping[Channel, int]
     sent: Mapping[Channel, int]
@@ -175,9 +226,25 @@ class Store(Protocol):
         Idempotent, and safe when two drivers call it at once.
 
         Raises:
-            JobMismatchError: the name is taken by a job with another fingerprint or mode.
+            JobMismatchError: the name is taken by a job with another fingerprint or mode, or other state.
             TableMismatchError: a result table exists with other columns or key.
         """
+
+    def update_job(self, update: JobUpdate) -> JobRow:
+        """Go over to a new version of a job, whole or not at all; idempotent.
+
+        Whoever owns a range of it is fenced from then on, and whoever has the former version can `acquire` none.
+        Computations that are not kept lose everything that is theirs, and what is on its way from and to them.
+        Result tables that are not written any more stay as they are.
+
+        Raises:
+            StoreError: there is no such job, it has another version, or it does not have what it had (`StateCounts`).
+            JobMismatchError: the job has another mode.
+            TableMismatchError: as in `open_job`.
+        """
+
+    def count_state(self, job: str) -> StateCounts:
+        """How much a job has; nothing if there is no such job."""
 
     def reset_job(self, job: str) -> None:
         """Forget the job and drop the result tables that it created; no error if there is no such job.
@@ -207,17 +274,70 @@ class Store(Protocol):
         A signal that is not among them yet has a higher number than all that are.
         """
 
+    def send_request(self, job: str, request: Request) -> int:
+        """Keep a request for the job, and say its number: from 1 without a gap, in the order of sending.
+
+        Raises:
+            RequestError: nobody would carry it out: the job is finished, or runs in batch.
+            StoreError: there is no such job.
+        """
+
+    def read_requests(self, job: str, after: int) -> Sequence[StoredRequest]:
+        """The job's requests with numbers above ``after``, in their order, and their answers; none of an unknown job.
+
+        A request that is not among them yet has a higher number than all that are.
+        """
+
+    def answer_request(self, job: str, number: int, answer: Answer) -> None:
+        """Keep what has come of a request, unless it is answered already; no error if there is no such request."""
+
     def acquire(
-        self, job: str, range_ids: Sequence[RangeId], owner: str
+        self,
+        job: str,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None = None,
     ) -> Mapping[RangeId, TakenRange]:
         """Take ranges over from whoever has them: move every token first, then read.
 
+        ``version``: of the job that the owner knows; None: whichever it has.
+
+        Ranges that are tied to them, or to which they are, come with them, asked for or not.
         Waits for a commit in flight on these ranges to end.  After a failure it may simply be
         called again (the token moves once more).
+
+        Raises:
+            JobMismatchError: the job has another version; no token has moved.
+            StoreError: there is no such job or range.
+        """
+
+    def read_cells(
+        self,
+        job: str,
+        computation: str,
+        tokens: Mapping[RangeId, int],
+        keys: Sequence[CellKey],
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        """Those of some cells of a computation that there are, to the owner of all these ranges.
+
+        `Fenced` to everybody else: tokens and cells are looked at in one instant, so an owner never sees what its
+        successor has written.
+        """
+
+    def read_cell_page(
+        self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        """The cells of a key range from a key hash on, in the order of the hashes, to its owner, as `read_cells` does.
+
+        At least ``cells`` of them if there are so many, and those that have the hash of the last one.
         """
 
     def commit(self, production: Production) -> CommitOutcome:
-        """Make the production durable, whole, if every fence holds."""
+        """Make the production durable, whole, if every fence holds.
+
+        A range that is born with it (`Production.reshape`) has what the one that it comes from has committed:
+        watermarks and signal mark.
+        """
 
     def resolve(self, production: Production) -> CommitOutcome:
         """After `Indeterminate`: find out what became of a production.
@@ -227,8 +347,28 @@ class Store(Protocol):
         adapter made sure that it can no longer land; the owner takes the range over again and repeats the work.
         """
 
-    def finish_job(self, job: str) -> None:
-        """Mark the job as done.  Idempotent."""
+    def known_record_ids(
+        self, job: str, range_id: RangeId, digests: Sequence[bytes]
+    ) -> Collection[bytes]:
+        """Those of some record ids that the range has, with what every commit before has written.
+
+        Answers also who does not own the range, which is then only good for a commit that is fenced.
+        None of an unknown job or range.
+        """
+
+    def read_record_ids(
+        self, job: str, range_id: RangeId, after: bytes, count: int
+    ) -> Sequence[tuple[bytes, int]]:
+        """The range's record ids with greater digests than ``after``, in their order, each with its event time.
+
+        Fewer than ``count`` only if there are no more.
+        """
+
+    def finish_job(self, job: str, *, is_drained: bool = False) -> None:
+        """Mark the job as done, and answer every request that is not answered, in one transaction.  The first counts.
+
+        ``is_drained``: somebody has asked its sources to end; whoever did is told `DRAINED`, others `FINISHED`.
+        """
 
     def read_table(self, table: TableSpec) -> Sequence[Row]:
         """All rows of a result table, columns in the order of the spec, in no particular order."""
@@ -243,7 +383,7 @@ class Store(Protocol):
         """How many records of the job came too late (the sum of their counts), by transform; without zeros."""
 
     def statistics(self, job: str) -> Mapping[str, int]:
-        """Row counts of the job by kind: cells, timers, checkpoints, channels, late, dead, plus open_ranges."""
+        """Row counts of the job by kind: `runners.millwheel.store.guards.STATISTICS` names them."""
 
     def close(self) -> None:
         """Release the connection.  Idempotent."""

@@ -9,18 +9,25 @@ from contextlib import suppress
 from random import Random
 from typing import TypeVar
 
+import attrs
+
 from dataflow.graph import PipelineGraph
 from dataflow.io.source import SourceBatch
 from dataflow.serialization import dumps_code, loads_code
 from runners.core.plan import ExecutionPlan, plan
 from runners.errors import StoreError
-from runners.millwheel.job import job_spec, range_counts
+from runners.millwheel.committer import WorkerStoppedError
+from runners.millwheel.job import job_spec
 from runners.millwheel.master import Master
+from runners.millwheel.requests import Request
 from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.worker import Worker, WorkerSpec, WorkerStoppedError
+from runners.millwheel.worker import Worker, WorkerSpec
+from runners.millwheel.worker_options import WorkerOptions
 from runners.testing.manual_clock import ManualClock
+from runners.testing.simulator.balancer import balance
 from runners.testing.simulator.clock import SkewedClock
 from runners.testing.simulator.dice import Dice
+from runners.testing.simulator.driver import Driver
 from runners.testing.simulator.errors import InvariantError, ProcessDied, as_simulation_error
 from runners.testing.simulator.fault import ALL_FAULTS, Fault, SyncPoint
 from runners.testing.simulator.ledger import Ledger
@@ -57,7 +64,7 @@ class Cluster:
         taps: of the pipeline's groupings, whose panes are to be checked.
         workers: places for workers.
         ranges_per_grouping: key ranges.
-        tries: of a record that makes user code fail; None: the first failure ends the job.
+        options: of the workers.
         is_shipped: whether each worker gets the pipeline as bytes, as on a cluster.  If not, all use the same
             objects, with which a test can then reach them.
         signals_max: how many of the signals that the pipeline listens to are sent, at random moments.
@@ -77,20 +84,23 @@ class Cluster:
         taps: Sequence[Tap] = (),
         workers: int = 2,
         ranges_per_grouping: int = 3,
-        tries: int | None = None,
+        options: WorkerOptions = WorkerOptions(),  # noqa: B008 - a value
         is_shipped: bool = False,
         signals_max: int = 0,
         is_told: bool = False,
     ) -> None:
         self.dice = Dice(seed, faults)
+        self.options = options
+        if options.state_cache_bytes is None:
+            self.options = attrs.evolve(options, state_cache_bytes=self.dice.cache_bytes)
         self.random: Random = self.dice.random
         self.clock = ManualClock()
         self.trace = Trace(self.clock, is_told=is_told)
         self.plan, self.store = plan(graph), store or MemoryStore()
         self.panes = PaneLog(taps)
-        self.ledger = Ledger(self.store, JOB, self.plan, self.panes)
+        self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
         self.shared = SharedStore(self.store, self.ledger, self.clock, self.trace)
-        self._graph, self._signals_left, self._tries = graph, signals_max, tries
+        self._graph, self._signals_left = graph, signals_max
         #: Whether a source may break its word, so that watermarks can be ahead of records.
         self.can_be_late = True
         self._shipped = dumps_code(graph, "the pipeline") if is_shipped else None
@@ -113,27 +123,25 @@ class Cluster:
         self._driver_clock = SkewedClock(self.clock)
         self._driver_store = SimulatedStore(self.shared, "driver", self.dice, lambda _: None)
         self.network = VirtualNetwork(self.clock, self.dice, self.ledger.sent, self.trace)
-        job = self._driver_store.open_job(self.spec)
-        self._counts, self._ranges = range_counts(job), tuple(job.ranges)
+        self.job = job = self._driver_store.open_job(self.spec)
         endpoint = self.network.endpoint(_MASTER, self._driver_sync)
         self.master = Master(job, self.plan, len(self.workers), endpoint, self._driver_clock)
-        self.hear_signals()
+        self.driver = Driver(self.master, self._driver_store, JOB, self._driver_clock)
         self._is_driver_dead = False
         self.workers = [None] * len(self.workers)
         self._due_ms = [self.clock.monotonic_ms()] * len(self.workers)
         self.trace.note("driver", f"starts, number {self._drivers}")
         self._replace()
 
-    def hear_signals(self) -> None:
-        """Tell the master what has been sent since it looked last."""
-        if self.master.is_listening:
-            found = self._driver_store.read_signals(JOB, self.master.latest_signal)
-            self.master.hear_signals(found)
-
     def send_signal(self, name: str) -> int:
         """Send the job a signal; its number."""
         self.trace.note("user", f"sends signal {name}")
         return self.store.send_signal(JOB, name)
+
+    def send_request(self, request: Request) -> int:
+        """Ask the job for something; the number of the request."""
+        self.trace.note("user", f"asks to {request}")
+        return self.store.send_request(JOB, request)
 
     def run(self) -> None:
         """To the end of the job and of everybody who had to do with it, and look whether it is clean.
@@ -145,7 +153,7 @@ class Cluster:
         self.run_until(lambda: False)
         with as_simulation_error():
             self._let_all_end()
-            self.store.finish_job(JOB)
+            self.store.finish_job(JOB, is_drained=self.driver.desk.is_draining)
             self._check_clean()
 
     def run_until(self, is_reached: Callable[[], bool]) -> None:
@@ -191,11 +199,8 @@ class Cluster:
         if dice.strikes(Fault.ZOMBIE):
             self.trace.note(struck.name, "is taken for dead")
             self.workers[struck.slot] = None
-        if not self._is_driver_dead and dice.strikes(Fault.MOVE):
-            ranges = self.random.sample(sorted(self._ranges), 1 + self.random.randrange(3))
-            slot = self.random.randrange(len(self.workers))
-            self.trace.note("driver", f"moves {', '.join(map(str, ranges))} to slot {slot}")
-            self._in_driver(lambda: self.master.move(ranges, slot))
+        if not self._is_driver_dead:
+            self._in_driver(lambda: balance(self.master, len(self.workers), dice, self.trace))
         if dice.strikes(Fault.PARTITION):
             duration_ms = dice.duration_ms()
             self.trace.note(struck.name, f"is cut off for {duration_ms} ms")
@@ -247,8 +252,8 @@ class Cluster:
             slot=slot,
             worker=process.name,
             master=_MASTER,
-            range_counts=self._counts,
-            tries=self._tries,
+            version=self.job.version,
+            options=self.options,
         )
         endpoint = self.network.endpoint(process.name, lambda: sync(SyncPoint.BEFORE_SEND))
         store = SimulatedStore(self.shared, process.name, self.dice, sync)
@@ -321,8 +326,7 @@ class Cluster:
         if self._is_driver_dead:
             return
         if self.random.random() < 0.3:
-            with suppress(StoreError):
-                self.hear_signals()
+            self.driver.look()
         master = self.master
         self._in_driver(master.step)
         self.trace.tell("driver", self._told_watermarks)

@@ -20,8 +20,12 @@ _RATES = {
     Fault.DUPLICATE: (0.02, 0.1),
     Fault.PARTITION: (0.003, 0.01),
     Fault.MOVE: (0.01, 0.05),
+    Fault.SPLIT: (0.01, 0.05),
+    Fault.MERGE: (0.01, 0.05),
     Fault.CLOCK_JUMP: (0.01,),
 }
+#: How much state a worker keeps in memory: all, nothing, or that of a few windows; a run draws one of them.
+CACHES_BYTES = (None, 0, 4_000)
 #: Faults of one run, at most; then the job must come to its end.
 FAULTS_MAX = 25
 
@@ -46,6 +50,8 @@ class Dice:
                 self.rates[fault] = self._strikes.choice(_RATES[fault])
         self.struck: Counter[Fault] = Counter()
         self.is_healed = not self.rates
+        #: How much state each worker keeps in memory.
+        self.cache_bytes = Random(f"cache {seed}").choice(CACHES_BYTES)  # noqa: S311
         self._latency_ms_max = self._strikes.choice([5, 50, 400])
 
     def strikes(self, fault: Fault) -> bool:

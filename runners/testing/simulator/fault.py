@@ -14,14 +14,16 @@ The numbers are those of the fault matrix that the core is built against:
 | F10 delayed commit | `Fault.LATE_COMMIT`: it lands when it likes, or is refused |
 | F11 clocks jump | `Fault.CLOCK_JUMP`: the wall clock of one process, an hour either way |
 | F12, F13 delivered twice, in another order | `Fault.DUPLICATE`; links have delays of their own |
-| F20 ranges move while the job runs | `Fault.MOVE` |
+| F14 Bloom filter full, or lost | the pipeline `retries`: tiny filters, which are lost with each worker |
+| F20 ranges move, split and merge while the job runs | `Fault.MOVE`, `Fault.SPLIT`, `Fault.MERGE` |
 | F22 idle sources | in the scripts of the pipelines (`runners.testing.simulator.scripts`) |
 | F23 faults during recovery | points before and after a takeover; nothing waits for a recovery to end |
 
 Left to tests on real processes, because there is no process, disk or server here: F6 and F7 (standby servers), F15
-(disk full), F19 (slow consumers), F25 (bloat) and F26 (refused settings).  F14 (Bloom filter), F17 (poison records),
-splits and merges of F20, F21 (changes of the graph) and F24 (drain) come with the parts that they are about.  F18 is
-the user's own code: a pipeline whose functions roll dice.
+(disk full), F19 (slow consumers), F25 (bloat) and F26 (refused settings).  F17 (poison records),
+F21 (changes of the graph) come with the parts that they are about; F24 (drain) changes what the results are, and so
+has tests of its own, which ask for it at a random moment (`Cluster.send_request`). F18 is the user's own code: a
+pipeline whose functions roll dice.
 """
 
 from enum import StrEnum
@@ -54,6 +56,10 @@ class Fault(StrEnum):
     PARTITION = "partition"
     #: The master has ranges go from one worker to another.
     MOVE = "move"
+    #: The master has a key range divided.
+    SPLIT = "split"
+    #: The master has two key ranges united.
+    MERGE = "merge"
     #: The wall clock of a process jumps, forward or back.
     CLOCK_JUMP = "clock-jump"
 
@@ -72,6 +78,8 @@ class SyncPoint(StrEnum):
 
     BEFORE_READ = "before-read"
     AFTER_READ = "after-read"
+    #: A step needs cells that are not in memory.
+    BEFORE_LOAD = "before-load"
     #: User code has run, nothing is durable.
     BEFORE_COMMIT = "before-commit"
     #: All is durable, and the worker does not know it.

@@ -5,14 +5,17 @@ the invariants are those of `docs/how-to/break-your-pipeline.md`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from dataflow.graph import Read
 from dataflow.serialization import loads
 from runners.core.grouping import GroupingStage
 from runners.core.plan import ExecutionPlan
 from runners.millwheel.cell_codec import decode_cell_id
+from runners.millwheel.guarantees import BOTH, Guarantees
 from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.key_range import KeyMap
 from runners.millwheel.messages import Deliver
 from runners.millwheel.production import Checkpoint, Production
 from runners.millwheel.signals import SignalMark
@@ -20,6 +23,7 @@ from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import RangeRow
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.panes import PaneLog
+from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 Before = Mapping[RangeId, RangeRow]
@@ -33,9 +37,18 @@ class Ledger:
         job: its name.
         plan: the pipeline.
         panes: takes in what is said.
+        guarantees: of computations that do without some.
     """
 
-    def __init__(self, store: MemoryStore, job: str, plan: ExecutionPlan, panes: PaneLog) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        job: str,
+        plan: ExecutionPlan,
+        panes: PaneLog,
+        guarantees: Mapping[str, Guarantees],
+    ) -> None:
+        self._guarantees = guarantees
         self._store, self._job, self._plan, self._panes = store, job, plan, panes
         self._bundles: dict[RangeId, int] = defaultdict(int)
         self._tokens: dict[RangeId, int] = defaultdict(int)
@@ -47,11 +60,8 @@ class Ledger:
         self._payloads: dict[tuple[Channel, int], bytes] = {}
         #: Committed and not delivered: by channel, then sequence; when the first window that it is about expires.
         self._open: dict[Channel, dict[int, int]] = defaultdict(dict)
-        self._strategies = {
-            name: plan.graph.pcollections[stage.root.inputs[0]].strategy
-            for name, stage in plan.stages.items()
-            if not stage.is_source
-        }
+        self._strategies = _strategies(plan)
+        self._record_ids: dict[RangeId, dict[bytes, int]] = defaultdict(dict)
         self._is_merging: dict[str, bool] = {}
         self.commits = 0
 
@@ -59,7 +69,30 @@ class Ledger:
         """The ranges that a production is about, as they are in the store."""
         job = self._store.read_job(self._job)
         ranges = {} if job is None else job.ranges
-        return {fence.range_id: ranges[fence.range_id] for fence in production.fences}
+        fenced = [fence.range_id for fence in production.fences]
+        return {range_id: ranges[range_id] for range_id in fenced if range_id in ranges}
+
+    def updated(self, plan: ExecutionPlan, kept: Collection[str]) -> None:
+        """The job has another pipeline, in which these computations go on under their names."""
+        for known in (
+            self._bundles,
+            self._tokens,
+            self._watermarks_us,
+            self._percentiles_us,
+            self._marks,
+            self._record_ids,
+        ):
+            for range_id in [each for each in known if each.computation not in kept]:
+                del known[range_id]
+        for channels in (self._delivered, self._sent, self._open):
+            for channel in [each for each in channels if not _is_between(kept, each)]:
+                del channels[channel]
+        self._payloads = {
+            place: payload
+            for place, payload in self._payloads.items()
+            if _is_between(kept, place[0])
+        }
+        self._plan, self._strategies, self._is_merging = plan, _strategies(plan), {}
 
     def applied(self, production: Production, before: Before) -> None:
         """The production was committed.
@@ -70,7 +103,9 @@ class Ledger:
         self.commits += 1
         self._check_fences(production, before)
         self._check_progress(production)
+        self._check_ranges(before)
         self._check_deliveries(production)
+        self._check_record_ids(production)
         for write in production.tables:
             self._panes.add(write.table, write.inserts)
 
@@ -80,6 +115,8 @@ class Ledger:
         Raises:
             InvariantError: I9, it is not durable, or not what is durable.
         """
+        if not self._guarantees.get(delivery.channel.sender.computation, BOTH).strong_productions:
+            return
         known = self._payloads.get((delivery.channel, delivery.sequence))
         if known != delivery.payload:
             what = "is not durable" if known is None else "says something else than before"
@@ -120,6 +157,22 @@ class Ledger:
                 )
             self._bundles[range_id], self._tokens[range_id] = fence.bundle, fence.token
 
+    def _check_ranges(self, before: Before) -> None:
+        job = self._store.read_job(self._job)
+        assert job is not None
+        for range_id in before:
+            tied_to = job.ranges[range_id].tied_to
+            if tied_to is not None and job.ranges[tied_to].owner != job.ranges[range_id].owner:
+                raise InvariantError(f"I7: {range_id} and {tied_to} are tied, and have two owners")
+        for name in {each.computation for each in before} & self._strategies.keys():
+            keys = {
+                each: row.keys
+                for each, row in job.ranges.items()
+                if each.computation == name and row.keys is not None
+            }
+            if not KeyMap(keys).is_whole:
+                raise InvariantError(f"I7: the ranges of {name} are {keys}")
+
     def _check_progress(self, production: Production) -> None:
         progress: tuple[tuple[str, dict[RangeId, Any], Mapping[RangeId, Any]], ...] = (
             ("watermark", self._watermarks_us, production.watermarks_us),
@@ -134,8 +187,31 @@ class Ledger:
                     )
                 known[range_id] = value
 
+    def _check_record_ids(self, production: Production) -> None:
+        for range_id, ids in production.record_ids.items():
+            kept = self._record_ids[range_id]
+            for digest, timestamp_us in ids:
+                if digest in kept:
+                    raise InvariantError(
+                        f"I8: a record of {range_id} at {timestamp_us} us counts, and one with its id has counted"
+                    )
+                kept[digest] = timestamp_us
+        for range_id, horizon_us in production.record_id_horizons_us.items():
+            read = self._plan.stages[range_id.computation].root.operation
+            assert isinstance(read, Read)
+            assert read.record_ids is not None
+            if horizon_us > self._watermarks_us[range_id] - read.record_ids.slack_us:
+                raise InvariantError(
+                    f"I8: {range_id} forgets ids up to {horizon_us} us, with its watermark at "
+                    f"{self._watermarks_us[range_id]} us and a slack of {read.record_ids.slack_us} us"
+                )
+            kept = self._record_ids[range_id]
+            self._record_ids[range_id] = {
+                digest: at_us for digest, at_us in kept.items() if at_us >= horizon_us
+            }
+
     def _check_deliveries(self, production: Production) -> None:
-        for channel, sequence in production.delivered.items():
+        for channel, sequence in filter(self._counts_once, production.delivered.items()):
             pending, seen = self._open[channel], self._delivered[channel]
             if sequence <= seen:
                 raise InvariantError(
@@ -147,14 +223,24 @@ class Ledger:
                         f"I8: production {each} of {_shown(channel)} is applied, and nobody has made it"
                     )
             self._delivered[channel] = sequence
-        for channel, sequence in production.acknowledged.items():
+        for channel, sequence in filter(self._counts_once, production.acknowledged.items()):
             if sequence > self._delivered[channel]:
                 raise InvariantError(
                     f"I8: production {sequence} of {_shown(channel)} is deleted, but only {self._delivered[channel]} "
                     "are delivered"
                 )
         for checkpoint in production.checkpoints:
-            self._make(checkpoint)
+            self._payloads[checkpoint.channel, checkpoint.sequence] = checkpoint.payload
+            if self._counts_once((checkpoint.channel, checkpoint.sequence)):
+                self._make(checkpoint)
+
+    def _counts_once(self, delivery: tuple[Channel, int]) -> bool:
+        """Whether both ends of a delivery's channel have all guarantees."""
+        (sender, receiver), _ = delivery
+        return (
+            self._guarantees.get(sender.computation, BOTH).strong_productions
+            and self._guarantees.get(receiver.computation, BOTH).exactly_once
+        )
 
     def _make(self, checkpoint: Checkpoint) -> None:
         channel, sequence = checkpoint.channel, checkpoint.sequence
@@ -163,7 +249,6 @@ class Ledger:
                 f"I8: production {sequence} of {_shown(channel)} follows {self._sent[channel]}"
             )
         self._sent[channel] = sequence
-        self._payloads[channel, sequence] = checkpoint.payload
         strategy = self._strategies[channel.receiver.computation]
         expiries_us = (strategy.expiry_us(window) for _, window, *_ in loads(checkpoint.payload))
         self._open[channel][sequence] = min(expiries_us, default=MAX_TIMESTAMP_US)
@@ -200,6 +285,18 @@ def _told(what: str, payload: bytes) -> Iterable[tuple[str, frozenset[str]]]:
     """A line for each partial in a production."""
     for key, window, accumulator, *_ in loads(payload) if payload else ():
         yield f"{what}: {key!r} window {window}: {accumulator!r}", frozenset([repr(key)])
+
+
+def _strategies(plan: ExecutionPlan) -> dict[str, WindowingStrategy]:
+    return {
+        name: plan.graph.pcollections[stage.root.inputs[0]].strategy
+        for name, stage in plan.stages.items()
+        if not stage.is_source
+    }
+
+
+def _is_between(names: Collection[str], channel: Channel) -> bool:
+    return channel.sender.computation in names and channel.receiver.computation in names
 
 
 def _shown(channel: Channel) -> str:

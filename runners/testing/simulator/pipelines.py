@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 import dataflow as df
-from runners.testing.simulator.scripts import guessing, truthful
+from runners.testing.simulator.scripts import SECONDS, guessing, retrying, truthful
 
 Build = Callable[[df.Pipeline, Random], None]
 
@@ -289,6 +289,29 @@ def _late(p: df.Pipeline, random: Random) -> None:
     )
 
 
+def _retries(p: df.Pipeline, random: Random) -> None:
+    """Records that come several times, each to count once; behind filters that are often wrong."""
+    slack_s = random.choice([0, 60, SECONDS])
+    record_ids = df.RecordIds(
+        of=lambda record: record[1],
+        slack=slack_s,
+        expected_ids=random.choice([1, 3, 1_000]),
+        false_positive_rate=random.choice([0.01, 0.9]),
+    )
+    (
+        p
+        | "read" >> df.Read(retrying(random, slack_s), record_ids=record_ids)
+        | "windows"
+        >> df.WindowInto(
+            df.FixedWindows(60),
+            trigger=random.choice(TRIGGERS),
+            accumulation_mode=df.AccumulationMode.DISCARDING,
+            allowed_lateness=LATENESS,
+        )
+        | "group" >> df.GroupByKey()
+    )
+
+
 PIPELINES: Mapping[str, NamedPipeline] = {
     each.name: each
     for each in (
@@ -300,5 +323,6 @@ PIPELINES: Mapping[str, NamedPipeline] = {
         NamedPipeline(name="signals", build=_signals),
         NamedPipeline(name="percentiles", build=_percentiles, whole="first"),
         NamedPipeline(name="late", build=_late, whole="group"),
+        NamedPipeline(name="retries", build=_retries, whole="group"),
     )
 }

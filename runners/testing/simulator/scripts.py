@@ -1,7 +1,7 @@
 """Scripts: the input of a simulated pipeline, out of a seed: `(key, number)` pairs, each number once.
 
 Some scripts keep their word, so that nothing is late; in others the watermark guesses, and splits are silent for a
-while, from birth or later, and come back.
+while, from birth or later, and come back; in others records come several times.
 """
 
 from collections.abc import Sequence
@@ -39,6 +39,34 @@ def guessing(random: Random) -> ScriptedSource:
             batches.append(Batch(values, times_us, newest_us))
             batches += _silence(random, newest_us)
         scripts.append(batches)
+    return ScriptedSource(*scripts)
+
+
+def retrying(random: Random, slack_s: int) -> ScriptedSource:
+    """As `truthful`, from producers that send some records again, in the same batch or later ones.
+
+    The watermark knows nothing of copies: some come more than the slack behind it.
+    """
+    scripts = []
+    for drawn in _drawn(random):
+        batches, soonest_us = [], MAX_TIMESTAMP_US
+        for values, times_us in reversed(drawn):
+            batches.append((list(zip(values, times_us, strict=True)), soonest_us))
+            soonest_us = min([soonest_us, *times_us])
+        batches.reverse()
+        batches += [([], MAX_TIMESTAMP_US)] * random.choice([0, 2])
+        originals = [
+            (index, record) for index, (batch, _) in enumerate(batches) for record in batch
+        ]
+        for index, record in originals:
+            for _ in range(random.choice([0, 0, 1, 2])):
+                later = random.randrange(index, len(batches))
+                told_us = batches[later - 1][1] if later else MIN_TIMESTAMP_US
+                if record[1] >= told_us - slack_s * US_PER_SECOND or random.random() < 0.1:
+                    batches[later][0].append(record)
+        scripts.append(
+            [Batch([each[0] for each in b], [each[1] for each in b], us) for b, us in batches]
+        )
     return ScriptedSource(*scripts)
 
 

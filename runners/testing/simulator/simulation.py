@@ -18,9 +18,11 @@ from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult
 from dataflow.transforms.changelog import Change
 from runners.core.late import count_by_transform, stored_late_mapping
+from runners.core.plan import ExecutionPlan
 from runners.core.poison import stored_dead_mapping
 from runners.direct import DirectRunner
 from runners.direct.result import DirectResult
+from runners.millwheel.requests import Request, Verb
 from runners.testing.simulator.cluster import JOB, Cluster
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.fault import NO_FAULTS, Fault
@@ -110,10 +112,7 @@ class Simulation:
         execution = self.cluster.plan
         for each in result.late_records():
             name = each["transform"]
-            strategy = execution.graph.pcollections[execution.stages[name].root.inputs[0]].strategy
-            is_first = any(execution.stages[sender].is_source for sender in execution.senders(name))
-            is_windowed_anew = not isinstance(strategy.window_fn, FrozenWindows)
-            if not self._promise.is_kept and (is_first or is_windowed_anew):
+            if not self._promise.is_kept and _is_near_a_source(execution, name):
                 continue
             raise InvariantError(
                 f"I5: {name!r} drops {each['element'] or each['payload']} of key {each['key']} as late, at watermark "
@@ -178,6 +177,13 @@ class SimulatedResult:
         """Too late, as after any run.  Raises `SignalError`."""
         self._cluster.store.send_signal(JOB, name)
 
+    def drain(self) -> None:
+        """Too late, as after any run.  Raises `RequestError`."""
+        self._cluster.store.send_request(JOB, Request(Verb.DRAIN))
+
+    def cancel(self) -> None:
+        """Nothing to stop: the run has ended."""
+
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records that came after their window was gone."""
         return [stored_late_mapping(each) for each in self._cluster.store.read_late(JOB)]
@@ -191,6 +197,15 @@ class SimulatedResult:
         return count_by_transform(
             (each["transform"], each["count"]) for each in self._cluster.store.read_late(JOB)
         )
+
+
+def _is_near_a_source(execution: ExecutionPlan, name: str) -> bool:
+    """Whether a transform can have records as a source gave them."""
+    if execution.stages[name].is_source:
+        return True
+    strategy = execution.graph.pcollections[execution.stages[name].root.inputs[0]].strategy
+    is_first = any(execution.stages[sender].is_source for sender in execution.senders(name))
+    return is_first or not isinstance(strategy.window_fn, FrozenWindows)
 
 
 def _recorded(direct: DirectResult, tapped: Tap) -> list[Change[Any]]:

@@ -19,12 +19,16 @@ Open = Callable[[Source, Any, Any], SourceReader]
 def with_sources(graph: PipelineGraph, open_split: Open) -> PipelineGraph:
     """The graph with readers that ``open_split`` opens: a function of source, split and position."""
     transforms = [
-        attrs.evolve(node, operation=Read(_Wrapped(node.operation.source, open_split)))
+        attrs.evolve(node, operation=_opened_by(node.operation, open_split))
         if isinstance(node.operation, Read)
         else node
         for node in graph.transforms
     ]
     return attrs.evolve(graph, transforms=tuple(transforms))
+
+
+def _opened_by(read: Read, open_split: Open) -> Read:
+    return attrs.evolve(read, source=_Wrapped(read.source, open_split))
 
 
 class _Wrapped(Source):

@@ -3,7 +3,7 @@
 `SharedStore` is the other end: one memory store for the whole job, whose every commit is checked.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from runners.errors import StoreError
@@ -12,8 +12,10 @@ from runners.millwheel.production import Production
 from runners.millwheel.signals import Signal
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import (
+    CellKey,
     CommitOutcome,
     Committed,
+    Fenced,
     Indeterminate,
     JobRow,
     JobSpec,
@@ -126,14 +128,37 @@ class SimulatedStore:
         return self._shared.inner.resolve(production)
 
     def acquire(
-        self, job: str, range_ids: Sequence[RangeId], owner: str
+        self,
+        job: str,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None = None,
     ) -> Mapping[RangeId, TakenRange]:
         """Take ranges over."""
         self._sync(SyncPoint.BEFORE_TAKEOVER)
         self._reach()
-        taken = self._shared.inner.acquire(job, range_ids, owner)
+        taken = self._shared.inner.acquire(job, range_ids, owner, version)
         self._sync(SyncPoint.AFTER_TAKEOVER)
         return taken
+
+    def read_cells(
+        self,
+        job: str,
+        computation: str,
+        tokens: Mapping[RangeId, int],
+        keys: Sequence[CellKey],
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        """Cells that a worker does not have in memory."""
+        self._sync(SyncPoint.BEFORE_LOAD)
+        self._reach()
+        return self._shared.inner.read_cells(job, computation, tokens, keys)
+
+    def read_cell_page(
+        self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        """The next cells of a range."""
+        self._reach()
+        return self._shared.inner.read_cell_page(job, range_id, token, first_hash, cells)
 
     def open_job(self, spec: JobSpec) -> JobRow:
         """Create or find the job."""
@@ -144,6 +169,20 @@ class SimulatedStore:
         """The signals that the master does not know yet."""
         self._reach()
         return self._shared.inner.read_signals(job, after)
+
+    def known_record_ids(
+        self, job: str, range_id: RangeId, digests: Sequence[bytes]
+    ) -> Collection[bytes]:
+        """Which ids the range has."""
+        self._reach()
+        return self._shared.inner.known_record_ids(job, range_id, digests)
+
+    def read_record_ids(
+        self, job: str, range_id: RangeId, after: bytes, count: int
+    ) -> Sequence[tuple[bytes, int]]:
+        """A page of the range's ids."""
+        self._reach()
+        return self._shared.inner.read_record_ids(job, range_id, after, count)
 
     def __getattr__(self, verb: str) -> Any:
         # Verbs that neither masters nor workers use while a job runs.

@@ -20,9 +20,14 @@ from runners.testing.store_conformance import (
     fences,
     jobs,
     not_knowing,
+    reading,
+    record_ids,
+    requests,
     rows,
+    shapes,
     signals,
     state,
+    updates,
 )
 from runners.testing.store_conformance.world import ConformanceError, StoreFactory
 
@@ -31,7 +36,20 @@ __all__ = ["CHECKS", "ConformanceError", "StoreFactory"]
 #: The suite, in reading order.
 CHECKS: Sequence[Callable[[StoreFactory], None]] = tuple(
     check
-    for module in (jobs, fences, state, channels, rows, signals, not_knowing)
+    for module in (
+        jobs,
+        fences,
+        state,
+        reading,
+        channels,
+        shapes,
+        updates,
+        record_ids,
+        rows,
+        signals,
+        requests,
+        not_knowing,
+    )
     for name, check in vars(module).items()
     if name.startswith("check_")
 )

@@ -25,7 +25,6 @@ from runners.testing.store_conformance.world import (
     expect_error,
     job_spec,
     opened,
-    take_over,
 )
 
 
@@ -117,8 +116,9 @@ def check_reset_forgets_everything(connect: StoreFactory) -> None:
     store.open_job(job_spec())
     old = attrs.evolve(landed, cells=())
     for _ in range(3):
-        taken = take_over(store)
-        expect_equal((dict(taken.cells), dict(taken.sent)), ({}, {}), "the new job's state")
+        new = Owner(store, LOW, name="new")
+        found = new.cells(), dict(new.taken[LOW].sent)
+        expect_equal(found, ({}, {}), "the new job's state")
         expect_equal(store.commit(owner.production()), Fenced(LOW), "the old owner, new job")
         expect_equal(store.commit(old), Fenced(LOW), "an old commit, delayed into the new job")
     expect_equal(store.read_table(SCORES), [], "the new job's table")
@@ -138,7 +138,8 @@ def check_reset_keeps_tables_of_others(connect: StoreFactory) -> None:
 def check_statistics(connect: StoreFactory) -> None:
     """Every kind is counted, for one job, and zero for one that is not there."""
     store = opened(connect)
-    kinds = {"cells", "timers", "checkpoints", "channels", "late", "dead", "open_ranges"}
+    kinds = {"cells", "timers", "checkpoints", "channels", "record_ids", "late", "dead"}
+    kinds.add("open_ranges")
     unknown = store.statistics("nobody")
     expect_equal((set(unknown), set(unknown.values())), (kinds, {0}), "of an unknown job")
     empty = {**dict.fromkeys(kinds, 0), "open_ranges": 3}

@@ -7,10 +7,10 @@ from runners.testing.store_conformance.world import (
     Owner,
     StoreFactory,
     cell,
+    cells_of,
     expect,
     expect_equal,
     opened,
-    take_over,
 )
 
 
@@ -30,7 +30,7 @@ def check_resolve_a_commit_that_landed(connect: StoreFactory) -> None:
     Owner(connect(), LOW, HIGH).commit()
     for production in (first, second):
         expect_equal(resolver.resolve(production), Committed(), "two owners later")
-    expect_equal(dict(take_over(store).cells), {(7, b"k"): b"1"}, "state, unchanged by resolving")
+    expect_equal(cells_of(store), {(7, b"k"): b"1"}, "state, unchanged by resolving")
 
 
 def check_resolve_does_not_disturb_the_owner(connect: StoreFactory) -> None:
@@ -52,12 +52,10 @@ def check_resolve_a_commit_that_did_not_land(connect: StoreFactory) -> None:
     expect(isinstance(store.commit(lost), Fenced), "it arrives after it was given up")
     expect(isinstance(resolver.resolve(lost), Fenced), "resolved once more")
     again = Owner(store, LOW, HIGH)
-    expect_equal(dict(again.taken[LOW].cells), {}, "state after it was given up")
+    expect_equal(again.cells(), {}, "state after it was given up")
     again.commit(cells=[cell(b"k", b"repeated")])
     expect(isinstance(resolver.resolve(lost), Fenced), "after the work was repeated")
-    expect_equal(
-        dict(take_over(store).cells), {(7, b"k"): b"repeated"}, "state after the repetition"
-    )
+    expect_equal(cells_of(store), {(7, b"k"): b"repeated"}, "state after the repetition")
 
 
 def check_resolve_after_a_takeover_before_the_commit(connect: StoreFactory) -> None:
@@ -73,4 +71,4 @@ def check_resolve_after_a_takeover_before_the_commit(connect: StoreFactory) -> N
     successor.commit()
     Owner(connect(), LOW, HIGH).commit()
     expect(isinstance(connect().resolve(lost), Fenced), "nor is the one after")
-    expect_equal(dict(take_over(store).cells), {}, "state")
+    expect_equal(cells_of(store), {}, "state")

@@ -12,6 +12,7 @@ from runners.testing.store_conformance.world import (
     Owner,
     StoreFactory,
     cell,
+    cells_of,
     expect_equal,
     opened,
     take_over,
@@ -38,7 +39,7 @@ def check_cells(connect: StoreFactory) -> None:
         HIGH: {(ends[3], b"k\x00"): b"d", (ends[4], b"k\x00"): b"e"},
     }
     for range_id, cells_expected in expected.items():
-        expect_equal(dict(take_over(store, range_id).cells), cells_expected, f"cells of {range_id}")
+        expect_equal(cells_of(store, range_id), cells_expected, f"cells of {range_id}")
     expect_equal(store.statistics(JOB)["cells"], 6, "number of cells")
 
 

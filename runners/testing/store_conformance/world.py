@@ -11,7 +11,7 @@ from dataflow.io.table import TableSpec
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import even_ranges
 from runners.millwheel.production import CellWrite, Production
-from runners.millwheel.store.port import Committed, JobSpec, RangeSpec, Store, TakenRange
+from runners.millwheel.store.port import Committed, Fenced, JobSpec, RangeSpec, Store, TakenRange
 
 #: Gives another connection to the same store.
 StoreFactory = Callable[[], Store]
@@ -81,6 +81,14 @@ class Owner:
         ]
         return attrs.evolve(Production(job=JOB, fences=fences), **parts)  # type: ignore[arg-type]
 
+    def cells(self, range_id: RangeId = LOW) -> dict[tuple[int, bytes], bytes]:
+        """The cells of one of the ranges."""
+        token = self.taken[range_id].row.token
+        found = self.store.read_cell_page(JOB, range_id, token, 0, 1_000_000)
+        if isinstance(found, Fenced):
+            raise ConformanceError(f"{range_id} is not its owner's to read")
+        return dict(found)
+
     def commit(self, **parts: object) -> Production:
         """Commit the next production; it must land."""
         production = self.production(**parts)
@@ -105,6 +113,11 @@ def cell(key: bytes, value: bytes | None, key_hash: int = 7) -> CellWrite:
 def take_over(store: Store, range_id: RangeId = LOW) -> TakenRange:
     """A takeover, as the only way to see what is stored."""
     return store.acquire(JOB, [range_id], "inspector")[range_id]
+
+
+def cells_of(store: Store, range_id: RangeId = LOW) -> dict[tuple[int, bytes], bytes]:
+    """The cells of a range, as a new owner finds them."""
+    return Owner(store, range_id, name="inspector").cells(range_id)
 
 
 def at_once(actions: Sequence[Callable[[], Any]]) -> list[Any]:

@@ -14,17 +14,20 @@ class ReadsBeforeMovingTheToken(MemoryStore):
     """MillWheel's figure 12: what commits between the scan and the new token is overlooked."""
 
     def acquire(
-        self, job: str, range_ids: Sequence[RangeId], owner: str
+        self,
+        job: str,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None = None,
     ) -> Mapping[RangeId, TakenRange]:
         with self._lock:
             stored = self._job(job)
             early = {r: read_range(stored, r) for r in range_ids if r in stored.ranges}
         time.sleep(0.001)  # a round trip
-        late = super().acquire(job, range_ids, owner)
+        late = super().acquire(job, range_ids, owner, version)
         return {
             range_id: TakenRange(
                 row=taken.row,
-                cells=early[range_id].cells,
                 timers=early[range_id].timers,
                 delivered=taken.delivered,
                 sent=taken.sent,

@@ -73,7 +73,7 @@ def test_ended_sessions_are_opened_again(faulty: FaultJob, watch: Watch) -> None
     for round_ in range(6):
         if round_ % 2:
             with watch.closed_gate():
-                pids = watch.wait_for_commits(2)
+                pids = watch.wait_for_commits(1)
                 for pid in pids:
                     watch.terminate(pid)
                 started_s = time.monotonic()

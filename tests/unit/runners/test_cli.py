@@ -1,6 +1,10 @@
 """The command line `dataflow`, on a store in memory: what it prints, its exit status, and its secrets."""
 
 import json
+import re
+import shlex
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +13,7 @@ from runners.cli import main
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import even_ranges
 from runners.millwheel.production import DeadLetter, LateRecord, Production
+from runners.millwheel.requests import Answer, Request, Verb
 from runners.millwheel.signals import Signal
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import JobSpec, RangeSpec, Store
@@ -160,9 +165,96 @@ def test_dead_letters_say_what_failed(
     assert json.loads(capsys.readouterr().out)["traceback"] == "Traceback ..."
 
 
+def test_ranges_are_a_table(store: MemoryStore, capsys: pytest.CaptureFixture[str]) -> None:
+    open_job(store)
+    commit(store, watermarks_us={RANGE: 1_500_000})
+
+    assert main(["ranges", "scores"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.startswith("range   first key hash")
+    assert row.split() == [
+        "sum[0]", "0x0000000000000000", "0xffffffffffffffff", "me",
+        "1970-01-01T00:00:01.500000+00:00", "open",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "request_"),
+    [
+        (["move", "scores", "sum[0]", "1"], Request(Verb.MOVE, ("sum[0]", "1"))),
+        (["split", "scores", "sum[0]"], Request(Verb.SPLIT, ("sum[0]",))),
+        (["split", "scores", "sum[0]", "0x10"], Request(Verb.SPLIT, ("sum[0]", "16"))),
+        (["merge", "scores", "sum[0]", "a [b][1]"], Request(Verb.MERGE, ("sum[0]", "a [b][1]"))),
+        (["drain", "scores"], Request(Verb.DRAIN)),
+        (["cancel", "scores"], Request(Verb.CANCEL)),
+    ],
+)
+def test_a_job_is_asked(
+    store: MemoryStore,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    request_: Request,
+) -> None:
+    open_job(store)
+
+    assert main(arguments) == 0
+    (found,) = store.read_requests("scores", 0)
+    assert (found.request, found.answer) == (request_, None)
+    assert capsys.readouterr() == (f"request 1 of job scores: {request_}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [(Answer(is_done=True, text="it is"), 0), (Answer(is_done=False, text="no neighbours"), 2)],
+)
+def test_who_waits_hears_the_answer(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str], answer: Answer, status: int
+) -> None:
+    open_job(store)
+    answering = threading.Timer(0.2, lambda: store.answer_request("scores", 1, answer))
+    answering.start()
+
+    assert main(["merge", "scores", "sum[0]", "sum[1]", "--wait"]) == status
+    said = "".join(capsys.readouterr())
+    assert answer.text in said
+    assert "Traceback" not in said
+    answering.join()
+
+
+def test_who_waits_for_a_drain_hears_of_the_end(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_job(store)
+    ending = threading.Timer(0.2, lambda: store.finish_job("scores", is_drained=True))
+    ending.start()
+
+    assert main(["drain", "scores", "--wait"]) == 0
+    assert main(["jobs"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "drained"
+    ending.join()
+
+
+def test_who_waits_for_a_job_that_is_reset_is_told(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_job(store)
+    resetting = threading.Timer(0.2, lambda: store.reset_job("scores"))
+    resetting.start()
+
+    assert main(["drain", "scores", "--wait"]) == 2
+    assert "was reset" in capsys.readouterr().err
+    resetting.join()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["ranges", "score"], ["no job 'score'"]),
+        (["drain", "score"], ["no job 'score'"]),
+        (["drain", "replay"], ["runs in batch"]),
+        (["cancel", "old"], ["is finished"]),
+        (["split", "scores", "sum"], ["'sum' is not the name of a range", "dataflow ranges"]),
+        (["move", "scores", "sum[0]", "-1"], ["no slot -1"]),
         (["signal", "score", "flush"], ["no job 'score'", "jobs are: old, replay, scores"]),
         (["late", "score"], ["no job 'score'", "--store"]),
         (["signal", "scores", "flsh"], ["no trigger listens", "'flush', 'peek'"]),
@@ -243,7 +335,24 @@ def test_interrupting_it_is_no_error(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("arguments", [[], ["signal"], ["jobs"], ["late"]])
+def test_the_page_about_streams_has_commands_that_exist(store: MemoryStore) -> None:
+    """Each is typed as it stands there, but for the waiting."""
+    page = Path(__file__).parents[3] / "docs/how-to/run-a-stream.md"
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    commands = [shlex.split(line) for block in blocks for line in block.splitlines()]
+    open_job(store)
+
+    assert len(commands) == 7
+    for program, *arguments in commands:
+        assert program == "dataflow"
+        assert main([each for each in arguments if each != "--wait"]) == 0
+    verbs = [each.request.verb for each in store.read_requests("scores", 0)]
+    assert verbs == [Verb.MOVE, Verb.SPLIT, Verb.MERGE, Verb.DRAIN, Verb.CANCEL]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], *([each] for each in ("signal", "jobs", "late", "ranges", *Verb))]
+)
 def test_help_has_an_example(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main([*arguments, "--help"])

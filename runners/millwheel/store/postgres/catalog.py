@@ -17,7 +17,7 @@ from runners.millwheel.signals import SignalMark
 from runners.millwheel.store.guards import check_same_job, unknown_range
 from runners.millwheel.store.port import JobRow, JobSpec, JobSummary, RangeRow, RangeSpec
 from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8Array, TextArray
-from runners.millwheel.store.postgres.queries import QUERIES
+from runners.millwheel.store.postgres.queries import QUERIES, job_queries
 from runners.millwheel.store.postgres.tables import drop_table, ensure_table
 
 _SIGN = 1 << 63
@@ -52,6 +52,11 @@ class JobIds:
     computations: Mapping[str, int]
     by_number: Mapping[int, RangeId]
 
+    @property
+    def queries(self) -> Mapping[str, bytes]:
+        """Statements on the job's own tables; who sends one must hold a fence of the job, or its row."""
+        return job_queries(self.number)
+
     def range(self, range_id: RangeId) -> NumberedRange:
         """The numbers of a range.
 
@@ -69,12 +74,15 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
     found = connection.execute(QUERIES["read_job"], {"name": job}).fetchone()
     if found is None:
         return None
-    number, mode, fingerprint, is_finished, signals = found
+    number, mode, fingerprint, is_finished, signals, version, is_drained = found
     cursor = connection.cursor(binary=True).execute(QUERIES["read_ranges"], {"job_id": number})
     rows: dict[RangeId, RangeRow] = {}
+    ties: dict[RangeId, int] = {}
     numbered: dict[RangeId, NumberedRange] = {}
-    for name, index, range_number, computation_number, first_hash, last_hash, *rest in cursor:
+    for name, index, range_number, computation_number, first_hash, last_hash, tie, *rest in cursor:
         range_id = RangeId(name, index)
+        if tie is not None:
+            ties[range_id] = tie
         keys = None
         if first_hash is not None:
             keys = KeyRange(to_unsigned(first_hash), to_unsigned(last_hash) + 1)
@@ -82,20 +90,26 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
         numbered[range_id] = NumberedRange(
             number=range_number, computation_number=computation_number, keys=keys
         )
+    by_number = {each.number: range_id for range_id, each in numbered.items()}
+    for range_id, tie in ties.items():
+        rows[range_id] = attrs.evolve(rows[range_id], tied_to=by_number[tie])
     row = JobRow(
         job=job,
         mode=mode,
         fingerprint=fingerprint,
         is_finished=is_finished,
+        is_drained=is_drained,
         ranges=rows,
         signals=frozenset(signals),
+        computations=read_computations(connection, number),
+        version=version,
     )
     ids = JobIds(
         job=job,
         number=number,
         ranges=numbered,
         computations={r.computation: n.computation_number for r, n in numbered.items()},
-        by_number={n.number: r for r, n in numbered.items()},
+        by_number=by_number,
     )
     return row, ids
 
@@ -118,17 +132,44 @@ def create_job(connection: Connection[Any], spec: JobSpec) -> None:
         }
         found = connection.execute(QUERIES["insert_job"], parameters).fetchone()
         assert found is not None
-        _insert_ranges(connection, found[0], spec.ranges)
+        connection.execute(QUERIES["add_partitions"], {"job_id": found[0]})
+        insert_ranges(connection, found[0], spec.ranges)
     else:
-        check_same_job(spec, mode=found[1], fingerprint=found[2])
+        known = read_computations(connection, found[0])
+        check_same_job(spec, mode=found[1], fingerprint=found[2], computations=known)
         parameters = {"job_id": found[0], "signals": sorted(spec.signals)}
         connection.execute(QUERIES["listen"], parameters)
+    describe_computations(connection, found[0], spec)
+    add_tables(connection, found[0], spec)
+
+
+def read_computations(connection: Connection[Any], number: int) -> Mapping[str, str | None]:
+    """What the state of each computation of a job is made of, where it is known."""
+    return dict(connection.execute(QUERIES["read_computations"], {"job_id": number}).fetchall())
+
+
+def describe_computations(connection: Connection[Any], number: int, spec: JobSpec) -> None:
+    """Note what their state is made of.  Inside a transaction."""
+    parameters = {
+        "job_id": number,
+        "names": TextArray.of(list(spec.computations)),
+        "state_shapes": TextArray.of(list(spec.computations.values())),
+    }
+    connection.execute(QUERIES["describe_computations"], parameters)
+
+
+def add_tables(connection: Connection[Any], number: int, spec: JobSpec) -> None:
+    """Create the result tables that are not there, and note who writes them.  Inside a transaction.
+
+    Raises:
+        TableMismatchError: one exists with another shape.
+    """
     for table in spec.tables:
         placed = ensure_table(connection, table)
         connection.execute(
             QUERIES["record_table"],
             {
-                "job_id": found[0],
+                "job_id": number,
                 "schema_name": placed.schema,
                 "table_name": placed.name,
                 "is_created": placed.is_created,
@@ -147,23 +188,28 @@ def read_jobs(connection: Connection[Any]) -> list[JobSummary]:
             ranges=ranges,
             open_ranges=open_ranges,
             watermark_us=watermark_us,
+            is_drained=is_drained,
         )
-        for job, mode, is_finished, signals, ranges, open_ranges, watermark_us in (
+        for job, mode, is_finished, signals, ranges, open_ranges, watermark_us, is_drained in (
             connection.execute(QUERIES["read_jobs"])
         )
     ]
 
 
 def delete_job(connection: Connection[Any], number: int) -> None:
-    """Delete the job, all its state, and the tables that only it wrote.  Inside a transaction."""
+    """Delete the job, and the result tables that only it wrote.  Inside a transaction.
+
+    What its commits wrote stays behind in tables of nobody: see partitions.py.
+    """
     tables = connection.execute(QUERIES["droppable_tables"], {"job_id": number}).fetchall()
     connection.execute(QUERIES["bequeath_tables"], {"job_id": number})
-    connection.execute(QUERIES["delete_job_state"], {"job_id": number})
+    connection.execute(QUERIES["delete_job"], {"job_id": number})
     for schema, name in tables:
         drop_table(connection, schema, name)
 
 
-def _insert_ranges(connection: Connection[Any], number: int, ranges: Sequence[RangeSpec]) -> None:
+def insert_ranges(connection: Connection[Any], number: int, ranges: Sequence[RangeSpec]) -> None:
+    """Add computations with their ranges to a job.  Inside a transaction."""
     if not ranges:
         return
     keys = [spec.keys for spec in ranges]

@@ -1,11 +1,13 @@
 """The named statements of ``sql/queries.sql``, and the migrations beside it.
 
 The file is a list of ``-- name: x`` lines, each followed by comments and one statement.
-Nothing is composed here; statements on user tables, whose names are not ours, are in tables.py.
+Nothing is composed here but the names of a job's own tables; statements on user tables, whose names are not ours, are
+in tables.py.
 """
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.resources import files
 from types import MappingProxyType
 
@@ -14,6 +16,7 @@ import attrs
 _SQL = files(__package__) / "sql"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+_PARTITION = re.compile(rb"\{(\w+)\}")
 _MIGRATION = re.compile(r"(\d{4})_(\w+)\.sql")
 
 
@@ -55,5 +58,17 @@ def load_migrations() -> tuple[Migration, ...]:
     return tuple(sorted(migrations, key=lambda migration: migration.version))
 
 
-#: Every statement of the store, by name.
-QUERIES = parse_queries((_SQL / "queries.sql").read_text(encoding="utf-8"))
+_ALL = parse_queries((_SQL / "queries.sql").read_text(encoding="utf-8"))
+#: Every statement of the store that is the same for all jobs, by name.
+QUERIES: Mapping[str, bytes] = MappingProxyType(
+    {name: query for name, query in _ALL.items() if not _PARTITION.search(query)}
+)
+
+
+@lru_cache(maxsize=256)
+def job_queries(job_number: int) -> Mapping[str, bytes]:
+    """The statements on tables of which each job has its own, by name, for one job."""
+    table = b"dataflow.\\1_%d" % job_number
+    return MappingProxyType(
+        {name: _PARTITION.sub(table, query) for name, query in _ALL.items() if name not in QUERIES}
+    )

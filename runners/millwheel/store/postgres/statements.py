@@ -5,9 +5,10 @@ wrong here, before the first byte of the transaction is on the wire.
 Only statements that have work are made; their order is fixed, fences first.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from runners.millwheel.ids import Channel
+from runners.millwheel.key_range import KeyRange
 from runners.millwheel.production import CellWrite, Production, TimerWrite
 from runners.millwheel.store.guards import escape_text
 from runners.millwheel.store.postgres.arrays import (
@@ -40,6 +41,8 @@ def commit_statements(
     statements += _channels(production, ids)
     statements += _signal_marks(production, ids)
     statements += _percentiles(production, ids)
+    statements += _reshape(production, ids)
+    statements += _record_ids(production, ids)
     statements += _late(production, ids)
     statements += _dead(production, ids)
     for write in production.tables:
@@ -74,11 +77,11 @@ def _cells(cells: Sequence[CellWrite], ids: JobIds) -> list[Statement]:
         computations, key_hashes, cell_keys, values = zip(*upserts, strict=True)
         parameters = _keys(computations, key_hashes, cell_keys, ids)
         parameters["values"] = ByteaArray.of(values)
-        statements.append((QUERIES["upsert_cells"], parameters))
+        statements.append((ids.queries["upsert_cells"], parameters))
     if deletes:
         computations, key_hashes, cell_keys, _ = zip(*deletes, strict=True)
         parameters = _keys(computations, key_hashes, cell_keys, ids)
-        statements.append((QUERIES["delete_cells"], parameters))
+        statements.append((ids.queries["delete_cells"], parameters))
     return statements
 
 
@@ -95,7 +98,7 @@ def _timers(timers: Sequence[TimerWrite], ids: JobIds) -> list[Statement]:
         parameters["domains"] = TextArray.of(domains)
         if is_set:
             parameters["fires_us"] = Int8Array.of([latest[key] for key in keys])
-        statements.append((QUERIES[query], parameters))
+        statements.append((ids.queries[query], parameters))
     return statements
 
 
@@ -112,7 +115,7 @@ def _keys(
 def _channels(production: Production, ids: JobIds) -> list[Statement]:
     statements: list[Statement] = []
     if production.delivered:
-        statements.append((QUERIES["advance_deliveries"], _marks(production.delivered, ids)))
+        statements.append((ids.queries["advance_deliveries"], _marks(production.delivered, ids)))
     if production.checkpoints:
         channels, sequences, min_timestamps_us, payloads = zip(*production.checkpoints, strict=True)
         parameters = {
@@ -121,10 +124,10 @@ def _channels(production: Production, ids: JobIds) -> list[Statement]:
             "min_timestamps_us": Int8Array.of(min_timestamps_us),
             "payloads": ByteaArray.of(payloads),
         }
-        statements.append((QUERIES["insert_productions"], parameters))
+        statements.append((ids.queries["insert_productions"], parameters))
     if production.acknowledged:
         statements.append(
-            (QUERIES["acknowledge_productions"], _marks(production.acknowledged, ids))
+            (ids.queries["acknowledge_productions"], _marks(production.acknowledged, ids))
         )
     return statements
 
@@ -165,6 +168,61 @@ def _percentiles(production: Production, ids: JobIds) -> list[Statement]:
     return [(QUERIES["advance_percentiles"], parameters)]
 
 
+def _record_ids(production: Production, ids: JobIds) -> list[Statement]:
+    statements: list[Statement] = []
+    rows = [
+        (ids.range(range_id).number, digest, timestamp_us)
+        for range_id, remembered in production.record_ids.items()
+        for digest, timestamp_us in dict(remembered).items()
+    ]
+    if rows:
+        numbers, digests, timestamps_us = zip(*rows, strict=True)
+        parameters: dict[str, PackedArray] = {
+            "range_ids": Int4Array.of(numbers),
+            "record_ids": ByteaArray.of(digests),
+            "timestamps_us": Int8Array.of(timestamps_us),
+        }
+        statements.append((ids.queries["remember_record_ids"], parameters))
+    horizons_us = production.record_id_horizons_us
+    if horizons_us:
+        parameters = {
+            "range_ids": Int4Array.of([ids.range(range_id).number for range_id in horizons_us]),
+            "horizons_us": Int8Array.of(list(horizons_us.values())),
+        }
+        statements.append((ids.queries["forget_record_ids"], parameters))
+    return statements
+
+
+def _reshape(production: Production, ids: JobIds) -> list[Statement]:
+    """After all that a range that is born inherits."""
+    statements: list[Statement] = []
+    reshape = production.reshape
+    if reshape is not None:
+        head = ids.range(reshape.tied_to).number
+        known = {each: keys for each, keys in reshape.keys.items() if each in ids.ranges}
+        born = {each: keys for each, keys in reshape.keys.items() if each not in ids.ranges}
+        if known:
+            numbers = [ids.range(range_id).number for range_id in known]
+            parameters = {"range_ids": Int4Array.of(numbers), **_bounds(known.values(), head)}
+            statements.append((QUERIES["reshape_ranges"], parameters))
+        if born:
+            indexes = Int4Array.of([range_id.index for range_id in born])
+            parameters = {"range_indexes": indexes, **_bounds(born.values(), head)}
+            statements.append((QUERIES["bear_ranges"], parameters))
+    if production.untied:
+        numbers = [ids.range(range_id).number for range_id in production.untied]
+        statements.append((QUERIES["untie_ranges"], {"range_ids": Int4Array.of(numbers)}))
+    return statements
+
+
+def _bounds(keys: Collection[KeyRange | None], head: int) -> dict[str, PackedArray]:
+    return {
+        "first_hashes": Int8Array.of([each and to_signed(each.low) for each in keys]),
+        "last_hashes": Int8Array.of([each and to_signed(each.high - 1) for each in keys]),
+        "heads": Int4Array.of([head] * len(keys)),
+    }
+
+
 def _late(production: Production, ids: JobIds) -> list[Statement]:
     late = production.late
     if not late:
@@ -179,7 +237,7 @@ def _late(production: Production, ids: JobIds) -> list[Statement]:
         "payloads": ByteaArray.of([record.payload for record in late]),
         "counts": Int8Array.of([record.count for record in late]),
     }
-    return [(QUERIES["insert_late"], parameters)]
+    return [(ids.queries["insert_late"], parameters)]
 
 
 def _dead(production: Production, ids: JobIds) -> list[Statement]:
@@ -195,4 +253,4 @@ def _dead(production: Production, ids: JobIds) -> list[Statement]:
         "timestamps_us": Int8Array.of([letter.timestamp_us for letter in dead]),
         "payloads": ByteaArray.of([letter.payload for letter in dead]),
     }
-    return [(QUERIES["insert_dead_letters"], parameters)]
+    return [(ids.queries["insert_dead_letters"], parameters)]

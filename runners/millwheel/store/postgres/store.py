@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import dict_row
 
 from dataflow.io.table import Row, TableSpec
 from runners.core.changelog import check_write
@@ -26,7 +25,6 @@ from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
 from runners.millwheel.signals import Signal
 from runners.millwheel.store.guards import (
-    STATISTICS,
     check_fenced,
     check_fences,
     check_names,
@@ -46,11 +44,14 @@ from runners.millwheel.store.postgres import (
     catalog,
     checks,
     connection,
+    partitions,
     schema,
     signals,
     takeover,
 )
 from runners.millwheel.store.postgres.catalog import JobIds
+from runners.millwheel.store.postgres.cells import CellVerbs
+from runners.millwheel.store.postgres.kept_rows import KeptRowVerbs
 from runners.millwheel.store.postgres.outcomes import (
     LOCK_TIMEOUT_SQLSTATE,
     Verdict,
@@ -62,15 +63,18 @@ from runners.millwheel.store.postgres.outcomes import (
 from runners.millwheel.store.postgres.patience import Patience
 from runners.millwheel.store.postgres.pipeline import Pipeline
 from runners.millwheel.store.postgres.queries import QUERIES
+from runners.millwheel.store.postgres.record_ids import RecordIdVerbs
+from runners.millwheel.store.postgres.requests import RequestVerbs
 from runners.millwheel.store.postgres.statements import commit_statements
 from runners.millwheel.store.postgres.tables import Statement, TableStatements
+from runners.millwheel.store.postgres.updates import UpdateVerbs
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _Work = Callable[[psycopg.Connection[Any]], _T]
 
 
-class PostgresStore:
+class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, UpdateVerbs):
     """The store port on Postgres; see `runners.millwheel.store.port.Store` for the contract.
 
     Holds one connection, opened at the first use and again after it was lost; not thread-safe.
@@ -138,7 +142,9 @@ class PostgresStore:
             assert found is not None
             return found[0]
 
-        return self._transact(work)
+        job = self._transact(work)
+        partitions.drop_partitions_of_nobody(self.connect())
+        return job
 
     def reset_job(self, job: str) -> None:
         """Forget the job; drop the tables it created, unless another job writes to them too."""
@@ -153,6 +159,7 @@ class PostgresStore:
 
         self._transact(work, locks=list(ids.by_number))
         self._ids.pop(job, None)
+        partitions.drop_partitions_of_nobody(self.connect())
 
     def read_job(self, job: str) -> JobRow | None:
         """The job as it stands, or None."""
@@ -174,16 +181,21 @@ class PostgresStore:
         return self._transact(lambda opened: signals.read_signals(opened, job, after))
 
     def acquire(
-        self, job: str, range_ids: Sequence[RangeId], owner: str
+        self,
+        job: str,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None = None,
     ) -> Mapping[RangeId, TakenRange]:
         """Move every token first, then read; a session that will not let go is ended."""
         ids = self._load(job)
         if ids is None:
             raise unknown_job(job)
-        return self._transact(
-            lambda opened: takeover.take_over(opened, ids, range_ids, owner),
+        self._ids[job], taken = self._transact(
+            lambda opened: takeover.take_over(opened, ids, range_ids, owner, version),
             locks=[ids.range(range_id).number for range_id in range_ids],
         )
+        return taken
 
     def commit(self, production: Production) -> CommitOutcome:
         """Make the production durable, whole, in one round trip, if every fence holds."""
@@ -198,11 +210,14 @@ class PostgresStore:
             if ids is None or range_id not in ids.ranges:
                 return Fenced(range_id)
         assert ids is not None
-        check_fenced(production, {range_id: ids.ranges[range_id].keys for range_id in fenced})
+        keys = {range_id: ids.ranges[range_id].keys for range_id in fenced}
+        check_fenced(production, keys, ids.ranges)
         opened = self.connect()
         assert self._tables is not None
         statements = commit_statements(production, ids, self._tables)
         outcome = self._send(opened, statements)
+        if production.reshape is not None:
+            self._ids.pop(production.job, None)
         if isinstance(outcome, int):
             # The ranges may belong to a job made anew under the old name: look again next time.
             self._ids.pop(production.job, None)
@@ -254,15 +269,6 @@ class PostgresStore:
         except StoreUnreachableError as error:
             return Indeterminate(str(error))
 
-    def finish_job(self, job: str) -> None:
-        """Mark the job as done."""
-        parameters = {"name": job}
-        finished = self._transact(
-            lambda opened: opened.execute(QUERIES["finish_job"], parameters).rowcount
-        )
-        if not finished:
-            raise unknown_job(job)
-
     def read_table(self, table: TableSpec) -> Sequence[Row]:
         """All rows of a result table; times come back in UTC."""
 
@@ -272,37 +278,6 @@ class PostgresStore:
             return opened.cursor(binary=True).execute(self._tables.read(table)).fetchall()
 
         return self._transact(work)
-
-    def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
-        """The job's late records, oldest first."""
-        return self._read_kept("read_late", job)
-
-    def read_dead_letters(self, job: str) -> Sequence[Mapping[str, Any]]:
-        """The job's dead letters, oldest first."""
-        return self._read_kept("read_dead_letters", job)
-
-    def _read_kept(self, query: str, job: str) -> Sequence[Mapping[str, Any]]:
-        def work(opened: psycopg.Connection[Any]) -> Sequence[Mapping[str, Any]]:
-            cursor = opened.cursor(row_factory=dict_row, binary=True)
-            return cursor.execute(QUERIES[query], {"name": job}).fetchall()
-
-        return self._transact(work)
-
-    def read_late_counts(self, job: str) -> Mapping[str, int]:
-        """How many records came too late, by transform."""
-        parameters = {"name": job}
-        rows = self._transact(
-            lambda opened: opened.execute(QUERIES["read_late_counts"], parameters).fetchall()
-        )
-        return dict(rows)
-
-    def statistics(self, job: str) -> Mapping[str, int]:
-        """Row counts of the job by kind; all zero for a job that does not exist."""
-        counts = self._transact(
-            lambda opened: opened.execute(QUERIES["statistics"], {"name": job}).fetchone()
-        )
-        assert counts is not None
-        return dict(zip(STATISTICS, counts, strict=True))
 
     def close(self) -> None:
         """Release the connection; a later call would open a new one."""

@@ -15,6 +15,7 @@ from psycopg import Connection
 from runners.errors import StoreError
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.production import Checkpoint, Production
+from runners.millwheel.store.guards import check_version
 from runners.millwheel.store.port import (
     CommitOutcome,
     Committed,
@@ -27,7 +28,6 @@ from runners.millwheel.store.postgres.catalog import JobIds, read_job, to_unsign
 from runners.millwheel.store.postgres.queries import QUERIES
 
 _READS = (
-    "read_cells",
     "read_timers",
     "read_deliveries",
     "read_acknowledgements",
@@ -36,19 +36,42 @@ _READS = (
 
 
 def take_over(
-    connection: Connection[Any], ids: JobIds, range_ids: Sequence[RangeId], owner: str
-) -> Mapping[RangeId, TakenRange]:
-    """Lock, move the tokens, then read.  Inside a transaction.
+    connection: Connection[Any],
+    ids: JobIds,
+    range_ids: Sequence[RangeId],
+    owner: str,
+    version: int | None,
+) -> tuple[JobIds, Mapping[RangeId, TakenRange]]:
+    """Lock, move the tokens, then read; the numbers of the job as of then, too.  Inside a transaction.
 
     Raises:
+        JobMismatchError: the job has another version.
         StoreError: a range is not, or no longer, there.
     """
     numbers = [ids.range(range_id).number for range_id in range_ids]
-    locked = lock_fences(connection, numbers)
-    if len(locked) != len(set(numbers)):
-        raise StoreError(f"job {ids.job} was reset", hint="open the job again")
-    _move_tokens(connection, numbers, owner)
-    return _read(connection, ids, numbers)
+    if not _lock_families(connection, numbers):
+        raise StoreError(f"job {ids.job} was reset or updated", hint="open the job again")
+    # An update locks all fences, so the version stays what it is from here on.
+    for (stored,) in connection.execute(QUERIES["read_version"], {"job_id": ids.number}):
+        check_version(ids.job, version, stored)
+    move_tokens(connection, numbers, owner)
+    return _read(connection, ids.job, numbers)
+
+
+def _lock_families(connection: Connection[Any], numbers: list[int]) -> bool:
+    """Lock ranges and those that are tied to them, which are added; whether all of them are there.
+
+    Ties change under the locks of the ranges only, so what is found when all are locked is so.
+    """
+    while True:
+        locked = lock_fences(connection, numbers)
+        if len(locked) != len(set(numbers)):
+            return False
+        rows = connection.execute(QUERIES["read_tied"], {"range_ids": Int4Array.of(numbers)})
+        missing = [number for (number,) in rows if number not in locked]
+        if not missing:
+            return True
+        numbers += missing
 
 
 def lock_fences(
@@ -96,42 +119,45 @@ def settle(connection: Connection[Any], ids: JobIds, production: Production) -> 
     landed = [last_bundles.get(number, -1) >= fence.bundle for number, fence in fences.items()]
     if landed and all(landed) and len(landed) == len(production.fences):
         return Committed()
-    if any(landed):
+    # A range with which an update has begun anew knows nothing of the token.
+    is_known = len(fences) == len(production.fences) and last_bundles.keys() == fences.keys()
+    if any(landed) and is_known:
         raise StoreError(
             f"the store has half a production of job {production.job}",
             detail=f"fences: {', '.join(map(str, production.fences))}; landed: {landed}",
             hint="this should be impossible: keep the database and report it",
         )
-    _move_tokens(connection, mine, None)
+    move_tokens(connection, mine, None)
     return Fenced(production.fences[0].range_id)
 
 
-def _move_tokens(connection: Connection[Any], numbers: Sequence[int], owner: str | None) -> None:
+def move_tokens(connection: Connection[Any], numbers: Sequence[int], owner: str | None) -> None:
+    """From here on every commit of an earlier owner fails.  Under the locks of the fences."""
     range_ids = Int4Array.of(numbers)
     connection.execute(QUERIES["end_reigns"], {"range_ids": range_ids})
     connection.execute(QUERIES["move_tokens"], {"range_ids": range_ids, "owner": owner})
 
 
 def _read(
-    connection: Connection[Any], ids: JobIds, numbers: Sequence[int]
-) -> Mapping[RangeId, TakenRange]:
+    connection: Connection[Any], job: str, numbers: Sequence[int]
+) -> tuple[JobIds, Mapping[RangeId, TakenRange]]:
+    # Not by the numbers that were known before: a range may have been born, and sent something, since.
+    found = read_job(connection, job)
+    assert found is not None
+    row, ids = found
+
     def rows(query: str) -> Sequence[tuple[Any, ...]]:
         cursor = connection.cursor(binary=True)
-        return cursor.execute(QUERIES[query], {"range_ids": Int4Array.of(numbers)}).fetchall()
+        return cursor.execute(ids.queries[query], {"range_ids": Int4Array.of(numbers)}).fetchall()
 
     # All of it before any of it is looked at: a session that idles inside a transaction, while
     # this side is busy with a large state, is ended by the server.
-    found = read_job(connection, ids.job)
     fetched = {query: rows(query) for query in _READS}
-    assert found is not None
-    cells: dict[int, dict[tuple[int, bytes], bytes]] = {number: {} for number in numbers}
     timers: dict[int, list[StoredTimer]] = {number: [] for number in numbers}
     delivered: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
     sent: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
     checkpoints: dict[int, list[Checkpoint]] = {number: [] for number in numbers}
     names = ids.by_number
-    for number, key_hash, cell_key, value in fetched["read_cells"]:
-        cells[number][to_unsigned(key_hash), cell_key] = value
     for number, key_hash, cell_key, tag, domain, fire_us in fetched["read_timers"]:
         timers[number].append(
             StoredTimer(
@@ -150,10 +176,9 @@ def _read(
         channel = Channel(names[sender], names[receiver])
         checkpoints[sender].append(Checkpoint(channel, sequence, min_timestamp_us, payload))
         sent[sender][channel] = max(sequence, sent[sender].get(channel, 0))
-    return {
+    return ids, {
         names[number]: TakenRange(
-            row=found[0].ranges[names[number]],
-            cells=cells[number],
+            row=row.ranges[names[number]],
             timers=timers[number],
             delivered=delivered[number],
             sent=sent[number],

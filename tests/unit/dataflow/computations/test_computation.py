@@ -17,7 +17,9 @@ from dataflow.computations import (
     Topology,
 )
 from dataflow.testing import TestStream
+from runners.core.plan import plan
 from runners.direct import DirectRunner
+from runners.direct.job import Job
 
 
 class Scripted(Computation):
@@ -67,6 +69,62 @@ def failing(computation: Computation, source: Any) -> df.TransformError:
     assert "test_computation.py:" in caught.value.fact
     assert caught.value.hint
     return caught.value
+
+
+class Gather(Computation):
+    """Keeps what comes, until there are two."""
+
+    initial_state = list
+
+    def process_record(self, record: Record) -> None:
+        self.state.append(record.value)
+        self.produce(list(self.state), "out")
+        if len(self.state) == 2:
+            self.state.clear()
+
+
+def test_the_first_state_is_made_for_each_key() -> None:
+    """It may be changed in place, and comes again when the state equals it, or is None."""
+    values = [value for value, _ in run(Gather(), events(*enumerate(["a1", "b1", "a2", "a3"])))]
+
+    assert values == [["a1"], ["b1"], ["a1", "a2"], ["a3"]]
+
+
+def nothing() -> list[Any]:
+    return []
+
+
+@pytest.mark.parametrize("first", [list, nothing, staticmethod(nothing)])
+def test_the_first_state_comes_again_after_none(first: Any) -> None:
+    seen: list[Any] = []
+
+    def forget(self: Computation, record: Record) -> None:
+        self.state = [record.value]
+        self.state = None
+        seen.append(self.state)
+        self.state.append("kept" if record.value == "a1" else "other")
+        seen.append(self.state)
+        if record.value == "a2":
+            self.state = None
+
+    kind = type("Forget", (Scripted,), {"initial_state": first})
+    run(kind(forget), events((1, "a1"), (2, "a2"), (3, "a3")))
+
+    assert seen == [["kept"], ["kept"], ["other"], ["other"], ["other"], ["other"]]
+
+
+def test_a_state_that_equals_the_first_one_takes_no_room() -> None:
+    """Nothing is left in the job when it ends; a state that differs is."""
+    pipeline = df.Pipeline(DirectRunner())
+    two = df.Create(["a1", "a2", "b1"])
+    pipeline | Topology().injector("in", two).computation(
+        "gather", Gather(), inputs={"in": lambda value: value[0]}, outputs=["out"]
+    )
+    job = Job(plan(pipeline.graph()))
+    job._process(job._inputs[0], job._inputs[0].reader.read(10))
+    (gather,) = job._groupings.values()
+
+    assert ["b"] == [key for key, _ in gather.cells]
 
 
 def test_a_record_comes_with_key_time_and_stream() -> None:

@@ -54,6 +54,61 @@ def test_each_consumer_of_a_stream_has_its_own_keys() -> None:
     assert ["FR", "FR", "UK"] == sorted(key for _, key, _ in regions)
 
 
+class Repeat(Computation):
+    """Declares itself, as in figure 3 of the paper."""
+
+    inputs = {"words": len, "numbers": lambda number: number % 2}
+    outputs = ["told"]
+
+    def process_record(self, record: Record) -> None:
+        self.produce((record.stream, record.key, record.value), self.outputs[0])
+
+
+def declared(*computations: Computation, **arguments: Any) -> set[Any]:
+    """What is told in a topology of words and numbers."""
+    pipeline = df.Pipeline(DirectRunner())
+    topology = Topology().injector("words", df.Create(["tea"])).injector("numbers", df.Create([7]))
+    for number, each in enumerate(computations):
+        topology.computation(f"computation {number}", each, **arguments)
+    told = collected((pipeline | topology)["told"])
+    pipeline.run()
+    return set(told)
+
+
+def test_a_computation_may_declare_its_streams() -> None:
+    """On the class, or on the object where it is made."""
+    numbers = Repeat()
+    numbers.inputs = {"numbers": str}
+
+    assert declared(Repeat()) == {("words", 3, "tea"), ("numbers", 1, 7)}
+    assert declared(numbers) == {("numbers", "7", 7)}
+
+
+def test_what_the_topology_says_goes_first() -> None:
+    """So that one class may be used more than once, by other keys."""
+    assert declared(Repeat(), inputs={"words": str.upper}) == {("words", "TEA", "tea")}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "refusal"),
+    [
+        ("inputs", ["words"], "needs its inputs with their key extractors"),
+        ("inputs", {}, "subscribes to no stream"),
+        ("inputs", {"words": 3}, "cannot be called"),
+        ("outputs", "told", "needs a list of output streams"),
+        ("outputs", ["told", "told"], "names an output stream twice"),
+        ("initial_state", {}, "has an initial_state that cannot be called"),
+    ],
+)
+def test_what_is_declared_is_checked_when_it_is_built(
+    attribute: str, value: Any, refusal: str
+) -> None:
+    computation = type("Wrong", (Repeat,), {attribute: value})()
+    with pytest.raises(df.PipelineError, match=refusal) as caught:
+        Topology().computation("wrong", computation)
+    assert "test_topology.py:" in caught.value.fact
+
+
 def test_a_stream_may_have_several_producers_and_parts_come_in_any_order() -> None:
     """Of all kinds; and a computation may subscribe to several streams, with a key of each."""
     pipeline = df.Pipeline(DirectRunner())

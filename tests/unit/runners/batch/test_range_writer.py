@@ -9,11 +9,13 @@ import pytest
 from dataflow.io.table import TableSpec, TableWrite
 from runners.batch import range_writer
 from runners.batch.range_writer import FencedError, RangeWriter, ReadSoFar
-from runners.errors import StoreUnreachableError
+from runners.core.poison import DeadLetter, stored_dead_mapping
+from runners.errors import StoreUnreachableError, UnrepeatableError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Indeterminate, JobSpec, RangeSpec
+from windowing.window import GLOBAL_WINDOW
 
 ROWS = TableSpec(name="rows", columns={"n": int})
 KEYED = TableSpec(name="keyed", columns={"k": str, "n": int}, key=("k",))
@@ -172,3 +174,89 @@ def test_nobody_guesses_while_the_store_is_down() -> None:
             first.commit(is_last=True)
     with attempt(store, "second") as second:
         assert second.is_finished
+
+
+def letters(*numbers: int) -> list[DeadLetter]:
+    return [
+        DeadLetter(
+            stage="read",
+            element=number,
+            timestamp_us=0,
+            window=GLOBAL_WINDOW,
+            sign=1,
+            error="poison",
+            traceback="",
+            tries=1,
+        )
+        for number in numbers
+    ]
+
+
+def dead(store: MemoryStore) -> list[int]:
+    found = map(stored_dead_mapping, store.read_dead_letters("job"))
+    return [letter["element"].value for letter in found]
+
+
+def test_letters_are_written_with_the_rows_by_one_attempt(store: MemoryStore) -> None:
+    with attempt(store, "first") as first, attempt(store, "second") as second:
+        first.write(inserts(1), letters(2))
+        second.write(inserts(1), letters(2))
+        assert dead(store) == []
+        second.commit(is_last=True)
+        first.commit(is_last=True)
+
+    assert (numbers(store), dead(store)) == ([1], [2])
+
+
+def test_the_next_attempt_goes_on_behind_the_letters(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_writer, "ROWS_MAX", 2)
+    with attempt(store, "first") as first:
+        first.write([], letters(1, 2))
+        assert first.is_full
+        first.commit(ReadSoFar(2, 20), is_last=False)
+        first.write([], letters(3))
+    with attempt(store, "second") as second:
+        assert second.read_so_far == ReadSoFar(2, 20, dead=2)
+        second.resume()
+        second.write([], letters(3, 4))
+        second.commit(ReadSoFar(4, 40), is_last=True)
+
+    assert dead(store) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize("again", [0, 1, 2])
+def test_what_is_repeated_fails_on_as_many_records(
+    store: MemoryStore, again: int, *, is_finished: bool
+) -> None:
+    """Else a record would be in a result and a letter, or in neither."""
+    with attempt(store, "first") as first:
+        first.write([], letters(1))
+        first.commit(ReadSoFar(2, 20), is_last=is_finished)
+    with attempt(store, "second") as second:
+        if is_finished:
+            second.write([], letters(1, 2)[:again])
+        else:
+            second.pass_over(letters(1, 2)[:again])
+            second.write([], letters(3))
+        if again == 1:
+            second.commit(is_last=True)
+        else:
+            with pytest.raises(UnrepeatableError, match=f"on {again} records .* before on 1"):
+                second.commit(is_last=True)
+
+    assert dead(store) == ([1, 3] if again == 1 and not is_finished else [1])
+
+
+def test_an_attempt_that_lost_must_have_failed_on_as_many(store: MemoryStore) -> None:
+    """What it has for others may be what they get."""
+    with attempt(store, "first") as first, attempt(store, "second") as second:
+        first.write([], letters(1, 2))
+        second.write([], letters(1))
+        second.commit(is_last=True)
+        with pytest.raises(UnrepeatableError):
+            first.commit(is_last=True)
+
+    assert dead(store) == [1]

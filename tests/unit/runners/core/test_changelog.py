@@ -211,3 +211,25 @@ def test_fast_check_agrees_with_the_slow_one(rows: list[Row]) -> None:
         return False
 
     assert refusal(rows) == any(refusal([row]) for row in rows)
+
+
+KEYED = TableSpec(
+    name="keyed", columns={"a": str, "n": int, "b": bytes, "c": str}, key=("b", "n", "a")
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1_500), st.integers(0, 1_500), st.sampled_from(["x", "é", "水"])),
+        max_size=4,
+    )
+)
+def test_a_key_that_no_index_could_hold_is_refused(sizes: list[tuple[int, int, str]]) -> None:
+    """By the bytes of all its columns together; other columns may be as long as they like."""
+    rows = [(letter * a, 1, b"-" * b, "z" * 9_000) for a, b, letter in sizes]
+    are_too_long = [len(a.encode()) + len(b) > 2_000 for a, _, b, _ in rows]
+    if not any(are_too_long):
+        check_rows(KEYED, rows)
+        return
+    with pytest.raises(TableRowError, match="may have 2,000"):
+        check_rows(KEYED, rows)

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from runners.core.do_fn_outputs import shown
 from runners.direct import DirectRunner
+from tests.poisonous import LONGEST, POISON, build
 
 
 class Unreliable:
@@ -91,6 +93,32 @@ def test_whatever_fails_in_a_stage(transforms: list[Any], poison: Any, error: st
     assert error in letter["error"]
     assert letter["stage"].startswith("read")
     assert "Traceback" in letter["traceback"]
+
+
+def test_poison_of_many_kinds_leaves_what_is_only_strange() -> None:
+    """Numbers that are none, times that are none, text that is none, and what is huge (fault F17)."""
+    pipeline = df.Pipeline(DirectRunner(bundle_records=30, tries_per_record=2))
+    build(pipeline)
+    result = pipeline.run()
+    read = {
+        letter["text"]: letter["error"]
+        for letter in result.dead_letters()
+        if letter["stage"].startswith("read")
+    }
+
+    assert len(POISON) == len(read)
+    for record, error in POISON:
+        assert error in read[shown(record)]
+    behind = {letter["text"] for letter in result.dead_letters()} - read.keys()
+    assert {
+        "('huge', 1000000000000000000000000000000)",
+        "('zero', 0.0)",
+        "('nul \\x00', 1)",
+    } < behind
+    kept = {each["key"]: each["total"] for each in result.read_table("sums")}
+    assert {"far": 1, LONGEST: 1, "key 0": 30, "key 1": 30, "key 3": 29} == {
+        key: kept[key] for key in ("far", LONGEST, "key 0", "key 1", "key 3")
+    }
 
 
 def test_behind_a_grouping_the_record_is_what_the_grouping_said() -> None:

@@ -1,6 +1,5 @@
-"""SignalBoard, what a range passes on, and portions: signals follow the data, and nothing hears one twice."""
+"""SignalBoard, and what a range passes on: signals follow the data, and nothing hears one twice."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,7 +7,7 @@ import dataflow as df
 from runners.core.plan import ExecutionPlan, plan
 from runners.millwheel.delivery import Outbox, Trail
 from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.signals import NO_SIGNALS, Signal, SignalBoard, SignalMark, portions
+from runners.millwheel.signals import NO_SIGNALS, Signal, SignalBoard, SignalMark
 from tests.scripted_source import ScriptedSource
 
 READ = [RangeId("read", 0), RangeId("read", 1)]
@@ -151,35 +150,3 @@ def test_a_range_passes_a_signal_on_when_what_it_sent_before_is_acknowledged() -
     assert 1 == signals.passed()
     outbox.acknowledge(one, 2)
     assert 2 == signals.passed()
-
-
-@given(
-    hashes=st.lists(st.integers(0, 9)).map(sorted),
-    cells_max=st.integers(1, 5),
-)
-def test_portions_are_all_cells_in_order_and_never_divide_a_hash(
-    hashes: list[int], cells_max: int
-) -> None:
-    """The hash that goes with a portion says exactly which cells have had their turn."""
-    cells = [(key_hash, (f"key {number}", None)) for number, key_hash in enumerate(hashes)]
-    found = list(portions(cells, cells_max))
-    told = 0
-    for portion, next_hash in found:
-        assert [cell_id for _, cell_id in cells[told : told + len(portion)]] == portion
-        told += len(portion)
-        left = hashes[told:]
-        assert next_hash == (left[0] if left else 0)
-        assert all(key_hash < next_hash for key_hash in hashes[:told]) or not left
-        longest = max((hashes.count(each) for each in hashes), default=0)
-        assert len(portion) <= cells_max + max(longest - 1, 0)
-
-    assert told == len(cells)
-    assert found[-1][1] == 0
-
-
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_few_cells_are_one_portion(count: int) -> None:
-    """A range without cells is one as well: it has acted on the signal."""
-    cells = [(number, (number, None)) for number in range(count)]
-
-    assert [([cell_id for _, cell_id in cells], 0)] == list(portions(cells, 2))

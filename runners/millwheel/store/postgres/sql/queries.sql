@@ -1,5 +1,7 @@
 -- Every statement that the store sends, by name.  queries.py loads this file.
 -- Statements on user tables are composed in tables.py, because their names are the user's.
+-- {cells} is the table of that name that belongs to one job (migration 5): commits name it, and whoever
+-- does must hold a fence of the job, or its row, so that no reset drops it meanwhile.
 -- Parameters are binary: %(name)b.
 
 -- name: settings
@@ -74,13 +76,13 @@ SELECT dataflow.take_fences(%(range_ids)b, %(tokens)b, %(bundles)b,
 
 -- name: upsert_cells
 -- Blind writes: the owner is the only writer, so nothing needs to be read.
-INSERT INTO dataflow.cells (computation_id, key_hash, cell_key, value)
+INSERT INTO {cells} (computation_id, key_hash, cell_key, value)
 SELECT * FROM unnest(%(computation_ids)b, %(key_hashes)b, %(cell_keys)b, %(values)b)
 ON CONFLICT (computation_id, key_hash, cell_key) DO UPDATE SET value = EXCLUDED.value;
 
 -- name: delete_cells
 -- State that is done with.
-DELETE FROM dataflow.cells c
+DELETE FROM {cells} c
 USING unnest(%(computation_ids)b, %(key_hashes)b, %(cell_keys)b)
       AS gone (computation_id, key_hash, cell_key)
 WHERE c.computation_id = gone.computation_id AND c.key_hash = gone.key_hash
@@ -88,7 +90,7 @@ WHERE c.computation_id = gone.computation_id AND c.key_hash = gone.key_hash
 
 -- name: upsert_timers
 -- Setting a timer that is set moves it.
-INSERT INTO dataflow.timers (computation_id, key_hash, cell_key, tag, domain, fire_us)
+INSERT INTO {timers} (computation_id, key_hash, cell_key, tag, domain, fire_us)
 SELECT * FROM unnest(%(computation_ids)b, %(key_hashes)b, %(cell_keys)b, %(tags)b, %(domains)b,
                      %(fires_us)b)
 ON CONFLICT (computation_id, key_hash, cell_key, tag, domain)
@@ -96,7 +98,7 @@ DO UPDATE SET fire_us = EXCLUDED.fire_us;
 
 -- name: delete_timers
 -- Timers that fired or were taken back.
-DELETE FROM dataflow.timers t
+DELETE FROM {timers} t
 USING unnest(%(computation_ids)b, %(key_hashes)b, %(cell_keys)b, %(tags)b, %(domains)b)
       AS gone (computation_id, key_hash, cell_key, tag, domain)
 WHERE t.computation_id = gone.computation_id AND t.key_hash = gone.key_hash
@@ -104,14 +106,14 @@ WHERE t.computation_id = gone.computation_id AND t.key_hash = gone.key_hash
 
 -- name: advance_deliveries
 -- What was delivered, in the same transaction as its effects: that is the deduplication.
-INSERT INTO dataflow.deliveries AS d (receiver_range_id, sender_range_id, delivered)
+INSERT INTO {deliveries} AS d (receiver_range_id, sender_range_id, delivered)
 SELECT * FROM unnest(%(receiver_range_ids)b, %(sender_range_ids)b, %(sequences)b)
 ON CONFLICT (receiver_range_id, sender_range_id)
 DO UPDATE SET delivered = GREATEST(d.delivered, EXCLUDED.delivered);
 
 -- name: insert_productions
 -- Durable before they are sent.
-INSERT INTO dataflow.productions
+INSERT INTO {productions}
     (sender_range_id, receiver_range_id, sequence, min_timestamp_us, payload)
 SELECT * FROM unnest(%(sender_range_ids)b, %(receiver_range_ids)b, %(sequences)b,
                      %(min_timestamps_us)b, %(payloads)b);
@@ -119,26 +121,26 @@ SELECT * FROM unnest(%(sender_range_ids)b, %(receiver_range_ids)b, %(sequences)b
 -- name: acknowledge_productions
 -- Their numbers must stay taken when the rows are gone, so the mark moves with the deletion.
 WITH acknowledged AS (
-    INSERT INTO dataflow.acknowledgements AS a (sender_range_id, receiver_range_id, acknowledged)
+    INSERT INTO {acknowledgements} AS a (sender_range_id, receiver_range_id, acknowledged)
     SELECT * FROM unnest(%(sender_range_ids)b, %(receiver_range_ids)b, %(sequences)b)
     ON CONFLICT (sender_range_id, receiver_range_id)
     DO UPDATE SET acknowledged = GREATEST(a.acknowledged, EXCLUDED.acknowledged)
     RETURNING a.sender_range_id, a.receiver_range_id, a.acknowledged
 )
-DELETE FROM dataflow.productions p
+DELETE FROM {productions} p
 USING acknowledged a
 WHERE p.sender_range_id = a.sender_range_id AND p.receiver_range_id = a.receiver_range_id
   AND p.sequence <= a.acknowledged;
 
 -- name: insert_late
 -- Not in any result, but not lost either.
-INSERT INTO dataflow.late_records
+INSERT INTO {late_records}
     (job_id, transform, key, window_start_us, window_end_us, watermark_us, payload, count)
 SELECT * FROM unnest(%(job_ids)b, %(transforms)b, %(keys)b, %(window_starts_us)b,
                      %(window_ends_us)b, %(watermarks_us)b, %(payloads)b, %(counts)b);
 
 -- name: insert_dead_letters
-INSERT INTO dataflow.dead_letters
+INSERT INTO {dead_letters}
     (job_id, stage, error, traceback, tries, timestamp_us, payload)
 SELECT * FROM unnest(%(job_ids)b, %(stages)b, %(errors)b, %(tracebacks)b, %(tries)b,
                      %(timestamps_us)b, %(payloads)b);
@@ -156,6 +158,68 @@ UPDATE dataflow.fences f
 SET percentile_us = GREATEST(f.percentile_us, s.percentile_us)
 FROM unnest(%(range_ids)b, %(percentiles_us)b) AS s (range_id, percentile_us)
 WHERE f.range_id = s.range_id;
+
+-- name: remember_record_ids
+-- New ids, in the same transaction as what their records cause.  The owner has asked before, so none is there.
+INSERT INTO {record_ids} AS i (range_id, record_id, timestamp_us)
+SELECT * FROM unnest(%(range_ids)b, %(record_ids)b, %(timestamps_us)b)
+ON CONFLICT (range_id, record_id)
+DO UPDATE SET timestamp_us = GREATEST(i.timestamp_us, EXCLUDED.timestamp_us);
+
+-- name: forget_record_ids
+-- Ids that nobody can ask for any more.
+DELETE FROM {record_ids} i
+USING unnest(%(range_ids)b, %(horizons_us)b) AS behind (range_id, horizon_us)
+WHERE i.range_id = behind.range_id AND i.timestamp_us < behind.horizon_us;
+
+-- name: known_record_ids
+-- Those of some ids that a range has.
+SELECT i.record_id FROM {record_ids} i
+WHERE i.range_id = %(range_id)b AND i.record_id = ANY(%(record_ids)b);
+
+-- name: read_record_ids
+-- A page of a range's ids.
+SELECT i.record_id, i.timestamp_us FROM {record_ids} i
+WHERE i.range_id = %(range_id)b AND i.record_id > %(after)b
+ORDER BY i.record_id
+LIMIT %(count)b;
+
+-- name: reshape_ranges
+-- New bounds, under the fences of those that have others; the one that keeps its place is not tied.
+UPDATE dataflow.ranges r
+SET first_hash = s.first_hash, last_hash = s.last_hash, tied_to = NULLIF(s.head, r.range_id)
+FROM unnest(%(range_ids)b, %(first_hashes)b, %(last_hashes)b, %(heads)b)
+     AS s (range_id, first_hash, last_hash, head)
+WHERE r.range_id = s.range_id;
+
+-- name: bear_ranges
+-- A range that comes from another has come as far; its token is a new one.
+WITH born AS (
+    INSERT INTO dataflow.ranges (computation_id, range_index, first_hash, last_hash, tied_to)
+    SELECT r.computation_id, s.range_index, s.first_hash, s.last_hash, s.head
+    FROM unnest(%(range_indexes)b, %(first_hashes)b, %(last_hashes)b, %(heads)b)
+         AS s (range_index, first_hash, last_hash, head)
+    JOIN dataflow.ranges r ON r.range_id = s.head
+    RETURNING range_id, tied_to
+)
+INSERT INTO dataflow.fences
+    (range_id, owner, watermark_us, signal_number, signal_hash, percentile_us)
+SELECT b.range_id, f.owner, f.watermark_us, f.signal_number, f.signal_hash, f.percentile_us
+FROM born b JOIN dataflow.fences f ON f.range_id = b.tied_to;
+
+-- name: untie_ranges
+-- From here on they may have owners of their own.
+UPDATE dataflow.ranges SET tied_to = NULL WHERE range_id = ANY(%(range_ids)b);
+
+-- name: read_tied
+-- Who must have the same owner as some ranges.
+WITH heads AS (
+    SELECT COALESCE(tied_to, range_id) AS head FROM dataflow.ranges
+    WHERE range_id = ANY(%(range_ids)b)
+)
+SELECT range_id FROM dataflow.ranges
+WHERE range_id IN (SELECT head FROM heads) OR tied_to IN (SELECT head FROM heads)
+ORDER BY range_id;
 
 -- name: lock_fences
 -- The same rows in the same order as commits take them; waits for a commit in flight to end.
@@ -196,6 +260,10 @@ INSERT INTO dataflow.jobs (name, mode, fingerprint, signals)
 VALUES (%(name)s, %(mode)s, %(fingerprint)s, %(signals)s)
 RETURNING job_id;
 
+-- name: add_partitions
+-- Tables for what the job's commits will write.
+SELECT dataflow.add_partitions(%(job_id)s);
+
 -- name: listen
 -- What a job's triggers listen to may change with their code.
 UPDATE dataflow.jobs SET signals = %(signals)s WHERE job_id = %(job_id)s AND signals <> %(signals)s;
@@ -221,8 +289,88 @@ INSERT INTO dataflow.fences (range_id) SELECT range_id FROM added;
 
 -- name: read_job
 -- The job itself.
-SELECT job_id, mode, fingerprint, finished_at IS NOT NULL, signals
+SELECT job_id, mode, fingerprint, finished_at IS NOT NULL, signals, version, is_drained
 FROM dataflow.jobs WHERE name = %(name)s;
+
+-- name: read_version
+-- How often a job was updated.
+SELECT version FROM dataflow.jobs WHERE job_id = %(job_id)s;
+
+-- name: read_computations
+-- Computations of a job, and what their state is made of.
+SELECT name, state_shape FROM dataflow.computations WHERE job_id = %(job_id)s;
+
+-- name: describe_computations
+-- What the state of computations is made of; where that is known already it is the same, but for an update.
+UPDATE dataflow.computations c
+SET state_shape = s.state_shape
+FROM unnest(%(names)b, %(state_shapes)b) AS s (name, state_shape)
+WHERE c.job_id = %(job_id)s AND c.name = s.name
+  AND c.state_shape IS DISTINCT FROM s.state_shape;
+
+-- name: count_cells
+-- How much state computations have.
+SELECT computation_id, count(*) FROM {cells} GROUP BY computation_id;
+
+-- name: count_timers
+-- How many timers are set.
+SELECT computation_id, count(*) FROM {timers} GROUP BY computation_id;
+
+-- name: count_productions
+-- What is in flight.
+SELECT sender_range_id, receiver_range_id, count(*) FROM {productions}
+GROUP BY sender_range_id, receiver_range_id;
+
+-- name: delete_cells_of
+-- State of computations that an update leaves behind, and so on.  Under the locks of all fences of the job.
+DELETE FROM {cells} WHERE computation_id = ANY(%(computation_ids)b);
+
+-- name: delete_timers_of
+DELETE FROM {timers} WHERE computation_id = ANY(%(computation_ids)b);
+
+-- name: delete_productions_of
+-- From them and to them.
+DELETE FROM {productions}
+WHERE sender_range_id = ANY(%(range_ids)b) OR receiver_range_id = ANY(%(range_ids)b);
+
+-- name: delete_deliveries_of
+DELETE FROM {deliveries}
+WHERE sender_range_id = ANY(%(range_ids)b) OR receiver_range_id = ANY(%(range_ids)b);
+
+-- name: delete_acknowledgements_of
+DELETE FROM {acknowledgements}
+WHERE sender_range_id = ANY(%(range_ids)b) OR receiver_range_id = ANY(%(range_ids)b);
+
+-- name: delete_record_ids_of
+DELETE FROM {record_ids} WHERE range_id = ANY(%(range_ids)b);
+
+-- name: delete_fences_of
+-- Whoever still owns one of these ranges finds no fence.
+WITH reigns AS (
+    DELETE FROM dataflow.reigns WHERE range_id = ANY(%(range_ids)b)
+)
+DELETE FROM dataflow.fences WHERE range_id = ANY(%(range_ids)b);
+
+-- name: delete_computations
+-- Their ranges go with them, by cascade.
+DELETE FROM dataflow.computations WHERE computation_id = ANY(%(computation_ids)b);
+
+-- name: unname_computations
+-- Out of the way of new names: nobody else can have a name with a number of theirs and a line feed.
+UPDATE dataflow.computations SET name = E'\n' || computation_id
+WHERE computation_id = ANY(%(computation_ids)b);
+
+-- name: rename_computations
+UPDATE dataflow.computations c
+SET name = s.name
+FROM unnest(%(computation_ids)b, %(names)b) AS s (computation_id, name)
+WHERE c.computation_id = s.computation_id;
+
+-- name: update_job
+-- From here on whoever has the former version gets no range.
+UPDATE dataflow.jobs
+SET fingerprint = %(fingerprint)s, signals = %(signals)s, version = version + 1
+WHERE job_id = %(job_id)s;
 
 -- name: lock_job
 -- The same, for one sender of signals at a time: so numbers have no gaps, and become visible in their order.
@@ -230,11 +378,16 @@ SELECT job_id, mode, fingerprint, finished_at IS NOT NULL, signals
 FROM dataflow.jobs WHERE name = %(name)s
 FOR NO KEY UPDATE;
 
+-- name: keep_job
+-- Its number; to the end of the transaction nobody resets it, and so its tables are there.
+SELECT job_id FROM dataflow.jobs WHERE name = %(name)s FOR KEY SHARE;
+
 -- name: read_jobs
 -- A line for each job.  Its watermark is unknown while a single range has none.
 SELECT j.name, j.mode, j.finished_at IS NOT NULL, j.signals, count(f.range_id),
        count(f.range_id) FILTER (WHERE NOT f.is_finished),
-       CASE WHEN bool_and(f.watermark_us IS NOT NULL) THEN min(f.watermark_us) END
+       CASE WHEN bool_and(f.watermark_us IS NOT NULL) THEN min(f.watermark_us) END,
+       j.is_drained
 FROM dataflow.jobs j
 LEFT JOIN dataflow.computations c USING (job_id)
 LEFT JOIN dataflow.ranges r USING (computation_id)
@@ -264,11 +417,37 @@ FROM dataflow.jobs j JOIN dataflow.signals s USING (job_id)
 WHERE j.name = %(name)s AND s.number > %(after)s
 ORDER BY s.number;
 
+-- name: find_request
+-- Whether an attempt that was cut off has been carried out.
+SELECT number FROM dataflow.requests WHERE request = %(request)s;
+
+-- name: insert_request
+-- Under lock_job.
+INSERT INTO dataflow.requests (job_id, number, verb, arguments, request)
+SELECT %(job_id)s, COALESCE(max(number), 0) + 1, %(verb)s, %(arguments)s, %(request)s
+FROM dataflow.requests WHERE job_id = %(job_id)s
+RETURNING number;
+
+-- name: read_requests
+-- Requests to a job that its driver, or whoever waits for an answer, does not know yet.
+SELECT r.number, r.verb, r.arguments, r.is_done, r.answer
+FROM dataflow.jobs j JOIN dataflow.requests r USING (job_id)
+WHERE j.name = %(name)s AND r.number > %(after)s
+ORDER BY r.number;
+
+-- name: answer_request
+-- The first answer counts.
+UPDATE dataflow.requests r
+SET answered_at = now(), is_done = %(is_done)s, answer = %(answer)s
+FROM dataflow.jobs j
+WHERE j.job_id = r.job_id AND j.name = %(name)s AND r.number = %(number)s
+  AND r.answered_at IS NULL;
+
 -- name: read_ranges
 -- Every range of a job, with the ids that commits use.
-SELECT c.name, r.range_index, r.range_id, r.computation_id, r.first_hash, r.last_hash, r.split,
-       f.token, f.bundle, f.owner, f.position, f.watermark_us, f.is_finished, f.signal_number,
-       f.signal_hash, f.percentile_us
+SELECT c.name, r.range_index, r.range_id, r.computation_id, r.first_hash, r.last_hash, r.tied_to,
+       r.split, f.token, f.bundle, f.owner, f.position, f.watermark_us, f.is_finished,
+       f.signal_number, f.signal_hash, f.percentile_us
 FROM dataflow.computations c
 JOIN dataflow.ranges r USING (computation_id)
 JOIN dataflow.fences f USING (range_id)
@@ -276,67 +455,95 @@ WHERE c.job_id = %(job_id)s
 ORDER BY r.range_id;
 
 -- name: read_cells
--- State of ranges, at takeover.
-SELECT r.range_id, c.key_hash, c.cell_key, c.value
-FROM dataflow.ranges r
-JOIN dataflow.cells c ON c.computation_id = r.computation_id
-    AND c.key_hash BETWEEN r.first_hash AND r.last_hash
-WHERE r.range_id = ANY(%(range_ids)b);
+-- Some cells, to the owner of ranges: one statement, so tokens and cells are as of one instant.
+-- The first row says how many of the ranges are the owner's; those without a hash say nothing else.
+WITH held AS MATERIALIZED (
+    SELECT count(*) AS ranges
+    FROM unnest(%(range_ids)b, %(tokens)b) AS o (range_id, token)
+    JOIN dataflow.fences f USING (range_id, token)
+)
+SELECT h.ranges, c.key_hash, c.cell_key, c.value
+FROM held h
+LEFT JOIN (
+    unnest(%(key_hashes)b, %(cell_keys)b) AS k (key_hash, cell_key)
+    JOIN {cells} c ON c.computation_id = %(computation_id)b
+        AND c.key_hash = k.key_hash AND c.cell_key = k.cell_key
+) ON h.ranges = cardinality(%(range_ids)b);
+
+-- name: read_cell_page
+-- The next cells of a range, to its owner; those of one hash are not divided.
+WITH held AS MATERIALIZED (
+    SELECT f.range_id FROM dataflow.fences f
+    WHERE f.range_id = %(range_id)b AND f.token = %(token)b
+)
+SELECT h.range_id, p.key_hash, p.cell_key, p.value
+FROM held h
+LEFT JOIN LATERAL (
+    SELECT c.key_hash, c.cell_key, c.value
+    FROM dataflow.ranges r
+    JOIN {cells} c ON c.computation_id = r.computation_id
+        AND c.key_hash BETWEEN GREATEST(r.first_hash, %(first_hash)b) AND r.last_hash
+    WHERE r.range_id = h.range_id
+    ORDER BY c.key_hash
+    FETCH FIRST %(cells)b ROWS WITH TIES
+) p ON TRUE;
 
 -- name: read_timers
 -- Timers of ranges, at takeover.
 SELECT r.range_id, t.key_hash, t.cell_key, t.tag, t.domain, t.fire_us
 FROM dataflow.ranges r
-JOIN dataflow.timers t ON t.computation_id = r.computation_id
+JOIN {timers} t ON t.computation_id = r.computation_id
     AND t.key_hash BETWEEN r.first_hash AND r.last_hash
 WHERE r.range_id = ANY(%(range_ids)b);
 
 -- name: read_deliveries
 -- Channels into ranges.
 SELECT receiver_range_id, sender_range_id, delivered
-FROM dataflow.deliveries WHERE receiver_range_id = ANY(%(range_ids)b);
+FROM {deliveries} WHERE receiver_range_id = ANY(%(range_ids)b);
 
 -- name: read_acknowledgements
 -- Channels out of ranges: numbers given out, whose productions are gone.
 SELECT sender_range_id, receiver_range_id, acknowledged
-FROM dataflow.acknowledgements WHERE sender_range_id = ANY(%(range_ids)b);
+FROM {acknowledgements} WHERE sender_range_id = ANY(%(range_ids)b);
 
 -- name: read_productions
 -- What is to be sent again, in order.
 SELECT sender_range_id, receiver_range_id, sequence, min_timestamp_us, payload
-FROM dataflow.productions WHERE sender_range_id = ANY(%(range_ids)b)
+FROM {productions} WHERE sender_range_id = ANY(%(range_ids)b)
 ORDER BY sender_range_id, receiver_range_id, sequence;
 
 -- name: finish_job
 -- The first time counts.
-UPDATE dataflow.jobs SET finished_at = COALESCE(finished_at, now()) WHERE name = %(name)s;
+UPDATE dataflow.jobs
+SET is_drained = CASE WHEN finished_at IS NULL THEN %(is_drained)s ELSE is_drained END,
+    finished_at = COALESCE(finished_at, now())
+WHERE name = %(name)s
+RETURNING is_drained;
 
--- name: delete_job_state
--- What commits wrote; the catalog rows go with the job by cascade.
+-- name: delete_job
+-- The catalog rows go with the job by cascade; from here on its tables are nobody's.
 WITH mine AS MATERIALIZED (
-    SELECT c.computation_id, r.range_id
-    FROM dataflow.computations c LEFT JOIN dataflow.ranges r USING (computation_id)
+    SELECT r.range_id
+    FROM dataflow.computations c JOIN dataflow.ranges r USING (computation_id)
     WHERE c.job_id = %(job_id)s
-), cells AS (
-    DELETE FROM dataflow.cells WHERE computation_id IN (SELECT computation_id FROM mine)
-), timers AS (
-    DELETE FROM dataflow.timers WHERE computation_id IN (SELECT computation_id FROM mine)
-), productions AS (
-    DELETE FROM dataflow.productions WHERE sender_range_id IN (SELECT range_id FROM mine)
-), deliveries AS (
-    DELETE FROM dataflow.deliveries WHERE receiver_range_id IN (SELECT range_id FROM mine)
-), acknowledgements AS (
-    DELETE FROM dataflow.acknowledgements WHERE sender_range_id IN (SELECT range_id FROM mine)
 ), reigns AS (
     DELETE FROM dataflow.reigns WHERE range_id IN (SELECT range_id FROM mine)
-), late AS (
-    DELETE FROM dataflow.late_records WHERE job_id = %(job_id)s
-), dead AS (
-    DELETE FROM dataflow.dead_letters WHERE job_id = %(job_id)s
 ), fences AS (
     DELETE FROM dataflow.fences WHERE range_id IN (SELECT range_id FROM mine)
 )
 DELETE FROM dataflow.jobs WHERE job_id = %(job_id)s;
+
+-- name: find_partitions_of_nobody
+-- Tables whose jobs are gone.
+SELECT partition_name FROM dataflow.partitions WHERE job IS NULL ORDER BY partition_name;
+
+-- name: hurry
+-- In this one transaction: others that want the table would wait behind it.
+SELECT set_config('lock_timeout', %(lock_timeout_ms)s, TRUE);
+
+-- name: drop_partition
+-- If it is still nobody's.
+SELECT dataflow.drop_partition(%(partition_name)s);
 
 -- name: record_table
 -- Who writes a table, and whether this job brought it into being.  Opening again does not forget.
@@ -393,57 +600,44 @@ SELECT set_config('enable_seqscan', 'on', TRUE);
 -- name: read_late
 -- Late records of a job, oldest first.
 SELECT l.transform, l.key, l.window_start_us, l.window_end_us, l.watermark_us, l.payload, l.count
-FROM dataflow.late_records l JOIN dataflow.jobs j USING (job_id)
-WHERE j.name = %(name)s
+FROM {late_records} l
 ORDER BY l.late_record_id;
 
 -- name: read_dead_letters
 -- Dead letters of a job, oldest first.
 SELECT d.stage, d.error, d.traceback, d.tries, d.timestamp_us, d.payload
-FROM dataflow.dead_letters d JOIN dataflow.jobs j USING (job_id)
-WHERE j.name = %(name)s
+FROM {dead_letters} d
 ORDER BY d.dead_letter_id;
 
 -- name: read_late_counts
 -- How many records of a job came too late, for each transform that dropped any.
-SELECT l.transform, sum(l.count)::bigint
-FROM dataflow.late_records l JOIN dataflow.jobs j USING (job_id)
-WHERE j.name = %(name)s
+SELECT l.transform, sum(l.count)::bigint AS count
+FROM {late_records} l
 GROUP BY l.transform
 ORDER BY l.transform;
 
 -- name: statistics
--- Row counts of a job by kind.
-WITH mine AS MATERIALIZED (
-    SELECT c.computation_id, r.range_id
-    FROM dataflow.jobs j
-    JOIN dataflow.computations c USING (job_id)
-    LEFT JOIN dataflow.ranges r USING (computation_id)
-    WHERE j.name = %(name)s
-), channels AS (
-    SELECT sender_range_id, receiver_range_id FROM dataflow.productions
-    WHERE sender_range_id IN (SELECT range_id FROM mine)
+-- Row counts of a job by kind, named as in guards.STATISTICS.
+WITH channels AS (
+    SELECT sender_range_id, receiver_range_id FROM {productions}
     UNION
-    SELECT sender_range_id, receiver_range_id FROM dataflow.acknowledgements
-    WHERE sender_range_id IN (SELECT range_id FROM mine)
+    SELECT sender_range_id, receiver_range_id FROM {acknowledgements}
     UNION
-    SELECT sender_range_id, receiver_range_id FROM dataflow.deliveries
-    WHERE receiver_range_id IN (SELECT range_id FROM mine)
+    SELECT sender_range_id, receiver_range_id FROM {deliveries}
 )
 SELECT
-    (SELECT count(*) FROM dataflow.cells
-     WHERE computation_id IN (SELECT computation_id FROM mine)),
-    (SELECT count(*) FROM dataflow.timers
-     WHERE computation_id IN (SELECT computation_id FROM mine)),
-    (SELECT count(*) FROM dataflow.productions
-     WHERE sender_range_id IN (SELECT range_id FROM mine)),
-    (SELECT count(*) FROM channels),
-    (SELECT count(*) FROM dataflow.late_records l JOIN dataflow.jobs j USING (job_id)
-     WHERE j.name = %(name)s),
-    (SELECT count(*) FROM dataflow.dead_letters d JOIN dataflow.jobs j USING (job_id)
-     WHERE j.name = %(name)s),
-    (SELECT count(*) FROM dataflow.fences
-     WHERE NOT is_finished AND range_id IN (SELECT range_id FROM mine));
+    (SELECT count(*) FROM {cells}) AS cells,
+    (SELECT count(*) FROM {timers}) AS timers,
+    (SELECT count(*) FROM {productions}) AS checkpoints,
+    (SELECT count(*) FROM channels) AS channels,
+    (SELECT count(*) FROM {record_ids}) AS record_ids,
+    (SELECT count(*) FROM {late_records}) AS late,
+    (SELECT count(*) FROM {dead_letters}) AS dead,
+    (SELECT count(*)
+     FROM dataflow.computations c
+     JOIN dataflow.ranges r USING (computation_id)
+     JOIN dataflow.fences f USING (range_id)
+     WHERE c.job_id = %(job_id)s AND NOT f.is_finished) AS open_ranges;
 
 -- name: lock_job_run
 -- One driver at a time runs a job; by its name, because the job may not be there yet.

@@ -1,0 +1,174 @@
+"""What state in memory is worth: CPU of a worker and of Postgres against the size of the cache (MillWheel, figure 16).
+
+    python -m benchmarks.state_cache [--dsn DSN] [--keys 1000] [--windows 15] [--rounds 1]
+
+One worker buffers records in windows of a minute, which are fetched when the watermark passes their end; event times
+are up to five minutes ahead of it, so about five windows of each key are open.  The input is the same in each row.  The
+first row has all state in memory, the others a part of it: what goes first is what is needed last, or, to compare, what
+was used longest ago.  Without a DSN it starts a server of its own in a temporary directory.
+"""
+
+import argparse
+import time
+from contextlib import closing
+from random import Random
+from unittest.mock import patch
+
+import attrs
+import psutil
+import psycopg
+
+import dataflow as df
+from benchmarks.store_commits import database, server
+from runners.core.plan import plan
+from runners.millwheel import cell_cache
+from runners.millwheel.cache_counts import CacheCounts
+from runners.millwheel.job import job_spec
+from runners.millwheel.master import Master
+from runners.millwheel.store.postgres import PostgresStore
+from runners.millwheel.worker import Worker, WorkerSpec
+from runners.millwheel.worker_options import WorkerOptions
+from runners.system_clock import SystemClock
+from runners.testing.local_network import LocalNetwork
+from runners.testing.scripted_source import Batch, ScriptedSource
+from windowing.timestamps import US_PER_SECOND
+
+OPEN_WINDOWS = 5
+MINUTE_US = 60 * US_PER_SECOND
+RECORDS_PER_BATCH = 500
+#: Records of one key and window.
+RECORDS_PER_CELL = 3
+VALUE = "v" * 300
+#: Of the state, in memory.
+PARTS = (1 / 4, 1 / 8, 1 / 16, 0)
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """What one run took."""
+
+    worker_s: float
+    postgres_s: float
+    most_bytes: int
+    counts: CacheCounts
+
+    @property
+    def both_s(self) -> float:
+        """Together."""
+        return self.worker_s + self.postgres_s
+
+
+def source(keys: int, windows: int) -> ScriptedSource:
+    """The same whenever it is asked for."""
+    random = Random(16)
+    records = keys * windows * RECORDS_PER_CELL
+    batches = []
+    for first in range(0, records, RECORDS_PER_BATCH):
+        watermark_us = first * windows * MINUTE_US // records
+        values = [(random.randrange(keys), VALUE) for _ in range(RECORDS_PER_BATCH)]
+        times_us = [watermark_us + random.randrange(OPEN_WINDOWS * MINUTE_US) for _ in values]
+        batches.append(Batch(values, times_us, watermark_us))
+    return ScriptedSource(batches)
+
+
+def measure(dsn: str, records: ScriptedSource, cache_bytes: int) -> Row:
+    """Run the pipeline to its end, in this thread."""
+    p = df.Pipeline()
+    (
+        p
+        | "read" >> df.Read(records)
+        | "minutes" >> df.WindowInto(df.FixedWindows(60))
+        | "buffer" >> df.GroupByKey()
+        | "size" >> df.Map(lambda pair: (pair[0] % 10, len(pair[1])))
+        | "sum" >> df.CombinePerKey(sum)
+    )
+    execution, clock, network = plan(p.graph()), SystemClock(), LocalNetwork()
+    # The second grouping, which has little state, has the same share.
+    options = WorkerOptions(state_cache_bytes=2 * cache_bytes)
+    with closing(PostgresStore(dsn)) as store, psycopg.connect(dsn, autocommit=True) as admin:
+        spec = job_spec("bench", "streaming", execution, splits_desired=1, ranges_per_grouping=2)
+        job = store.open_job(spec)
+        master = Master(job, execution, 1, network.endpoint("master"), clock)
+        worker_spec = WorkerSpec(job="bench", slot=0, worker="w", master="master", options=options)
+        worker = Worker(worker_spec, execution, store, network.endpoint("w"), clock)
+        postgres = psutil.Process(admin.info.backend_pid).parent()
+        assert postgres is not None
+        started_s, postgres_s = time.process_time(), cpu_s(postgres)
+        worker.start()
+        most_bytes = 0
+        while not master.is_done:
+            master.step()
+            worker.step()
+            most_bytes = max(most_bytes, master.statistics().cell_cache.bytes_held)
+        row = Row(
+            worker_s=time.process_time() - started_s,
+            postgres_s=cpu_s(postgres) - postgres_s,
+            most_bytes=most_bytes,
+            counts=master.statistics().cell_cache,
+        )
+        worker.close()
+    return row
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """Of a process and those that it has started."""
+    total_s = 0.0
+    for each in [process, *process.children(recursive=True)]:
+        times = each.cpu_times()
+        total_s += times.user + times.system
+    return total_s
+
+
+def show(name: str, order: str, row: Row, whole: Row) -> None:
+    """A line of the table."""
+    counts = row.counts
+    needed = counts.hits + counts.misses
+    share = counts.hits / needed if needed else 1.0
+    figures = (row.both_s, row.worker_s, row.postgres_s)
+    bases = (whole.both_s, whole.worker_s, whole.postgres_s)
+    both, mine, theirs = (a / b for a, b in zip(figures, bases, strict=True))
+    print(
+        f"| {name:>5} | {order:16} | {share:6.0%} | {counts.loads:6} "
+        f"| {both:5.2f} | {mine:6.2f} | {theirs:8.2f} |",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--dsn")
+    parser.add_argument("--keys", type=int, default=1_000)
+    parser.add_argument("--windows", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=1, help="the best of so many")
+    options = parser.parse_args()
+    records = source(options.keys, options.windows)
+
+    def run(cache_bytes: int, records: ScriptedSource = records) -> Row:
+        with database(dsn) as empty:
+            return measure(empty, records, cache_bytes)
+
+    def best(cache_bytes: int) -> Row:
+        return min((run(cache_bytes) for _ in range(options.rounds)), key=lambda row: row.both_s)
+
+    with server(options.dsn) as dsn:
+        run(0, source(options.keys // 10, options.windows))  # to warm up
+        whole = best(1 << 40)
+        print(f"state: {whole.most_bytes / 1e6:.0f} MB as the cache counts it")
+        print(
+            f"all in memory: worker {whole.worker_s:.1f} s, Postgres {whole.postgres_s:.1f} s of CPU"
+        )
+        print("| cache | goes first       |   hits |  loads |  both | worker | Postgres |")
+        print("| ----: | ---------------- | -----: | -----: | ----: | -----: | -------: |")
+        show("all", "nothing", whole, whole)
+        for part in PARTS:
+            name = f"1/{round(1 / part)}" if part else "0"
+            cache_bytes = int(whole.most_bytes * part)
+            show(name, "needed last", best(cache_bytes), whole)
+            if part:
+                with patch.object(cell_cache, "needed_us", lambda *_: 0):
+                    show(name, "used longest ago", best(cache_bytes), whole)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""How fast the Postgres store commits and reads, and how much of what it overwrites stays in its page.
+
+    python benchmarks/store_commits.py [--dsn DSN] [--rounds 3] [--fillfactor 50 ...]
+
+Without a DSN it starts a server of its own in a temporary directory.  With one it creates databases there and drops
+them.  Prints the median of small commits, cells written and read per second, and the share of HOT updates, best of the
+rounds (shares: the last); ``--fillfactor`` repeats it with other settings for cells.
+"""
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
+from runners.millwheel.ids import Channel, Fence, RangeId
+from runners.millwheel.key_range import even_ranges
+from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
+from runners.millwheel.store.port import CellKey, Committed, Fenced, JobSpec, RangeSpec
+from runners.millwheel.store.postgres import PostgresStore
+
+SMALL_COMMITS = 1_000
+CELLS = 200_000
+BUNDLE = 10_000
+#: What a counter of a window takes, about.
+VALUE = b"v" * 60
+ONLY, SOURCE = RangeId("count", 0), RangeId("read", 0)
+OUT, IN = Channel(ONLY, ONLY), Channel(SOURCE, ONLY)
+UPDATES = """SELECT relname, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables
+             WHERE schemaname = 'dataflow' AND n_tup_upd > 0 ORDER BY relname"""
+
+
+class Writer:
+    """Owns the one range of a new job."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        ranges = [
+            RangeSpec(range_id=ONLY, keys=even_ranges(1)[0]),
+            RangeSpec(range_id=SOURCE, split=b""),
+        ]
+        store.open_job(JobSpec(job="job", mode="streaming", fingerprint="", ranges=ranges))
+        self._store = store
+        self._token = store.acquire("job", [ONLY], "me")[ONLY].row.token
+        self._bundle = 0
+
+    def commit(self, **parts: Any) -> float:
+        """Commit the next bundle; how long that took, in seconds."""
+        self._bundle += 1
+        fence = Fence(range_id=ONLY, token=self._token, bundle=self._bundle)
+        production = Production(job="job", fences=[fence], **parts)
+        started_s = time.perf_counter()
+        assert self._store.commit(production) == Committed()
+        return time.perf_counter() - started_s
+
+    def small(self) -> float:
+        """A commit of ten records for a few keys, as a busy stream has them; in seconds."""
+        number = self._bundle + 1
+        cells = [CellWrite("count", key, b"key %d" % key, VALUE) for key in range(10)]
+        timer = TimerWrite("count", 1, b"key 1", b"w%d" % number, "event", number)
+        gone = TimerWrite("count", 1, b"key 1", b"w%d" % (number - 1), "event", None)
+        return self.commit(
+            cells=cells,
+            timers=[timer, gone],
+            checkpoints=[Checkpoint(OUT, number, 0, b"p" * 500)],
+            acknowledged={OUT: number - 1},
+            delivered={IN: number},
+            watermarks_us={ONLY: number},
+        )
+
+    def pages(self) -> Iterator[Mapping[CellKey, bytes]]:
+        """All cells of the range, page by page."""
+        first_hash = 0
+        while True:
+            page = self._store.read_cell_page("job", ONLY, self._token, first_hash, BUNDLE)
+            assert not isinstance(page, Fenced)
+            if not page:
+                return
+            yield page
+            first_hash = max(page)[0] + 1
+
+
+def cells_from(first: int) -> list[CellWrite]:
+    """A bundle's worth, whose hashes are all over the range."""
+    numbers = range(first, first + BUNDLE)
+    return [CellWrite("count", n * 7919 % CELLS << 40, b"key %d" % n, VALUE) for n in numbers]
+
+
+def measure(dsn: str, fillfactor: int | None) -> tuple[dict[str, float], dict[str, float]]:
+    """One round on an empty database: figures, and shares of HOT updates by table."""
+    found: dict[str, float] = {}
+    with closing(PostgresStore(dsn)) as store:
+        if fillfactor:
+            store.connect().execute(
+                sql.SQL("ALTER TABLE dataflow.cells SET (fillfactor = {})").format(fillfactor)
+            )
+        writer = Writer(store)
+        small_s = [writer.small() for _ in range(SMALL_COMMITS)]
+        found["small commit, median, ms"] = statistics.median(small_s[100:]) * 1e3
+        for kind in ("new cells per second", "cells overwritten per second"):
+            seconds = sum(writer.commit(cells=cells_from(n)) for n in range(0, CELLS, BUNDLE))
+            found[kind] = CELLS / seconds
+        started_s = time.perf_counter()
+        read = sum(map(len, writer.pages()))
+        found["cells read per second"] = read / (time.perf_counter() - started_s)
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        time.sleep(0.1)
+        shares = {name: 100.0 * hot / all_ for name, all_, hot in admin.execute(UPDATES)}
+    return found, shares
+
+
+@contextmanager
+def server(dsn: str | None) -> Iterator[str]:
+    """The server at the DSN, or one for the time being."""
+    if dsn:
+        yield dsn
+        return
+    directory = Path(tempfile.mkdtemp(prefix="dataflow-pg-"))
+    try:
+        yield embedded_postgres(directory)
+    finally:
+        release_embedded_postgres(directory)
+        shutil.rmtree(directory)
+
+
+@contextmanager
+def database(dsn: str) -> Iterator[str]:
+    """An empty database on the server."""
+    name = sql.Identifier("store_commits")
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(name))
+        yield make_conninfo(dsn, dbname="store_commits")
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--dsn")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--fillfactor", type=int, nargs="*", default=[None])
+    options = parser.parse_args()
+    with server(options.dsn) as dsn:
+        for fillfactor in options.fillfactor:
+            rounds = []
+            for _ in range(options.rounds):
+                with database(dsn) as empty:
+                    rounds.append(measure(empty, fillfactor))
+            if fillfactor:
+                print(f"fillfactor of cells: {fillfactor}")
+            for kind in rounds[0][0]:
+                best = min if kind.endswith("ms") else max
+                print(f"{kind}: {best(found[kind] for found, _ in rounds):,.3f}")
+            print("HOT updates, percent:", {k: round(v, 1) for k, v in rounds[-1][1].items()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""CacheCounts: what the cells of a worker take in memory, and what has become of others, for its report."""
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class CacheCounts:
+    """Counts since a worker started.
+
+    ``bytes_held``: what is in memory now.  ``hits``: cells that a step needed and that were there; ``misses``: that
+    were not; neither is counted while all cells are in memory.  ``loads``: reads of the store because of misses.
+    ``evictions``: cells that had to go.
+    """
+
+    bytes_held: int = 0
+    hits: int = 0
+    misses: int = 0
+    loads: int = 0
+    evictions: int = 0
+
+    def __add__(self, other: "CacheCounts") -> "CacheCounts":
+        return CacheCounts(
+            bytes_held=self.bytes_held + other.bytes_held,
+            hits=self.hits + other.hits,
+            misses=self.misses + other.misses,
+            loads=self.loads + other.loads,
+            evictions=self.evictions + other.evictions,
+        )
+
+    def of_the_past(self) -> "CacheCounts":
+        """The same of a worker that is gone, and its memory with it."""
+        return attrs.evolve(self, bytes_held=0)

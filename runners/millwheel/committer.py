@@ -1,0 +1,152 @@
+"""Committer: makes what a step did durable, and only then lets the world know; or, where the user says so, before.
+
+**Strong productions** (the default): a step is one commit, with its productions in it; then they are sent, and what it
+took in is acknowledged.
+
+**Weak productions**, for code that may run twice: they are sent at once, and are not in the commit, which waits until
+the receivers have acknowledged them.  Steps that wait are committed together.  What is not acknowledged within a second
+is committed with the production in it after all, so that a slow receiver does not hold up the senders before it
+(MillWheel, section 6.1.3 and figure 11).  After a crash the steps that had not been committed are done again, and so
+receivers may have their productions twice.
+
+**Invariant:** a delivery is acknowledged when its effects are durable, weak or not; so nothing is ever lost.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from dataflow.errors import DataflowError
+from runners.core.clock import Clock
+from runners.millwheel.courier import Courier
+from runners.millwheel.draft import Draft
+from runners.millwheel.guarantees import Guarantees
+from runners.millwheel.ids import Channel
+from runners.millwheel.store.port import Committed, Indeterminate, Store
+
+#: Weak productions that are not acknowledged after this long are checkpointed.
+STRAGGLER_MS = 1_000
+
+
+class WorkerStoppedError(DataflowError):
+    """This worker must not go on: another owns its ranges, or its last commit is unknown."""
+
+
+@attrs.define
+class _Waiting:
+    """Steps of one computation that are to be committed together."""
+
+    draft: Draft
+    since_ms: int
+    channels: dict[Channel, None] = attrs.field(factory=dict)
+
+
+class Committer:
+    """That of one worker; not thread-safe.
+
+    Args:
+        worker: its name, for errors.
+        store: where to.
+        courier: takes deliveries and acknowledgements away.
+        clock: for stragglers.
+        guarantees: of computations that do not have both.
+    """
+
+    def __init__(
+        self,
+        worker: str,
+        store: Store,
+        courier: Courier,
+        clock: Clock,
+        guarantees: Mapping[str, Guarantees],
+    ) -> None:
+        self._worker, self._store, self._courier, self._clock = worker, store, courier, clock
+        self._weak = {name for name, each in guarantees.items() if not each.strong_productions}
+        #: Of computations with weak productions: the steps whose productions are being waited for, and those after.
+        self._closed: dict[str, _Waiting] = {}
+        self._open: dict[str, _Waiting] = {}
+        #: Late records, dead letters and stragglers that were committed; and what the worker counts itself.
+        self.counts: Counter[str] = Counter()
+
+    def commit(self, draft: Draft | None, taken_in: Iterable[Channel] = ()) -> None:
+        """What a step did, and the channels that it has taken deliveries from.
+
+        Raises:
+            WorkerStoppedError: it is not durable, or nobody knows.
+        """
+        if draft is None:
+            self._courier.acknowledge(taken_in)
+            return
+        draft.seal()
+        name = draft.computation
+        if name not in self._weak:
+            self._make_durable(draft)
+            self._send(draft)
+            self._courier.acknowledge(taken_in)
+            return
+        self._send(draft)
+        waiting = self._open.get(name)
+        if waiting is None:
+            waiting = self._open[name] = _Waiting(draft, self._clock.monotonic_ms())
+        else:
+            waiting.draft.absorb(draft)
+        waiting.channels.update(dict.fromkeys(taken_in))
+        self._settle(name)
+
+    def settle(self) -> bool:
+        """Commit what has been acknowledged, or has waited long enough; whether there was anything."""
+        worked = False
+        for name in {**self._closed, **self._open}:
+            worked |= self._settle(name)
+        return worked
+
+    def flush(self, computation: str) -> None:
+        """Commit all that is left of a computation, as strong productions; then its ranges may change hands."""
+        for waiting in (self._closed.pop(computation, None), self._open.pop(computation, None)):
+            if waiting is not None:
+                self._finish(waiting)
+
+    def is_behind(self, computation: str) -> bool:
+        """Whether steps of a computation wait to be committed."""
+        return computation in self._closed or computation in self._open
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything is durable."""
+        return not self._closed and not self._open
+
+    def _settle(self, name: str) -> bool:
+        worked = False
+        while True:
+            waiting = self._closed.get(name)
+            if waiting is not None:
+                waited_ms = self._clock.monotonic_ms() - waiting.since_ms
+                if not waiting.draft.is_acknowledged and waited_ms < STRAGGLER_MS:
+                    return worked
+                del self._closed[name]
+                self._finish(waiting)
+                worked = True
+            if name not in self._open:
+                return worked
+            self._closed[name] = self._open.pop(name)
+
+    def _finish(self, waiting: _Waiting) -> None:
+        self.counts["stragglers"] += waiting.draft.leave_out_acknowledged()
+        self._make_durable(waiting.draft)
+        self._courier.acknowledge(waiting.channels)
+
+    def _make_durable(self, draft: Draft) -> None:
+        production = draft.production()
+        outcome = self._store.commit(production)
+        if isinstance(outcome, Indeterminate):
+            outcome = self._store.resolve(production)
+        if not isinstance(outcome, Committed):
+            raise WorkerStoppedError(f"worker {self._worker} stops: {outcome}")
+        draft.committed()
+        self.counts["late"] += sum(late.count for late in production.late)
+        self.counts["dead"] += len(production.dead)
+
+    def _send(self, draft: Draft) -> None:
+        for checkpoint in draft.checkpoints:
+            self._courier.send(checkpoint)

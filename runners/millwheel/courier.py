@@ -1,0 +1,104 @@
+"""Courier: takes a worker's deliveries and acknowledgements to whoever owns their range, until they are answered.
+
+What a range has sent stays in its outbox until it is acknowledged; here is only the way: another range of the same
+worker, an address, or for now nobody, because the range is changing hands.  MillWheel, sections 4.2 and 6.1.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from runners.core.clock import Clock
+from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.inbox import Inbox
+from runners.millwheel.messages import Acknowledge, Deliver, encode
+from runners.millwheel.owned_range import OwnedRange
+from runners.millwheel.production import Checkpoint
+from runners.millwheel.transport import Transport
+
+#: Unacknowledged deliveries are sent again after this long; only a lost message needs it.
+RESEND_INTERVAL_MS = 2_000
+
+
+class Courier:
+    """That of one worker; not thread-safe.
+
+    Args:
+        ranges: those that the worker owns; kept up to date by it.
+        transport: to the other workers.
+        clock: only for the time between two attempts.
+    """
+
+    def __init__(
+        self, ranges: Mapping[RangeId, OwnedRange], transport: Transport, clock: Clock
+    ) -> None:
+        self._ranges, self._transport, self._clock = ranges, transport, clock
+        self._routes: dict[RangeId, str] = {}
+        self._resent_ms = clock.monotonic_ms()
+        self.inbox = Inbox(ranges)
+
+    def send(self, checkpoint: Checkpoint) -> None:
+        """Bring a production of one of the worker's ranges to its receiver."""
+        channel, sequence, _, payload = checkpoint
+        is_oldest = self._ranges[channel.sender].outbox.is_oldest(checkpoint)
+        delivery = Deliver(channel, sequence, payload, is_oldest)
+        if channel.receiver in self._ranges:
+            self.take_in(delivery)
+        else:
+            self._send(channel.receiver, delivery)
+
+    def take_in(self, delivery: Deliver) -> None:
+        """A delivery has come; one that was processed long ago is acknowledged again."""
+        if self.inbox.put(delivery):
+            self.acknowledge([delivery.channel])
+
+    def take_acknowledged(self, message: Acknowledge) -> None:
+        """A receiver has committed what it was sent."""
+        owned = self._ranges.get(message.channel.sender)
+        if owned is not None:
+            owned.outbox.acknowledge(message.channel, message.sequence)
+
+    def acknowledge(self, channels: Iterable[Channel]) -> None:
+        """Tell senders how far their channels have been committed."""
+        for channel in channels:
+            owned = self._ranges.get(channel.receiver)
+            sequence = owned.delivered.get(channel, 0) if owned else 0
+            if not sequence:
+                continue
+            if channel.sender in self._ranges:
+                self.take_acknowledged(Acknowledge(channel, sequence))
+            else:
+                self._send(channel.sender, Acknowledge(channel, sequence))
+
+    def reroute(self, addresses: Mapping[RangeId, str]) -> None:
+        """Ranges have changed hands; their new owners are sent everything that is not acknowledged."""
+        changed = {
+            range_id
+            for range_id, address in addresses.items()
+            if self._routes.get(range_id) != address
+        }
+        for address in set(self._routes.values()) - set(addresses.values()):
+            self._transport.forget(address)
+        self._routes = dict(addresses)
+        self._send_again(changed, self._ranges)
+
+    def send_all_of(self, senders: Iterable[RangeId]) -> None:
+        """Send what ranges that have just been taken over have not had acknowledged."""
+        self._send_again({*self._routes, *self._ranges}, senders)
+
+    def resend_stale(self) -> None:
+        """Send again, now and then, what may have been lost."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._resent_ms >= RESEND_INTERVAL_MS:
+            self._resent_ms = now_ms
+            self._send_again(set(self._routes) - set(self._ranges), self._ranges)
+
+    def _send_again(self, receivers: set[RangeId], senders: Iterable[RangeId]) -> None:
+        for owned in [self._ranges[each] for each in senders]:
+            for checkpoint in list(owned.outbox.for_receivers(receivers)):
+                self.send(checkpoint)
+
+    def _send(self, range_id: RangeId, message: Deliver | Acknowledge) -> None:
+        # Without a route the range is changing hands: its next owner is sent everything, or sends
+        # again and is answered.
+        address = self._routes.get(range_id)
+        if address is not None:
+            self._transport.send(address, encode(message))

@@ -1,0 +1,215 @@
+"""LoadPolicy: which one change to the ranges, if any, would spread the load of a job better.
+
+* A slot that is much busier than the others gives a range away, where that makes the busiest one less busy.
+* Where no range is small enough for that, the hottest is split, so that a part of it is; that moves later, when it is
+  untied.
+* Neighbours that are both cold, in one slot, are merged, down to a number of ranges.
+
+It never goes back and forth: it waits until an imbalance has lasted, makes one change, and then looks away until what
+it has done can be seen.  A move must make the busiest slot less busy by a good part, and what is split is much warmer
+than what is merged.
+
+Pure: numbers in, a decision out.  MillWheel, section 7.1; ADR 0017.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
+
+import attrs
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.key_range import KeyRange
+
+
+@attrs.frozen(kw_only=True)
+class RangeView:
+    """A range as the policy sees it.
+
+    Attributes:
+        range_id: which.
+        slot: where it is.
+        keys: what it covers; None of a split of a source, which moves and is never divided.
+        records: what it has taken in over the last interval.
+        hashes: key hashes of some of that.
+    """
+
+    range_id: RangeId
+    slot: int
+    keys: KeyRange | None
+    records: int
+    hashes: Sequence[int] = ()
+
+
+@attrs.frozen
+class MoveRange:
+    """Have a range go to another slot."""
+
+    range_id: RangeId
+    slot: int
+
+
+@attrs.frozen
+class SplitRange:
+    """Have a range divided at a key hash."""
+
+    range_id: RangeId
+    at: int
+
+
+@attrs.frozen
+class MergeRanges:
+    """Have a range take in its neighbour."""
+
+    range_id: RangeId
+    gone: RangeId
+
+
+Change = MoveRange | SplitRange | MergeRanges
+
+
+@attrs.frozen(kw_only=True)
+class PolicyOptions:
+    """When the policy acts.
+
+    Attributes:
+        records_min: of all ranges together over an interval; with less it leaves everything as it is.
+        imbalance: how much busier than the mean the busiest slot must be, as a part of the mean.
+        gain: by how much a move must make the busiest slot less busy, as a part of what it has beyond the mean.
+        cold: what two neighbours may have together to be merged, as a part of the mean load of a slot.
+        lighter_share: what either side of a split must have of the range's load.
+        hashes_min: what must be known of a range's keys before it is split.
+        patience: intervals in which a slot must be too busy, before something moves or is split.
+        merge_patience: intervals in which nothing is too busy, before something is merged.
+        pause: intervals after a change in which nothing is decided.
+        ranges_min: that are left of each computation, at least.
+    """
+
+    records_min: int = 2_000
+    imbalance: float = 0.3
+    gain: float = 0.1
+    cold: float = 0.05
+    lighter_share: float = 0.15
+    hashes_min: int = 16
+    patience: int = 3
+    merge_patience: int = 20
+    pause: int = 4
+    ranges_min: int = 4
+
+
+class LoadPolicy:
+    """Asked once in an interval; remembers for how long things have been as they are.
+
+    Args:
+        slots: how many there are, all of them with a worker.
+        options: when it acts.
+    """
+
+    def __init__(self, slots: int, options: PolicyOptions = PolicyOptions()) -> None:
+        self._slots, self._options = slots, options
+        self._is_too_hot = False
+        self._since = self._pause = 0
+
+    def decide(self, views: Collection[RangeView]) -> Change | None:
+        """The change to make now, if any, by what the ranges have done in the interval that ends."""
+        if self._pause:
+            self._pause -= 1
+            return None
+        change = self._change(views)
+        if change is not None:
+            self._pause, self._since = self._options.pause, 0
+        return change
+
+    def disturbed(self) -> None:
+        """The last interval says nothing: something else was going on."""
+        self._since = 0
+
+    def _change(self, views: Collection[RangeView]) -> Change | None:
+        options, slots = self._options, _Slots(self._slots, views)
+        if slots.mean * self._slots < options.records_min:
+            self.disturbed()
+            return None
+        is_too_hot = slots.hottest_load > (1 + options.imbalance) * slots.mean
+        # Which one it is may change from one interval to the next, where two are as hot.
+        self._since = self._since + 1 if is_too_hot is self._is_too_hot else 1
+        self._is_too_hot = is_too_hot
+        if not is_too_hot:
+            is_time = self._since >= options.merge_patience
+            return self._merge(views, slots.mean) if is_time else None
+        if self._since < options.patience:
+            return None
+        mine = [view for view in views if view.slot == slots.hottest]
+        return self._move(mine, slots) or self._split(mine, slots)
+
+    def _move(self, mine: Sequence[RangeView], slots: "_Slots") -> MoveRange | None:
+        """The range that leaves the busier of the two slots least busy, if that is worth it."""
+        best = min(mine, key=lambda view: (slots.busier(view.records), view.range_id))
+        if slots.gain(best.records) < self._options.gain:
+            return None
+        return MoveRange(best.range_id, slots.coldest)
+
+    def _split(self, mine: Sequence[RangeView], slots: "_Slots") -> SplitRange | None:
+        """The hottest range of which a part could move and be worth it; there, where that part is the best one."""
+        for view in sorted(mine, key=lambda each: (-each.records, each.range_id)):
+            cuts = [(slots.gain(share * view.records), share, at) for at, share in self._cuts(view)]
+            gain, _, at = max(cuts, default=(0.0, 0.0, 0))
+            if gain >= self._options.gain:
+                return SplitRange(view.range_id, at)
+        return None
+
+    def _cuts(self, view: RangeView) -> Iterator[tuple[int, float]]:
+        """Where a range could be divided, and what the lighter side would have of its load."""
+        keys = view.keys
+        hashes = sorted(each for each in view.hashes if keys is not None and each in keys)
+        if len(hashes) < self._options.hashes_min:
+            return
+        for index in range(1, len(hashes)):
+            share = min(index, len(hashes) - index) / len(hashes)
+            if hashes[index - 1] < hashes[index] and share >= self._options.lighter_share:
+                yield hashes[index], share
+
+    def _merge(self, views: Collection[RangeView], mean: float) -> MergeRanges | None:
+        """The coldest two neighbours of one slot, of a computation that has ranges to spare."""
+        pairs = [
+            (low.records + high.records, low.range_id, high.range_id)
+            for low, high in _neighbours(views, self._options.ranges_min)
+            if low.slot == high.slot
+        ]
+        records, low, high = min(pairs, default=(0, None, None))
+        if low is None or high is None or records > self._options.cold * mean:
+            return None
+        return MergeRanges(low, high)
+
+
+class _Slots:
+    """How busy they are."""
+
+    def __init__(self, count: int, views: Collection[RangeView]) -> None:
+        loads = [0] * count
+        for view in views:
+            loads[view.slot] += view.records
+        self.mean = sum(loads) / count
+        self.hottest, self.coldest = loads.index(max(loads)), loads.index(min(loads))
+        self.hottest_load, self._coldest_load = max(loads), min(loads)
+
+    def busier(self, moved: float) -> float:
+        """Load of the busier of the two, if so much moved from the hottest to the coldest."""
+        return max(self.hottest_load - moved, self._coldest_load + moved)
+
+    def gain(self, moved: float) -> float:
+        """What that would take from the hottest, as a part of what it has beyond the mean."""
+        return (self.hottest_load - self.busier(moved)) / (self.hottest_load - self.mean)
+
+
+def _neighbours(
+    views: Collection[RangeView], ranges_min: int
+) -> Iterator[tuple[RangeView, RangeView]]:
+    """Key ranges side by side, of computations that have more than so many."""
+    by_name: dict[str, list[tuple[int, RangeView]]] = defaultdict(list)
+    for view in views:
+        if view.keys is not None:
+            by_name[view.range_id.computation].append((view.keys.low, view))
+    for found in by_name.values():
+        if len(found) > ranges_min:
+            for (_, low), (_, high) in pairwise(sorted(found, key=lambda each: each[0])):
+                yield low, high

@@ -1,0 +1,115 @@
+"""RequestDesk: where what people ask of a running job is laid beside its master, and what has come of it is said.
+
+The invariants are those of `runners.millwheel.requests`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+
+from runners.core.clock import Clock
+from runners.millwheel.ids import RangeId
+from runners.millwheel.master import Master
+from runners.millwheel.requests import CANCELLED, GONE, NOT_YET, Answer, StoredRequest, Verb
+from runners.millwheel.shapes import ShapeError
+
+#: How long the one who asked is kept waiting; what takes longer goes on all the same.
+PATIENCE_MS = 30_000
+
+
+@attrs.frozen
+class _Pending:
+    """A change under way: when it is there, and what is to be said then."""
+
+    is_there: Callable[[], bool]
+    answer: Answer
+    due_by_ms: int
+
+
+class RequestDesk:
+    """Lives beside the master, in its thread: has it carry requests out, and says what has come of them.
+
+    Args:
+        master: of the job.
+        clock: how long people are kept waiting.
+    """
+
+    def __init__(self, master: Master, clock: Clock) -> None:
+        self._master, self._clock = master, clock
+        self._pending: dict[int, _Pending] = {}
+        self._answers: list[tuple[int, Answer]] = []
+        #: The number of the last request that it knows.
+        self.latest = 0
+        self.is_draining = self.is_cancelled = False
+
+    def inherit(self, found: Iterable[StoredRequest]) -> None:
+        """Take in what the store has when the driver starts."""
+        for each in found:
+            self.latest = each.number
+            if each.answer is not None:
+                continue
+            if each.request.verb in (Verb.DRAIN, Verb.CANCEL):
+                self._carry_out(each)
+            else:
+                self._answers.append((each.number, GONE))
+
+    def hear(self, found: Iterable[StoredRequest]) -> None:
+        """Take in what the store has after `latest`, in order."""
+        for each in found:
+            self.latest = each.number
+            if each.answer is None:
+                self._carry_out(each)
+
+    def answers(self) -> Sequence[tuple[int, Answer]]:
+        """What there is to say since the last time, by number; never waits."""
+        now_ms = self._clock.monotonic_ms()
+        for number, pending in list(self._pending.items()):
+            if pending.is_there():
+                self._answers.append((number, pending.answer))
+            elif now_ms > pending.due_by_ms:
+                self._answers.append((number, NOT_YET))
+            else:
+                continue
+            del self._pending[number]
+        said, self._answers = self._answers, []
+        return said
+
+    def _carry_out(self, asked: StoredRequest) -> None:
+        request = asked.request
+        if request.verb is Verb.DRAIN:
+            self.is_draining = True
+            self._master.drain()
+            return
+        if request.verb is Verb.CANCEL:
+            self.is_cancelled = True
+            self._answers.append((asked.number, CANCELLED))
+            return
+        try:
+            is_there, text = self._change(request.verb, request.arguments)
+        except (ShapeError, ValueError) as error:
+            self._answers.append((asked.number, Answer(is_done=False, text=str(error))))
+        else:
+            due_by_ms = self._clock.monotonic_ms() + PATIENCE_MS
+            answer = Answer(is_done=True, text=text)
+            self._pending[asked.number] = _Pending(is_there, answer, due_by_ms)
+
+    def _change(self, verb: Verb, arguments: Sequence[str]) -> tuple[Callable[[], bool], str]:
+        """Begin; when it is there, and what to say then.  Raises `ValueError`: it cannot be done, or not now."""
+        master = self._master
+        range_id = RangeId.parse(arguments[0])
+        if range_id not in master.ranges:
+            raise ShapeError(f"there is no range {range_id}")
+        if verb is Verb.MOVE:
+            slot = int(arguments[1])
+            if not master.move([range_id], slot) and master.ranges[range_id] != slot:
+                raise ShapeError(f"{range_id} is changing hands, or being split or merged")
+            return (
+                lambda: master.ranges.get(range_id) == slot and master.is_settled(range_id),
+                f"{range_id} is in slot {slot}",
+            )
+        if verb is Verb.SPLIT:
+            born = master.split(range_id, int(arguments[1]) if len(arguments) > 1 else None)
+            return lambda: born in master.key_ranges, f"{range_id} is split, the new one is {born}"
+        gone = RangeId.parse(arguments[1])
+        master.merge(range_id, gone)
+        return lambda: gone not in master.key_ranges, f"{range_id} has the keys of {gone}"

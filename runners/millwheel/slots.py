@@ -1,0 +1,88 @@
+"""Slot: one place for a worker, as the master sees it; and what it tells of all of them."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from runners.millwheel.counts import Counts
+from runners.millwheel.messages import Report
+
+#: A worker that is not heard for so long loses its ranges, if there is another one to take them.
+LEASE_TTL_MS = 10_000
+#: Longest lease of a slot whose worker was only slow: each time it is given twice as long.
+LEASE_TTL_MAX_MS = 600_000
+#: For so long nothing must have happened before it is believed that nothing is on its way: some reports of each worker.
+PAUSE_TTL_MS = 300
+
+
+@attrs.define
+class Slot:
+    """One place for a worker, and who is in it."""
+
+    worker: str | None = None
+    address: str | None = None
+    heard_ms: int = 0
+    lease_ttl_ms: int = LEASE_TTL_MS
+    #: The worker that has lost its lease, until there is a new one.
+    expired: str | None = None
+    is_ready: bool = False
+    is_quiet: bool = False
+    #: Since when its worker reads nothing and has nothing on its way; None while it does, or has.
+    paused_ms: int | None = None
+    counts: Counts = attrs.field(factory=Counts)
+
+    def vacate(self) -> None:
+        """Nothing is known of its next worker."""
+        self.counts, self.is_ready, self.is_quiet, self.paused_ms = Counts(), False, False, None
+
+    def hear(self, report: Report) -> None:
+        """Note what the worker says of all its ranges together; `heard_ms` is when."""
+        self.is_quiet, self.counts = report.is_quiet, report.counts
+        if not report.is_paused:
+            self.paused_ms = None
+        elif self.paused_ms is None:
+            self.paused_ms = self.heard_ms
+
+
+def are_paused(slots: Sequence[Slot], now_ms: int) -> bool:
+    """Whether all workers have been paused for so long that each has said so again since the last one was.
+
+    One that is quiet can be sent something by another that is not, and be quiet again before it reports; but not
+    twice without one of them saying so.
+    """
+    paused_ms = [slot.paused_ms for slot in slots if slot.is_ready and slot.paused_ms is not None]
+    if len(paused_ms) < len(slots):
+        return False
+    since_ms = max(paused_ms) + PAUSE_TTL_MS
+    return now_ms >= since_ms and all(slot.heard_ms >= since_ms for slot in slots)
+
+
+def live_slots(slots: Sequence[Slot], now_ms: int) -> list[int]:
+    """Those whose worker is ready and has been heard within its lease."""
+    return [
+        index
+        for index, slot in enumerate(slots)
+        if slot.is_ready and now_ms - slot.heard_ms <= slot.lease_ttl_ms
+    ]
+
+
+@attrs.frozen(kw_only=True)
+class MasterStatistics(Counts):
+    """What the job has done since this master started."""
+
+    workers_ready: int
+    workers_replaced: int
+    watermark_us: int
+
+    @classmethod
+    def of(
+        cls, slots: Sequence[Slot], *, before: Counts, workers_replaced: int, watermark_us: int
+    ) -> "MasterStatistics":
+        """The sum of all slots, and of what workers that are gone have done."""
+        counts = sum((slot.counts for slot in slots), before)
+        return cls(
+            **attrs.asdict(counts, recurse=False),
+            workers_ready=sum(slot.is_ready for slot in slots),
+            workers_replaced=workers_replaced,
+            watermark_us=watermark_us,
+        )

@@ -1,0 +1,131 @@
+"""What the state of a computation is made of, so that code of a later version is not given what it cannot read.
+
+Cells hold windows, trigger states and accumulators; productions hold partials of the grouping that they are for.  So
+the shape of a grouping is its windowing, its `CombineFn`, or the state and timers that its DoFn declares; that of a
+source is its class, which alone understands its splits and positions.  What functions do is not part of it.
+
+DESIGN section 6; MillWheel, section 3.2.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dataflow.graph import Group, Read, StatefulParDo, TransformNode
+from dataflow.stateful import stateful_signature
+from dataflow.user_state import CombiningValueStateSpec, StateParam
+from runners.core.plan import ExecutionPlan, Stage
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+#: Of a stateful DoFn: parts that a later version may have more of.
+_STATE = "state "
+
+
+@attrs.frozen
+class StateShape:
+    """``parts``: what the state is made of; ``senders``: who feeds the computation, which is no state."""
+
+    parts: Mapping[str, str]
+    senders: tuple[str, ...] = ()
+
+    def encoded(self) -> str:
+        """As text for the store; the same text for the same shape."""
+        return json.dumps({"parts": dict(self.parts), "senders": self.senders}, sort_keys=True)
+
+    @classmethod
+    def decoded(cls, text: str) -> "StateShape":
+        """The inverse of `encoded`."""
+        found = json.loads(text)
+        return cls(found["parts"], tuple(found["senders"]))
+
+    def unreadable(self, new: "StateShape") -> list[str]:
+        """Why code of shape ``new`` cannot read this state; nothing if it can.
+
+        More state of a DoFn is none for every key that there is already, which it can read.
+        """
+        names = dict.fromkeys([*self.parts, *new.parts])
+        return [
+            f"{name} was {self.parts.get(name, 'none')}, is {new.parts.get(name, 'none')}"
+            for name in names
+            if self.parts.get(name) != new.parts.get(name)
+            and not (name.startswith(_STATE) and name not in self.parts)
+        ]
+
+
+def state_shapes(plan: ExecutionPlan) -> dict[str, StateShape]:
+    """The shape of each computation, by name."""
+    return {
+        name: StateShape(_parts(plan, stage), plan.senders(name))
+        for name, stage in plan.stages.items()
+    }
+
+
+def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
+    operation = stage.root.operation
+    if isinstance(operation, Read):
+        ids = operation.record_ids
+        return {
+            "source": type(operation.source).__qualname__,
+            "record ids": "none" if ids is None else f"for {ids.slack_us} us",
+        }
+    pcollection = plan.graph.pcollections[stage.root.inputs[0]]
+    parts = {
+        field.name.removesuffix("_us"): _described(getattr(pcollection.strategy, field.name))
+        for field in attrs.fields(type(pcollection.strategy))
+    }
+    parts["input"] = "may be taken back" if pcollection.retracted_by else "is never taken back"
+    if isinstance(operation, Group):
+        parts["combine_fn"] = _described(operation.combine_fn)
+    elif isinstance(operation, StatefulParDo):
+        parts.update(_stateful_parts(stage.root, operation))
+    return parts
+
+
+def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, str]:
+    fn = operation.fn
+    signature = stateful_signature(fn, str(node))
+    assert signature is not None
+    requests = [
+        request
+        for method in (signature.process, *signature.callbacks.values())
+        for request in method.requests.values()
+    ]
+    parts = {
+        f"{_STATE}{each.spec.name!r}": type(each.spec).__name__.removesuffix("StateSpec")
+        + (
+            f" of {_described(each.spec.combine_fn)}"
+            if isinstance(each.spec, CombiningValueStateSpec)
+            else ""
+        )
+        for each in requests
+        if isinstance(each, StateParam)
+    }
+    for spec in signature.timers.values():
+        domain = spec.time_domain.value
+        parts[f"{_STATE}timer {spec.name!r}"] = f"{type(spec).__name__} of {domain} time"
+    parts["order"] = "of event time" if fn.requires_time_sorted_input else "of arrival"
+    parts["retractions"] = "seen" if fn.handles_retractions else "taken back by the engine"
+    return parts
+
+
+def _described(value: Any) -> str:
+    """A text that is the same in every run of the same code: no addresses, and of functions the name alone."""
+    if attrs.has(type(value)):
+        fields = ", ".join(
+            f"{field.name}={_described(getattr(value, field.name))}"
+            for field in attrs.fields(type(value))
+        )
+        return f"{type(value).__qualname__}({fields})"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_described, value))})"
+    if isinstance(value, frozenset | set):
+        return f"{{{', '.join(sorted(map(_described, value)))}}}"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return str(value.__qualname__)
+    plain: Any = object.__repr__
+    if type(value).__repr__ is plain:
+        return type(value).__qualname__
+    return _ADDRESS.sub("", repr(value))

@@ -1,0 +1,68 @@
+"""Cells in the database, as the owner of their ranges reads them beside its commits.
+
+Tokens and cells are read by one statement, and so as of one instant: whoever is not the owner any more sees nothing of
+what the next one has written.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.store.port import CellKey, Fenced
+from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8Array
+from runners.millwheel.store.postgres.catalog import JobIds, to_signed, to_unsigned
+from runners.millwheel.store.postgres.job_reads import JobReads
+
+
+class CellVerbs(JobReads):
+    """The verbs of the port that read cells."""
+
+    def read_cells(
+        self,
+        job: str,
+        computation: str,
+        tokens: Mapping[RangeId, int],
+        keys: Sequence[CellKey],
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        """Those of some cells that there are, to the owner."""
+        if not keys:
+            return {}
+
+        def parameters(ids: JobIds) -> Mapping[str, Any]:
+            key_hashes, cell_keys = zip(*keys, strict=True)
+            return {
+                "range_ids": Int4Array.of([ids.range(range_id).number for range_id in tokens]),
+                "tokens": Int8Array.of(list(tokens.values())),
+                "computation_id": ids.computations[computation],
+                "key_hashes": Int8Array.of(list(map(to_signed, key_hashes))),
+                "cell_keys": ByteaArray.of(cell_keys),
+            }
+
+        rows = self._read_of("read_cells", job, tokens, parameters)
+        if rows is None or rows[0][0] != len(tokens):
+            return Fenced(next(iter(tokens)))
+        return _cells(rows)
+
+    def read_cell_page(
+        self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        """The next cells of a range, to its owner."""
+
+        def parameters(ids: JobIds) -> Mapping[str, Any]:
+            return {
+                "range_id": ids.range(range_id).number,
+                "token": token,
+                "first_hash": to_signed(first_hash),
+                "cells": cells,
+            }
+
+        rows = self._read_of("read_cell_page", job, [range_id], parameters)
+        return _cells(rows) if rows else Fenced(range_id)
+
+
+def _cells(rows: Iterable[tuple[Any, ...]]) -> Mapping[CellKey, bytes]:
+    return {
+        (to_unsigned(key_hash), cell_key): value
+        for _, key_hash, cell_key, value in rows
+        if key_hash is not None
+    }

@@ -1,0 +1,57 @@
+"""Reads of a job's own tables beside its commits, by whoever owns one of its ranges, or thinks so.
+
+Nothing is locked: a job may be reset meanwhile, and its tables be gone.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from psycopg import Connection
+from psycopg.errors import UndefinedTable
+
+from runners.errors import StoreError
+from runners.millwheel.ids import RangeId
+from runners.millwheel.store.postgres.catalog import JobIds
+
+_T = TypeVar("_T")
+
+
+class JobReads(ABC):
+    """What verbs that read need of the store, which has the connection."""
+
+    _ids: dict[str, JobIds]
+
+    @abstractmethod
+    def _transact(self, work: Callable[[Connection[Any]], _T], locks: Sequence[int] = ()) -> _T:
+        """Run an idempotent transaction."""
+
+    @abstractmethod
+    def _load(self, job: str) -> JobIds | None:
+        """The job's numbers, read anew."""
+
+    def _read_of(
+        self,
+        query: str,
+        job: str,
+        range_ids: Iterable[RangeId],
+        parameters: Callable[[JobIds], Mapping[str, Any]],
+    ) -> Sequence[tuple[Any, ...]] | None:
+        """The rows; None if there is no such job, or one of the ranges is not in it."""
+        wanted, ids = set(range_ids), self._ids.get(job)
+        if ids is None or not wanted <= ids.ranges.keys():
+            ids = self._load(job)
+        if ids is None or not wanted <= ids.ranges.keys():
+            return None
+        statement, packed = ids.queries[query], parameters(ids)
+
+        def work(opened: Connection[Any]) -> Sequence[tuple[Any, ...]]:
+            return opened.cursor(binary=True).execute(statement, packed).fetchall()
+
+        try:
+            return self._transact(work)
+        except StoreError as error:
+            if not isinstance(error.__cause__, UndefinedTable):
+                raise
+            self._ids.pop(job, None)
+            return None

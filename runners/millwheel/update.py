@@ -1,0 +1,298 @@
+"""What becomes of the state of a job when it goes over to a new version of its pipeline.
+
+Pure: `plan_update` says what would be kept, begun anew, and lost; `UpdatePlan.carried_out_by` is what to tell a store.
+A computation is known by its name, the label of its transform, and keeps its state as long as the new code can read it
+(`runners.millwheel.state_shape`).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import Enum
+
+import attrs
+
+from dataflow.errors import PipelineError
+from runners.core.plan import ExecutionPlan
+from runners.errors import UpdateRefusedError
+from runners.millwheel.state_shape import StateShape, state_shapes
+from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, StateCounts
+from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
+
+
+class Fate(Enum):
+    """What becomes of a computation."""
+
+    KEPT = "keeps its state"
+    NEW = "is new"
+    CHANGED = "begins anew"
+    REMOVED = "is removed"
+
+
+@attrs.frozen(kw_only=True)
+class ComputationFate:
+    """One computation of the old version or the new one.
+
+    Attributes:
+        name: what it is called in the new version; of one that is removed, what it was called.
+        before: what it was called; None if it is new.
+        fate: what becomes of it.
+        reasons: why the new code cannot read its state.
+        cells, timers: how much state it has.
+        positions: splits of a source that have been read from.
+        in_flight: productions that are lost with it, or that nobody would wait for any more.
+    """
+
+    name: str
+    before: str | None
+    fate: Fate
+    reasons: Sequence[str] = ()
+    cells: int = 0
+    timers: int = 0
+    positions: int = 0
+    in_flight: int = 0
+
+    @property
+    def losses(self) -> list[str]:
+        """What is lost, in words."""
+        lost = {"in flight": self.in_flight}
+        if self.fate in (Fate.CHANGED, Fate.REMOVED):
+            lost |= {"cells": self.cells, "timers": self.timers, "positions": self.positions}
+        return [f"{count} {what}" for what, count in lost.items() if count]
+
+
+@attrs.frozen(kw_only=True)
+class UpdatePlan:
+    """What an update would do; ``str(plan)`` is a table for people.
+
+    ``warnings``: what is right and may surprise.
+    """
+
+    job: str
+    version: int
+    counts: StateCounts
+    computations: Sequence[ComputationFate]
+    warnings: Sequence[str] = ()
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Computations that keep their state: by the name that they had, and the new name."""
+        return {
+            each.before: each.name
+            for each in self.computations
+            if each.fate is Fate.KEPT and each.before is not None
+        }
+
+    @property
+    def losing(self) -> list[ComputationFate]:
+        """Those with which something is lost."""
+        return [each for each in self.computations if each.losses]
+
+    def check(self, allow_loss: Collection[str]) -> None:
+        """Refuse to lose what may not be lost.
+
+        Args:
+            allow_loss: names of computations, old or new, whose state may be lost.
+
+        Raises:
+            PipelineError: a name is that of no computation.
+            UpdateRefusedError: something else would be lost.
+        """
+        names = {name for each in self.computations for name in (each.name, each.before)}
+        unknown = sorted({*allow_loss} - names)
+        if unknown:
+            raise PipelineError(
+                f"allow_loss names {', '.join(map(repr, unknown))}, which job {self.job!r} neither has nor gets",
+                detail=f"its computations are {', '.join(sorted(map(repr, names - {None})))}",
+                hint="name computations by the labels of their transforms",
+            )
+        allowed = {*allow_loss}
+        refused = [each for each in self.losing if not {each.name, each.before} & allowed]
+        if refused:
+            hint = f"keep the transforms as they were, or say what may go: allow_loss={[each.name for each in refused]}"
+            if any(each.in_flight for each in refused):
+                hint += (
+                    "; what is in flight arrives if the job is paused first (StreamingJob.pause)"
+                )
+            raise UpdateRefusedError(
+                f"the update of job {self.job!r} would lose state", detail=str(self), hint=hint
+            )
+
+    def carried_out_by(self, spec: JobSpec) -> JobUpdate:
+        """What to tell the store, for it to become this spec."""
+        return JobUpdate(spec=spec, kept=self.kept, version=self.version, counts=self.counts)
+
+    def __str__(self) -> str:
+        rows = [("computation", "", "lost"), *map(_row, self.computations)]
+        widths = [max(len(row[column]) for row in rows) for column in range(2)]
+        lines = [
+            f"update of job {self.job!r} from version {self.version} to {self.version + 1}:",
+            *(f"  {one:{widths[0]}}  {two:{widths[1]}}  {three}".rstrip() for one, two, three in rows),
+            *(
+                f"  {each.name}: {reason}"
+                for each in self.computations
+                for reason in each.reasons
+            ),
+            *(f"  note: {warning}" for warning in self.warnings),
+        ]  # fmt: skip
+        return "\n".join(lines)
+
+
+def plan_update(
+    stored: JobRow, counts: StateCounts, new: ExecutionPlan, renamed: Mapping[str, str]
+) -> UpdatePlan:
+    """What an update would do.
+
+    Args:
+        stored: the job as it is.
+        counts: what it has.
+        new: the pipeline that it is to run.
+        renamed: computations that are called otherwise in it: by the name that they had, and the new name.
+
+    Raises:
+        PipelineError: ``renamed`` has a name that is not there, or is taken.
+        UpdateRefusedError: the job is finished, or runs in batch.
+    """
+    if stored.is_finished or stored.mode != "streaming":
+        what = "is finished" if stored.is_finished else f"runs in {stored.mode}"
+        raise UpdateRefusedError(
+            f"job {stored.job!r} {what}, and cannot be updated",
+            hint="give the new pipeline another job name, or begin anew with fresh=True",
+        )
+    shapes, known = state_shapes(new), _known(stored, new)
+    _check_renamed(renamed, known, shapes)
+    names = {name: renamed.get(name, name) for name in known}
+    before = {after: name for name, after in names.items()}
+    # A name that another one has given away is a new one.
+    before = {after: name for after, name in before.items() if after in shapes}
+    reasons = {
+        name: _unreadable(known[name], shapes[after]) for after, name in before.items()
+    }  # fmt: skip
+    kept = {name: names[name] for name, found in reasons.items() if not found}
+    orphans = dict(_orphans(counts, kept, shapes))
+    fates = []
+    for after in shapes:
+        name = before.get(after)
+        if name is None:
+            fates.append(ComputationFate(name=after, before=None, fate=Fate.NEW))
+        else:
+            fate = Fate.KEPT if name in kept else Fate.CHANGED
+            fates.append(_fate(stored, counts, orphans, name, after, fate, reasons[name]))
+    fates += [
+        _fate(stored, counts, orphans, name, name, Fate.REMOVED)
+        for name in known
+        if name not in reasons
+    ]
+    return UpdatePlan(
+        job=stored.job,
+        version=stored.version,
+        counts=counts,
+        computations=fates,
+        warnings=list(_warnings(stored, known, shapes, kept, new)),
+    )
+
+
+def _known(stored: JobRow, new: ExecutionPlan) -> dict[str, StateShape | None]:
+    """The shapes that the job has; where none was noted, the one of a pipeline that is the same in all else."""
+    shapes = state_shapes(new) if stored.fingerprint == new.graph.fingerprint() else {}
+    return {
+        name: shapes.get(name) if text is None else StateShape.decoded(text)
+        for name, text in stored.computations.items()
+    }
+
+
+def _unreadable(old: StateShape | None, new: StateShape) -> list[str]:
+    if old is None:
+        return ["what its state is made of is not known: run the old version once more before"]
+    return old.unreadable(new)
+
+
+def _check_renamed(
+    renamed: Mapping[str, str], known: Collection[str], shapes: Collection[str]
+) -> None:
+    for old, new in renamed.items():
+        if old not in known or new not in shapes or [*renamed.values()].count(new) > 1:
+            raise PipelineError(
+                f"{old!r} cannot be renamed to {new!r}",
+                detail=f"the job has {', '.join(map(repr, sorted(known)))}; "
+                f"the new pipeline has {', '.join(map(repr, sorted(shapes)))}",
+                hint="renamed={'old label': 'new label'}, each once",
+            )
+        if new in known and new not in renamed:
+            raise PipelineError(
+                f"{old!r} cannot be renamed to {new!r}, because the job has one of that name",
+                hint="say in renamed what becomes of that one, too",
+            )
+
+
+def _orphans(
+    counts: StateCounts, kept: Mapping[str, str], shapes: Mapping[str, StateShape]
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """Edges whose productions are lost, or hold back nobody's watermark any more, and with whom they go."""
+    for sender, receiver in counts.in_flight:
+        if sender not in kept:
+            yield (sender, receiver), sender
+        elif receiver not in kept:
+            yield (sender, receiver), receiver
+        elif kept[sender] not in shapes[kept[receiver]].senders:
+            yield (sender, receiver), sender
+
+
+def _fate(
+    stored: JobRow,
+    counts: StateCounts,
+    orphans: Mapping[tuple[str, str], str],
+    before: str,
+    name: str,
+    fate: Fate,
+    reasons: Sequence[str] = (),
+) -> ComputationFate:
+    return ComputationFate(
+        name=name,
+        before=before,
+        fate=fate,
+        reasons=reasons,
+        cells=counts.cells.get(before, 0),
+        timers=counts.timers.get(before, 0),
+        positions=sum(
+            row.position is not None
+            for range_id, row in stored.ranges.items()
+            if range_id.computation == before
+        ),
+        in_flight=sum(counts.in_flight[edge] for edge, whose in orphans.items() if whose == before),
+    )
+
+
+def _warnings(
+    stored: JobRow,
+    known: Mapping[str, StateShape | None],
+    shapes: Mapping[str, StateShape],
+    kept: Mapping[str, str],
+    new: ExecutionPlan,
+) -> Iterator[str]:
+    for before, name in kept.items():
+        old = known[before]
+        senders = {kept.get(each) for each in old.senders} if old is not None else set()
+        reached_us = max(
+            row.watermark_us if row.watermark_us is not None else MIN_TIMESTAMP_US
+            for range_id, row in stored.ranges.items()
+            if range_id.computation == before
+        )
+        for sender in shapes[name].senders:
+            if sender in senders or reached_us <= MIN_TIMESTAMP_US:
+                continue
+            where = f"{name} is at watermark {to_datetime(reached_us):%Y-%m-%d %H:%M:%S}"
+            begins = " begins at its beginning and" if new.stages[sender].is_source else ""
+            yield f"{sender}{begins} is new to {name}; {where}, and what is older is late there"
+    for name, shape in shapes.items():
+        if name not in kept.values() and set(shape.senders) & {*kept.values()}:
+            yield f"{name} sees what is read from here on, not what was read before"
+
+
+def _row(each: ComputationFate) -> tuple[str, str, str]:
+    what = each.fate.value
+    if each.before not in (None, each.name):
+        what += f" (was {each.before})"
+    held = [f"{each.cells} cells", f"{each.timers} timers"] if each.fate is Fate.KEPT else []
+    held = [part for part in held if not part.startswith("0 ")]
+    if held:
+        what += f": {', '.join(held)}"
+    return each.name, what, ", ".join(each.losses)

@@ -1,0 +1,27 @@
+"""WorkerOptions: how the workers of a job work; the same for all of them."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from runners.millwheel.guarantees import Guarantees
+
+
+@attrs.frozen(kw_only=True)
+class WorkerOptions:
+    """Chosen by the user, at each run anew.
+
+    Attributes:
+        records_per_second: of each source split; None: as fast as it can.
+        tries: of a record that makes user code fail (`runners.core.poison`); None: the first failure stops the job.
+        skew_limit_us: how far the event time of a source split may be ahead of the slowest one; None: as far as it
+            likes.
+        state_cache_bytes: how much state a worker keeps in memory between two steps; None: all that it has.
+        guarantees: of computations that do without some, by name.
+    """
+
+    records_per_second: float | None = None
+    tries: int | None = None
+    skew_limit_us: int | None = None
+    guarantees: Mapping[str, Guarantees] = attrs.field(factory=dict)
+    state_cache_bytes: int | None = None

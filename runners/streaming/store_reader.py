@@ -1,0 +1,152 @@
+"""StoreReader: brings a job's signals and requests from the store to its master, and answers back.
+
+It reads and writes in a thread of its own: a store that does not answer for a while must not keep the master from its
+workers, who take a silent master for a dead one.
+
+**Invariant:** signals and requests reach the master in the order of their numbers, each once, and all that are in the
+store when the reader starts before anything else happens.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Self, TypeVar
+
+from runners.errors import StoreError
+from runners.millwheel.master import Master
+from runners.millwheel.request_desk import RequestDesk
+from runners.millwheel.requests import Answer, StoredRequest
+from runners.millwheel.signals import Signal
+from runners.millwheel.store.port import Store
+
+#: Between two looks into the store: bounds how long a signal or request goes unnoticed.
+READ_INTERVAL_MS = 150
+#: How long the end of the job waits for a look under way; after that the thread ends by itself.
+_JOIN_TIMEOUT_MS = 1_000
+
+_LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class StoreReader:
+    """A context manager, used by the thread of the master.
+
+    Args:
+        store: one that nobody else uses; closed by the reader.
+        job: the job's name in it.
+        master: of the job; has not made a step yet.
+        desk: beside it.
+    """
+
+    def __init__(self, store: Store, job: str, master: Master, desk: RequestDesk) -> None:
+        self._store, self._job, self._master, self._desk = store, job, master, desk
+        self._signals: SimpleQueue[Signal] = SimpleQueue()
+        self._requests: SimpleQueue[StoredRequest] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
+        #: Taken from the queue, and perhaps not in the store yet.
+        self._unanswered: tuple[int, Answer] | None = None
+        self._last_signal = self._last_request = 0
+        self._failure: Exception | None = None
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        """Tell the master what is in the store already, and begin to read on.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        self._last_signal = self._master.latest_signal
+        try:
+            self._read()
+        except BaseException:
+            self._store.close()
+            raise
+        self._desk.inherit(_all_of(self._requests))
+        self.pass_on()
+        self._thread = threading.Thread(target=self._run, name="dataflow-store-reader", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._take_answers()
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_TIMEOUT_MS / 1_000)
+
+    def pass_on(self) -> None:
+        """Tell the master what has been read since the last time, and have its answers written; never waits.
+
+        Raises:
+            Exception: reading failed for a reason that will not pass.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if signals := list(_all_of(self._signals)):
+            self._master.hear_signals(signals)
+        self._desk.hear(_all_of(self._requests))
+        self._take_answers()
+
+    def _take_answers(self) -> None:
+        for answer in self._desk.answers():
+            self._answers.put(answer)
+
+    def _run(self) -> None:
+        is_cut_off = is_last = False
+        try:
+            while not is_last:
+                # Once more after the end: whoever has asked for it waits for the answer.
+                is_last = self._stopped.wait(READ_INTERVAL_MS / 1_000)
+                try:
+                    self._answer()
+                    if not is_last:
+                        self._read()
+                    is_cut_off = False
+                except StoreError as error:
+                    # The store connects again by itself; what is sent meanwhile is kept there.
+                    if not is_cut_off:
+                        _LOG.warning(
+                            "signals and requests of job %s wait for the store: %s",
+                            self._job,
+                            error,
+                        )
+                    is_cut_off = True
+        except Exception as error:  # noqa: BLE001 - handed to the thread of the master
+            self._failure = error
+        finally:
+            self._store.close()
+
+    def _read(self) -> None:
+        """Look once."""
+        if self._master.is_listening:
+            for signal in self._store.read_signals(self._job, self._last_signal):
+                self._signals.put(signal)
+                self._last_signal = signal.number
+        for request in self._store.read_requests(self._job, self._last_request):
+            self._requests.put(request)
+            self._last_request = request.number
+
+    def _answer(self) -> None:
+        while True:
+            if self._unanswered is None:
+                self._unanswered = next(_all_of(self._answers), None)
+            if self._unanswered is None:
+                return
+            self._store.answer_request(self._job, *self._unanswered)
+            self._unanswered = None
+
+
+def _all_of(queue: SimpleQueue[_T]) -> Iterator[_T]:
+    """What is in a queue; never waits."""
+    try:
+        while True:
+            yield queue.get_nowait()
+    except Empty:
+        return

@@ -1,0 +1,39 @@
+"""Switch: a new version of a pipeline, on its way from whoever asks for it to the thread of the job's master."""
+
+import threading
+
+from dataflow.graph import PipelineGraph
+from runners.errors import UpdateRefusedError
+from runners.millwheel.job_versions import Update
+from runners.spark.prepared_job import PreparedJob
+
+
+class Switch:
+    """Asked for once; settled once, by the job's thread.
+
+    Args:
+        graph: the new version.
+        update: what it may do.
+    """
+
+    def __init__(self, graph: PipelineGraph, update: Update) -> None:
+        self._graph, self._update = graph, update
+        self.is_settled = threading.Event()
+        self.error: BaseException | None = None
+
+    def carried_out(self, prepared: PreparedJob) -> PreparedJob:
+        """The new version, ready to run; the old one, if it was refused.  Never raises what is the asker's to hear."""
+        try:
+            prepared = prepared.updated(self._graph, self._update)
+        except Exception as error:  # noqa: BLE001 - raised again in the thread of who asked
+            self.error = error
+        self.is_settled.set()
+        return prepared
+
+    def refuse(self, job: str) -> None:
+        """The job has come to its end before."""
+        self.error = UpdateRefusedError(
+            f"job {job!r} ended before it could be updated",
+            hint="if it is not finished, run the new pipeline with update=Update(...)",
+        )
+        self.is_settled.set()

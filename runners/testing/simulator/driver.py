@@ -1,0 +1,40 @@
+"""Driver: a master and what is beside it, as in a real driver, but with all of it in one thread."""
+
+from contextlib import suppress
+
+from runners.core.clock import Clock
+from runners.errors import StoreError
+from runners.millwheel.master import Master
+from runners.millwheel.request_desk import RequestDesk
+from runners.millwheel.requests import Answer
+from runners.millwheel.store.port import Store
+
+
+class Driver:
+    """Brings signals and requests from the store to a master that has not made a step yet, and answers back.
+
+    Raises:
+        StoreError: the store is out of reach.
+    """
+
+    def __init__(self, master: Master, store: Store, job: str, clock: Clock) -> None:
+        self.master, self._store, self._job = master, store, job
+        self.desk = RequestDesk(master, clock)
+        self._unanswered: list[tuple[int, Answer]] = []
+        self._hear_signals()
+        self.desk.inherit(store.read_requests(job, 0))
+
+    def look(self) -> None:
+        """Look into the store, if it can be reached."""
+        with suppress(StoreError):
+            self._hear_signals()
+            self.desk.hear(self._store.read_requests(self._job, self.desk.latest))
+            self._unanswered += self.desk.answers()
+            while self._unanswered:
+                self._store.answer_request(self._job, *self._unanswered[0])
+                del self._unanswered[0]
+
+    def _hear_signals(self) -> None:
+        if self.master.is_listening:
+            found = self._store.read_signals(self._job, self.master.latest_signal)
+            self.master.hear_signals(found)

@@ -1,0 +1,131 @@
+"""Checks of how an owner reads cells beside its commits."""
+
+import threading
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.key_range import KEY_SPACE_END
+from runners.millwheel.store.port import CellKey, Fenced
+from runners.testing.store_conformance.world import (
+    HIGH,
+    JOB,
+    LOW,
+    RANGES,
+    SPLIT,
+    Owner,
+    StoreFactory,
+    at_once,
+    cell,
+    expect,
+    expect_equal,
+    job_spec,
+    opened,
+)
+
+_HIGH_KEYS = RANGES[1]
+#: Far more than any store answers before a takeover that is already under way.
+_READS_MAX = 20_000
+
+
+def check_cells_are_read_by_their_keys(connect: StoreFactory) -> None:
+    """Those that there are, of several ranges at once, as the last commit has left them."""
+    store = opened(connect)
+    owner = Owner(store, LOW, HIGH)
+    ends = [0, RANGES[0].high - 1, _HIGH_KEYS.low, KEY_SPACE_END - 1]
+    large = b"x" * 100_000
+    owner.commit(cells=[*(cell(b"k", large, each) for each in ends), cell(b"gone", b"1", 0)])
+    owner.commit(cells=[cell(b"k", b"", 0), cell(b"gone", None, 0), cell(b"k\x00", b"0", 0)])
+    tokens = {range_id: taken.row.token for range_id, taken in owner.taken.items()}
+
+    def read(*keys: CellKey, computation: str = "count") -> object:
+        return store.read_cells(JOB, computation, tokens, keys)
+
+    expect_equal(read(), {}, "no cells")
+    expect_equal(read((0, b"gone"), (1, b"k"), (0, b"")), {}, "cells that are not there")
+    expected = {(0, b"k"): b"", (0, b"k\x00"): b"0"} | {(each, b"k"): large for each in ends[1:]}
+    expect_equal(read(*expected, (5, b"k"), (0, b"k")), expected, "cells that are there")
+    expect_equal(read((0, b"k"), computation="read"), {}, "the cell of another computation")
+
+
+def check_pages_are_all_cells_in_order(connect: StoreFactory) -> None:
+    """Of one range, by hash from any hash on; the cells of one hash are on one page."""
+    store = opened(connect)
+    owner = Owner(store, LOW, HIGH, SPLIT)
+    low, high = _HIGH_KEYS.low, KEY_SPACE_END - 1
+    hashes = [low, low, low + 1, low + 7, low + 7, low + 7, high, high]
+    cells = [cell(b"%d" % index, b"v", each) for index, each in enumerate(hashes)]
+    owner.commit(cells=[*reversed(cells), cell(b"below", b"v", low - 1)])
+    tokens = {range_id: taken.row.token for range_id, taken in owner.taken.items()}
+    for first_hash, count, expected in (
+        (0, 100, range(8)),
+        (0, 1, range(2)),
+        (low, 2, range(2)),
+        (low, 3, range(3)),
+        (low + 1, 2, range(2, 6)),
+        (low + 2, 1, range(3, 6)),
+        (low + 8, 1, range(6, 8)),
+        (high, 1, range(6, 8)),
+    ):
+        page = store.read_cell_page(JOB, HIGH, tokens[HIGH], first_hash, count)
+        expect(not isinstance(page, Fenced), "the owner cannot read")
+        found = [] if isinstance(page, Fenced) else list(page)
+        wanted = [(hashes[index], b"%d" % index) for index in expected]
+        expect_equal(sorted(found), wanted, f"a page of {count} from {first_hash:#x}")
+        expect_equal([key[0] for key in found], [key[0] for key in wanted], "its order")
+    empty = store.read_cell_page(JOB, LOW, tokens[LOW], low, 10)
+    expect_equal(empty, {}, "a page of a range that ends before")
+    empty = store.read_cell_page(JOB, SPLIT, tokens[SPLIT], 0, 10)
+    expect_equal(empty, {}, "a page of a source split")
+
+
+def check_a_former_owner_reads_nothing(connect: StoreFactory) -> None:
+    """Who has lost one of its ranges sees nothing that the new owner has written, nor anything of a new job."""
+    store = opened(connect)
+    zombie = Owner(store, LOW, HIGH)
+    zombie.commit(cells=[cell(b"k", b"old"), cell(b"k", b"old", _HIGH_KEYS.low)])
+    tokens = {range_id: taken.row.token for range_id, taken in zombie.taken.items()}
+    successor = Owner(connect(), LOW)
+
+    def expect_fenced(when: str) -> None:
+        keys = [(_HIGH_KEYS.low, b"k"), (7, b"k")]
+        found = store.read_cells(JOB, "count", tokens, keys)
+        expect(isinstance(found, Fenced), f"a former owner reads {found!r} {when}")
+        page = store.read_cell_page(JOB, LOW, tokens[LOW], 0, 10)
+        expect_equal(page, Fenced(LOW), f"a page for a former owner {when}")
+
+    expect_fenced("before its successor has committed")
+    successor.commit(cells=[cell(b"k", b"new")])
+    expect_fenced("afterwards")
+    expect_equal(zombie.cells(HIGH), {(_HIGH_KEYS.low, b"k"): b"old"}, "what it still owns")
+    connect().reset_job(JOB)
+    expect_fenced("of a job that is not there")
+    connect().open_job(job_spec())
+    expect_fenced("of a new job")
+
+
+def check_owners_that_change_while_one_reads(connect: StoreFactory) -> None:
+    """Tokens and cells are as of one instant: what is answered at all is older than the new owner's first commit."""
+    reader, writer = opened(connect), connect()
+    for number in range(8):
+        owner = Owner(reader, LOW)
+        owner.commit(cells=[cell(b"k", b"%d" % number)])
+        tokens = {LOW: owner.taken[LOW].row.token}
+        is_busy = threading.Event()
+
+        def read(
+            tokens: dict[RangeId, int] = tokens, is_busy: threading.Event = is_busy
+        ) -> set[bytes]:
+            seen: set[bytes] = set()
+            for _ in range(_READS_MAX):
+                found = reader.read_cells(JOB, "count", tokens, [(7, b"k")])
+                is_busy.set()
+                if isinstance(found, Fenced):
+                    break
+                seen.update(found.values())
+            return seen
+
+        def take(is_busy: threading.Event = is_busy) -> None:
+            is_busy.wait(10)
+            Owner(writer, LOW).commit(cells=[cell(b"k", b"new")])
+
+        seen, _ = at_once([read, take])
+        expect_equal(seen, {b"%d" % number}, "what the former owner has read")

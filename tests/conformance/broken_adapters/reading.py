@@ -1,0 +1,71 @@
+"""Adapters that answer wrongly when an owner reads cells."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import CellKey, Fenced
+
+
+class ShowsCellsToFormerOwners(MemoryStore):
+    """Whoever asks is answered."""
+
+    def _not_owned(self, job: str, tokens: Mapping[RangeId, int]) -> Fenced | None:
+        return None if job in self._jobs else super()._not_owned(job, tokens)
+
+
+class LooksAtTheTokenFirst(MemoryStore):
+    """And then reads; a round trip later."""
+
+    def read_cells(
+        self,
+        job: str,
+        computation: str,
+        tokens: Mapping[RangeId, int],
+        keys: Sequence[CellKey],
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        fenced = self._not_owned(job, tokens)
+        time.sleep(0.001)
+        stored = self._jobs[job].cells.get(computation, {}) if job in self._jobs else {}
+        return fenced or {key: stored[key] for key in keys if key in stored}
+
+
+class LooksAtOneTokenOnly(MemoryStore):
+    """Who owns one of the ranges may read them all."""
+
+    def _not_owned(self, job: str, tokens: Mapping[RangeId, int]) -> Fenced | None:
+        last = list(tokens.items())[-1:]
+        return super()._not_owned(job, dict(last))
+
+
+class DividesTheCellsOfAHash(MemoryStore):
+    """A page has exactly so many cells."""
+
+    def read_cell_page(
+        self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        page = super().read_cell_page(job, range_id, token, first_hash, cells)
+        return page if isinstance(page, Fenced) else dict(list(page.items())[:cells])
+
+
+class SkipsTheFirstHash(MemoryStore):
+    """A page begins behind the hash that it is asked for."""
+
+    def read_cell_page(
+        self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        return super().read_cell_page(job, range_id, token, first_hash + 1, cells)
+
+
+class ReadsOneCell(MemoryStore):
+    """The first one is enough."""
+
+    def read_cells(
+        self,
+        job: str,
+        computation: str,
+        tokens: Mapping[RangeId, int],
+        keys: Sequence[CellKey],
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        return super().read_cells(job, computation, tokens, keys[:1])

@@ -1,0 +1,54 @@
+"""Adapters that get splits and merges wrong."""
+
+from typing import Any
+
+import attrs
+
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory_job import StoredJob
+from runners.millwheel.store.port import CommitOutcome, Committed
+
+
+class AcceptsAnyBounds(MemoryStore):
+    """Does not look at what new bounds cover."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        reshape = production.reshape
+        outcome = super().commit(attrs.evolve(production, reshape=None))
+        if reshape is not None and isinstance(outcome, Committed):
+            job = self._jobs[production.job]
+            for range_id, keys in reshape.keys.items():
+                if range_id in job.ranges:
+                    job.ranges[range_id] = attrs.evolve(job.ranges[range_id], keys=keys)
+        return outcome
+
+
+class _Afterwards(MemoryStore):
+    """Spoils something after a production has been applied."""
+
+    def _apply(self, job: StoredJob, production: Production) -> None:
+        super()._apply(job, production)
+        for range_id in production.reshape.keys if production.reshape else ():
+            job.ranges[range_id] = attrs.evolve(job.ranges[range_id], **self.spoilt)
+
+    spoilt: dict[str, Any]
+
+
+class ForgetsTies(_Afterwards):
+    """Hands out a new range without the one that it comes from."""
+
+    spoilt = {"tied_to": None}
+
+
+class StartsNewRangesFromNothing(_Afterwards):
+    """A new range has acted on nothing."""
+
+    spoilt = {"watermark_us": None}
+
+
+class KeepsTies(MemoryStore):
+    """Ties are for ever."""
+
+    def _apply(self, job: StoredJob, production: Production) -> None:
+        super()._apply(job, attrs.evolve(production, untied=frozenset()))

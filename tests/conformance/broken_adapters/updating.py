@@ -1,0 +1,73 @@
+"""Adapters that update jobs wrongly."""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import JobRow, JobUpdate, TakenRange
+
+
+class GivesRangesToOldVersions(MemoryStore):
+    """A worker that has not heard of the update goes on with code of the old version."""
+
+    def acquire(
+        self,
+        job: str,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None = None,
+    ) -> Mapping[RangeId, TakenRange]:
+        return super().acquire(job, range_ids, owner)
+
+
+class LeavesOwnersTheirTokens(MemoryStore):
+    """Workers of the old version go on committing."""
+
+    def update_job(self, update: JobUpdate) -> JobRow:
+        with self._lock:
+            before = self._jobs[update.spec.job].ranges if update.spec.job in self._jobs else {}
+            row = super().update_job(update)
+            ranges = self._jobs[update.spec.job].ranges
+            for range_id, old in before.items():
+                name = update.kept.get(range_id.computation)
+                if name is not None:
+                    new = RangeId(name, range_id.index)
+                    ranges[new] = attrs.evolve(ranges[new], token=old.token)
+            return attrs.evolve(row, ranges=dict(ranges))
+
+
+class KeepsChannelsOfTheGone(MemoryStore):
+    """What was sent to a computation that begins anew is delivered to the new one."""
+
+    def update_job(self, update: JobUpdate) -> JobRow:
+        with self._lock:
+            before = self._jobs.get(update.spec.job)
+            row = super().update_job(update)
+            if before is not None:
+                after = self._jobs[update.spec.job]
+                for channel, pending in before.checkpoints.items():
+                    if {channel.sender, channel.receiver} <= after.ranges.keys():
+                        after.checkpoints.setdefault(channel, dict(pending))
+            return row
+
+
+class KeepsCellsByName(MemoryStore):
+    """Cells of a computation that is renamed stay under the old name."""
+
+    def update_job(self, update: JobUpdate) -> JobRow:
+        with self._lock:
+            before = self._jobs.get(update.spec.job)
+            row = super().update_job(update)
+            if before is not None:
+                self._jobs[update.spec.job].cells = before.cells
+            return row
+
+
+class UpdatesWhateverThereIs(MemoryStore):
+    """What was planned for other state than there is, is carried out."""
+
+    def update_job(self, update: JobUpdate) -> JobRow:
+        counts = self.count_state(update.spec.job)
+        return super().update_job(attrs.evolve(update, counts=counts))

@@ -1,0 +1,145 @@
+"""Dead letters are the same on every runner, and once each, whatever is killed."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.batch import BatchRunner
+from runners.cli import main
+from runners.direct import DirectRunner
+from runners.errors import UnrepeatableError
+from runners.streaming import StreamingRunner
+from tests.batch_jobs import Batch, note, notes, once, write
+from tests.poisonous import build, outcome
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+
+
+@pytest.mark.parametrize(
+    "engine", [partial(BatchRunner, partitions=3), StreamingRunner], ids=["batch", "streaming"]
+)
+def test_every_runner_leaves_the_same_rows_and_letters(
+    engine: Callable[..., df.Runner],
+    store_dsn: str,
+    spark_master: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left = {}
+    on_spark = engine(
+        job="job", store=store_dsn, master=spark_master, show_progress=False, tries_per_record=2
+    )
+    for runner in (DirectRunner(tries_per_record=2), on_spark):
+        pipeline = df.Pipeline(runner)
+        build(pipeline)
+        left[runner] = outcome(pipeline.run())
+    expected, found = left.values()
+    capsys.readouterr()
+
+    assert expected.rows == found.rows
+    assert expected.letters == found.letters
+    assert main(["dead", "job", "--store", store_dsn, "--json"]) == 0
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(each[0] for each in found.letters) == sorted(each["stage"] for each in said)
+
+
+def reciprocals(*, flag: Path, at: str, count: int = 300) -> Callable[[df.Pipeline], None]:
+    """Rows of numbers and of their groups; every tenth fails; a task is killed after its first commit."""
+
+    class KillOnce(df.DoFn):
+        def process(self, element: Any) -> Any:
+            yield element
+
+        def teardown(self) -> None:
+            if once(flag):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def checked(value: int) -> int:
+        if value % 10 == 3:
+            raise ValueError(value)
+        return value
+
+    def group(pair: tuple[int, int]) -> dict[str, int]:
+        if pair[0] == 2:
+            raise ValueError(pair)
+        return {"total": pair[1]}
+
+    def build(p: df.Pipeline) -> None:
+        def maybe_killed(values: df.PCollection[Any], where: str) -> df.PCollection[Any]:
+            return values | f"kill {where}" >> df.ParDo(KillOnce()) if at == where else values
+
+        values = maybe_killed(p | "values" >> df.Create(range(count)), "source")
+        pairs = values | "checked" >> df.Map(checked) | df.Map(lambda value: (value % 7, 1))
+        sums = maybe_killed(pairs | "sum" >> df.CombinePerKey(sum), "grouping")
+        sums | "group" >> df.Map(group) | write("groups", "total")
+
+    return build
+
+
+@pytest.mark.parametrize("at", ["source", "grouping"])
+def test_a_task_killed_after_its_commit_leaves_no_letter_twice(
+    batch: Batch, tmp_path: Path, at: str
+) -> None:
+    """The source has no table: its letters are all that it commits."""
+    flag = tmp_path / "killed"
+    result = batch.run(reciprocals(flag=flag, at=at), tries_per_record=2)
+    letters = result.dead_letters()
+    dead = sorted(letter["element"].value for letter in letters if letter["stage"] != "sum")
+
+    assert flag.exists()
+    assert list(range(3, 300, 10)) == dead
+    (group,) = [letter["element"].value for letter in letters if letter["stage"] == "sum"]
+    assert group[0] == 2
+    assert 300 - 30 == group[1] + sum(each["total"] for each in result.read_table("groups"))
+
+
+def test_a_split_that_goes_on_keeps_the_letters_before(batch: Batch, tmp_path: Path) -> None:
+    """It is killed between its commits; and it has only letters to commit."""
+    flag, count = tmp_path / "killed", 120_000
+
+    def build(p: df.Pipeline) -> None:
+        def fail(value: int) -> None:
+            if value == 110_000 and once(flag):
+                os.kill(os.getpid(), signal.SIGKILL)
+            if value % 2:
+                raise ValueError(value)
+
+        p | "values" >> df.Create(range(count)) | df.Map(fail)
+
+    result = batch.run(build, partitions=1, tries_per_record=1)
+    dead = [letter["element"].value for letter in result.dead_letters()]
+
+    assert flag.exists()
+    assert list(range(1, count, 2)) == dead
+
+
+def test_a_record_that_fails_only_when_it_is_repeated_is_not_lost(
+    batch: Batch, tmp_path: Path
+) -> None:
+    """Its letter can not be written any more, so the attempt is given up, and the run when all are."""
+    killed, tried = tmp_path / "killed", tmp_path / "tried"
+
+    def build(p: df.Pipeline) -> None:
+        class KillOnce(df.DoFn):
+            def process(self, element: int) -> Any:
+                note(tried, element)
+                if killed.exists():
+                    raise ValueError(element)
+                yield element, 1
+
+            def teardown(self) -> None:
+                if once(killed):
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        counts = p | "values" >> df.Create([1]) | df.ParDo(KillOnce()) | df.CombinePerKey(sum)
+        counts | df.Map(lambda pair: {"total": pair[1]}) | write("rows", "total")
+
+    with pytest.raises(UnrepeatableError, match="failed on 1 records and timers, and before on 0"):
+        batch.run(build, partitions=1, tries_per_record=1)
+    assert len(notes(tried)) == 4

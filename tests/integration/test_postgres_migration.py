@@ -1,0 +1,125 @@
+"""A store with jobs in it that a newer version of the code opens."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from runners.millwheel.ids import Channel, Fence, RangeId
+from runners.millwheel.production import Checkpoint, DeadLetter, LateRecord, Production
+from runners.millwheel.store.port import Committed, TakenRange
+from runners.millwheel.store.postgres import PostgresStore, schema
+
+pytestmark = pytest.mark.postgres
+
+LOW, HIGH = RangeId("count", 0), RangeId("count", 1)
+OUT, IN = Channel(LOW, HIGH), Channel(HIGH, LOW)
+LATE = LateRecord(
+    transform="count", key="'k'", window_start_us=0, window_end_us=9, watermark_us=20, payload=b"l"
+)
+DEAD = DeadLetter(
+    stage="read", error="Bad", traceback="here", tries=3, timestamp_us=5, payload=b"d"
+)
+
+
+@pytest.fixture
+def store(store_dsn: str) -> Iterator[PostgresStore]:
+    with closing(PostgresStore(store_dsn)) as store:
+        yield store
+
+
+@pytest.fixture
+def admin(store_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A person with psql."""
+    with psycopg.connect(store_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def test_jobs_from_before_the_migration_go_on(
+    store: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    """A schema of version 4 with two jobs in it reads the same afterwards, and both go on."""
+    schema.migrate(admin, schema.MIGRATIONS[:4])
+    admin.execute(_JOBS_OF_VERSION_4)
+
+    assert store.read_jobs()[0].watermark_us == 1_000
+    for job, index in (("one", 0), ("two", 2)):
+        taken = store.acquire(job, [LOW, HIGH], "worker")
+        assert _shown(taken[LOW]) == _expected_of(index)
+        found = {
+            r: store.read_cell_page(job, r, each.row.token, 0, 10) for r, each in taken.items()
+        }
+        assert found == {
+            LOW: {(3, b"a"): b"cell %d" % index, (4, b"b"): b"x" * 9_000},
+            HIGH: {},
+        }
+        assert [row["payload"] for row in store.read_late(job)] == [b"late %d" % index, b"later"]
+        assert [row["payload"] for row in store.read_dead_letters(job)] == [b"dead %d" % index]
+        counts = {
+            "cells": 2,
+            "timers": 1,
+            "checkpoints": 1,
+            "channels": 3,
+            "late": 2,
+            "dead": 1,
+            "open_ranges": 2,
+        }
+        assert store.statistics(job).items() >= counts.items()
+        fence = Fence(range_id=LOW, token=taken[LOW].row.token, bundle=taken[LOW].row.bundle + 1)
+        production = Production(job=job, fences=[fence], late=[LATE], dead=[DEAD])
+        assert store.commit(production) == Committed()
+        assert [row["payload"] for row in store.read_late(job)][2:] == [b"l"]
+
+    for (parent,) in admin.execute("SELECT * FROM dataflow.partitioned_tables").fetchall():
+        count = f"SELECT count(*) FROM ONLY dataflow.{parent}".encode()
+        assert admin.execute(count).fetchone() == (0,)
+    store.reset_job("one")
+    assert store.statistics("two")["cells"] == 2
+
+
+def _shown(taken: TakenRange) -> tuple[object, ...]:
+    return (
+        [(t.key_hash, t.cell_key, t.tag, t.domain, t.fire_us) for t in taken.timers],
+        dict(taken.delivered),
+        dict(taken.sent),
+        list(taken.checkpoints),
+    )
+
+
+def _expected_of(index: int) -> tuple[object, ...]:
+    return (
+        [(3, b"a", b"w", "percentile", 50 + index)],
+        {IN: 4 + index},
+        {OUT: 8, Channel(LOW, LOW): 9},
+        [Checkpoint(OUT, 8, 30, b"sent %d" % index)],
+    )
+
+
+_JOBS_OF_VERSION_4 = """
+INSERT INTO dataflow.jobs (name, mode, fingerprint)
+VALUES ('one', 'streaming', 'f'), ('two', 'streaming', 'f');
+INSERT INTO dataflow.computations (job_id, name) VALUES (1, 'count'), (2, 'count');
+INSERT INTO dataflow.ranges (computation_id, range_index, first_hash, last_hash)
+SELECT c, i, CASE i WHEN 0 THEN -9223372036854775808 ELSE 0 END,
+       CASE i WHEN 0 THEN -1 ELSE 9223372036854775807 END
+FROM generate_series(1, 2) c, generate_series(0, 1) i ORDER BY c, i;
+INSERT INTO dataflow.fences (range_id, watermark_us) SELECT range_id, 1000 FROM dataflow.ranges;
+INSERT INTO dataflow.cells
+SELECT c, -9223372036854775805, 'a'::bytea, ('cell ' || 2 * (c - 1))::bytea FROM generate_series(1, 2) c
+UNION ALL
+SELECT c, -9223372036854775804, 'b'::bytea, repeat('x', 9000)::bytea FROM generate_series(1, 2) c;
+INSERT INTO dataflow.timers
+SELECT c, -9223372036854775805, 'a'::bytea, 'w'::bytea, 'percentile', 50 + 2 * (c - 1) FROM generate_series(1, 2) c;
+INSERT INTO dataflow.deliveries VALUES (1, 2, 4), (3, 4, 6);
+INSERT INTO dataflow.acknowledgements VALUES (1, 1, 9), (1, 2, 7), (3, 3, 9), (3, 4, 7);
+INSERT INTO dataflow.productions
+VALUES (1, 2, 8, 30, 'sent 0'), (3, 4, 8, 30, 'sent 2');
+INSERT INTO dataflow.late_records
+    (job_id, transform, key, window_start_us, window_end_us, watermark_us, payload, count)
+VALUES (1, 't', 'k', 0, 1, 2, 'late 0', 1), (2, 't', 'k', 0, 1, 2, 'late 2', 1),
+       (1, 't', 'k', 0, 1, 2, 'later', 1), (2, 't', 'k', 0, 1, 2, 'later', 1);
+INSERT INTO dataflow.dead_letters (job_id, stage, error, traceback, tries, timestamp_us, payload)
+VALUES (1, 's', 'e', 't', 1, 0, 'dead 0'), (2, 's', 'e', 't', 1, 0, 'dead 2');
+"""

@@ -1,0 +1,153 @@
+"""Streams that go over to a new version of their pipeline, on real Spark and Postgres."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.direct import DirectRunner
+from runners.errors import JobMismatchError, UpdateRefusedError
+from runners.millwheel.update import Fate
+from runners.registry import open_store
+from runners.streaming import StreamingRunner, Update
+from runners.streaming.job_thread import StreamingJob
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+
+JOB = "job"
+RECORDS = 12_000
+COLUMNS = {"user": str, "start": datetime, "value": int}
+Build = Callable[[df.Pipeline], None]
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "events.csv"
+    rows = [f"user{number % 7},{1e9 + number},{number % 9}" for number in range(RECORDS)]
+    path.write_text("\n".join(["user,time,value", *rows]))
+    return path
+
+
+def row(pair: tuple[str, int], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
+    return {"user": pair[0], "start": window.start, "value": pair[1]}
+
+
+def renamed_row(pair: tuple[str, int], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
+    return {**row(pair, window), "user": pair[0].removeprefix("user")}
+
+
+def version(path: Path, *branches: tuple[str, Any, Callable[..., Any]]) -> Build:
+    """A branch for each label, combine function, and function behind it."""
+
+    def build(p: df.Pipeline) -> None:
+        read = df.ReadFromCsv(path, event_time=lambda each: float(each["time"]), max_disorder=60)
+        pairs = (
+            p
+            | "read" >> read
+            | "pair" >> df.Map(lambda each: (each["user"], int(each["value"])))
+            | "windows" >> df.WindowInto(df.FixedWindows(600))
+        )
+        for label, combine, function in branches:
+            (
+                pairs
+                | label >> df.CombinePerKey(combine)
+                | f"{label} row" >> df.Map(function)
+                | f"{label} table" >> df.WriteToPostgres(label, columns=COLUMNS)
+            )
+
+    return build
+
+
+def built(build: Build, runner: Any) -> df.Pipeline:
+    pipeline = df.Pipeline(runner)
+    build(pipeline)
+    return pipeline
+
+
+def rows_of(result: df.PipelineResult, table: str) -> list[str]:
+    """What is in a table, whichever function has written it."""
+    return shown(each.values() for each in result.read_table(table))
+
+
+def shown(rows: Iterable[Iterable[Any]]) -> list[str]:
+    return sorted(str((user.removeprefix("user"), *rest)) for user, *rest in rows)
+
+
+def started(build: Build, store: str, master: str, **options: Any) -> df.PipelineResult:
+    runner = StreamingRunner(job=JOB, store=store, master=master, show_progress=False, **options)
+    return built(build, runner).run()
+
+
+def read_on(job: StreamingJob, records: int) -> None:
+    deadline_s = time.monotonic() + 60
+    while (counts := job.statistics()) is None or counts.records_read < records:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def running(lines: Path, store_dsn: str, spark_master: str) -> Iterator[StreamingJob]:
+    """Two branches, a quarter read."""
+    old = version(lines, ("sums", sum, row), ("peaks", max, row))
+    job = started(old, store_dsn, spark_master, records_per_second=2_000)
+    assert isinstance(job, StreamingJob)
+    read_on(job, RECORDS // 4)
+    yield job
+    job.cancel()
+
+
+def test_a_stream_is_updated_while_it_runs(
+    running: StreamingJob, lines: Path, store_dsn: str
+) -> None:
+    """Kept windows count what both versions have read; a refused update changes nothing; old workers get no range."""
+    new = version(lines, ("sums", sum, renamed_row), ("lows", min, row))
+    with pytest.raises(UpdateRefusedError, match="is removed"):
+        running.update(built(new, DirectRunner()))
+    running.update(built(new, DirectRunner()), allow_loss=["peaks"])
+    with closing(open_store(store_dsn)) as store:
+        job = store.read_job(JOB)
+        assert job is not None
+        assert (1, {"read/Read(CsvSource)", "sums", "lows"}) == (job.version, {*job.computations})
+        with pytest.raises(JobMismatchError):
+            store.acquire(JOB, list(job.ranges), "a worker of the old version", 0)
+    running.wait_until_finish()
+    expected = built(new, DirectRunner()).run()
+
+    assert rows_of(expected, "sums") == rows_of(running, "sums")
+    written_by = {each["user"].startswith("user") for each in running.read_table("sums")}
+    assert {True, False} == written_by
+    assert set(rows_of(running, "lows")[-3:]) <= set(rows_of(expected, "lows"))
+    assert [] == running.late_records()
+
+
+def test_a_paused_stream_is_updated_when_it_runs_again(
+    running: StreamingJob, lines: Path, store_dsn: str, spark_master: str
+) -> None:
+    """Nothing is in flight; without being told to, nothing is updated, and the error says what could be done."""
+    running.pause()
+    new = version(lines, ("totals", sum, row))
+    with closing(open_store(store_dsn)) as store:
+        assert {} == store.count_state(JOB).in_flight
+    with pytest.raises(JobMismatchError, match=r"(?s)update=Update.*'sums'.*peaks .*is removed"):
+        started(new, store_dsn, spark_master)
+    runner = StreamingRunner(job=JOB, store=store_dsn)
+    planned = runner.plan_update(built(new, runner), renamed={"sums": "totals"})
+    assert planned is not None
+    fates = {each.name: each.fate for each in planned.computations}
+    assert {"read/Read(CsvSource)": Fate.KEPT, "totals": Fate.KEPT, "peaks": Fate.REMOVED} == fates
+    update = Update(renamed={"sums": "totals"}, allow_loss=["peaks"])
+    result = started(new, store_dsn, spark_master, update=update)
+    result.wait_until_finish()
+    expected = rows_of(built(new, DirectRunner()).run(), "totals")
+
+    # What was said before is in the table of that time.
+    (sums,) = built(version(lines, ("sums", sum, row)), runner).graph().tables()
+    with closing(open_store(store_dsn)) as store:
+        before = shown(store.read_table(sums))
+    assert before
+    assert expected == sorted([*rows_of(result, "totals"), *before])

@@ -1,0 +1,211 @@
+"""CellCache against a dictionary that keeps everything, and its order against one that looks at all keys."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from runners.core.cells import Alarms, CellId, WindowState
+from runners.core.keyed_state import KeyedState
+from runners.millwheel.cell_cache import ENTRY_BYTES, CellCache, FurthestFirst, needed_us
+from runners.millwheel.cell_codec import encode_cell
+from triggers.trigger import Wakeup
+from windowing.window import Window
+
+KEYS = st.sampled_from(["a", "b", 1, None, ("c", 2), 7.5])
+CELLS: list[CellId] = [
+    (key, window) for key in ("a", 1, None) for window in (Window(0, 9), Window(9, 18))
+]
+
+
+class FurthestFirstMachine(RuleBasedStateMachine):
+    """The model: when each key is needed, in the order of use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: FurthestFirst[Any] = FurthestFirst()
+        self.model: dict[Any, int] = {}
+
+    # Often the same few, so that the queue has more outdated entries than it keeps.
+    @rule(keys=st.lists(KEYS, max_size=100), at_us=st.integers(-3, 3))
+    def use(self, keys: list[Any], at_us: int) -> None:
+        for key in keys:
+            self.model.pop(key, None)
+            self.model[key] = at_us
+            self.order.use(key, at_us)
+
+    @rule(key=KEYS)
+    def forget(self, key: Any) -> None:
+        self.model.pop(key, None)
+        self.order.forget(key)
+
+    @precondition(lambda self: self.model)
+    @rule()
+    def pop(self) -> None:
+        # The first of the furthest, as `max` looks at them in the order of use.
+        key = max(self.model, key=self.model.__getitem__)
+        del self.model[key]
+        assert self.order.pop() == key
+
+    @precondition(lambda self: not self.model)
+    @rule()
+    def pop_of_none(self) -> None:
+        with pytest.raises(IndexError):
+            self.order.pop()
+
+    @invariant()
+    def keeps_about_as_much_as_there_is(self) -> None:
+        assert len(self.order) == len(self.model)
+        assert len(self.order._heap) <= 2 * len(self.model) + 66
+
+
+TestFurthestFirst = FurthestFirstMachine.TestCase
+
+Writes = dict[CellId, bytes | None]
+
+
+class CellCacheMachine(RuleBasedStateMachine):
+    """Steps that are committed sooner or later, each on the state that the one before has left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.truth: dict[CellId, WindowState] = {}
+        self.stored: dict[CellId, bytes] = {}
+        self.waiting: list[tuple[Writes, Callable[[], None]]] = []
+        self.number = 0
+
+    @initialize(
+        bytes_max=st.sampled_from([None, 0, 1, 3 * ENTRY_BYTES, 4 * ENTRY_BYTES]),
+        before=st.sets(st.sampled_from(CELLS)),
+        is_read=st.booleans(),
+    )
+    def take(self, bytes_max: int | None, before: set[CellId], is_read: bool) -> None:
+        self.bytes_max = bytes_max
+        self.cache = CellCache(self.read, bytes_max)
+        for cell_id in before:
+            self.truth[cell_id] = WindowState(-1)
+            self.stored[cell_id] = encode_cell(WindowState(-1))
+        if is_read or bytes_max is None:
+            self.cache.take_in(self.stored)
+            self.cache.trim()
+        else:
+            self.cache.leave_out()
+
+    def read(self, asked: Sequence[CellId]) -> Iterator[tuple[CellId, bytes]]:
+        """The store; whoever asks for what it has not heard of yet would read what was."""
+        assert not set(asked) & {cell_id for writes, _ in self.waiting for cell_id in writes}
+        assert self.bytes_max is not None
+        return ((cell_id, self.stored[cell_id]) for cell_id in asked if cell_id in self.stored)
+
+    @rule(
+        needed=st.lists(st.sampled_from(CELLS)),
+        gone=st.sets(st.sampled_from(CELLS)),
+        alarm_us=st.none() | st.integers(0, 30),
+    )
+    def step(self, needed: list[CellId], gone: set[CellId], alarm_us: int | None) -> None:
+        self.cache.need(iter(needed))
+        writes: Writes = {}
+        for cell_id in dict.fromkeys(needed):
+            assert self.cache.get(cell_id) == self.truth.get(cell_id)
+            if cell_id in gone:
+                self.cache.pop(cell_id, None)
+                self.truth.pop(cell_id, None)
+                writes[cell_id] = None
+            else:
+                self.number += 1
+                state = WindowState(self.number, alarms=Alarms(alarm_us))
+                self.cache[cell_id] = self.truth[cell_id] = state
+                writes[cell_id] = encode_cell(state)
+            self.cache.wrote(cell_id, writes[cell_id])
+        self.waiting.append((writes, self.cache.end_step()))
+
+    @precondition(lambda self: self.waiting)
+    @rule(count=st.integers(1, 3))
+    def commit(self, count: int) -> None:
+        done, self.waiting = self.waiting[:count], self.waiting[count:]
+        for writes, _ in done:
+            for cell_id, value in writes.items():
+                if value is None:
+                    self.stored.pop(cell_id, None)
+                else:
+                    self.stored[cell_id] = value
+        for _, then in done:
+            then()
+
+    @rule()
+    def page(self) -> None:
+        """A signal has come, and all cells pass by."""
+        self.cache.bring_back(self.stored)
+        for cell_id in [*self.stored, *self.cache.uncommitted]:
+            assert self.cache.get(cell_id) == self.truth.get(cell_id)
+        self.cache.trim()
+
+    @rule(key=st.sampled_from(["a", 1]))
+    def release(self, key: Any) -> None:
+        """A range goes to somebody else, once all is committed."""
+        while self.waiting:
+            self.commit(1)
+        self.cache.forget(lambda cell_id: cell_id[0] == key)
+        for cell_id in [cell_id for cell_id in self.truth if cell_id[0] == key]:
+            del self.truth[cell_id], self.stored[cell_id]
+
+    @invariant()
+    def is_bounded(self) -> None:
+        if not hasattr(self, "cache"):
+            return
+        uncommitted = {cell_id for writes, _ in self.waiting for cell_id in writes}
+        assert set(self.cache.uncommitted) == uncommitted
+        held = sum(ENTRY_BYTES + len(encode_cell(cell)) for cell in self.cache.values())
+        if self.bytes_max is None:
+            assert self.cache == self.truth
+            assert self.cache.counts.bytes_held == 0
+            return
+        assert self.cache.counts.bytes_held == held
+        if not uncommitted:
+            assert held <= self.bytes_max
+
+
+TestCellCache = CellCacheMachine.TestCase
+
+
+@pytest.mark.parametrize(
+    ("cell_id", "cell", "expected_us"),
+    [
+        (("k", Window(0, 9)), WindowState(), 9),
+        (("k", Window(0, 9)), WindowState(alarms=Alarms(30)), 30),
+        (("k", Window(0, 9)), WindowState(alarms=Alarms(30, 5, 20)), 20),
+        (("k", Window(0, 9)), WindowState(alarms=Alarms(None, 5)), 9),
+        (("k", None), {Window(0, 9): WindowState(), Window(3, 8): WindowState()}, 8),
+        (("k", Window(0, 9)), KeyedState(), 9),
+        (("k", Window(0, 9)), KeyedState(wakeup=Wakeup(4, 2)), 4),
+    ],
+)
+def test_a_cell_is_needed_at_its_next_timer(cell_id: CellId, cell: Any, expected_us: int) -> None:
+    assert needed_us(cell_id, cell) == expected_us
+
+
+def test_what_is_needed_last_goes_first() -> None:
+    """Though it was used last."""
+    asked: list[CellId] = []
+
+    def read(missing: Sequence[CellId]) -> Iterator[tuple[CellId, bytes]]:
+        asked.extend(missing)
+        return iter(())
+
+    cells: list[CellId] = [("k", Window(start, start + 1)) for start in (3, 1, 2)]
+    cache = CellCache(read, 2 * (ENTRY_BYTES + len(encode_cell(WindowState()))))
+    cache.need(cells)
+    for cell_id in [cells[1], cells[2], cells[0]]:
+        cache[cell_id] = WindowState()
+        cache.wrote(cell_id, encode_cell(WindowState()))
+    assert len(cache) == 3, "nothing goes before it is committed"
+    cache.end_step()()
+
+    assert list(cache) == [cells[1], cells[2]]
+    assert asked == [], "nobody asks the store while all cells are in memory"
+    cache.need(cells)
+    assert asked == [cells[0]]
+    counts = cache.counts
+    assert (counts.hits, counts.misses, counts.loads, counts.evictions) == (2, 1, 1, 1)

@@ -1,0 +1,200 @@
+"""Laws of records that come twice: each counts once, whatever the order, the batches and the watermark."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.graph import MAIN, Read, TransformNode
+from dataflow.io.memory import MemorySource
+from dataflow.record_ids import RecordIds
+from runners.core.bundle import Bundle
+from runners.core.record_ids import NewId, RecordIdJudge, SplitIds
+from runners.direct import DirectRunner
+from runners.millwheel import record_ids as paging
+from runners.millwheel.id_counts import IdCounts
+from runners.millwheel.id_filter import IdFilter
+from runners.millwheel.ids import RangeId
+from runners.millwheel.record_ids import SeenIds
+from tests.scripted_source import Batch, ScriptedSource
+
+RANGE = RangeId("read", 0)
+#: Batches of (id, event time); and how far the watermark is after each.
+batches = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.integers(0, 20), st.integers(0, 100)), max_size=8),
+        st.integers(0, 120),
+    ),
+    max_size=12,
+)
+slacks = st.sampled_from([0, 7, 50, 1_000])
+
+
+def judge(slack_us: int, **changes: Any) -> RecordIdJudge:
+    record_ids = RecordIds(
+        **{"of": lambda record: record[0], "slack": slack_us / 1_000_000, **changes}
+    )
+    operation = Read(MemorySource([]), record_ids)
+    return RecordIdJudge(
+        TransformNode(label="read", location="", operation=operation, inputs=(), outputs={MAIN: 0})
+    )
+
+
+def bundle_of(records: Sequence[tuple[int, int]]) -> Bundle:
+    return Bundle(records, [at for _, at in records])
+
+
+def by_the_book(
+    script: Sequence[tuple[Sequence[tuple[int, int]], int]], slack: int
+) -> tuple[list[Any], list[Any]]:
+    """New records and late ones, from scratch: an id is remembered at the time of its first record."""
+    new, late, watermark = [], [], 0
+    first: dict[int, int] = {}
+    for records, after in script:
+        horizon = watermark - slack
+        first = {each: at for each, at in first.items() if at >= horizon}
+        for record_id, at in records:
+            if at < horizon:
+                late.append((record_id, at))
+            elif record_id not in first:
+                first[record_id] = at
+                new.append((record_id, at))
+        watermark = max(watermark, after)
+    return new, late
+
+
+class Table:
+    """The exact table as the store keeps it, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.ids: dict[bytes, int] = {}
+        self.asked = 0
+
+    def known_record_ids(
+        self, job: str, range_id: RangeId, digests: Sequence[bytes]
+    ) -> Collection[bytes]:
+        assert digests
+        assert len(set(digests)) == len(digests)
+        self.asked += 1
+        return self.ids.keys() & set(digests)
+
+    def read_record_ids(
+        self, job: str, range_id: RangeId, after: bytes, count: int
+    ) -> Sequence[tuple[bytes, int]]:
+        return sorted(each for each in self.ids.items() if each[0] > after)[:count]
+
+
+@given(script=batches, slack=slacks)
+def test_in_memory_each_id_counts_once(script: Any, slack: int) -> None:
+    ids, watermark = SplitIds(judge(slack)), 0
+    new: list[Any] = []
+    late: list[Any] = []
+    for records, after in script:
+        judged = ids.judge(bundle_of(records), watermark)
+        new += judged.bundle.values
+        late += [each.accumulator for each in judged.late]
+        assert judged.duplicates == len(records) - len(judged.bundle) - len(judged.late)
+        assert [at for _, at in judged.bundle.values] == list(judged.bundle.timestamps_us)
+        watermark = max(watermark, after)
+
+    assert (new, late) == by_the_book(script, slack)
+    assert len(ids) <= len(new)
+
+
+@given(script=batches, slack=slacks)
+def test_the_direct_runner_counts_each_id_once(script: Any, slack: int) -> None:
+    told: list[Any] = []
+    source = ScriptedSource(
+        [
+            Batch([list(record) for record in records], [at for _, at in records], after)
+            for records, after in script
+        ]
+    )
+    p = df.Pipeline(DirectRunner())
+    record_ids = df.RecordIds(of=lambda record: record[0], slack=slack / 1_000_000)
+    p | "read" >> df.Read(source, record_ids=record_ids) | df.Map(told.append)
+    result = p.run()
+    new, late = by_the_book(script, slack)
+
+    assert [tuple(each) for each in told] == new
+    assert [tuple(each["element"].value) for each in result.late_records()] == late
+    assert [each["window_start_us"] for each in result.late_records()] == [at for _, at in late]
+    assert result.late_counts() == ({"read": len(late)} if late else {})
+
+
+@given(
+    script=batches,
+    slack=slacks,
+    deaths=st.sets(st.integers(0, 11)),
+    lags=st.sets(st.integers(0, 11)),
+    expected_ids=st.integers(1, 4),
+    rate=st.sampled_from([0.01, 0.9]),
+    page=st.integers(1, 5),
+)
+def test_behind_a_filter_that_is_lost_each_id_counts_once(
+    script: Any,
+    slack: int,
+    deaths: set[int],
+    lags: set[int],
+    expected_ids: int,
+    rate: float,
+    page: int,
+) -> None:
+    """Like that in memory, but for a later copy of an id that is behind the horizon and not deleted yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paging, "PAGE_IDS", page)
+        table, watermark = Table(), 0
+        settings = judge(slack, expected_ids=expected_ids, false_positive_rate=rate)
+        counts = IdCounts()
+        seen = SeenIds(table, "job", RANGE, settings, counts)
+        kept: dict[int, int] = {}
+        waiting: list[tuple[Sequence[NewId], int]] = []
+        for number, (records, after) in enumerate(script):
+            if number in deaths and not waiting:
+                seen.release()
+                seen = SeenIds(table, "job", RANGE, settings, counts)
+            judged = seen.judge(bundle_of(records), watermark_us=watermark)
+            for record_id, at in judged.bundle.values:
+                assert kept.get(record_id, -1_000_000) < watermark - slack
+                kept[record_id] = at
+            dropped = set(records) - set(judged.bundle.values)
+            dropped -= {each.accumulator for each in judged.late}
+            assert {record_id for record_id, _ in dropped} <= kept.keys()
+            watermark = max(watermark, after)
+            waiting.append((judged.ids, watermark))
+            if number in lags:
+                continue
+            for ids, then in waiting:
+                table.ids.update(seen.worth_keeping(ids, then))
+                seen.note_committed(ids)
+            waiting.clear()
+            horizon = seen.collect(watermark)
+            if horizon is not None:
+                assert horizon <= watermark - slack
+                table.ids = {each: at for each, at in table.ids.items() if at >= horizon}
+        seen.release()
+        assert counts.kept == 0
+        assert counts.false_maybes <= counts.maybes
+
+
+@given(
+    ids=st.lists(st.tuples(st.binary(min_size=16, max_size=16), st.integers(-4, 4)), max_size=60),
+    horizons=st.lists(st.integers(-5, 5), max_size=4),
+    expected_ids=st.integers(1, 9),
+    rate=st.floats(0.001, 0.99),
+)
+def test_a_filter_never_says_no_to_what_is_in_it(
+    ids: list[tuple[bytes, int]], horizons: list[int], expected_ids: int, rate: float
+) -> None:
+    """However full, and whatever was dropped behind the horizon."""
+    id_filter = IdFilter(expected_ids, rate)
+    for each in ids:
+        id_filter.add([each])
+        assert id_filter.maybes([each[0]]) == [each[0]]
+    for horizon in sorted(horizons):
+        id_filter.collect(horizon)
+        alive = [digest for digest, at in ids if at >= horizon]
+        assert set(id_filter.maybes(alive)) == set(alive)

@@ -1,0 +1,184 @@
+"""Computations that do without strong productions, or without exactly-once: records may count twice, none is lost."""
+
+from datetime import timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from runners.direct import DirectRunner
+from runners.millwheel.committer import Committer
+from runners.millwheel.delivery import Outbox
+from runners.millwheel.guarantees import Guarantees
+from runners.millwheel.worker_options import WorkerOptions
+from runners.testing.simulator import SimulationError
+from tests.simulation.test_worker_crashes import Cluster, batches, scripted
+
+WEAK = Guarantees(strong_productions=False)
+NEITHER = Guarantees(strong_productions=False, exactly_once=False)
+UNCOUNTED = Guarantees(exactly_once=False)
+STAGES = ("read", "minutes", "hours")
+
+
+class Distinct(df.CombineFn):
+    """Twice the same is the same: what a computation without guarantees should do."""
+
+    def create_accumulator(self) -> frozenset[int]:
+        return frozenset()
+
+    def add_input(self, accumulator: frozenset[int], element: int) -> frozenset[int]:
+        return accumulator | {element}
+
+    def merge_accumulators(self, accumulators: Any) -> frozenset[int]:
+        return frozenset().union(*accumulators)
+
+    def extract_output(self, accumulator: frozenset[int]) -> list[int]:
+        return sorted(accumulator)
+
+
+def build(p: df.Pipeline, source: df.Source, combine: Any) -> None:
+    """Values by the minute, and of these again by the hour."""
+    (
+        p
+        | "read" >> df.Read(source)
+        | "pair" >> df.Map(lambda value: (value % 3, value))
+        | "in minutes"
+        >> df.WindowInto(
+            df.FixedWindows(60),
+            accumulation_mode=df.AccumulationMode.DISCARDING,
+            allowed_lateness=timedelta(hours=2),
+        )
+        | "minutes" >> df.CombinePerKey(combine)
+        | "flat" >> df.FlatMap(flat)
+        | "in hours"
+        >> df.WindowInto(
+            df.FixedWindows(3_600),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING,
+            allowed_lateness=timedelta(hours=2),
+        )
+        | "hours" >> df.CombinePerKey(combine)
+        | "row" >> df.Map(row)
+        | "result"
+        >> df.WriteToPostgres(
+            "result", columns={"key": int, "start": float, "values": str}, key=["key", "start"]
+        )
+    )
+
+
+def flat(pair: tuple[int, Any]) -> list[tuple[int, int]]:
+    key, values = pair
+    return [(key % 2, value) for value in (values if isinstance(values, list) else [values])]
+
+
+def row(pair: tuple[int, Any], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
+    key, values = pair
+    return {"key": key, "start": window.start.timestamp(), "values": str(values)}
+
+
+def rows_of(
+    script: list[list[tuple[int, int]]],
+    disorder: int,
+    combine: Any,
+    seed: int,
+    crash_rate: float,
+    guarantees: dict[str, Guarantees],
+) -> tuple[set[Any], set[Any]]:
+    """What the cluster says, and what the direct runner says."""
+    direct = df.Pipeline(DirectRunner(bundle_records=3))
+    build(direct, scripted(script, disorder), combine)
+    expected = {tuple(each.values()) for each in direct.run().read_table("result")}
+    options = WorkerOptions(guarantees=guarantees)
+    cluster = Cluster(direct.graph(), seed, crash_rate, options=options)
+    cluster.run()
+    (spec,) = direct.graph().tables()
+    return set(cluster.store.read_table(spec)), expected
+
+
+chosen = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from([WEAK, NEITHER, UNCOUNTED]) for name in STAGES}
+)
+
+
+@given(batches=batches, disorder=st.integers(0, 300), seed=st.integers(0, 2**32), guarantees=chosen)
+def test_nothing_is_lost_whatever_dies(
+    batches: list[list[tuple[int, int]]],
+    disorder: int,
+    seed: int,
+    guarantees: dict[str, Guarantees],
+) -> None:
+    """Idempotent code says the same as with all guarantees."""
+    ours, expected = rows_of(batches, disorder, Distinct(), seed, 0.1, guarantees)
+
+    assert ours == expected, f"seed={seed}"
+
+
+@given(batches=batches, seed=st.integers(0, 2**32))
+@pytest.mark.parametrize(
+    "guarantees", [dict.fromkeys(STAGES, each) for each in (WEAK, NEITHER, UNCOUNTED)]
+)
+def test_each_record_counts_once_while_nothing_dies(
+    guarantees: dict[str, Guarantees], batches: list[list[tuple[int, int]]], seed: int
+) -> None:
+    ours, expected = rows_of(batches, 0, sum, seed, 0.0, guarantees)
+
+    assert ours == expected, f"seed={seed}"
+
+
+def test_records_count_twice_when_something_dies() -> None:
+    """As the page about guarantees says: it is what one gives up."""
+    script = [[(value, 10 * value)] for value in range(20)]
+    everywhere = dict.fromkeys(STAGES, NEITHER)
+    differ = [
+        seed
+        for seed in range(60)
+        if len(set(map(frozenset, rows_of(script, 0, sum, seed, 0.1, everywhere)))) > 1
+    ]
+
+    assert differ
+
+
+@pytest.mark.parametrize(
+    ("mutation", "guarantee"), list(product(["numbers", "acknowledges"], [WEAK, NEITHER]))
+)
+def test_a_wrong_committer_is_found(
+    mutation: str, guarantee: Guarantees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers that a later owner uses again lose records, and so do acknowledgements that come too early."""
+    if mutation == "numbers":
+        init = Outbox.__init__
+
+        def starts_again(self: Outbox, *arguments: Any, weak_from: int | None = None) -> None:
+            init(self, *arguments, weak_from=None if weak_from is None else 0)
+
+        monkeypatch.setattr(Outbox, "__init__", starts_again)
+    else:
+        commit = Committer.commit
+
+        def hasty(self: Committer, draft: Any, taken_in: Any = ()) -> None:
+            channels = list(taken_in)
+            if draft is not None and draft.computation in self._weak:
+                for channel in channels:
+                    owned = draft._ranges.get(channel.receiver)
+                    if owned is not None:
+                        owned.delivered.update(owned.accepted)
+                self._courier.acknowledge(channels)
+            commit(self, draft, channels)
+
+        monkeypatch.setattr(Committer, "commit", hasty)
+    script = [[(value, 10 * value)] for value in range(30)]
+
+    everywhere = dict.fromkeys(STAGES, guarantee)
+    assert any(is_lossy(script, seed, everywhere) for seed in range(400))
+
+
+def is_lossy(
+    script: list[list[tuple[int, int]]], seed: int, guarantees: dict[str, Guarantees]
+) -> bool:
+    try:
+        ours, expected = rows_of(script, 0, Distinct(), seed, 0.1, guarantees)
+    except SimulationError:
+        return True
+    return ours != expected

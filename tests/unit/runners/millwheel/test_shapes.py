@@ -1,0 +1,158 @@
+"""Shapes: what the master knows of splits and merges."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.key_range import KEY_SPACE_END, KeyMap, KeyRange, even_ranges
+from runners.millwheel.shapes import RangeShape, ShapeError, Shapes, Split
+from runners.millwheel.store.port import RangeRow
+
+READ = RangeId("read", 0)
+FIRST, SECOND, BORN = (RangeId("sum", index) for index in range(3))
+
+
+def row(range_id: RangeId, keys: KeyRange | None, **changes: object) -> RangeRow:
+    fields: dict[str, object] = {
+        "range_id": range_id,
+        "keys": keys,
+        "split": b"" if range_id == READ else None,
+        "token": 1,
+        "bundle": 0,
+        "owner": None,
+        "position": None,
+        "watermark_us": None,
+        "is_finished": False,
+    }
+    return RangeRow(**fields | changes)  # type: ignore[arg-type]
+
+
+def shapes(**changes: object) -> Shapes:
+    low, high = even_ranges(2)
+    rows = [row(READ, None), row(FIRST, low), row(SECOND, high, **changes)]
+    return Shapes({each.range_id: each for each in rows}, {"read": (), "sum": ("read",)})
+
+
+def split_is_done(known: Shapes, asked: Split, at: int) -> None:
+    keys = known.keys_of(asked.range_id)
+    assert keys is not None
+    known.learn(
+        {
+            asked.range_id: RangeShape(KeyRange(keys.low, at), None),
+            asked.born: RangeShape(KeyRange(at, keys.high), asked.range_id),
+        }
+    )
+
+
+@given(cuts=st.lists(st.integers(1, KEY_SPACE_END - 1), max_size=20), key_hash=st.integers(0))
+def test_a_key_hash_is_in_the_range_that_has_it(cuts: list[int], key_hash: int) -> None:
+    """However the space is divided: one range has it, or it is no key hash."""
+    bounds = [0, *sorted(set(cuts)), KEY_SPACE_END]
+    keys = {
+        RangeId("sum", index): KeyRange(low, high)
+        for index, (low, high) in enumerate(pairwise(bounds))
+    }
+    found = KeyMap(keys).find(key_hash)
+
+    assert KeyMap(keys).is_whole
+    assert [each for each, covers in keys.items() if key_hash in covers] == (
+        [found] if found else []
+    )
+
+
+@given(st.sets(st.integers(0, 9), min_size=1))
+def test_a_map_with_a_gap_is_not_whole(missing: set[int]) -> None:
+    keys = {RangeId("sum", index): each for index, each in enumerate(even_ranges(10))}
+    for index in missing:
+        del keys[RangeId("sum", index)]
+
+    assert not KeyMap(keys).is_whole
+
+
+def test_a_split_is_routed_when_it_is_committed() -> None:
+    known = shapes()
+    before = known.routing
+    asked = known.split(FIRST, None)
+
+    assert asked.born == BORN
+    assert known.routing == before
+    assert known.unborn == {BORN}
+    split_is_done(known, asked, 1 << 60)
+    assert known.routing.number == before.number + 1
+    assert known.keys_of(BORN) == KeyRange(1 << 60, 1 << 63)
+    assert known.head_of(BORN) == FIRST
+    assert not known.asked
+
+
+def test_it_is_ripe_when_every_sender_has_passed_its_routing() -> None:
+    known = shapes()
+    known.report({READ: known.routing.number})
+    split_is_done(known, known.split(FIRST, None), 1 << 60)
+
+    assert known.ripe() == []
+    known.report({READ: known.routing.number})
+    assert known.ripe() == [BORN]
+    assert not known.untied(BORN)
+    assert known.ripe() == []
+
+
+def test_what_is_tied_stays_as_it_is() -> None:
+    known = shapes()
+    asked = known.split(FIRST, None)
+    for split in (FIRST, asked.born):
+        with pytest.raises(ShapeError):
+            known.split(split, None)
+    split_is_done(known, asked, 1 << 60)
+    with pytest.raises(ShapeError):
+        known.merge(FIRST, SECOND)
+
+
+def test_a_merged_range_is_retired_and_its_number_is_not_used_again() -> None:
+    known = shapes()
+    known.merge(FIRST, SECOND)
+    known.learn(
+        {FIRST: RangeShape(KeyRange(0, KEY_SPACE_END), None), SECOND: RangeShape(None, FIRST)}
+    )
+    known.report({READ: known.routing.number})
+
+    assert known.ripe() == [SECOND]
+    assert known.untied(SECOND)
+    assert known.split(FIRST, None).born == BORN
+
+
+def test_a_range_that_only_the_store_knew_of_is_found() -> None:
+    """A driver died between asking for a split and hearing of it."""
+    known = shapes()
+    low, high = KeyRange(0, 1 << 60), KeyRange(1 << 60, 1 << 63)
+    found = known.learn({FIRST: RangeShape(low, None), BORN: RangeShape(high, FIRST)})
+
+    assert found == {BORN: FIRST}
+    assert known.head_of(BORN) == FIRST
+    known.report({READ: known.routing.number})
+    assert known.ripe() == [BORN]
+
+
+@pytest.mark.parametrize(
+    ("range_id", "at"), [(READ, None), (RangeId("sum", 9), None), (FIRST, 0), (FIRST, 1 << 63)]
+)
+def test_what_cannot_be_split_is_refused(range_id: RangeId, at: int | None) -> None:
+    with pytest.raises(ShapeError):
+        shapes().split(range_id, at)
+
+
+def test_ranges_apart_cannot_be_merged() -> None:
+    with pytest.raises(ShapeError, match="no neighbours"):
+        shapes().merge(FIRST, FIRST)
+
+
+def test_ties_in_the_store_are_taken_as_new() -> None:
+    """A driver that starts does not know what is on its way."""
+    known = shapes(tied_to=FIRST)
+
+    assert known.head_of(SECOND) == FIRST
+    assert known.ripe() == []
+    known.report({READ: known.routing.number})
+    assert known.ripe() == [SECOND]

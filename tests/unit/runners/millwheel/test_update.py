@@ -1,0 +1,323 @@
+"""What an update is said to keep, begin anew and lose."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from dataflow.errors import PipelineError
+from runners.core.plan import ExecutionPlan, plan
+from runners.direct import DirectRunner
+from runners.errors import JobMismatchError, UpdateRefusedError
+from runners.millwheel.ids import Channel, Fence, RangeId
+from runners.millwheel.job import job_spec
+from runners.millwheel.job_versions import Update, open_version, plan_version
+from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
+from runners.millwheel.state_shape import StateShape, state_shapes
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import Committed
+from runners.millwheel.update import Fate, UpdatePlan
+from tests.scripted_source import ScriptedSource
+
+Build = Callable[[df.Pipeline], object]
+SEEN = df.ReadModifyWriteStateSpec("seen")
+MORE = df.BagStateSpec("more")
+AGAIN = df.BagStateSpec("seen")
+END = df.TimerSpec("end", df.TimeDomain.EVENT)
+ALARM = df.TimerSpec("end", df.TimeDomain.PROCESSING)
+
+
+def planned(build: Build) -> ExecutionPlan:
+    pipeline = df.Pipeline(DirectRunner())
+    build(pipeline)
+    return plan(pipeline.graph())
+
+
+def grouped(
+    label: str = "sum",
+    combine: Any = sum,
+    function: Any = str,
+    source: df.Source | None = None,
+    **windows: Any,
+) -> Build:
+    windows = {
+        "window_fn": df.FixedWindows(60),
+        "accumulation_mode": df.AccumulationMode.DISCARDING,
+        **windows,
+    }
+
+    def build(p: df.Pipeline) -> None:
+        (
+            p
+            | "read" >> df.Read(source or ScriptedSource([]))
+            | "windows" >> df.WindowInto(windows.pop("window_fn"), **windows)
+            | label >> df.CombinePerKey(combine)
+            | "after" >> df.Map(function)
+        )
+
+    return build
+
+
+def kept_parts(old: Build, new: Build, name: str = "sum") -> list[str]:
+    return state_shapes(planned(old))[name].unreadable(state_shapes(planned(new))[name])
+
+
+def opened(build: Build, store: MemoryStore, update: Update | None = None) -> list[str]:
+    execution, said = planned(build), list[str]()
+    spec = job_spec("job", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
+    open_version(store, spec, execution, update, said.append)
+    return said
+
+
+def update_of(build: Build, store: MemoryStore, **renamed: str) -> UpdatePlan:
+    execution = planned(build)
+    spec = job_spec("job", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
+    found = plan_version(store, spec, execution, renamed)
+    assert found is not None
+    return found
+
+
+def used(store: MemoryStore, *, in_flight: int = 0) -> MemoryStore:
+    """Two cells, a timer, a position, a watermark of a day after 1970, and what is in flight."""
+    read, total = RangeId("read", 0), RangeId("sum", 0)
+    taken = store.acquire("job", [read, total], "worker")
+    production = Production(
+        job="job",
+        fences=[Fence(range_id=each, token=taken[each].row.token, bundle=1) for each in taken],
+        cells=[CellWrite("sum", 7, key, b"") for key in (b"a", b"b")],
+        timers=[TimerWrite("sum", 7, b"a", b"w", "event", 5)],
+        checkpoints=[
+            Checkpoint(Channel(read, total), number, 0, b"") for number in range(1, in_flight + 1)
+        ],
+        positions={read: b"here"},
+        watermarks_us={total: 86_400_000_000},
+    )
+    assert store.commit(production) == Committed()
+    return store
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"window_fn": df.FixedWindows(30)}, "window_fn"),
+        ({"trigger": df.AfterCount(2)}, "trigger"),
+        ({"accumulation_mode": df.AccumulationMode.ACCUMULATING}, "accumulation_mode"),
+        ({"allowed_lateness": 60}, "allowed_lateness"),
+        ({"combine": max}, "combine_fn"),
+        ({"combine": df.MeanCombineFn()}, "combine_fn"),
+    ],
+)
+def test_state_that_new_code_cannot_read(change: dict[str, Any], part: str) -> None:
+    """The part that is another is named, as it was and as it is."""
+    (reason,) = kept_parts(grouped(), grouped(**change))
+    assert reason.startswith(f"{part} was ")
+
+
+def test_functions_are_no_part_of_state() -> None:
+    """Neither those behind a grouping nor those before it."""
+    assert kept_parts(grouped(), grouped(function=repr)) == []
+
+
+class Keeper(df.DoFn):
+    def process(self, element: Any, /, seen: Any = df.DoFn.StateParam(SEEN)) -> Iterator[Any]:
+        yield element
+
+
+class KeepsMore(Keeper):
+    def process(
+        self,
+        element: Any,
+        /,
+        seen: Any = df.DoFn.StateParam(SEEN),
+        more: Any = df.DoFn.StateParam(MORE),
+        end: Any = df.DoFn.TimerParam(END),
+    ) -> Iterator[Any]:
+        yield element
+
+    @df.on_timer(END)
+    def ended(self) -> None:
+        """Nothing to do."""
+
+
+class KeepsOther(Keeper):
+    def process(self, element: Any, /, seen: Any = df.DoFn.StateParam(AGAIN)) -> Iterator[Any]:
+        yield element
+
+
+class Alarmed(KeepsMore):
+    def process(
+        self,
+        element: Any,
+        /,
+        seen: Any = df.DoFn.StateParam(SEEN),
+        more: Any = df.DoFn.StateParam(MORE),
+        end: Any = df.DoFn.TimerParam(ALARM),
+    ) -> Iterator[Any]:
+        yield element
+
+    @df.on_timer(ALARM)
+    def ended(self) -> None:
+        """Nothing to do."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reasons"),
+    [
+        (Keeper(), KeepsMore(), []),
+        (KeepsMore(), Keeper(), 2),
+        (Keeper(), KeepsOther(), 1),
+        (KeepsMore(), Alarmed(), 1),
+    ],
+)
+def test_state_of_a_stateful_do_fn(old: df.DoFn, new: df.DoFn, reasons: Any) -> None:
+    """More may be declared; less, or something else under a name, is another state."""
+
+    def build(fn: df.DoFn) -> Build:
+        return lambda p: p | "read" >> df.Read(ScriptedSource([])) | "keep" >> df.ParDo(fn)
+
+    found = kept_parts(build(old), build(new), "keep")
+    assert len(found) == (reasons or 0)
+
+
+def test_shapes_are_the_same_in_every_process() -> None:
+    """No address, no order of a set: or else a job could not be continued."""
+    code = (
+        "from tests.unit.runners.millwheel.test_update import *\n"
+        "build = grouped(combine=lambda values: 1, trigger=df.AfterAny(df.AfterCount(2), df.AfterSignal('a')))\n"
+        "print([each.encoded() for each in state_shapes(planned(build)).values()])"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(texts) == 1
+
+
+def test_a_shape_is_text_in_the_store() -> None:
+    """It comes back as it was."""
+    for shape in state_shapes(planned(grouped())).values():
+        assert StateShape.decoded(shape.encoded()) == shape
+
+
+def test_a_kept_a_changed_and_a_new_computation() -> None:
+    """A function changes, and everything is kept; the windows do, and the grouping begins anew."""
+    store = MemoryStore()
+    opened(grouped(), store)
+    used(store)
+    assert opened(grouped(function=repr), store) == []
+    plan_ = update_of(grouped(window_fn=df.FixedWindows(30)), store)
+    fates = {each.name: (each.fate, each.losses) for each in plan_.computations}
+    assert fates == {
+        "read": (Fate.KEPT, []),
+        "sum": (Fate.CHANGED, ["2 cells", "1 timers"]),
+    }
+    assert "sum sees what is read from here on" in str(plan_)
+    renamed = update_of(grouped("total"), store, sum="total")
+    assert renamed.kept == {"read": "read", "sum": "total"}
+    assert "keeps its state (was sum): 2 cells, 1 timers" in str(renamed)
+    assert not renamed.losing
+
+
+def test_without_being_told_nothing_is_updated() -> None:
+    """The hint shows the plan, and what to say."""
+    store = MemoryStore()
+    opened(grouped(), store)
+    used(store)
+    before = store.read_job("job")
+    with pytest.raises(JobMismatchError, match=r"(?s)allow_loss=\['sum'\].*is removed"):
+        opened(grouped("other"), store)
+    for allowed in ([], ["read"], ["other"]):
+        with pytest.raises(UpdateRefusedError, match=r"allow_loss=\['sum'\]"):
+            opened(grouped("other"), store, Update(allow_loss=allowed))
+    with pytest.raises(PipelineError, match="nothing"):
+        opened(grouped("other"), store, Update(allow_loss=["nothing"]))
+    job = store.read_job("job")
+    assert before is not None
+    assert job is not None
+    assert (job.version, job.fingerprint) == (0, before.fingerprint)
+    (said,) = opened(grouped("other"), store, Update(allow_loss=["sum"]))
+    assert "2 cells, 1 timers" in said
+    assert opened(grouped("other"), store, Update()) == []
+
+
+def test_what_is_in_flight_is_a_loss_of_who_goes() -> None:
+    """From a source that is removed to a grouping that is kept: it would be lost, though the source has no state."""
+
+    class Other(ScriptedSource):
+        pass
+
+    store = MemoryStore()
+    opened(grouped(), store)
+    used(store, in_flight=3)
+    plan_ = update_of(grouped(source=Other([])), store)
+    (lost,) = plan_.losing
+    assert (lost.name, lost.losses) == ("read", ["3 in flight", "1 positions"])
+    assert "read begins at its beginning and is new to sum; sum is at watermark 1970-01-02" in str(
+        plan_
+    )
+    with pytest.raises(UpdateRefusedError, match="pause"):
+        plan_.check([])
+
+
+def test_an_edge_that_goes_takes_what_is_on_it() -> None:
+    """Both ends are kept, but nobody would wait for it any more."""
+
+    def build(*, is_crossed: bool) -> Build:
+        def inner(p: df.Pipeline) -> None:
+            one, two = (
+                p | label >> df.Read(ScriptedSource([])) for label in ("read", "other")
+            )  # fmt: skip
+            (two if is_crossed else one) | "sum" >> df.CombinePerKey(sum)
+            (one if is_crossed else two) | "max" >> df.CombinePerKey(max)
+
+        return inner
+
+    store = MemoryStore()
+    opened(build(is_crossed=False), store)
+    used(store, in_flight=2)
+    plan_ = update_of(build(is_crossed=True), store)
+    assert {each.fate for each in plan_.computations} == {Fate.KEPT}
+    assert [(each.name, each.losses) for each in plan_.losing] == [("read", ["2 in flight"])]
+
+
+@pytest.mark.parametrize(
+    "renamed", [{"nothing": "total"}, {"sum": "nothing"}, {"sum": "total", "read": "total"}]
+)
+def test_names_that_are_not_there(renamed: dict[str, str]) -> None:
+    """A wrong name is an error, and no reason to lose something."""
+    store = MemoryStore()
+    opened(grouped(), store)
+    with pytest.raises(PipelineError, match="cannot be renamed"):
+        update_of(grouped("total"), store, **renamed)
+
+
+def test_a_job_of_before_is_described_when_it_is_opened() -> None:
+    """Until then its state is not known, and not read by other code; the same pipeline can always go on."""
+    store, execution = MemoryStore(), planned(grouped())
+    spec = job_spec("job", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
+    store.open_job(
+        type(spec)(job="job", mode="streaming", fingerprint=spec.fingerprint, ranges=spec.ranges)
+    )
+    used(store)
+    plan_ = update_of(grouped("total"), store, sum="total")
+    assert [each.name for each in plan_.losing] == ["read", "total"]
+    assert "run the old version once more" in str(plan_)
+    assert opened(grouped(), store) == []
+    assert not update_of(grouped("total"), store, sum="total").losing
+
+
+def test_a_finished_job_has_no_new_version() -> None:
+    """There is nothing that could go on."""
+    store = MemoryStore()
+    opened(grouped(), store)
+    store.finish_job("job")
+    with pytest.raises(UpdateRefusedError, match="is finished"):
+        opened(grouped("other"), store, Update())
