@@ -124,9 +124,13 @@ class Assignment:
         return self._slot[range_id]
 
     def tie(self, range_id: RangeId, head: RangeId) -> None:
-        """From here on a range has the slot of another; it may be a new one."""
-        if range_id not in self._slot:
-            self._slot[range_id], self._home[range_id] = self._slot[head], self._home[head]
+        """From here on a range has the slot of another, and goes where that one goes; it may be a new one."""
+        if self._slot.get(range_id) != self._slot[head]:
+            self._settled.discard(range_id)
+        self._slot[range_id], self._home[range_id] = self._slot[head], self._home[head]
+        self._leaving.pop(range_id, None)
+        if head in self._leaving:
+            self._leaving[range_id] = self._leaving[head]
         self._heads[range_id] = head
 
     def untie(self, range_id: RangeId, *, is_retired: bool) -> None:

@@ -114,6 +114,10 @@ class Outbox:
             for channel, sequence in newest.items()
         )
 
+    def is_deleted(self, newest: Mapping[Channel, int]) -> bool:
+        """Whether everything up to these sequences is gone from the store too, and no later owner sends it again."""
+        return self.is_acknowledged(newest) and not newest.keys() & self._acknowledged.keys()
+
     def take_acknowledged(self) -> Mapping[Channel, int]:
         """What the next commit is to delete; afterwards it counts as deleted."""
         taken, self._acknowledged = self._acknowledged, {}
@@ -138,9 +142,11 @@ class Trail(Generic[ValueT]):
     Args:
         outbox: that of the range.
         first: what is passed on before there is news.
+        is_kept: whether what was sent before must not only be acknowledged, but gone from the store.
     """
 
-    def __init__(self, outbox: Outbox, first: ValueT) -> None:
+    def __init__(self, outbox: Outbox, first: ValueT, *, is_kept: bool = False) -> None:
+        self._is_gone = outbox.is_deleted if is_kept else outbox.is_acknowledged
         self._outbox = outbox
         self._waiting: deque[tuple[ValueT, Mapping[Channel, int]]] = deque()
         self._latest = self._passed = first
@@ -153,6 +159,6 @@ class Trail(Generic[ValueT]):
 
     def passed(self) -> ValueT:
         """The last value noted for which everything ahead of it is acknowledged."""
-        while self._waiting and self._outbox.is_acknowledged(self._waiting[0][1]):
+        while self._waiting and self._is_gone(self._waiting[0][1]):
             self._passed, _ = self._waiting.popleft()
         return self._passed

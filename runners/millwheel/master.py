@@ -36,7 +36,7 @@ from runners.millwheel.messages import (
 )
 from runners.millwheel.shapes import Merge, ShapeError, Shapes, Split
 from runners.millwheel.signals import Signal, SignalBoard
-from runners.millwheel.slots import LEASE_TTL_MAX_MS, MasterStatistics, Slot, are_paused, live_slots
+from runners.millwheel.slots import MasterStatistics, Slot, are_paused, live_slots
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.transport import Transport
 from runners.millwheel.watermark_authority import WatermarkAuthority
@@ -127,7 +127,7 @@ class Master:
         """Whether the end of time has passed through everything and nothing is left to acknowledge."""
         return (
             self._authority.lowest_output_us() >= MAX_TIMESTAMP_US
-            and not self._shapes.asked
+            and self._shapes.is_at_rest
             and self._assignment.is_at_rest
             and all(slot.is_quiet for slot in self._slots if slot.is_ready)
         )
@@ -179,8 +179,7 @@ class Master:
         Raises:
             ShapeError: there is no such range, or it is changing hands or shape.
         """
-        self._check_settled(range_id)
-        asked = self._shapes.split(range_id, at)
+        asked = self._shapes.split(range_id, at, self.is_settled)
         # It counts before it is there: what it will hold back is held back by then.
         self._adopt(asked.born, range_id)
         self._ask(asked)
@@ -192,8 +191,7 @@ class Master:
         Raises:
             ShapeError: there are no such ranges, or they are no neighbours, or are changing hands or shape.
         """
-        self._check_settled(range_id)
-        self._shapes.check_merge(range_id, gone)
+        self._shapes.check_merge(range_id, gone, self.is_settled)
         self._wanted.append((range_id, gone))
         self.move([gone], self._assignment.slot_of(range_id))
 
@@ -265,7 +263,9 @@ class Master:
         if self._slots[message.slot].worker != message.worker:
             return
         for range_id in message.ranges:
-            if self._shapes.head_of(range_id) is not None:
+            # An answer that comes twice may be about an earlier tie, and from where the range was then.
+            is_here = self._assignment.slots.get(range_id) == message.slot
+            if is_here and self._shapes.is_tied(range_id):
                 is_retired = self._shapes.untied(range_id)
                 self._assignment.untie(range_id, is_retired=is_retired)
                 if is_retired:
@@ -277,12 +277,6 @@ class Master:
         if not self._authority.knows(range_id):
             self._authority.add(range_id, head)
             self._signals.add(range_id, head)
-
-    def _check_settled(self, range_id: RangeId) -> None:
-        """Until its ranges are where they belong nobody knows whether a former owner has divided one."""
-        for each in self._shapes.routing.keys:
-            if each.computation == range_id.computation and not self._assignment.is_settled(each):
-                raise ShapeError(f"{each} is changing hands")
 
     def _begin_merges(self) -> None:
         for wanted in list(self._wanted):
@@ -358,15 +352,18 @@ class Master:
 
     def _hear(self, report: Report) -> bool:
         slot = self._slots[report.slot]
-        if slot.expired == report.worker:
-            # It was only slow; what it does is fenced, but its successor is given more time.
-            slot.expired = None
-            slot.lease_ttl_ms = min(2 * slot.lease_ttl_ms, LEASE_TTL_MAX_MS)
+        slot.forgive(report.worker)
         if slot.worker != report.worker or not slot.is_ready:
             return False
         slot.heard_ms = self._clock.monotonic_ms()
         if not all(map(self._authority.knows, report.watermarks_us)):
             # It has divided a range, or retired one, and the message that says so is not here.
+            return False
+        slots = self._assignment.slots
+        strays = [each for each in report.watermarks_us if slots[each] != report.slot]
+        if strays:
+            # They came with another range that is tied to them, which nobody knew.
+            self._tell(slot, Revoke(ranges=tuple(strays)))
             return False
         slot.hear(report)
         self._shapes.report(report.routings)

@@ -61,7 +61,8 @@ class OwnedRange:
         self._signals = Trail(self.outbox, 0)
         self._percentiles = Trail(self.outbox, None)
         self._progress = Trail(self.outbox, None)
-        self._routings = Trail(self.outbox, 0)
+        # Where a production is sent to must exist for as long as somebody may find it in the store.
+        self._routings = Trail(self.outbox, 0, is_kept=True)
 
     @classmethod
     def taken(cls, taken: TakenRange, *, is_weak: bool = False) -> "OwnedRange":

@@ -29,6 +29,8 @@ class Router:
         """Divide by this from here on, unless it knows a newer one."""
         if routing.number > self.number:
             self.number, self._maps = routing.number, routing.maps()
+            gaps = [name for name, ranges in self._maps.items() if not ranges.is_whole]
+            assert not gaps, f"some keys of {gaps} have no range, or two: {routing}"
 
     def payloads(self, groups: Mapping[str, Iterable[Partial]]) -> Mapping[RangeId, bytes]:
         """One payload for each range that is sent anything.

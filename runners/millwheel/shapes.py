@@ -16,7 +16,7 @@ acknowledged, they are untied: a new range may move, one that has lost its keys 
 MillWheel, sections 4.1 and 7.1; ADR 0017.  Pure bookkeeping; lives in the master, which sends the messages.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -112,13 +112,17 @@ class Shapes:
         """What a range covers; None of a source split, or when it covers nothing any more."""
         return self._keys.get(range_id)
 
-    def split(self, range_id: RangeId, at: int | None) -> Split:
+    def split(
+        self, range_id: RangeId, at: int | None, is_settled: Callable[[RangeId], bool]
+    ) -> Split:
         """Ask for a split.
 
         Raises:
-            ShapeError: there is no such key range, it is tied, or the hash is not inside it.
+            ShapeError: there is no such key range, it is tied, or the hash is not inside it; or a range of the
+                computation is changing hands.
         """
         keys = self._free(range_id)
+        self._check_settled(range_id.computation, is_settled)
         if at is not None and not keys.low < at < keys.high:
             raise ShapeError(f"{at:#x} does not divide {range_id}, which has the keys {keys}")
         if keys.high - keys.low == 1:
@@ -136,27 +140,40 @@ class Shapes:
         Raises:
             ShapeError: they are no neighbours, or tied.
         """
-        self.check_merge(range_id, gone)
+        self._check_neighbours(range_id, gone)
         asked = Merge(range_id=range_id, gone=gone)
         self._ask(asked, gone)
         return asked
 
-    def check_merge(self, range_id: RangeId, gone: RangeId) -> None:
-        """Raise what `merge` would raise."""
+    def check_merge(
+        self, range_id: RangeId, gone: RangeId, is_settled: Callable[[RangeId], bool]
+    ) -> None:
+        """Raise what `merge` would raise, or that a range of the computation is changing hands."""
+        self._check_neighbours(range_id, gone)
+        self._check_settled(range_id.computation, is_settled)
+
+    def _check_settled(self, computation: str, is_settled: Callable[[RangeId], bool]) -> None:
+        """Until its ranges are where they belong nobody knows whether a former owner has divided one."""
+        for each in self._keys:
+            if each.computation == computation and not is_settled(each):
+                raise ShapeError(f"{each} is changing hands")
+
+    def _check_neighbours(self, range_id: RangeId, gone: RangeId) -> None:
         keys, others = self._free(range_id), self._free(gone)
         is_beside = keys.high == others.low or others.high == keys.low
         if range_id.computation != gone.computation or not is_beside:
             raise ShapeError(f"{range_id} and {gone} are no neighbours")
 
     def learn(self, found: Mapping[RangeId, RangeShape]) -> Mapping[RangeId, RangeId]:
-        """A worker says what its ranges are in the store; those that nobody knew of, with what they are tied to.
+        """A worker says what its ranges are in the store; those not known to be tied, with what they are tied to.
 
+        An owner can have split or merged ranges on behalf of a driver that is gone.
         The routing is a new one if anything has changed.
         """
-        unknown = {
-            range_id: shape.tied_to or range_id
+        ties = {
+            range_id: shape.tied_to
             for range_id, shape in found.items()
-            if range_id not in self._ranges
+            if shape.tied_to is not None and range_id not in self._heads
         }
         changed = {
             range_id: shape.keys
@@ -172,7 +189,7 @@ class Shapes:
                 self._keys[range_id] = keys
         if changed:
             self._number += 1
-        for range_id, head in unknown.items():
+        for range_id, head in ties.items():
             self._heads[range_id] = head
             self._since[range_id] = self._number
         for head, asked in list(self.asked.items()):
@@ -181,7 +198,7 @@ class Shapes:
             if is_done:
                 del self.asked[head]
                 self._since[other] = self._number
-        return unknown
+        return ties
 
     def report(self, passed: Mapping[RangeId, int]) -> None:
         """Take in up to which routing ranges have nothing on its way that follows an older one."""
@@ -195,14 +212,18 @@ class Shapes:
 
     def ripe(self) -> list[RangeId]:
         """Tied ranges for which nothing is on its way by the former bounds."""
-        asked = {
-            each.born if isinstance(each, Split) else each.gone for each in self.asked.values()
-        }
         return [
             range_id
             for range_id, number in self._since.items()
-            if range_id not in asked and self._all_follow(range_id.computation, number)
+            if self.is_tied(range_id) and self._all_follow(range_id.computation, number)
         ]
+
+    def is_tied(self, range_id: RangeId) -> bool:
+        """Whether a range is known to be tied, and not only asked to be."""
+        return range_id in self._heads and not any(
+            range_id == (each.born if isinstance(each, Split) else each.gone)
+            for each in self.asked.values()
+        )
 
     def untied(self, range_id: RangeId) -> bool:
         """A range has been untied; whether it is retired by that."""

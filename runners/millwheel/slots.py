@@ -35,6 +35,12 @@ class Slot:
         """Nothing is known of its next worker."""
         self.counts, self.is_ready, self.is_quiet, self.paused_ms = Counts(), False, False, None
 
+    def forgive(self, worker: str) -> None:
+        """If it is the worker that has lost its lease it was only slow, and its successor is given more time."""
+        if self.expired == worker:
+            self.expired = None
+            self.lease_ttl_ms = min(2 * self.lease_ttl_ms, LEASE_TTL_MAX_MS)
+
     def hear(self, report: Report) -> None:
         """Note what the worker says of all its ranges together; `heard_ms` is when."""
         self.is_quiet, self.counts = report.is_quiet, report.counts

@@ -282,12 +282,15 @@ class Worker:
         taken = self._store.acquire(
             self._spec.job, range_ids, self._spec.worker, self._spec.version
         )
+        known = {each: self._ranges.pop(each) for each in taken if each in self._ranges}
+        for range_id in known:
+            # It may have been somebody else's meanwhile: what is in memory of it says nothing.
+            self._computations[range_id.computation].release(range_id)
         for range_id, each in taken.items():
             computation: Computation = self._computations[range_id.computation]
-            before = self._ranges.get(range_id)
             owned = self._ranges[range_id] = computation.take(each)
-            if before is not None:
-                owned.remember(before.delivered)
+            if range_id in known:
+                owned.remember(known[range_id].delivered)
             owned.follow_routing(self._router.number)
             self._buckets[range_id] = TokenBucket(
                 self._clock, self._spec.options.records_per_second
@@ -301,16 +304,19 @@ class Worker:
         return list(taken)
 
     def _say_ready(self, range_ids: Iterable[RangeId]) -> None:
-        ranges = tuple(range_ids)
+        ranges = dict.fromkeys(range_ids)
+        # A range that is tied to one of them belongs to what is said of it: together they have all keys.
+        heads = {self._ranges[each].tied_to or each for each in ranges}
+        ranges |= {each: None for each, owned in self._ranges.items() if owned.tied_to in heads}
         shapes = {
-            range_id: RangeShape(owned.keys, owned.tied_to)
-            for range_id in ranges
-            if isinstance(self._computations[range_id.computation], GroupingComputation)
-            and (owned := self._ranges[range_id])
+            each: RangeShape(self._ranges[each].keys, self._ranges[each].tied_to)
+            for each in (*ranges, *heads)
+            if isinstance(self._computations[each.computation], GroupingComputation)
         }
-        self._tell_master(
-            Ready(slot=self._spec.slot, worker=self._spec.worker, ranges=ranges, shapes=shapes)
+        ready = Ready(
+            slot=self._spec.slot, worker=self._spec.worker, ranges=tuple(ranges), shapes=shapes
         )
+        self._tell_master(ready)
 
     def _reshape(self, asked: Split | Merge) -> None:
         """Split or merge ranges, once however often it is asked to."""

@@ -232,12 +232,44 @@ def keep_what_was_retired_before(patch: Patch) -> None:
     patch.setattr(Worker, "_untie", broken)
 
 
+def overlook_what_a_former_driver_had_asked_for(patch: Patch) -> None:
+    """A merge that its driver did not live to hear of: two workers take the family from each other for ever."""
+    learn = Shapes.learn
+
+    def broken(shapes: Shapes, found: Mapping[RangeId, Any]) -> Mapping[RangeId, RangeId]:
+        known = set(shapes._ranges)
+        heads = dict(shapes._heads)
+        ties = learn(shapes, found)
+        for range_id in known & ties.keys():
+            if range_id not in heads:
+                del shapes._heads[range_id]
+        return {range_id: head for range_id, head in ties.items() if range_id not in known}
+
+    patch.setattr(Shapes, "learn", broken)
+
+
+def believe_what_is_in_memory_of_a_range_taken_anew(patch: Patch) -> None:
+    """A worker that was asleep gets a range back with another one, and goes on with what it knew of it."""
+    acquire, release = Worker._acquire, GroupingComputation.release
+
+    def broken(worker: Worker, range_ids: Sequence[RangeId]) -> Sequence[RangeId]:
+        patch.setattr(GroupingComputation, "release", lambda *_: None)
+        taken = acquire(worker, range_ids)
+        patch.setattr(GroupingComputation, "release", release)
+        return taken
+
+    patch.setattr(Worker, "_acquire", broken)
+
+
 RESHAPING = {Fault.SPLIT, Fault.MERGE, Fault.MOVE, Fault.CRASH}
+SLEEPING = {Fault.MERGE, Fault.SPLIT, Fault.DRIVER_CRASH, Fault.PAUSE}
 #: Where it takes long with everything, what finds it.
 OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     untie_at_once: {"faults": RESHAPING},
     let_a_new_range_hold_nothing_back: {"faults": RESHAPING},
     hand_out_tied_ranges_one_by_one: {"faults": RESHAPING},
+    believe_what_is_in_memory_of_a_range_taken_anew: {"faults": SLEEPING},
+    overlook_what_a_former_driver_had_asked_for: {"faults": SLEEPING},
     keep_what_was_retired_before: {"faults": {Fault.MERGE, Fault.CRASH, Fault.LOSS}},
     scan_before_moving_the_token: {"faults": {Fault.PAUSE, Fault.ZOMBIE, Fault.MOVE}},
     take_deliveries_before_the_watermark: {"faults": {Fault.CRASH}, "workers": 1},
@@ -249,11 +281,13 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     ("mutation", "pipeline", "invariant"),
     [
         (acknowledge_before_the_commit, "sums", "I8"),
+        (believe_what_is_in_memory_of_a_range_taken_anew, "sums", "I2"),
         (drop_a_timer_on_takeover, "stateful", "I"),
         (hand_out_tied_ranges_one_by_one, "sums", "I"),
         (keep_what_was_retired_before, "chain", "I11"),
         (keep_to_yourself_what_you_took_over, "sums", "I11"),
         (let_a_new_range_hold_nothing_back, "chain", "I"),
+        (overlook_what_a_former_driver_had_asked_for, "sums", "I"),
         (process_what_is_sent_again, "sums", "I8"),
         (restore_the_watermark_one_bundle_ahead, "sums", "I"),
         (say_routes_once, "sums", "I11"),

@@ -16,8 +16,11 @@ from runners.millwheel.messages import (
     Released,
     Revoke,
     Routes,
+    Untie,
+    Untied,
     decode,
 )
+from runners.millwheel.shapes import Merge, Split
 from runners.testing.manual_clock import ManualClock
 from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.fault import Fault
@@ -105,8 +108,10 @@ def _told(receiver: str, message: bytes) -> Iterable[tuple[str, frozenset[str]]]
     said = decode(message)
     if isinstance(said, Routes):
         ranges = " ".join(f"{range_id}:{where}" for range_id, where in said.addresses.items())
-    elif isinstance(said, Assign | Ready | Revoke | Released):
+    elif isinstance(said, Assign | Ready | Revoke | Released | Untie | Untied):
         ranges = " ".join(map(str, said.ranges))
+    elif isinstance(said, Split | Merge):
+        ranges = f"{said.range_id} {said.born if isinstance(said, Split) else said.gone}"
     else:
         return
     yield f"  tells {receiver} {type(said).__name__} {ranges}", frozenset()

@@ -102,3 +102,63 @@ class Assigning(RuleBasedStateMachine):
 
 TestAssigning = Assigning.TestCase
 TestAssigning.settings = settings(stateful_step_count=30)
+
+
+FIRST, SECOND, THIRD = RANGES[:3]
+
+
+def settled(slots: int = 2) -> Assignment:
+    """Ranges dealt to slots in turn, and all of them owned."""
+    assignment = Assignment(RANGES, slots)
+    for slot in range(slots):
+        assignment.place(slot)
+        assignment.settle(slot, assignment.ranges_of(slot))
+    return assignment
+
+
+def test_a_tied_range_goes_to_where_the_other_is() -> None:
+    """It was found out that they are tied; until its new owner has it nothing is sent to it."""
+    assignment = settled()
+    assignment.tie(SECOND, FIRST)
+
+    assert assignment.slot_of(SECOND) == assignment.slot_of(FIRST) == 0
+    assert not assignment.is_settled(SECOND)
+    assert assignment.is_settled(FIRST)
+    assert assignment.awaited() == {0: (SECOND,)}
+
+
+def test_a_tied_range_follows_one_that_is_leaving() -> None:
+    assignment = settled()
+    assignment.move([FIRST], 1)
+    assignment.tie(THIRD, FIRST)
+
+    assert assignment.asked_back() == {0: (FIRST, THIRD)}
+    assert assignment.release(0, [FIRST, THIRD]) == {1: (FIRST, THIRD)}
+
+
+def test_tied_ranges_stay_together_when_their_worker_is_gone() -> None:
+    assignment = settled(3)
+    assignment.tie(SECOND, FIRST)
+    assignment.tie(RANGES[4], FIRST)
+    assignment.expire(0, [1, 2])
+
+    assert len({assignment.slot_of(each) for each in (FIRST, SECOND, RANGES[4])}) == 1
+
+
+def test_tied_ranges_are_not_moved_by_hand() -> None:
+    assignment = settled()
+    assignment.tie(THIRD, FIRST)
+
+    assert assignment.move([FIRST, THIRD], 1) == {}
+    assignment.untie(THIRD, is_retired=False)
+    assert assignment.move([FIRST, THIRD], 1) == {0: (FIRST, THIRD)}
+
+
+def test_a_retired_range_is_nowhere() -> None:
+    assignment = settled()
+    assignment.tie(THIRD, FIRST)
+    assignment.untie(THIRD, is_retired=True)
+
+    assert THIRD not in assignment.slots
+    assert assignment.move([THIRD], 1) == {}
+    assert assignment.is_at_rest

@@ -15,6 +15,10 @@ READ = RangeId("read", 0)
 FIRST, SECOND, BORN = (RangeId("sum", index) for index in range(3))
 
 
+def settled(_: RangeId) -> bool:
+    return True
+
+
 def row(range_id: RangeId, keys: KeyRange | None, **changes: object) -> RangeRow:
     fields: dict[str, object] = {
         "range_id": range_id,
@@ -75,7 +79,7 @@ def test_a_map_with_a_gap_is_not_whole(missing: set[int]) -> None:
 def test_a_split_is_routed_when_it_is_committed() -> None:
     known = shapes()
     before = known.routing
-    asked = known.split(FIRST, None)
+    asked = known.split(FIRST, None, settled)
 
     assert asked.born == BORN
     assert known.routing == before
@@ -90,7 +94,7 @@ def test_a_split_is_routed_when_it_is_committed() -> None:
 def test_it_is_ripe_when_every_sender_has_passed_its_routing() -> None:
     known = shapes()
     known.report({READ: known.routing.number})
-    split_is_done(known, known.split(FIRST, None), 1 << 60)
+    split_is_done(known, known.split(FIRST, None, settled), 1 << 60)
 
     assert known.ripe() == []
     known.report({READ: known.routing.number})
@@ -101,10 +105,10 @@ def test_it_is_ripe_when_every_sender_has_passed_its_routing() -> None:
 
 def test_what_is_tied_stays_as_it_is() -> None:
     known = shapes()
-    asked = known.split(FIRST, None)
+    asked = known.split(FIRST, None, settled)
     for split in (FIRST, asked.born):
         with pytest.raises(ShapeError):
-            known.split(split, None)
+            known.split(split, None, settled)
     split_is_done(known, asked, 1 << 60)
     with pytest.raises(ShapeError):
         known.merge(FIRST, SECOND)
@@ -120,7 +124,7 @@ def test_a_merged_range_is_retired_and_its_number_is_not_used_again() -> None:
 
     assert known.ripe() == [SECOND]
     assert known.untied(SECOND)
-    assert known.split(FIRST, None).born == BORN
+    assert known.split(FIRST, None, settled).born == BORN
 
 
 def test_a_range_that_only_the_store_knew_of_is_found() -> None:
@@ -140,7 +144,7 @@ def test_a_range_that_only_the_store_knew_of_is_found() -> None:
 )
 def test_what_cannot_be_split_is_refused(range_id: RangeId, at: int | None) -> None:
     with pytest.raises(ShapeError):
-        shapes().split(range_id, at)
+        shapes().split(range_id, at, settled)
 
 
 def test_ranges_apart_cannot_be_merged() -> None:
@@ -156,3 +160,22 @@ def test_ties_in_the_store_are_taken_as_new() -> None:
     assert known.ripe() == []
     known.report({READ: known.routing.number})
     assert known.ripe() == [SECOND]
+
+
+def test_nothing_is_divided_while_ranges_change_hands() -> None:
+    """A former owner may have divided one of them, and nobody knows."""
+    with pytest.raises(ShapeError, match="changing hands"):
+        shapes().split(FIRST, None, lambda each: each != SECOND)
+
+
+def test_a_merge_that_only_the_store_knew_of_is_found() -> None:
+    """A driver that is gone had asked for it, after this one looked into the store."""
+    known = shapes()
+    found = known.learn(
+        {FIRST: RangeShape(KeyRange(0, KEY_SPACE_END), None), SECOND: RangeShape(None, FIRST)}
+    )
+
+    assert found == {SECOND: FIRST}
+    assert known.is_tied(SECOND)
+    # Said again by somebody else, it is no news.
+    assert not known.learn({SECOND: RangeShape(None, FIRST)})
