@@ -13,8 +13,12 @@ from runners.direct import DirectRunner
 from runners.millwheel.committer import Committer
 from runners.millwheel.delivery import Outbox
 from runners.millwheel.guarantees import Guarantees
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.worker_options import WorkerOptions
-from runners.testing.simulator import SimulationError
+from runners.testing import simulator
+from runners.testing.simulator import Fault, SimulationError
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted
 
 WEAK = Guarantees(strong_productions=False)
@@ -125,6 +129,41 @@ def test_each_record_counts_once_while_nothing_dies(
     ours, expected = rows_of(batches, 0, sum, seed, 0.0, guarantees)
 
     assert ours == expected, f"seed={seed}"
+
+
+def test_stragglers_are_made_durable() -> None:
+    """MillWheel, figure 11: whoever is not answered within a second answers his own sender all the same."""
+    script = [[(value, 10 * value)] for value in range(20)]
+    pipeline = df.Pipeline(DirectRunner())
+    build(pipeline, scripted(script, 0), Distinct())
+    options = WorkerOptions(guarantees=dict.fromkeys(STAGES, WEAK))
+    slow, checkpointed = {Fault.PARTITION, Fault.DELAY}, 0
+    for seed in range(40):
+        cluster = simulator.Cluster(pipeline.graph(), seed, faults=slow, options=options)
+        cluster.run()
+        checkpointed += cluster.master.statistics().stragglers
+
+    assert checkpointed > 0
+
+
+def test_hardly_anything_is_durable_that_arrives_at_once() -> None:
+    """That is what is saved; but who sends before the receiver is there has a straggler."""
+    pipeline = df.Pipeline(DirectRunner())
+    build(pipeline, scripted([[(n, 30 * n)] for n in range(40)], 0), Distinct())
+    commit, made = MemoryStore.commit, [0, 0]
+
+    for index, guarantees in enumerate([{}, dict.fromkeys(STAGES, WEAK)]):
+
+        def counted(store: MemoryStore, production: Production, at: int = index) -> CommitOutcome:
+            made[at] += len(production.checkpoints)
+            return commit(store, production)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MemoryStore, "commit", counted)
+            Cluster(pipeline.graph(), 1, 0.0, options=WorkerOptions(guarantees=guarantees)).run()
+
+    strong, weak = made
+    assert weak < strong / 4
 
 
 def test_records_count_twice_when_something_dies() -> None:
