@@ -15,6 +15,7 @@ from runners.core.timers import TimerQueue, Timers
 from runners.millwheel.cache_counts import CacheCounts
 from runners.millwheel.cell_cache import CellCache
 from runners.millwheel.cell_codec import decode_cell_id, decode_window, encode_cell, encode_window
+from runners.millwheel.committer import WorkerStoppedError
 from runners.millwheel.draft import Draft
 from runners.millwheel.guarantees import BOTH, Guarantees
 from runners.millwheel.ids import RangeId
@@ -378,8 +379,11 @@ class GroupingComputation:
     def _touch(self, draft: Draft, cell_id: CellId) -> CellKey:
         cell_key = self._stored.key_of(cell_id)
         range_id = self._map.find(cell_key[0])
-        # What is for a range comes to its owner, who owns those that are tied to it too.
-        assert range_id is not None, f"{self._name} has no range for key {cell_id[0]!r}"
+        if range_id is None:
+            # Who sent it knows newer bounds: the ranges have been reshaped by somebody else, and are not ours.
+            raise WorkerStoppedError(
+                f"{self._name} has no range for key {cell_id[0]!r} here any more"
+            )
         draft.touch(self._ranges[range_id])
         return cell_key
 

@@ -27,7 +27,7 @@ class JobOptions:
 
     job: str
     mode: str
-    store: str | None
+    store: str | None = attrs.field(repr=False)  # may hold a password
     fresh: bool
     splits_desired: int
     ranges_per_grouping: int

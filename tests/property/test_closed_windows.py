@@ -78,5 +78,6 @@ def test_after_10000_closed_windows_a_record_costs_what_it_did_after_the_first(
     first, last = (list(reader.instructions.values())[part] for part in (slice(3), slice(3, 6)))
 
     assert min(first) > 1_000
-    # A table that grows, or a string that is interned, can cost a round a few instructions more.
-    assert min(first) == min(last)
+    # A table that grows, or a string that is interned, can cost a round a few instructions more; what grows with the
+    # windows that have closed would cost ten thousand times something.
+    assert abs(min(last) - min(first)) < min(first) / 1_000

@@ -7,13 +7,14 @@ import attrs
 import pytest
 
 from dataflow.serialization import loads
+from runners.errors import JobFailedError
 from runners.millwheel.committer import Committer
 from runners.millwheel.courier import Courier
 from runners.millwheel.grouping_computation import GroupingComputation
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.inbox import Inbox
 from runners.millwheel.master import Master
-from runners.millwheel.messages import Deliver, Untie
+from runners.millwheel.messages import Deliver
 from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.shapes import Shapes
 from runners.millwheel.source_computation import SourceComputation
@@ -218,59 +219,11 @@ def hand_out_tied_ranges_one_by_one(patch: Patch) -> None:
     patch.setattr(memory, "family", lambda _, range_ids: list(range_ids))
 
 
-def keep_what_was_retired_before(patch: Patch) -> None:
-    """A range that its former owner has retired, unheard, is reported for ever, to a master that knows of none."""
-    untie, forget = Worker._untie, Worker._forget
-
-    def broken(worker: Worker, message: Untie) -> None:
-        known = [worker._ranges[each] for each in message.ranges if each in worker._ranges]
-        kept = {owned.range_id for owned in known if owned.tied_to is None}
-        patch.setattr(Worker, "_forget", lambda self, each: each in kept or forget(self, each))
-        untie(worker, message)
-        patch.setattr(Worker, "_forget", forget)
-
-    patch.setattr(Worker, "_untie", broken)
-
-
-def overlook_what_a_former_driver_had_asked_for(patch: Patch) -> None:
-    """A merge that its driver did not live to hear of: two workers take the family from each other for ever."""
-    learn = Shapes.learn
-
-    def broken(shapes: Shapes, found: Mapping[RangeId, Any]) -> Mapping[RangeId, RangeId]:
-        known = set(shapes._ranges)
-        heads = dict(shapes._heads)
-        ties = learn(shapes, found)
-        for range_id in known & ties.keys():
-            if range_id not in heads:
-                del shapes._heads[range_id]
-        return {range_id: head for range_id, head in ties.items() if range_id not in known}
-
-    patch.setattr(Shapes, "learn", broken)
-
-
-def believe_what_is_in_memory_of_a_range_taken_anew(patch: Patch) -> None:
-    """A worker that was asleep gets a range back with another one, and goes on with what it knew of it."""
-    acquire, release = Worker._acquire, GroupingComputation.release
-
-    def broken(worker: Worker, range_ids: Sequence[RangeId]) -> Sequence[RangeId]:
-        patch.setattr(GroupingComputation, "release", lambda *_: None)
-        taken = acquire(worker, range_ids)
-        patch.setattr(GroupingComputation, "release", release)
-        return taken
-
-    patch.setattr(Worker, "_acquire", broken)
-
-
 RESHAPING = {Fault.SPLIT, Fault.MERGE, Fault.MOVE, Fault.CRASH}
-SLEEPING = {Fault.MERGE, Fault.SPLIT, Fault.DRIVER_CRASH, Fault.PAUSE}
 #: Where it takes long with everything, what finds it.
 OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     untie_at_once: {"faults": RESHAPING},
     let_a_new_range_hold_nothing_back: {"faults": RESHAPING},
-    hand_out_tied_ranges_one_by_one: {"faults": RESHAPING},
-    believe_what_is_in_memory_of_a_range_taken_anew: {"faults": SLEEPING},
-    overlook_what_a_former_driver_had_asked_for: {"faults": SLEEPING},
-    keep_what_was_retired_before: {"faults": {Fault.MERGE, Fault.CRASH, Fault.LOSS}},
     scan_before_moving_the_token: {"faults": {Fault.PAUSE, Fault.ZOMBIE, Fault.MOVE}},
     take_deliveries_before_the_watermark: {"faults": {Fault.CRASH}, "workers": 1},
 }
@@ -281,13 +234,9 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     ("mutation", "pipeline", "invariant"),
     [
         (acknowledge_before_the_commit, "sums", "I8"),
-        (believe_what_is_in_memory_of_a_range_taken_anew, "sums", "I2"),
         (drop_a_timer_on_takeover, "stateful", "I"),
-        (hand_out_tied_ranges_one_by_one, "sums", "I"),
-        (keep_what_was_retired_before, "chain", "I11"),
         (keep_to_yourself_what_you_took_over, "sums", "I11"),
         (let_a_new_range_hold_nothing_back, "chain", "I"),
-        (overlook_what_a_former_driver_had_asked_for, "sums", "I"),
         (process_what_is_sent_again, "sums", "I8"),
         (restore_the_watermark_one_bundle_ahead, "sums", "I"),
         (say_routes_once, "sums", "I11"),
@@ -310,3 +259,11 @@ def test_simulator_rejects(
 
     with pytest.raises(SimulationError, match=rf"(?s)seed \d+: {invariant}.*replay: .* --seed \d+"):
         simulate(pipeline, seeds=SEEDS_MAX, **OPTIONS.get(mutation, {}))
+
+
+def test_ranges_that_do_not_cover_all_keys_are_refused(monkeypatch: Patch) -> None:
+    """By the workers themselves: what has no range would be nowhere."""
+    hand_out_tied_ranges_one_by_one(monkeypatch)
+
+    with pytest.raises(JobFailedError, match=r"(?s)have no range.*replay: .* --seed \d+"):
+        simulate("sums", seeds=SEEDS_MAX, faults=RESHAPING)

@@ -188,6 +188,7 @@ def test_each_window_hears_a_signal_once_of_all_that_was_read(
                 sent = cluster.store.send_signal("sim", "flush")
             cluster.run_until(lambda up_to=sent: _has_heard(cluster, up_to))  # type: ignore[misc]
             if crash_rate and cluster.random.random() < 0.5:
+                cluster.run_until(lambda: not cluster.shared.is_down)
                 cluster.start_driver()
         source.gates = [gate + 1 for gate in source.gates]
         cluster.run()

@@ -163,7 +163,7 @@ class Ledger:
         for range_id in before:
             tied_to = job.ranges[range_id].tied_to
             if tied_to is not None and job.ranges[tied_to].owner != job.ranges[range_id].owner:
-                raise InvariantError(f"I7: {range_id} and {tied_to} are tied, and have two owners")
+                raise InvariantError(f"I6: {range_id} and {tied_to} are tied, and have two owners")
         for name in {each.computation for each in before} & self._strategies.keys():
             keys = {
                 each: row.keys
@@ -171,7 +171,7 @@ class Ledger:
                 if each.computation == name and row.keys is not None
             }
             if not KeyMap(keys).is_whole:
-                raise InvariantError(f"I7: the ranges of {name} are {keys}")
+                raise InvariantError(f"I6: the ranges of {name} are {keys}")
 
     def _check_progress(self, production: Production) -> None:
         progress: tuple[tuple[str, dict[RangeId, Any], Mapping[RangeId, Any]], ...] = (
