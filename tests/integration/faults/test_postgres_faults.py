@@ -68,7 +68,7 @@ def test_restarts_again_and_again_are_survived(
 def test_ended_sessions_are_opened_again(faulty: FaultJob, watch: Watch) -> None:
     """pg_terminate_backend of workers' sessions, at moments of chance and inside COMMIT."""
     chance = random.Random(11)
-    faulty.start(records=2_000, rate=120)
+    faulty.start(records=4_000, rate=120)
     recovery_s = []
     for round_ in range(6):
         if round_ % 2:
