@@ -104,14 +104,6 @@ class Shapes:
         """Whether nothing is under way."""
         return not self.asked and not self._heads
 
-    def head_of(self, range_id: RangeId) -> RangeId | None:
-        """To which range this one is tied; None: to none."""
-        return self._heads.get(range_id)
-
-    def keys_of(self, range_id: RangeId) -> KeyRange | None:
-        """What a range covers; None of a source split, or when it covers nothing any more."""
-        return self._keys.get(range_id)
-
     def split(
         self, range_id: RangeId, at: int | None, is_settled: Callable[[RangeId], bool]
     ) -> Split:

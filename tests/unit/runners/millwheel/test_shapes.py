@@ -41,7 +41,7 @@ def shapes(**changes: object) -> Shapes:
 
 
 def split_is_done(known: Shapes, asked: Split, at: int) -> None:
-    keys = known.keys_of(asked.range_id)
+    keys = known.routing.keys.get(asked.range_id)
     assert keys is not None
     known.learn(
         {
@@ -86,8 +86,8 @@ def test_a_split_is_routed_when_it_is_committed() -> None:
     assert known.unborn == {BORN}
     split_is_done(known, asked, 1 << 60)
     assert known.routing.number == before.number + 1
-    assert known.keys_of(BORN) == KeyRange(1 << 60, 1 << 63)
-    assert known.head_of(BORN) == FIRST
+    assert known.routing.keys.get(BORN) == KeyRange(1 << 60, 1 << 63)
+    assert known.is_tied(BORN)
     assert not known.asked
 
 
@@ -134,7 +134,7 @@ def test_a_range_that_only_the_store_knew_of_is_found() -> None:
     found = known.learn({FIRST: RangeShape(low, None), BORN: RangeShape(high, FIRST)})
 
     assert found == {BORN: FIRST}
-    assert known.head_of(BORN) == FIRST
+    assert known.is_tied(BORN)
     known.report({READ: known.routing.number})
     assert known.ripe() == [BORN]
 
@@ -156,7 +156,7 @@ def test_ties_in_the_store_are_taken_as_new() -> None:
     """A driver that starts does not know what is on its way."""
     known = shapes(tied_to=FIRST)
 
-    assert known.head_of(SECOND) == FIRST
+    assert known.is_tied(SECOND)
     assert known.ripe() == []
     known.report({READ: known.routing.number})
     assert known.ripe() == [SECOND]
