@@ -21,13 +21,13 @@ import psycopg
 import dataflow as df
 from benchmarks.store_commits import database, server
 from runners.core.plan import plan
-from runners.millwheel import cell_cache
 from runners.millwheel.cache_counts import CacheCounts
 from runners.millwheel.job import job_spec
-from runners.millwheel.master import Master
+from runners.millwheel.master.master import Master
 from runners.millwheel.store.postgres import PostgresStore
-from runners.millwheel.worker import Worker, WorkerSpec
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker import cell_cache
+from runners.millwheel.worker.worker import Worker, WorkerSpec
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.system_clock import SystemClock
 from runners.testing.local_network import LocalNetwork
 from runners.testing.scripted_source import Batch, ScriptedSource

@@ -18,7 +18,7 @@ class Counts:
         records_read: from sources.
         records_late: dropped, because their window was gone.
         records_dead: that user code could not take.
-        stragglers: weak productions that were made durable after all (`runners.millwheel.committer`).
+        stragglers: weak productions that were made durable after all (`runners.millwheel.worker.committer`).
         record_ids: what became of the ids of records.
         cell_cache: what is in memory of the state.
         loads: of each range, since its worker has it (`runners.millwheel.loads`).

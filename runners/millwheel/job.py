@@ -8,8 +8,8 @@ from runners.core.plan import ExecutionPlan
 from runners.core.signals import signals_of
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import even_ranges
-from runners.millwheel.state_shape import state_shapes
 from runners.millwheel.store.port import JobSpec, RangeSpec
+from runners.millwheel.versions.state_shape import state_shapes
 
 
 def job_spec(

@@ -1,7 +1,7 @@
 """Requests: what people ask of a running job from outside, by way of its store.
 
 A job's requests are numbered from 1 by the store, which keeps them and what was answered.  The driver reads new ones
-and lays them on the desk beside its master (`runners.millwheel.request_desk`), which has them carried out.
+and lays them on the desk beside its master (`runners.millwheel.master.request_desk`), which has them carried out.
 
 **Invariants**
 

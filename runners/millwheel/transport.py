@@ -2,7 +2,7 @@
 
 Contract: `Transport.send` never waits; what one endpoint sends another arrives in order while both live, or not at all.
 Nothing arrives from anyone who does not hold the job's key, because what arrives is unpickled.
-Loss is allowed: deliveries are acknowledged and sent again (`runners.millwheel.delivery`).
+Loss is allowed: deliveries are acknowledged and sent again (`runners.millwheel.worker.delivery`).
 """
 
 from typing import Protocol

@@ -11,7 +11,7 @@ import attrs
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
-#: Credits bound what is in flight (`runners.millwheel.worker`), so ZeroMQ itself need not drop or block.
+#: Credits bound what is in flight (`runners.millwheel.worker.worker`), so ZeroMQ itself need not drop or block.
 _UNLIMITED = 0
 
 

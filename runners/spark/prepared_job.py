@@ -12,9 +12,9 @@ import attrs
 from dataflow.graph import PipelineGraph
 from runners.core.plan import ExecutionPlan, plan
 from runners.millwheel.job import job_spec
-from runners.millwheel.job_versions import Update, open_version, plan_version
 from runners.millwheel.store.port import JobRow, JobSpec
-from runners.millwheel.update import UpdatePlan
+from runners.millwheel.versions.job_versions import Update, open_version, plan_version
+from runners.millwheel.versions.update import UpdatePlan
 from runners.progress import say
 from runners.registry import open_store, store_dsn
 from runners.spark.result import StoreResult

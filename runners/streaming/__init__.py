@@ -1,7 +1,7 @@
 """The streaming runner: workers of the exactly-once core as long-lived Spark tasks."""
 
 from runners.millwheel.guarantees import Guarantees
-from runners.millwheel.job_versions import Update
+from runners.millwheel.versions.job_versions import Update
 from runners.streaming.runner import StreamingRunner
 
 __all__ = ["Guarantees", "StreamingRunner", "Update"]

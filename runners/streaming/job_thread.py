@@ -16,13 +16,13 @@ from pyspark import InheritableThread, SparkContext
 from dataflow.pipeline import Pipeline
 from runners.core.plan import plan
 from runners.errors import JobFailedError
-from runners.millwheel.balancer import Balancer
 from runners.millwheel.guarantees import check_guarantees
-from runners.millwheel.job_versions import Update
-from runners.millwheel.master import Master
-from runners.millwheel.request_desk import RequestDesk
-from runners.millwheel.slots import MasterStatistics
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.master.balancer import Balancer
+from runners.millwheel.master.master import Master
+from runners.millwheel.master.request_desk import RequestDesk
+from runners.millwheel.master.slots import MasterStatistics
+from runners.millwheel.versions.job_versions import Update
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.progress import Progress
 from runners.registry import open_store

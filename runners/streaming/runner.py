@@ -12,9 +12,9 @@ from dataflow.runner import PipelineResult
 from runners.core.plan import plan
 from runners.core.poison import checked_tries
 from runners.millwheel.guarantees import Guarantees, check_guarantees
-from runners.millwheel.job_versions import Update
-from runners.millwheel.update import UpdatePlan
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.versions.job_versions import Update
+from runners.millwheel.versions.update import UpdatePlan
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.spark.prepared_job import JobOptions, planned_update, prepare
 from runners.spark.session import LOCAL_MASTER, spark_context
 from runners.streaming.job_keeper import JobKeeper

@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from runners.errors import StoreError
-from runners.millwheel.master import Master
-from runners.millwheel.request_desk import RequestDesk
+from runners.millwheel.master.master import Master
+from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.requests import Answer, StoredRequest
 from runners.millwheel.signals import Signal
 from runners.millwheel.store.port import Store

@@ -4,7 +4,7 @@ import threading
 
 from dataflow.graph import PipelineGraph
 from runners.errors import UpdateRefusedError
-from runners.millwheel.job_versions import Update
+from runners.millwheel.versions.job_versions import Update
 from runners.spark.prepared_job import PreparedJob
 
 

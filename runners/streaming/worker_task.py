@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import attrs
 from pyspark import TaskContext
 
-from runners.millwheel.committer import WorkerStoppedError
-from runners.millwheel.worker import Worker, WorkerSpec
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker.committer import WorkerStoppedError
+from runners.millwheel.worker.worker import Worker, WorkerSpec
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan

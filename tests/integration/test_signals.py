@@ -17,8 +17,8 @@ import pytest
 import dataflow as df
 from runners.core.plan import plan
 from runners.millwheel.job import job_spec
-from runners.millwheel.master import Master
-from runners.millwheel.request_desk import RequestDesk
+from runners.millwheel.master.master import Master
+from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.store.postgres import PostgresStore
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob

@@ -12,7 +12,7 @@ import pytest
 import dataflow as df
 from runners.direct import DirectRunner
 from runners.errors import JobMismatchError, UpdateRefusedError
-from runners.millwheel.update import Fate
+from runners.millwheel.versions.update import Fate
 from runners.registry import open_store
 from runners.streaming import StreamingRunner, Update
 from runners.streaming.job_thread import StreamingJob

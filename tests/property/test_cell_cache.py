@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from runners.core.cells import Alarms, CellId, WindowState
 from runners.core.keyed_state import KeyedState
-from runners.millwheel.cell_cache import ENTRY_BYTES, CellCache, FurthestFirst, needed_us
 from runners.millwheel.cell_codec import encode_cell
+from runners.millwheel.worker.cell_cache import ENTRY_BYTES, CellCache, FurthestFirst, needed_us
 from triggers.trigger import Wakeup
 from windowing.window import Window
 

@@ -14,11 +14,11 @@ from dataflow.record_ids import RecordIds
 from runners.core.bundle import Bundle
 from runners.core.record_ids import NewId, RecordIdJudge, SplitIds
 from runners.direct import DirectRunner
-from runners.millwheel import record_ids as paging
 from runners.millwheel.id_counts import IdCounts
-from runners.millwheel.id_filter import IdFilter
 from runners.millwheel.ids import RangeId
-from runners.millwheel.record_ids import SeenIds
+from runners.millwheel.worker import record_ids as paging
+from runners.millwheel.worker.id_filter import IdFilter
+from runners.millwheel.worker.record_ids import SeenIds
 from tests.scripted_source import Batch, ScriptedSource
 
 RANGE = RangeId("read", 0)

@@ -7,11 +7,11 @@ from runners.core.cells import CellId
 from runners.core.key_codec import KeyCodec
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import even_ranges
-from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.production import CellWrite, Production
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
-from runners.millwheel.stored_cells import StoredCells
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.stored_cells import StoredCells
 from windowing.window import Window
 
 LOW, HIGH = RangeId("count", 0), RangeId("count", 1)

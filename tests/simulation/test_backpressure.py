@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.millwheel import worker as worker_module
-from runners.millwheel.worker import Worker
+from runners.millwheel.worker import worker as worker_module
+from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator import cluster as cluster_module
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import SLOTS, Cluster

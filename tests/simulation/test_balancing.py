@@ -11,10 +11,10 @@ import dataflow as df
 from dataflow.graph import PipelineGraph
 from runners.core.key_codec import KeyCodec
 from runners.direct import DirectRunner
-from runners.millwheel.balancer import Balancer
 from runners.millwheel.key_range import KEY_SPACE_END
-from runners.millwheel.load_policy import Change, MoveRange, PolicyOptions, SplitRange
-from runners.millwheel.master import Master
+from runners.millwheel.master.balancer import Balancer
+from runners.millwheel.master.load_policy import Change, MoveRange, PolicyOptions, SplitRange
+from runners.millwheel.master.master import Master
 from runners.testing import simulator
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, row

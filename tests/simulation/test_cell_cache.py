@@ -10,11 +10,11 @@ import pytest
 import dataflow as df
 from dataflow.errors import TransformError
 from runners.core.cells import CellId
-from runners.millwheel.cell_cache import ENTRY_BYTES, CellCache
-from runners.millwheel.grouping_computation import GroupingComputation
 from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.stored_cells import StoredCells
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker.cell_cache import ENTRY_BYTES, CellCache
+from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.stored_cells import StoredCells
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import Cluster, Fault, SimulationError, dice, simulate
 from runners.testing.simulator.cluster import JOB

@@ -8,22 +8,22 @@ import pytest
 
 from dataflow.serialization import loads
 from runners.errors import JobFailedError
-from runners.millwheel.committer import Committer
-from runners.millwheel.courier import Courier
-from runners.millwheel.grouping_computation import GroupingComputation
 from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.inbox import Inbox
-from runners.millwheel.master import Master
+from runners.millwheel.master.master import Master
+from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.messages import Deliver
-from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.shapes import Shapes
-from runners.millwheel.source_computation import SourceComputation
 from runners.millwheel.store import memory
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.memory_job import StoredJob, read_range
 from runners.millwheel.store.port import TakenRange
-from runners.millwheel.watermark_authority import WatermarkAuthority
-from runners.millwheel.worker import DELIVERIES_PER_STEP, Worker
+from runners.millwheel.worker.committer import Committer
+from runners.millwheel.worker.courier import Courier
+from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.inbox import Inbox
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.source_computation import SourceComputation
+from runners.millwheel.worker.worker import DELIVERIES_PER_STEP, Worker
 from runners.testing.simulator import Fault, SimulationError, SyncPoint, simulate
 from runners.testing.simulator.store import SimulatedStore
 from windowing.timestamps import MAX_TIMESTAMP_US

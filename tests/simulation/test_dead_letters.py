@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.core.poison import stored_dead_mapping
 from runners.direct import DirectRunner
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker.worker_options import WorkerOptions
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.serialization import loads
 from runners.direct import DirectRunner
-from runners.millwheel.grouping_computation import GroupingComputation
+from runners.millwheel.worker.grouping_computation import GroupingComputation
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, TRIGGERS, Cluster, batches, row
 

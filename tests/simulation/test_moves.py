@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.millwheel.slots import LEASE_TTL_MS
-from runners.millwheel.worker import Worker
+from runners.millwheel.master.slots import LEASE_TTL_MS
+from runners.millwheel.worker.worker import Worker
 from tests.simulation.test_worker_crashes import (
     SLOTS,
     Cluster,

@@ -16,11 +16,11 @@ import dataflow as df
 from runners.core.late import stored_late_mapping
 from runners.core.record_ids import Judged, RecordIdJudge
 from runners.direct import DirectRunner
-from runners.millwheel import record_ids
 from runners.millwheel.guarantees import Guarantees
-from runners.millwheel.record_ids import SeenIds
 from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker import record_ids
+from runners.millwheel.worker.record_ids import SeenIds
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import SimulationError, simulate
 from runners.testing.simulator.scripts import retrying
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, row

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.millwheel.grouping_computation import GroupingComputation
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import KEY_SPACE_END, KeyRange, even_ranges
 from runners.millwheel.messages import Untie, Untied, decode
 from runners.millwheel.production import Production, Reshape
 from runners.millwheel.shapes import Shapes
 from runners.millwheel.store.port import Committed, JobRow, JobSpec
-from runners.millwheel.worker import Worker
+from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Fault, SimulationError
 from runners.testing.simulator.cluster import JOB, Cluster
 from runners.testing.simulator.network import Link, VirtualNetwork

@@ -18,7 +18,7 @@ from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.serialization import loads
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
-from runners.millwheel import grouping_computation
+from runners.millwheel.worker import grouping_computation
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster, batches, build, row, scripted
 from triggers.trigger import Elements

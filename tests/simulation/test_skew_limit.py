@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.direct import DirectRunner
 from runners.millwheel.production import Production
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator.store import SharedStore
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster, build_counts

@@ -14,10 +14,10 @@ from dataflow.graph import PipelineGraph
 from runners.core.plan import plan
 from runners.direct import DirectRunner
 from runners.millwheel.job import job_spec
-from runners.millwheel.job_versions import Update, open_version
-from runners.millwheel.master import Master
+from runners.millwheel.master.master import Master
 from runners.millwheel.production import Production
 from runners.millwheel.store import memory
+from runners.millwheel.versions.job_versions import Update, open_version
 from runners.testing.simulator.cluster import JOB
 from runners.testing.simulator.errors import InvariantError, ProcessDied, SimulationError
 from runners.testing.simulator.ledger import Before

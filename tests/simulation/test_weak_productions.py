@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.millwheel.committer import Committer
-from runners.millwheel.delivery import Outbox
 from runners.millwheel.guarantees import Guarantees
 from runners.millwheel.production import Production
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import CommitOutcome
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker.committer import Committer
+from runners.millwheel.worker.delivery import Outbox
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator
 from runners.testing.simulator import Fault, SimulationError
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted

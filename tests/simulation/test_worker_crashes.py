@@ -12,7 +12,7 @@ import dataflow as df
 from dataflow.graph import PipelineGraph
 from runners.direct import DirectRunner
 from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator
 from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MIN_TIMESTAMP_US

@@ -68,7 +68,8 @@ class JobSpec:
 
     ``fingerprint`` identifies the shape of the pipeline, to refuse a different one under the same name.
     ``signals``: the names of the signals that its triggers listen to.
-    ``computations``: what the state of each is made of, by name (`runners.millwheel.state_shape`); opaque to the store.
+    ``computations``: what the state of each is made of, by name (`runners.millwheel.versions.state_shape`);
+    opaque to the store.
     """
 
     job: str

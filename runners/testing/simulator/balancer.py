@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from runners.millwheel.master import Master
+from runners.millwheel.master.master import Master
 from runners.millwheel.shapes import ShapeError
 from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.fault import Fault

@@ -16,13 +16,13 @@ from dataflow.io.source import SourceBatch
 from dataflow.serialization import dumps_code, loads_code
 from runners.core.plan import ExecutionPlan, plan
 from runners.errors import StoreError
-from runners.millwheel.committer import WorkerStoppedError
 from runners.millwheel.job import job_spec
-from runners.millwheel.master import Master
+from runners.millwheel.master.master import Master
 from runners.millwheel.requests import Request
 from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.worker import Worker, WorkerSpec
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker.committer import WorkerStoppedError
+from runners.millwheel.worker.worker import Worker, WorkerSpec
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.manual_clock import ManualClock
 from runners.testing.simulator.balancer import balance
 from runners.testing.simulator.clock import SkewedClock

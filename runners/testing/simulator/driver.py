@@ -4,8 +4,8 @@ from contextlib import suppress
 
 from runners.core.clock import Clock
 from runners.errors import StoreError
-from runners.millwheel.master import Master
-from runners.millwheel.request_desk import RequestDesk
+from runners.millwheel.master.master import Master
+from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.requests import Answer
 from runners.millwheel.store.port import Store
 

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import attrs
 
-from runners.millwheel.worker import Worker
+from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator.clock import SkewedClock
 from runners.testing.simulator.network import VirtualNetwork
 

@@ -10,8 +10,8 @@ import dataflow as df
 from runners.core.plan import plan
 from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.job import job_spec
-from runners.millwheel.master import Master
-from runners.millwheel.request_desk import RequestDesk
+from runners.millwheel.master.master import Master
+from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.requests import (
     CANCELLED,
     DRAINED,

@@ -13,22 +13,22 @@ from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.timers import TimerQueue, Timers
 from runners.millwheel.cache_counts import CacheCounts
-from runners.millwheel.cell_cache import CellCache
 from runners.millwheel.cell_codec import decode_cell_id, decode_window, encode_cell, encode_window
-from runners.millwheel.committer import WorkerStoppedError
-from runners.millwheel.draft import Draft
 from runners.millwheel.guarantees import BOTH, Guarantees
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KEY_SPACE_END, KeyMap, KeyRange
 from runners.millwheel.loads import LoadMeter
 from runners.millwheel.messages import Deliver
-from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.production import CellWrite, LateRecord, Reshape, TimerWrite
-from runners.millwheel.router import Router
 from runners.millwheel.shapes import Merge, Split
 from runners.millwheel.signals import Signal, SignalMark, SignalNews
 from runners.millwheel.store.port import CellKey, TakenRange
-from runners.millwheel.stored_cells import CellTable, StoredCells
+from runners.millwheel.worker.cell_cache import CellCache
+from runners.millwheel.worker.committer import WorkerStoppedError
+from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.stored_cells import CellTable, StoredCells
 from triggers.timestamp_combiner import TimestampCombiner
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MIN_TIMESTAMP_US

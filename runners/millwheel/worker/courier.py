@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 
 from runners.core.clock import Clock
 from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.inbox import Inbox
 from runners.millwheel.messages import Acknowledge, Deliver, encode
-from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.production import Checkpoint
 from runners.millwheel.transport import Transport
+from runners.millwheel.worker.inbox import Inbox
+from runners.millwheel.worker.owned_range import OwnedRange
 
 #: Unacknowledged deliveries are sent again after this long; only a lost message needs it.
 RESEND_INTERVAL_MS = 2_000

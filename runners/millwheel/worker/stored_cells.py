@@ -15,8 +15,8 @@ from runners.errors import StoreError
 from runners.millwheel.cell_codec import decode_cell_id, encode_cell_key
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KEY_SPACE_END
-from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.store.port import CellKey, Fenced
+from runners.millwheel.worker.owned_range import OwnedRange
 
 #: Cells in one answer, about.
 CELLS_PER_PAGE = 5_000

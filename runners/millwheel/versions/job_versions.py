@@ -8,7 +8,7 @@ from dataflow.errors import DataflowError
 from runners.core.plan import ExecutionPlan
 from runners.errors import JobMismatchError
 from runners.millwheel.store.port import JobRow, JobSpec, Store
-from runners.millwheel.update import UpdatePlan, plan_update
+from runners.millwheel.versions.update import UpdatePlan, plan_update
 
 
 @attrs.frozen(kw_only=True)

@@ -1,8 +1,9 @@
 """SeenIds: which records of a source's split have been read before, exactly, and cheaply where they have not.
 
 The truth is the store's table of ids, which is written in the same commit as what the records cause.  A filter in front
-of it answers most questions (`runners.millwheel.id_filter`).  It is loaded from the table a page at a time, beside the
-reading; until it is whole, everything is asked of the table.  So a lost filter, or a large one, delays no takeover.
+of it answers most questions (`runners.millwheel.worker.id_filter`).  It is loaded from the table a page at a time,
+beside the reading; until it is whole, everything is asked of the table.  So a lost filter, or a large one, delays no
+takeover.
 
 MillWheel, section 6.1.1.
 """
@@ -13,8 +14,8 @@ from typing import Protocol
 from runners.core.bundle import Bundle
 from runners.core.record_ids import Judged, NewId, RecordIdJudge, horizon_us
 from runners.millwheel.id_counts import IdCounts
-from runners.millwheel.id_filter import IdFilter
 from runners.millwheel.ids import RangeId
+from runners.millwheel.worker.id_filter import IdFilter
 from windowing.timestamps import US_PER_SECOND
 
 #: Ids that are read from the table in one step.

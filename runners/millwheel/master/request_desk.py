@@ -9,7 +9,7 @@ import attrs
 
 from runners.core.clock import Clock
 from runners.millwheel.ids import RangeId
-from runners.millwheel.master import Master
+from runners.millwheel.master.master import Master
 from runners.millwheel.requests import CANCELLED, GONE, NOT_YET, Answer, StoredRequest, Verb
 from runners.millwheel.shapes import ShapeError
 

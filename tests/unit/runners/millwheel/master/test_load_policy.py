@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KEY_SPACE_END, KeyRange, even_ranges
-from runners.millwheel.load_policy import (
+from runners.millwheel.master.load_policy import (
     Change,
     LoadPolicy,
     MergeRanges,

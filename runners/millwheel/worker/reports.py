@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from runners.millwheel.counts import Counts
 from runners.millwheel.ids import RangeId
 from runners.millwheel.messages import Report
-from runners.millwheel.owned_range import OwnedRange
+from runners.millwheel.worker.owned_range import OwnedRange
 
 
 def report_of(

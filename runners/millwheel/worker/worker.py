@@ -22,11 +22,6 @@ from dataflow.serialization import dumps_code
 from runners.core.clock import Clock
 from runners.core.plan import ExecutionPlan
 from runners.errors import JobFailedError, StoreError
-from runners.millwheel.committer import Committer, WorkerStoppedError
-from runners.millwheel.computation import Computation, build_computations, counts_of
-from runners.millwheel.courier import Courier
-from runners.millwheel.draft import Draft
-from runners.millwheel.grouping_computation import GroupingComputation
 from runners.millwheel.ids import RangeId
 from runners.millwheel.messages import (
     Acknowledge,
@@ -46,16 +41,21 @@ from runners.millwheel.messages import (
     decode,
     encode,
 )
-from runners.millwheel.owned_range import OwnedRange
-from runners.millwheel.reports import report_of
-from runners.millwheel.router import Router
 from runners.millwheel.shapes import Merge, RangeShape, Routing, Split
 from runners.millwheel.signals import SignalNews
-from runners.millwheel.source_computation import SourceComputation
 from runners.millwheel.store.port import Store
-from runners.millwheel.token_bucket import TokenBucket
 from runners.millwheel.transport import Transport
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker.committer import Committer, WorkerStoppedError
+from runners.millwheel.worker.computation import Computation, build_computations, counts_of
+from runners.millwheel.worker.courier import Courier
+from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.reports import report_of
+from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.source_computation import SourceComputation
+from runners.millwheel.worker.token_bucket import TokenBucket
+from runners.millwheel.worker.worker_options import WorkerOptions
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: Records that a source hands over in one step.

@@ -16,17 +16,17 @@ from runners.core.percentile_watermark import ProgressSketch, percentile_of
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.record_ids import NewId, RecordIdJudge
 from runners.core.stage_executor import StageExecutor
-from runners.millwheel.draft import Draft
 from runners.millwheel.guarantees import BOTH, Guarantees
 from runners.millwheel.id_counts import IdCounts
 from runners.millwheel.ids import RangeId
 from runners.millwheel.loads import LoadMeter
-from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.production import LateRecord
-from runners.millwheel.record_ids import IdTable, SeenIds
-from runners.millwheel.router import Router
 from runners.millwheel.signals import SignalMark, SignalNews
 from runners.millwheel.store.port import TakenRange
+from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.record_ids import IdTable, SeenIds
+from runners.millwheel.worker.router import Router
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 

@@ -1,8 +1,8 @@
 """Outbox: sequence numbers, acknowledgements and the hold on the watermark."""
 
-from runners.millwheel.delivery import Outbox
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.production import Checkpoint
+from runners.millwheel.worker.delivery import Outbox
 
 A = Channel(RangeId("read", 0), RangeId("sum", 0))
 B = Channel(RangeId("read", 0), RangeId("sum", 1))

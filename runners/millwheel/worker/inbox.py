@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.messages import Deliver
-from runners.millwheel.owned_range import OwnedRange
+from runners.millwheel.worker.owned_range import OwnedRange
 
 
 class Inbox:

@@ -19,11 +19,11 @@ import attrs
 
 from dataflow.errors import DataflowError
 from runners.core.clock import Clock
-from runners.millwheel.courier import Courier
-from runners.millwheel.draft import Draft
 from runners.millwheel.guarantees import Guarantees
 from runners.millwheel.ids import Channel
 from runners.millwheel.store.port import Committed, Indeterminate, Store
+from runners.millwheel.worker.courier import Courier
+from runners.millwheel.worker.draft import Draft
 
 #: Weak productions that are not acknowledged after this long are checkpointed.
 STRAGGLER_MS = 1_000

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from dataflow.io.table import TableWrite
 from runners.core import poison
 from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.owned_range import OwnedRange
 from runners.millwheel.production import (
     CellWrite,
     Checkpoint,
@@ -17,6 +16,7 @@ from runners.millwheel.production import (
     TimerWrite,
 )
 from runners.millwheel.signals import SignalMark
+from runners.millwheel.worker.owned_range import OwnedRange
 
 
 class _Progress(NamedTuple):

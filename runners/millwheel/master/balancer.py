@@ -4,7 +4,8 @@ from contextlib import suppress
 
 from runners.core.clock import Clock
 from runners.millwheel.ids import RangeId
-from runners.millwheel.load_policy import (
+from runners.millwheel.loads import RangeLoad
+from runners.millwheel.master.load_policy import (
     Change,
     LoadPolicy,
     MergeRanges,
@@ -12,8 +13,7 @@ from runners.millwheel.load_policy import (
     PolicyOptions,
     RangeView,
 )
-from runners.millwheel.loads import RangeLoad
-from runners.millwheel.master import Master
+from runners.millwheel.master.master import Master
 from runners.millwheel.shapes import ShapeError
 
 #: What the policy looks at.

@@ -14,10 +14,12 @@ from dataflow.serialization import loads_code
 from runners.core.clock import Clock
 from runners.core.percentile_watermark import percentiles_of
 from runners.core.plan import ExecutionPlan
-from runners.millwheel.assignment import Assignment, BySlot
 from runners.millwheel.counts import Counts
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
+from runners.millwheel.master.assignment import Assignment, BySlot
+from runners.millwheel.master.slots import MasterStatistics, Slot, are_paused, live_slots
+from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.messages import (
     Assign,
     Failed,
@@ -36,10 +38,8 @@ from runners.millwheel.messages import (
 )
 from runners.millwheel.shapes import Merge, ShapeError, Shapes, Split
 from runners.millwheel.signals import Signal, SignalBoard
-from runners.millwheel.slots import MasterStatistics, Slot, are_paused, live_slots
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.transport import Transport
-from runners.millwheel.watermark_authority import WatermarkAuthority
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 #: Workers hear from the master at least this often; silence means that it is gone.

@@ -14,12 +14,12 @@ from runners.direct import DirectRunner
 from runners.errors import JobMismatchError, UpdateRefusedError
 from runners.millwheel.ids import Channel, Fence, RangeId
 from runners.millwheel.job import job_spec
-from runners.millwheel.job_versions import Update, open_version, plan_version
 from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
-from runners.millwheel.state_shape import StateShape, state_shapes
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import Committed
-from runners.millwheel.update import Fate, UpdatePlan
+from runners.millwheel.versions.job_versions import Update, open_version, plan_version
+from runners.millwheel.versions.state_shape import StateShape, state_shapes
+from runners.millwheel.versions.update import Fate, UpdatePlan
 from tests.scripted_source import ScriptedSource
 
 Build = Callable[[df.Pipeline], object]
@@ -185,7 +185,7 @@ def test_state_of_a_stateful_do_fn(old: df.DoFn, new: df.DoFn, reasons: Any) -> 
 def test_shapes_are_the_same_in_every_process() -> None:
     """No address, no order of a set: or else a job could not be continued."""
     code = (
-        "from tests.unit.runners.millwheel.test_update import *\n"
+        "from tests.unit.runners.millwheel.versions.test_update import *\n"
         "build = grouped(combine=lambda values: 1, trigger=df.AfterAny(df.AfterCount(2), df.AfterSignal('a')))\n"
         "print([each.encoded() for each in state_shapes(planned(build)).values()])"
     )

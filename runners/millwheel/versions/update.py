@@ -2,7 +2,7 @@
 
 Pure: `plan_update` says what would be kept, begun anew, and lost; `UpdatePlan.carried_out_by` is what to tell a store.
 A computation is known by its name, the label of its transform, and keeps its state as long as the new code can read it
-(`runners.millwheel.state_shape`).
+(`runners.millwheel.versions.state_shape`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,8 +13,8 @@ import attrs
 from dataflow.errors import PipelineError
 from runners.core.plan import ExecutionPlan
 from runners.errors import UpdateRefusedError
-from runners.millwheel.state_shape import StateShape, state_shapes
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, StateCounts
+from runners.millwheel.versions.state_shape import StateShape, state_shapes
 from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
 
 

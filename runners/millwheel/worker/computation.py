@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from runners.core.plan import ExecutionPlan
 from runners.millwheel.cache_counts import CacheCounts
 from runners.millwheel.counts import Counts
-from runners.millwheel.grouping_computation import GroupingComputation
 from runners.millwheel.guarantees import BOTH
 from runners.millwheel.id_counts import IdCounts
 from runners.millwheel.ids import RangeId
 from runners.millwheel.loads import RangeLoad
-from runners.millwheel.router import Router
-from runners.millwheel.source_computation import SourceComputation
 from runners.millwheel.store.port import Store
-from runners.millwheel.worker_options import WorkerOptions
+from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.source_computation import SourceComputation
+from runners.millwheel.worker.worker_options import WorkerOptions
 
 Computation = SourceComputation | GroupingComputation
 

@@ -1,0 +1,1 @@
+"""A worker: its round, its computations, what makes their work durable, and the memory that they keep."""
