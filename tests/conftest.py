@@ -10,7 +10,7 @@ from hypothesis import settings
 
 pytest_plugins = ["tests.fix_postgres", "tests.fix_spark"]
 
-for name, examples in (("dev", 25), ("ci", 200), ("nightly", 10_000)):
+for name, examples in (("dev", 20), ("ci", 200), ("nightly", 10_000)):
     settings.register_profile(name, max_examples=examples, deadline=None, print_blob=True)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")

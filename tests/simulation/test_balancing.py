@@ -19,6 +19,8 @@ from runners.testing import simulator
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, row
 
+pytestmark = pytest.mark.slow
+
 SLOTS, RANGES = 3, 3
 #: As many keys as these are hot: all of the first range.
 KEYS = [

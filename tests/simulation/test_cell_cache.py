@@ -23,6 +23,8 @@ from runners.testing.simulator.process import Steps
 from runners.testing.simulator.scripts import truthful
 from runners.testing.simulator.simulation import Simulation
 
+pytestmark = pytest.mark.slow
+
 Patch = pytest.MonkeyPatch
 #: Far more than any of the mutations needs to be found.
 SEEDS_MAX = 300
@@ -78,7 +80,6 @@ def test_former_owners_do_not_meet_what_comes_after_them() -> None:
     simulate(build_once, seeds=100, faults=ZOMBIES)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_in_memory")
 def test_a_fence_at_the_commit_is_not_enough(monkeypatch: Patch) -> None:
     """By then user code has met the state of another owner, and may have failed; then the job fails."""
@@ -117,7 +118,6 @@ def believe_that_all_is_in_memory(patch: Patch) -> None:
     patch.setattr(CellCache, "need", lambda *_: None)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("nothing_in_memory")
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from runners.direct import DirectRunner
 from runners.testing.simulator.cluster import JOB
 from tests.simulation.test_worker_crashes import Cluster, batches, build, scripted
 
+pytestmark = pytest.mark.slow
+
 
 @given(
     script=batches,

@@ -23,6 +23,8 @@ from runners.testing.simulator.network import Link, VirtualNetwork
 from runners.testing.simulator.store import SimulatedStore
 from tests.simulation.test_worker_crashes import build_counts, scripted
 
+pytestmark = pytest.mark.slow
+
 FIRST, SECOND, THIRD, BORN = (RangeId("count", index) for index in range(4))
 KEYS = even_ranges(3)
 MERGED = {FIRST: KeyRange(0, KEYS[1].high), SECOND: None}

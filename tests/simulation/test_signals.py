@@ -24,6 +24,8 @@ from tests.simulation.test_worker_crashes import Cluster, batches, build, row, s
 from triggers.trigger import Elements
 from windowing.timestamps import MIN_TIMESTAMP_US
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = {"key": str, "start": float, "end": float, "values": str}
 FLUSH = df.Repeatedly(df.AfterSignal("flush"))
 WINDOW_FNS = [df.FixedWindows(60), df.SlidingWindows(60, period=30), df.Sessions(30)]

@@ -27,7 +27,7 @@ from runners.testing.simulator.trace import STORY_LINES_MAX
 from tests.simulation.bad_seeds import BAD_SEEDS
 from tests.simulation.test_core_mutations import skip_the_token
 
-#: Of each pipeline: 50 with the profile dev, 400 with ci, 20,000 with nightly.
+#: Of each pipeline: 40 with the profile dev, 400 with ci, 20,000 with nightly.
 SEEDS = 2 * settings.get_profile(settings.get_current_profile_name()).max_examples
 
 

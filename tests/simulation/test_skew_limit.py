@@ -15,6 +15,8 @@ from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster, build_counts
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
+pytestmark = pytest.mark.slow
+
 LIMIT_US = 30_000_000
 STEP_US = 10_000_000
 STEPS = 40

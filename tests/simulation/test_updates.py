@@ -23,6 +23,8 @@ from runners.testing.simulator.errors import InvariantError, ProcessDied, Simula
 from runners.testing.simulator.ledger import Before
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = {"key": str, "start": float, "end": float, "value": str, "version": str}
 
 

@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -20,6 +20,8 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator
 from runners.testing.simulator import Fault, SimulationError
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted
+
+pytestmark = pytest.mark.slow
 
 WEAK = Guarantees(strong_productions=False)
 NEITHER = Guarantees(strong_productions=False, exactly_once=False)
@@ -107,6 +109,12 @@ chosen = st.fixed_dictionaries(
 
 
 @given(batches=batches, disorder=st.integers(0, 300), seed=st.integers(0, 2**32), guarantees=chosen)
+@example(  # a range sends, after a gap in its numbers, to one of the same worker
+    batches=[[(0, 0), (1, 183)], [(0, 0)], [(1, 0)]],
+    disorder=0,
+    seed=30670,
+    guarantees={"read": WEAK},
+)
 def test_nothing_is_lost_whatever_dies(
     batches: list[list[tuple[int, int]]],
     disorder: int,

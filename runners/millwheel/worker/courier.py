@@ -14,7 +14,7 @@ from runners.millwheel.transport import Transport
 from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.owned_range import OwnedRange
 
-#: Unacknowledged deliveries are sent again after this long; only a lost message needs it.
+#: Unacknowledged deliveries are sent again after this long; only a lost message needs it, or one that came after a gap.
 RESEND_INTERVAL_MS = 2_000
 
 
@@ -82,14 +82,20 @@ class Courier:
 
     def send_all_of(self, senders: Iterable[RangeId]) -> None:
         """Send what ranges that have just been taken over have not had acknowledged."""
-        self._send_again({*self._routes, *self._ranges}, senders)
+        self._send_again(self._receivers, senders)
 
     def resend_stale(self) -> None:
         """Send again, now and then, what may have been lost."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._resent_ms >= RESEND_INTERVAL_MS:
             self._resent_ms = now_ms
-            self._send_again(set(self._routes) - set(self._ranges), self._ranges)
+            # Also to ranges of this worker: one that sends what is not durable may have left a gap behind its former
+            # owner's, and then what comes after the gap is taken in only when it has become the oldest.
+            self._send_again(self._receivers, self._ranges)
+
+    @property
+    def _receivers(self) -> set[RangeId]:
+        return {*self._routes, *self._ranges}
 
     def _send_again(self, receivers: set[RangeId], senders: Iterable[RangeId]) -> None:
         for owned in [self._ranges[each] for each in senders]:

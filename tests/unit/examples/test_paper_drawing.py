@@ -151,6 +151,7 @@ def test_every_sum_and_every_retraction_is_drawn(figure: Figure) -> None:
     assert (root.findtext(f"{SVG}desc") or "") == describe(panes)
 
 
+@pytest.mark.slow
 def test_late_point_stands_out_where_there_is_a_watermark_to_be_behind() -> None:
     late = {}
     for figure in FIGURES:
@@ -182,6 +183,7 @@ def test_everything_is_inside_the_picture(figure: Figure) -> None:
             assert 0 <= y <= height
 
 
+@pytest.mark.slow
 def test_every_class_that_is_drawn_has_a_style_in_light_and_in_dark() -> None:
     light, dark = CSS.split("@media (prefers-color-scheme:dark)")
     used = {

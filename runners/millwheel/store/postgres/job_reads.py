@@ -23,7 +23,13 @@ class JobReads(ABC):
     _ids: dict[str, JobIds]
 
     @abstractmethod
-    def _transact(self, work: Callable[[Connection[Any]], _T], locks: Sequence[int] = ()) -> _T:
+    def _transact(
+        self,
+        work: Callable[[Connection[Any]], _T],
+        locks: Sequence[int] = (),
+        *,
+        is_one_statement: bool = False,
+    ) -> _T:
         """Run an idempotent transaction."""
 
     @abstractmethod
@@ -49,7 +55,7 @@ class JobReads(ABC):
             return opened.cursor(binary=True).execute(statement, packed).fetchall()
 
         try:
-            return self._transact(work)
+            return self._transact(work, is_one_statement=True)
         except StoreError as error:
             if not isinstance(error.__cause__, UndefinedTable):
                 raise

@@ -1,8 +1,8 @@
 """Patience: whether, and when, to try again what certainly did nothing.
 
 Two reasons to wait, which need different patience.  Somebody else was first (a lock, a deadlock): over within
-milliseconds, and after a few times it is an error.  The server is not there, or out of disk, memory or connections:
-over when a person or a restart has seen to it, so it is worth as long as a server that is starting up.
+milliseconds, and after a few times it is an error.  The server or the network is not there, or out of disk, memory or
+connections: over when a person or a restart has seen to it, so it is worth as long as a server that is starting up.
 
 Pauses grow, and are of chance within their bound: many workers lose their server at the same moment, and must not come
 back at the same moment.
@@ -13,6 +13,8 @@ import time
 
 #: How often a transaction that gave way to another is tried.
 ATTEMPTS_MAX = 4
+#: SQLSTATE classes of "somebody else was first".
+_CONFLICT_CLASSES = {"40", "55"}
 #: The server ended a transaction because it is short of something: disk, memory, connections.
 _SHORTAGE_CLASS = "53"
 
@@ -39,24 +41,24 @@ class Patience:
     """One transaction's: starts with its first attempt.
 
     Args:
-        shortage_max_s: how long to wait for a server that is short of something.
+        absence_max_s: how long to wait for a server that is cut off, or short of something.
     """
 
-    def __init__(self, shortage_max_s: float) -> None:
-        self._deadline_s = time.monotonic() + shortage_max_s  # noqa: TID251 - waits for a real server
+    def __init__(self, absence_max_s: float) -> None:
+        self._deadline_s = time.monotonic() + absence_max_s  # noqa: TID251 - waits for a real server
         self._gave_way = 0
         self._conflict = Backoff(0.04, 1.0)
-        self._shortage = Backoff(0.1, 1.0)
+        self._absence = Backoff(0.1, 1.0)
 
     def wait(self, sqlstate: str | None) -> bool:
         """Pause before another attempt; False, at once, if there should be none."""
-        if is_shortage(sqlstate):
-            pause_s = self._shortage.next_s()
-            is_over = time.monotonic() + pause_s > self._deadline_s  # noqa: TID251
-        else:
+        if (sqlstate or "")[:2] in _CONFLICT_CLASSES:
             self._gave_way += 1
             pause_s = self._conflict.next_s()
             is_over = self._gave_way >= ATTEMPTS_MAX
+        else:
+            pause_s = self._absence.next_s()
+            is_over = time.monotonic() + pause_s > self._deadline_s  # noqa: TID251
         if not is_over:
             time.sleep(pause_s)
         return not is_over

@@ -25,7 +25,7 @@ class RequestVerbs(JobReads):
 
     def read_requests(self, job: str, after: int) -> Sequence[StoredRequest]:
         """The job's requests with numbers above ``after``."""
-        return self._transact(lambda opened: _read(opened, job, after))
+        return self._transact(lambda opened: _read(opened, job, after), is_one_statement=True)
 
     def answer_request(self, job: str, number: int, answer: Answer) -> None:
         """Keep what has come of a request, once."""

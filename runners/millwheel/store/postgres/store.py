@@ -13,6 +13,7 @@ MillWheel, section 6; DESIGN section 6.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import psycopg
@@ -178,7 +179,9 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
 
     def read_signals(self, job: str, after: int) -> Sequence[Signal]:
         """The job's signals with numbers above ``after``."""
-        return self._transact(lambda opened: signals.read_signals(opened, job, after))
+        return self._transact(
+            lambda opened: signals.read_signals(opened, job, after), is_one_statement=True
+        )
 
     def acquire(
         self,
@@ -304,17 +307,19 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         self._ids[job] = found[1]
         return found[1]
 
-    def _transact(self, work: _Work[_T], locks: Sequence[int] = ()) -> _T:
+    def _transact(
+        self, work: _Work[_T], locks: Sequence[int] = (), *, is_one_statement: bool = False
+    ) -> _T:
         """Run an idempotent transaction, again if it was cut off or gave way to another.
 
         ``locks``: fences that it takes; sessions that keep them locked beyond the timeout are
-        ended.
+        ended.  ``is_one_statement``: it needs neither BEGIN nor COMMIT, each a round trip of its own.
         """
         patience = Patience(self._connect_timeout_s)
         while True:
             opened = self.connect()
             try:
-                with opened.transaction():
+                with nullcontext() if is_one_statement else opened.transaction():
                     return work(opened)
             except psycopg.Error as error:
                 if not is_passing(error, opened) or not _waits(patience, error):

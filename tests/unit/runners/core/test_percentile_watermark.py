@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,7 @@ def behind(percentile: float, stream: Sequence[int], batch: int) -> float:
     return missed / (len(stream) - half)
 
 
+@pytest.mark.slow
 @given(batch=st.sampled_from([1, 7, 500]), percentile=st.sampled_from([50, 90, 99]))
 def test_it_misses_about_as_many_as_it_may(batch: int, percentile: float) -> None:
     """Its promise, kept on a stream whose habits do not change: of what is to come, so much is ahead of it."""

@@ -151,6 +151,7 @@ def test_few_records_move_nothing() -> None:
     assert job.changes == []
 
 
+@pytest.mark.slow
 def test_cold_neighbours_are_merged_down_to_the_least() -> None:
     """One place has a little to do everywhere, the others next to nothing."""
     chance = Random(1)
