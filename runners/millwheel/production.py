@@ -44,6 +44,19 @@ class TimerWrite(NamedTuple):
     fire_us: int | None
 
 
+class JournalEntry(NamedTuple):
+    """What a step has changed in the state of a range: durable, and not in its cells and timers yet.
+
+    Once those are up to date the entry is deleted (`Production.settled`).
+    """
+
+    range_id: RangeId
+    #: How many cells it is about, for who counts state; one that several entries are about counts in each.
+    cells: int
+    #: Opaque to the store.
+    payload: bytes
+
+
 class Checkpoint(NamedTuple):
     """One outgoing production, durable before it is sent (a *strong production*, MillWheel 6.1)."""
 
@@ -133,14 +146,18 @@ class Reshape:
 class Production:
     """What one commit makes true.
 
-    Invariant: every range whose cells, timers, channels, position, watermarks or signal mark appear has a fence in
-    ``fences``.
+    Invariant: every range whose cells, timers, journal, channels, position, watermarks or signal mark appear has a
+    fence in ``fences``.
     """
 
     job: str
     fences: Sequence[Fence]
     cells: Sequence[CellWrite] = ()
     timers: Sequence[TimerWrite] = ()
+    #: Changes of state, in their order; whoever takes the range over applies them to its cells and timers.
+    journal: Sequence[JournalEntry] = ()
+    #: Cells and timers have what the journal has up to this bundle, per range; those entries may be deleted.
+    settled: Mapping[RangeId, int] = attrs.field(factory=dict)
     #: Highest sequence delivered so far, per channel whose receiver is fenced here.
     delivered: Mapping[Channel, int] = attrs.field(factory=dict)
     checkpoints: Sequence[Checkpoint] = ()

@@ -26,6 +26,12 @@ from tests.conformance.broken_adapters.fencing import (
     LeavesItsFences,
     NeverFences,
 )
+from tests.conformance.broken_adapters.journalling import (
+    KeepsWhatIsSettled,
+    SettlesAllRanges,
+    SettlesTooMuch,
+    SortsTheJournal,
+)
 from tests.conformance.broken_adapters.reading import (
     DividesTheCellsOfAHash,
     LooksAtOneTokenOnly,
@@ -107,6 +113,10 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
+        (KeepsWhatIsSettled, "the_journal_goes_when_it_is_settled"),
+        (SettlesAllRanges, "the_journal_goes_when_it_is_settled"),
+        (SettlesTooMuch, "the_journal_goes_when_it_is_settled"),
+        (SortsTheJournal, "the_journal_is_in_order"),
         (AcceptsAnyBounds, "ranges_cover_the_same_keys_as_before"),
         (AcknowledgesTooMuch, "productions_until_acknowledged"),
         (AddsRowsInPlaceOfReplacing, "keyed_table"),

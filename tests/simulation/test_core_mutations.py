@@ -18,7 +18,6 @@ from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.memory_job import StoredJob, read_range
 from runners.millwheel.store.port import TakenRange
 from runners.millwheel.worker.committer import Committer
-from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.owned_range import OwnedRange
@@ -152,11 +151,6 @@ def send_before_the_commit(patch: Patch) -> None:
     patch.setattr(Committer, "commit", broken)
 
 
-def keep_to_yourself_what_you_took_over(patch: Patch) -> None:
-    """What a former owner has not sent is not sent, where no route changes."""
-    patch.setattr(Courier, "send_all_of", lambda *_: None)
-
-
 def say_routes_once(patch: Patch) -> None:
     """Where to send is said once, on a connection that can break."""
     patch.setattr(Master, "_ask_again", lambda _: None)
@@ -235,7 +229,6 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     [
         (acknowledge_before_the_commit, "sums", "I8"),
         (drop_a_timer_on_takeover, "stateful", "I"),
-        (keep_to_yourself_what_you_took_over, "sums", "I11"),
         (let_a_new_range_hold_nothing_back, "chain", "I"),
         (process_what_is_sent_again, "sums", "I8"),
         (restore_the_watermark_one_bundle_ahead, "sums", "I"),

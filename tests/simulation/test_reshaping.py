@@ -3,18 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow.serialization import loads
+from runners.core.key_codec import KeyCodec
 from runners.direct import DirectRunner
+from runners.millwheel.cell_codec import encode_cell, encode_cell_key, encode_window
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import KEY_SPACE_END, KeyRange, even_ranges
 from runners.millwheel.messages import Untie, Untied, decode
-from runners.millwheel.production import Production, Reshape
+from runners.millwheel.production import CellWrite, Production, Reshape, TimerWrite
 from runners.millwheel.shapes import Shapes
-from runners.millwheel.store.port import Committed, JobRow, JobSpec
+from runners.millwheel.store.port import Committed, JobRow, JobSpec, TakenRange
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Fault, SimulationError
@@ -123,10 +127,35 @@ def reshaped_by_an_owner(cluster: Cluster, keys: Any, head: RangeId = FIRST) -> 
         Fence(range_id=each, token=row.row.token, bundle=row.row.bundle + 1)
         for each, row in taken.items()
     ]
+    production = settled_production(fences, taken)
+    before = cluster.ledger.before(production)
+    assert cluster.store.commit(production) == Committed()
+    cluster.ledger.applied(production, before)
+    fences = [attrs.evolve(each, bundle=each.bundle + 1) for each in fences]
     production = Production(job=JOB, fences=fences, reshape=Reshape(keys=keys, tied_to=head))
     before = cluster.ledger.before(production)
     assert cluster.store.commit(production) == Committed()
     cluster.ledger.applied(production, before)
+
+
+def settled_production(fences: list[Fence], taken: Mapping[RangeId, TakenRange]) -> Production:
+    """What an owner commits before it gives its ranges other keys."""
+    codec = KeyCodec("count")
+    cells, timers = [], []
+    for payload in (each for row in taken.values() for each in row.journal):
+        changed_cells, changed_timers = loads(payload)
+        for (key, window), cell in changed_cells:
+            encoded = codec.encode(key)
+            cell_key = encode_cell_key(window, encoded.encoded)
+            value = None if cell is None else encode_cell(cell)
+            cells.append(CellWrite("count", encoded.hash, cell_key, value))
+        for ((key, window), at, domain), fire_us in changed_timers:
+            encoded = codec.encode(key)
+            cell_key = encode_cell_key(window, encoded.encoded)
+            tag = encode_window(at)
+            timers.append(TimerWrite("count", encoded.hash, cell_key, tag, domain, fire_us))
+    settled = {fence.range_id: fence.bundle - 1 for fence in fences}
+    return Production(job=JOB, fences=fences, cells=cells, timers=timers, settled=settled)
 
 
 def started(seed: int) -> Cluster:

@@ -30,6 +30,7 @@ from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, StateCounts
 STATISTICS = (
     "cells",
     "timers",
+    "journal",
     "checkpoints",
     "channels",
     "record_ids",
@@ -77,6 +78,8 @@ def check_fenced(
         *production.record_ids,
         *production.record_id_horizons_us,
         *production.untied,
+        *production.settled,
+        *(entry.range_id for entry in production.journal),
         *(channel.receiver for channel in production.delivered),
         *(channel.sender for channel in production.acknowledged),
         *(checkpoint.channel.sender for checkpoint in production.checkpoints),

@@ -43,6 +43,7 @@ from runners.millwheel.store.memory_job import (
     StoredJob,
     StoredTable,
     add_tables,
+    apply_journal,
     apply_record_ids,
     apply_reshape,
     count_rows,
@@ -315,6 +316,7 @@ class MemoryStore(MemoryRequests):
 
     def _apply(self, job: StoredJob, production: Production) -> None:
         self._apply_state(job, production)
+        apply_journal(job, production)
         self._apply_deliveries(job, production)
         self._apply_progress(job, production)
         apply_record_ids(job, production)

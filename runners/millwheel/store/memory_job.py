@@ -9,7 +9,14 @@ from dataflow.io.table import TableSpec
 from runners.core.changelog import Rows
 from runners.errors import TableMismatchError
 from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.production import Checkpoint, DeadLetter, LateRecord, Production, Reshape
+from runners.millwheel.production import (
+    Checkpoint,
+    DeadLetter,
+    JournalEntry,
+    LateRecord,
+    Production,
+    Reshape,
+)
 from runners.millwheel.requests import StoredRequest
 from runners.millwheel.signals import Signal
 from runners.millwheel.store.port import (
@@ -34,6 +41,8 @@ class StoredJob:
     is_drained: bool = False
     cells: dict[str, dict[tuple[int, bytes], bytes]] = attrs.field(factory=dict)
     timers: dict[str, dict[tuple[int, bytes, bytes, str], int]] = attrs.field(factory=dict)
+    #: Entries with the bundles that they came with, oldest first, of each range.
+    journal: dict[RangeId, list[tuple[int, JournalEntry]]] = attrs.field(factory=dict)
     checkpoints: dict[Channel, dict[int, Checkpoint]] = attrs.field(factory=dict)
     delivered: dict[Channel, int] = attrs.field(factory=dict)
     acknowledged: dict[Channel, int] = attrs.field(factory=dict)
@@ -130,6 +139,7 @@ def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
         delivered={c: n for c, n in job.delivered.items() if c.receiver == range_id},
         sent=sent,
         checkpoints=sorted(checkpoints, key=itemgetter(0, 1)),
+        journal=[entry.payload for _, entry in job.journal.get(range_id, ())],
     )
 
 
@@ -146,6 +156,16 @@ def read_page(
         last_hash = found[cells - 1][0]
         found = [key for key in found if key[0] <= last_hash]
     return {key: stored[key] for key in found}
+
+
+def apply_journal(job: StoredJob, production: Production) -> None:
+    """Delete entries that are settled, and keep new ones."""
+    for range_id, bundle in production.settled.items():
+        kept = [each for each in job.journal.get(range_id, ()) if each[0] > bundle]
+        job.journal[range_id] = kept
+    bundles = {fence.range_id: fence.bundle for fence in production.fences}
+    for entry in production.journal:
+        job.journal.setdefault(entry.range_id, []).append((bundles[entry.range_id], entry))
 
 
 def apply_record_ids(job: StoredJob, production: Production) -> None:
@@ -191,6 +211,7 @@ def count_rows(job: StoredJob) -> Mapping[str, int]:
     return {
         "cells": sum(map(len, job.cells.values())),
         "timers": sum(map(len, job.timers.values())),
+        "journal": sum(map(len, job.journal.values())),
         "checkpoints": sum(map(len, job.checkpoints.values())),
         "channels": len({*job.delivered, *job.acknowledged, *job.checkpoints}),
         "record_ids": sum(map(len, job.record_ids.values())),

@@ -19,8 +19,11 @@ def count_state(job: StoredJob) -> StateCounts:
     in_flight: Counter[tuple[str, str]] = Counter()
     for (sender, receiver), pending in job.checkpoints.items():
         in_flight[sender.computation, receiver.computation] += len(pending)
+    cells = Counter({name: len(found) for name, found in job.cells.items()})
+    for range_id, entries in job.journal.items():
+        cells[range_id.computation] += sum(entry.cells for _, entry in entries)
     return StateCounts(
-        cells={name: len(cells) for name, cells in job.cells.items() if cells},
+        cells={name: count for name, count in cells.items() if count},
         timers={name: len(timers) for name, timers in job.timers.items() if timers},
         in_flight={edge: count for edge, count in in_flight.items() if count},
     )
@@ -68,6 +71,10 @@ def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int]) -> Sto
         },
         cells={kept[name]: cells for name, cells in job.cells.items() if name in kept},
         timers={kept[name]: timers for name, timers in job.timers.items() if name in kept},
+        journal={
+            range_id: [(bundle, entry._replace(range_id=range_id)) for bundle, entry in entries]
+            for range_id, entries in of_ranges(job.journal).items()
+        },
         checkpoints={
             channel: {
                 number: checkpoint._replace(channel=channel)

@@ -130,6 +130,7 @@ class JobRow:
 class StateCounts:
     """How much a job has, by computation: cells, timers, and productions in flight by sender and receiver.
 
+    A cell in the journal counts for each of its entries.
     What there is none of is not mentioned.
     """
 
@@ -204,7 +205,8 @@ class StoredTimer:
 class TakenRange:
     """What a new owner needs at once, read after the token moved, so no earlier owner can add to it.
 
-    Its cells it reads afterwards, as it needs them.
+    Its cells it reads afterwards, as it needs them.  ``journal``: what has changed in cells and timers since those were
+    written, oldest first (`Production.journal`).
 
     ``checkpoints`` are this range's productions not yet acknowledged, ordered per channel; ``delivered`` the highest
     sequence it has seen per channel into it; ``sent`` the highest sequence ever given out per channel out of it.
@@ -215,6 +217,7 @@ class TakenRange:
     delivered: Mapping[Channel, int]
     sent: Mapping[Channel, int]
     checkpoints: Sequence[Checkpoint]
+    journal: Sequence[bytes] = ()
 
 
 class Store(Protocol):

@@ -1,14 +1,15 @@
 """CellCache: the cells of a grouping that are in memory, bounded in bytes; the others are in the store.
 
-Every step commits the cells that it has touched; then a cell in memory is what the store has, and letting it go writes
-nothing.  Before a step its cells are read, all that are missing in one go; after its commit so many go that the rest
-fits.  Those go first that windows say are needed last, not those that were used longest ago.
+Every step makes what it has changed durable in the journal (`runners.millwheel.worker.journal`), which is settled now
+and then; then a cell in memory is what the store has, and letting it go writes nothing.  Before a step its cells are
+read, all that are missing in one go; after a settlement so many go that the rest fits.  Those go first that windows say
+are needed last, not those that were used longest ago.
 
 **Invariants**
 
 * What a step needs is there, whatever the bound is: nothing goes between the read before a step and its end.
-* What is not committed stays, and is not read: the store has an older value, or one of a cell that is gone.
-* After a commit the other cells in memory take no more than the bound.
+* What is not settled stays, and is not read: the store has an older value, or one of a cell that is gone.
+* After a settlement the other cells in memory take no more than the bound.
 * Where nothing had to go, a cell that is not there is not in the store either, and nobody asks it.
 
 The bound is of values as the store has them, and of what an entry takes beside.  It is not of timers, which all stay in
@@ -84,8 +85,8 @@ class FurthestFirst(Generic[KeyT]):
 class CellCache(dict[CellId, Any]):
     """The cells in memory: a mapping for the semantic core, which may change it in a step.
 
-    Call `need` before a step, `wrote` for each cell that it has touched, and what `end_step` returns when that is
-    committed; other steps may come in between.
+    Call `need` before a step, `wrote` for each cell that it has touched, and what `settle` returns when some of these
+    are in the store as they are; other steps may come in between.
 
     Args:
         read: those of some cells that the store has, as the owner of their ranges sees them.
@@ -99,10 +100,11 @@ class CellCache(dict[CellId, Any]):
     ) -> None:
         super().__init__()
         self._read, self._bytes_max = read, bytes_max
-        self._step = 0
-        self._written: list[CellId] = []
-        #: The last step that has changed a cell, until it is committed.
+        self._writes = 0
+        #: The number of the last change of a cell, until it is settled.
         self._uncommitted: dict[CellId, int] = {}
+        #: Of the cells in memory, and of those just gone, those that the store has; rather too many than too few.
+        self._stored: set[CellId] = set()
         #: Bytes by cell, in the order of use.
         self._sizes: dict[CellId, int] = {}
         #: Of those that are committed; from the first time that something has to go.
@@ -158,27 +160,46 @@ class CellCache(dict[CellId, Any]):
         for cell_id, value in cells.items():
             if cell_id not in self and cell_id not in self._uncommitted:
                 self[cell_id] = decode_cell(value)
-                self._weigh(cell_id, value)
+                self._stored.add(cell_id)
+                self._weigh(cell_id, len(value))
                 if self._order is not None:
                     self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
 
-    def wrote(self, cell_id: CellId, value: bytes | None) -> None:
-        """The step has changed a cell to what will be committed as that value; None: it is gone."""
-        self._uncommitted[cell_id] = self._step
-        self._written.append(cell_id)
-        self._weigh(cell_id, value)
+    def wrote(self, cell_id: CellId, size: int | None, *, is_stored: bool = False) -> None:
+        """A step has changed a cell to what takes about so many bytes; None: it is gone.
+
+        ``is_stored``: the store may have it, although it was never read.
+        """
+        self._writes += 1
+        self._uncommitted[cell_id] = self._writes
+        if is_stored:
+            self._stored.add(cell_id)
+        self._weigh(cell_id, size)
         if self._order is not None:
             self._order.forget(cell_id)
 
-    def end_step(self) -> Callable[[], None]:
-        """The step has ended; call what is returned when it is committed."""
-        step, written = self._step, self._written
-        self._step, self._written = step + 1, []
-        return lambda: self._commit(step, written)
+    def is_stored(self, cell_id: CellId) -> bool:
+        """Whether the store may have a cell that is in memory, or has just gone."""
+        return cell_id in self._stored
 
-    def _commit(self, step: int, written: Sequence[CellId]) -> None:
+    def settle(self, cell_ids: Iterable[CellId]) -> Callable[[], None]:
+        """Cells are being written as they are now; call what is returned when that is committed."""
+        written = {
+            cell_id: self._uncommitted[cell_id]
+            for cell_id in cell_ids
+            if cell_id in self._uncommitted
+        }
         for cell_id in written:
-            if self._uncommitted.get(cell_id) == step:
+            # From here on, or from a commit that was lost, whose owner then knows nothing of it.
+            if cell_id in self:
+                self._stored.add(cell_id)
+            else:
+                self._stored.discard(cell_id)
+        return lambda: self._settled(written)
+
+    def _settled(self, written: Mapping[CellId, int]) -> None:
+        for cell_id, write in written.items():
+            if self._uncommitted.get(cell_id) == write:
                 del self._uncommitted[cell_id]
                 if self._order is not None and cell_id in self:
                     self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
@@ -203,16 +224,17 @@ class CellCache(dict[CellId, Any]):
         while self.is_full and self._order:
             cell_id = self._order.pop()
             del self[cell_id]
+            self._stored.discard(cell_id)
             self._weigh(cell_id, None)
             self._evictions += 1
             self._absent += 1
 
-    def _weigh(self, cell_id: CellId, value: bytes | None) -> None:
+    def _weigh(self, cell_id: CellId, value_bytes: int | None) -> None:
         if self._bytes_max is None:
             return
         self._bytes -= self._sizes.pop(cell_id, 0)
-        if value is not None:
-            size = self._sizes[cell_id] = ENTRY_BYTES + len(value)
+        if value_bytes is not None:
+            size = self._sizes[cell_id] = ENTRY_BYTES + value_bytes
             self._bytes += size
 
     def leave_out(self) -> None:
@@ -228,6 +250,7 @@ class CellCache(dict[CellId, Any]):
                 self._order.forget(cell_id)
         for cell_id in [cell_id for cell_id in self._uncommitted if is_gone(cell_id)]:
             del self._uncommitted[cell_id]
+        self._stored = {cell_id for cell_id in self._stored if not is_gone(cell_id)}
 
     def start_anew(self) -> None:
         """No range is owned any more."""

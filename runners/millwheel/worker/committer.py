@@ -94,6 +94,11 @@ class Committer:
         waiting.channels.update(dict.fromkeys(taken_in))
         self._settle(name)
 
+    def commit_at_once(self, draft: Draft) -> None:
+        """Commit what sends nothing, also where productions are weak.  Raises as `commit` does."""
+        draft.seal()
+        self._make_durable(draft)
+
     def settle(self) -> bool:
         """Commit what has been acknowledged, or has waited long enough; whether there was anything."""
         worked = False

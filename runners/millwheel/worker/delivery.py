@@ -41,6 +41,8 @@ class Outbox:
         self._open: dict[Channel, deque[Checkpoint]] = {}
         self._sent = dict(sent)
         self._acknowledged: dict[Channel, int] = {}
+        #: Of each channel in there, the first.
+        self._undeleted: dict[Channel, int] = {}
         self._open_bytes = 0
         for checkpoint in sorted(checkpoints, key=lambda each: each.sequence):
             self._add(checkpoint)
@@ -86,6 +88,7 @@ class Outbox:
                 self._volatile.remove((channel, checkpoint.sequence))
             else:
                 self._acknowledged[channel] = checkpoint.sequence
+                self._undeleted.setdefault(channel, checkpoint.sequence)
         if entries is not None and not entries:
             del self._open[channel]
 
@@ -116,11 +119,14 @@ class Outbox:
 
     def is_deleted(self, newest: Mapping[Channel, int]) -> bool:
         """Whether everything up to these sequences is gone from the store too, and no later owner sends it again."""
-        return self.is_acknowledged(newest) and not newest.keys() & self._acknowledged.keys()
+        return self.is_acknowledged(newest) and not any(
+            channel in self._undeleted and self._undeleted[channel] <= sequence
+            for channel, sequence in newest.items()
+        )
 
     def take_acknowledged(self) -> Mapping[Channel, int]:
         """What the next commit is to delete; afterwards it counts as deleted."""
-        taken, self._acknowledged = self._acknowledged, {}
+        taken, self._acknowledged, self._undeleted = self._acknowledged, {}, {}
         return taken
 
     def for_receivers(self, receivers: Container[RangeId]) -> Iterator[Checkpoint]:

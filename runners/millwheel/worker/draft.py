@@ -10,6 +10,7 @@ from runners.millwheel.production import (
     CellWrite,
     Checkpoint,
     DeadLetter,
+    JournalEntry,
     LateRecord,
     Production,
     Reshape,
@@ -28,8 +29,25 @@ class _Progress(NamedTuple):
 
 
 #: What two steps that become one commit have done one after the other, and what the later one knows better.
-_IN_ORDER = ("_cells", "_timers", "_late", "_dead", "_tables", "_afterwards", "checkpoints")
-_LATER_WINS = ("_ranges", "_positions", "_delivered", "_taken_in", "_progress", "_horizons_us")
+_IN_ORDER = (
+    "_cells",
+    "_timers",
+    "_journal",
+    "_late",
+    "_dead",
+    "_tables",
+    "_afterwards",
+    "checkpoints",
+)
+_LATER_WINS = (
+    "_ranges",
+    "_positions",
+    "_delivered",
+    "_taken_in",
+    "_progress",
+    "_horizons_us",
+    "_settled",
+)
 
 
 class Draft:
@@ -43,6 +61,8 @@ class Draft:
         self._ranges: dict[RangeId, OwnedRange] = {}
         self._cells: list[CellWrite] = []
         self._timers: list[TimerWrite] = []
+        self._journal: list[JournalEntry] = []
+        self._settled: dict[RangeId, int] = {}
         self._late: list[LateRecord] = []
         self._dead: list[DeadLetter] = []
         self._tables: list[TableWrite] = []
@@ -66,6 +86,16 @@ class Draft:
         """Change state of touched ranges."""
         self._cells.extend(cells)
         self._timers.extend(timers)
+
+    def note(self, owned: OwnedRange, cells: int, payload: bytes) -> None:
+        """Keep what has changed in the state of a range, in that many cells."""
+        self.touch(owned)
+        self._journal.append(JournalEntry(owned.range_id, cells, payload))
+
+    def settle(self, owned: OwnedRange, bundle: int) -> None:
+        """All that a range has noted up to a bundle is in its cells and timers."""
+        self.touch(owned)
+        self._settled[owned.range_id] = bundle
 
     def keep_late(self, late: Iterable[LateRecord]) -> None:
         """Keep records that came too late."""
@@ -177,6 +207,8 @@ class Draft:
             fences=[owned.fence() for owned in self._ranges.values()],
             cells=self._cells,
             timers=self._timers,
+            journal=self._journal,
+            settled=self._settled,
             delivered=self._delivered,
             checkpoints=self.checkpoints,
             acknowledged=acknowledged,

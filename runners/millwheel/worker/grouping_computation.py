@@ -4,7 +4,6 @@ MillWheel, sections 4 and 5; the semantics are `runners.core`'s.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
 from typing import Any
 
 from dataflow.serialization import loads
@@ -13,19 +12,20 @@ from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.timers import TimerQueue, Timers
 from runners.millwheel.cache_counts import CacheCounts
-from runners.millwheel.cell_codec import decode_cell_id, decode_window, encode_cell, encode_window
+from runners.millwheel.cell_codec import decode_cell_id, decode_window
 from runners.millwheel.guarantees import BOTH, Guarantees
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KEY_SPACE_END, KeyMap, KeyRange
 from runners.millwheel.loads import LoadMeter
 from runners.millwheel.messages import Deliver
-from runners.millwheel.production import CellWrite, LateRecord, Reshape, TimerWrite
+from runners.millwheel.production import LateRecord, Reshape
 from runners.millwheel.shapes import Merge, Split
 from runners.millwheel.signals import Signal, SignalMark, SignalNews
-from runners.millwheel.store.port import CellKey, TakenRange
+from runners.millwheel.store.port import StoredTimer, TakenRange
 from runners.millwheel.worker.cell_cache import CellCache
 from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.journal import Journal
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.stored_cells import CellTable, StoredCells
@@ -87,6 +87,7 @@ class GroupingComputation:
             owned=self._ranges,
         )
         self._cells = CellCache(self._stored.read, cache_bytes)
+        self._journal = Journal(stage.name, self._cells, self._stored, self._locate)
         #: Which of them has a key.
         self._map = KeyMap({})
         #: The input watermark that every due timer up to it has fired for.
@@ -113,11 +114,14 @@ class GroupingComputation:
             StoreError: it is somebody else's already.
         """
         owned = OwnedRange.taken(taken, is_weak=not self._guarantees.strong_productions)
+        timers: dict[TimerId, int | None] = {
+            self._timer_id(timer): timer.fire_us for timer in taken.timers
+        }
+        self._journal.has_stored(timers)
+        timers |= self._journal.replay(owned, taken.journal)
+        for timer, fire_us in timers.items():
+            self._timers.set(timer, fire_us)
         self._load_cells(owned)
-        for timer in taken.timers:
-            cell_id = decode_cell_id(timer.cell_key, is_merging=self._is_merging)
-            timer_id = cell_id, decode_window(timer.tag), TimeDomain(timer.domain)
-            self._timers.set(timer_id, timer.fire_us)
         self._ranges[owned.range_id] = owned
         self.meter.forget(owned.range_id)
         self._map_keys()
@@ -128,18 +132,27 @@ class GroupingComputation:
             self._taken_percentile_us = max(self._taken_percentile_us, owned.percentile_us)
         return owned
 
+    def _timer_id(self, timer: StoredTimer) -> TimerId:
+        cell_id = decode_cell_id(timer.cell_key, is_merging=self._is_merging)
+        return cell_id, decode_window(timer.tag), TimeDomain(timer.domain)
+
     def _load_cells(self, owned: OwnedRange) -> None:
+        self._hold_for(self._cells.uncommitted)
         for page, next_hash in self._stored.pages(owned):
             self._cells.take_in(page)
-            if self._can_hold:
-                for cell_id in page:
-                    for window, hold_us in window_holds(cell_id, self._cells[cell_id]):
-                        self._holds.set((cell_id, window), hold_us)
-            elif next_hash and self._cells.is_full:
+            self._hold_for(page)
+            if not self._can_hold and next_hash and self._cells.is_full:
                 self._cells.leave_out()
                 break
             self._cells.trim()
         self._cells.trim()
+
+    def _hold_for(self, cell_ids: Iterable[CellId]) -> None:
+        if self._can_hold:
+            for cell_id in cell_ids:
+                if cell_id in self._cells:
+                    for window, hold_us in window_holds(cell_id, self._cells[cell_id]):
+                        self._holds.set((cell_id, window), hold_us)
 
     def release(self, range_id: RangeId) -> None:
         """Let go of a range, and of everything that is kept of it in memory."""
@@ -149,6 +162,7 @@ class GroupingComputation:
             return find(encode(cell_id[0]).hash) == range_id
 
         self._cells.forget(is_gone)
+        self._journal.forget(range_id, is_gone)
         self._timers.forget(lambda timer: is_gone(timer[0]))
         self._holds.forget(lambda place: is_gone(place[0]))
         del self._ranges[range_id]
@@ -354,19 +368,11 @@ class GroupingComputation:
         self, draft: Draft, step: Step, hold_us: int, fired: Iterable[TimerId] = ()
     ) -> Draft:
         effects = step.effects
-        cells = []
-        # In the order in which the store keeps them.
-        touched = [(self._touch(draft, cell_id), cell_id) for cell_id in effects.touched]
-        touched.sort(key=itemgetter(0))
-        for (key_hash, cell_key), cell_id in touched:
-            cell = self._cells.get(cell_id)
-            value = None if cell is None else encode_cell(cell)
-            cells.append(CellWrite(self._name, key_hash, cell_key, value))
-            self._cells.wrote(cell_id, value)
-        draft.when_committed(self._cells.end_step())
         # A timer that fired is gone, unless the step has set it again.
         changed = dict.fromkeys(fired) | effects.timers
-        draft.write(cells, [self._timer(draft, *item) for item in changed.items()])
+        self._journal.note(draft, effects.touched, changed)
+        for timer, fire_us in changed.items():
+            self._timers.set(timer, fire_us)
         for place, held_us in effects.holds.items():
             self._holds.set(place, held_us)
         self._hold_back()
@@ -376,19 +382,19 @@ class GroupingComputation:
         draft.emit(step.outputs.tables, payloads, hold_us=hold_us)
         return draft
 
-    def _touch(self, draft: Draft, cell_id: CellId) -> CellKey:
-        cell_key = self._stored.key_of(cell_id)
-        range_id = self._map.find(cell_key[0])
+    def _locate(self, key: Any) -> OwnedRange:
+        range_id = self._map.find(self._stage.codec.encode(key).hash)
         if range_id is None:
             # Who sent it knows newer bounds: the ranges have been reshaped by somebody else, and are not ours.
-            raise WorkerStoppedError(
-                f"{self._name} has no range for key {cell_id[0]!r} here any more"
-            )
-        draft.touch(self._ranges[range_id])
-        return cell_key
+            raise WorkerStoppedError(f"{self._name} has no range for key {key!r} here any more")
+        return self._ranges[range_id]
 
-    def _timer(self, draft: Draft, timer: TimerId, fire_us: int | None) -> TimerWrite:
-        cell_id, window, domain = timer
-        self._timers.set(timer, fire_us)
-        key_hash, cell_key = self._touch(draft, cell_id)
-        return TimerWrite(self._name, key_hash, cell_key, encode_window(window), domain, fire_us)
+    @property
+    def journal(self) -> Journal:
+        """What is durable and not in cells and timers yet."""
+        return self._journal
+
+    def settle(self) -> Draft | None:
+        """Bring some of the cells and timers up to date with the journal; None if all of them are."""
+        draft = Draft(self._job)
+        return draft if self._journal.settle(draft) else None

@@ -1,11 +1,65 @@
 """What a worker tells the master of the ranges that it owns."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from runners.core.clock import Clock
 from runners.millwheel.counts import Counts
 from runners.millwheel.ids import RangeId
 from runners.millwheel.messages import Report
 from runners.millwheel.worker.owned_range import OwnedRange
+
+#: Longest silence towards the master.
+REPORT_INTERVAL_MS = 100
+
+
+class Reporter:
+    """Tells the master how far a worker is: what is new at once, or while it is busy now and then.
+
+    Args:
+        slot: of the worker.
+        worker: what it is called.
+        clock: for the intervals.
+        tell: sends to the master.
+        counts: what it has done.
+    """
+
+    def __init__(
+        self,
+        slot: int,
+        worker: str,
+        clock: Clock,
+        tell: Callable[[Report], None],
+        counts: Callable[[], Counts],
+    ) -> None:
+        self._slot, self._worker, self._clock = slot, worker, clock
+        self._tell, self._counts = tell, counts
+        self._reported_ms = clock.monotonic_ms()
+        self._last: Report | None = None
+
+    def report(
+        self,
+        ranges: Mapping[RangeId, OwnedRange],
+        *,
+        is_busy: bool,
+        is_idle: bool,
+        is_pausing: bool,
+    ) -> None:
+        """Report, if it is time or there is news; ``is_idle``: whether everything is durable, and in its place."""
+        now_ms = self._clock.monotonic_ms()
+        is_due = now_ms - self._reported_ms >= REPORT_INTERVAL_MS
+        if is_busy and not is_due:
+            return
+        report = report_of(
+            ranges,
+            slot=self._slot,
+            worker=self._worker,
+            is_idle=is_idle,
+            is_pausing=is_pausing,
+            counts=self._counts(),
+        )
+        if is_due or report != self._last:
+            self._last, self._reported_ms = report, now_ms
+            self._tell(report)
 
 
 def report_of(

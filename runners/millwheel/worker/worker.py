@@ -1,8 +1,7 @@
 """Worker: owns ranges, steps their computations, commits, and only then speaks.
 
-The imperative shell around the pure parts: `Worker.step` does one round of work and never waits;
-whoever runs it decides how
-to wait (`runners.streaming.worker_task` on a cluster, a loop in a test).
+The imperative shell around the pure parts: `Worker.step` does one round of work and never waits; whoever runs it
+decides how to wait (`runners.streaming.worker_task` on a cluster, a loop in a test).
 
 **Invariants**
 
@@ -22,6 +21,7 @@ from dataflow.serialization import dumps_code
 from runners.core.clock import Clock
 from runners.core.plan import ExecutionPlan
 from runners.errors import JobFailedError, StoreError
+from runners.millwheel.counts import Counts
 from runners.millwheel.ids import RangeId
 from runners.millwheel.messages import (
     Acknowledge,
@@ -31,7 +31,6 @@ from runners.millwheel.messages import (
     Ready,
     Register,
     Released,
-    Report,
     Revoke,
     Routes,
     Stop,
@@ -51,12 +50,13 @@ from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.reports import report_of
+from runners.millwheel.worker.reports import Reporter
 from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.settler import Settler
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.token_bucket import TokenBucket
 from runners.millwheel.worker.worker_options import WorkerOptions
-from windowing.timestamps import MIN_TIMESTAMP_US
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Records that a source hands over in one step.
 RECORDS_PER_STEP = 5_000
@@ -64,8 +64,6 @@ RECORDS_PER_STEP = 5_000
 DELIVERIES_PER_STEP = 64
 #: A source range stops reading, and a computation working, while this much of what it sent is not acknowledged.
 UNACKNOWLEDGED_BYTES_MAX = 4 << 20
-#: Longest silence towards the master.
-REPORT_INTERVAL_MS = 100
 
 
 @attrs.frozen(kw_only=True)
@@ -100,14 +98,14 @@ class Worker:
         self._committer = Committer(
             spec.worker, store, self._courier, clock, spec.options.guarantees
         )
+        self._reporter = Reporter(spec.slot, spec.worker, clock, self._tell_master, self._counts)
+        self._settler = Settler(self._computations, self._committer, clock)
         self._inputs_us: dict[str, int] = {}
         self._percentiles_us: dict[str, int] = {}
         self._slowest_source_us = MIN_TIMESTAMP_US
         self._is_draining = self._is_pausing = False
         #: What the master said last of signals, until it is acted on.
         self._news: SignalNews | None = None
-        self._reported_ms = clock.monotonic_ms()
-        self._last_report: Report | None = None
         #: When the master was last heard.
         self.heard_ms = clock.monotonic_ms()
         self.is_stopped = False
@@ -140,13 +138,19 @@ class Worker:
             worked = self._work()
             if not worked:
                 self._flush_acknowledged()
+            worked |= self._settler.rest(worked=worked, is_last=self._is_ending)
         except (WorkerStoppedError, StoreError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the job must hear of it
             # User code or input: the next worker would meet the same.
             self._fail(error)
             return False
-        self._report(is_busy=worked)
+        self._reporter.report(
+            self._ranges,
+            is_busy=worked,
+            is_idle=self._committer.is_idle and self._settler.is_settled,
+            is_pausing=self._is_pausing,
+        )
         self._courier.resend_stale()
         return worked
 
@@ -162,7 +166,13 @@ class Worker:
                 worked |= self._take_deliveries(name, computation)
             elif not self._is_pausing:
                 worked |= self._read(computation)
-        return worked
+        return worked | self._settler.relieve()
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether nothing more will come, or for long."""
+        is_over = all(us >= MAX_TIMESTAMP_US for us in self._inputs_us.values())
+        return is_over or self._is_draining or self._is_pausing
 
     def _act_on_signals(self) -> bool:
         news, self._news = self._news, None
@@ -324,7 +334,7 @@ class Worker:
         other = asked.born if isinstance(asked, Split) else asked.gone
         if asked.range_id not in self._ranges or not isinstance(computation, GroupingComputation):
             return
-        self._committer.flush(asked.range_id.computation)
+        self._settler.settle_all(asked.range_id.computation)
         if isinstance(asked, Split) and other not in self._ranges:
             self._committer.commit(computation.split(asked))
             self._acquire([asked.range_id])
@@ -368,20 +378,8 @@ class Worker:
         del self._ranges[range_id], self._buckets[range_id]
         self._courier.inbox.forget(range_id)
 
-    def _report(self, *, is_busy: bool) -> None:
-        now_ms = self._clock.monotonic_ms()
-        report = report_of(
-            self._ranges,
-            slot=self._spec.slot,
-            worker=self._spec.worker,
-            is_idle=self._committer.is_idle,
-            is_pausing=self._is_pausing,
-            counts=counts_of(self._computations.values(), self._committer.counts),
-        )
-        is_news = report != self._last_report
-        if now_ms - self._reported_ms >= REPORT_INTERVAL_MS or (is_news and not is_busy):
-            self._last_report, self._reported_ms = report, now_ms
-            self._tell_master(report)
+    def _counts(self) -> Counts:
+        return counts_of(self._computations.values(), self._committer.counts)
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, DataflowError):

@@ -139,7 +139,7 @@ def check_statistics(connect: StoreFactory) -> None:
     """Every kind is counted, for one job, and zero for one that is not there."""
     store = opened(connect)
     kinds = {"cells", "timers", "checkpoints", "channels", "record_ids", "late", "dead"}
-    kinds.add("open_ranges")
+    kinds |= {"journal", "open_ranges"}
     unknown = store.statistics("nobody")
     expect_equal((set(unknown), set(unknown.values())), (kinds, {0}), "of an unknown job")
     empty = {**dict.fromkeys(kinds, 0), "open_ranges": 3}

@@ -38,6 +38,7 @@ def commit_statements(
     statements = [_BEGIN, _fences(production, ids)]
     statements += _cells(production.cells, ids)
     statements += _timers(production.timers, ids)
+    statements += _journal(production, ids)
     statements += _channels(production, ids)
     statements += _signal_marks(production, ids)
     statements += _percentiles(production, ids)
@@ -99,6 +100,28 @@ def _timers(timers: Sequence[TimerWrite], ids: JobIds) -> list[Statement]:
         if is_set:
             parameters["fires_us"] = Int8Array.of([latest[key] for key in keys])
         statements.append((ids.queries[query], parameters))
+    return statements
+
+
+def _journal(production: Production, ids: JobIds) -> list[Statement]:
+    statements: list[Statement] = []
+    if production.settled:
+        parameters: dict[str, PackedArray] = {
+            "range_ids": Int4Array.of([ids.range(each).number for each in production.settled]),
+            "bundles": Int8Array.of(list(production.settled.values())),
+        }
+        statements.append((ids.queries["settle_journal"], parameters))
+    if production.journal:
+        bundles = {fence.range_id: fence.bundle for fence in production.fences}
+        range_ids, cells, payloads = zip(*production.journal, strict=True)
+        parameters = {
+            "range_ids": Int4Array.of([ids.range(range_id).number for range_id in range_ids]),
+            "bundles": Int8Array.of([bundles[range_id] for range_id in range_ids]),
+            "parts": Int4Array.of(range(len(range_ids))),
+            "cells": Int4Array.of(cells),
+            "payloads": ByteaArray.of(payloads),
+        }
+        statements.append((ids.queries["append_journal"], parameters))
     return statements
 
 

@@ -29,6 +29,7 @@ from runners.millwheel.store.postgres.queries import QUERIES
 
 _READS = (
     "read_timers",
+    "read_journal",
     "read_deliveries",
     "read_acknowledgements",
     "read_productions",
@@ -157,7 +158,10 @@ def _read(
     delivered: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
     sent: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
     checkpoints: dict[int, list[Checkpoint]] = {number: [] for number in numbers}
+    journal: dict[int, list[bytes]] = {number: [] for number in numbers}
     names = ids.by_number
+    for number, payload in fetched["read_journal"]:
+        journal[number].append(payload)
     for number, key_hash, cell_key, tag, domain, fire_us in fetched["read_timers"]:
         timers[number].append(
             StoredTimer(
@@ -183,6 +187,7 @@ def _read(
             delivered=delivered[number],
             sent=sent[number],
             checkpoints=checkpoints[number],
+            journal=journal[number],
         )
         for number in numbers
     }

@@ -29,6 +29,7 @@ from runners.millwheel.store.postgres.takeover import lock_fences, move_tokens
 _DELETED = (
     "delete_cells_of",
     "delete_timers_of",
+    "delete_journal_of",
     "delete_productions_of",
     "delete_deliveries_of",
     "delete_acknowledgements_of",
@@ -75,9 +76,9 @@ def _count(connection: Connection[Any], ids: JobIds) -> StateCounts:
         if sender in ids.by_number and receiver in ids.by_number:
             edge = ids.by_number[sender].computation, ids.by_number[receiver].computation
             in_flight[edge] += count
-    return StateCounts(
-        cells=counted("count_cells"), timers=counted("count_timers"), in_flight=dict(in_flight)
-    )
+    cells = Counter(counted("count_cells"))
+    cells.update(counted("count_journal"))
+    return StateCounts(cells=dict(cells), timers=counted("count_timers"), in_flight=dict(in_flight))
 
 
 def _lock_all(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds]:

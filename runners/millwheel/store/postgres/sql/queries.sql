@@ -166,6 +166,23 @@ SELECT * FROM unnest(%(range_ids)b, %(record_ids)b, %(timestamps_us)b)
 ON CONFLICT (range_id, record_id)
 DO UPDATE SET timestamp_us = GREATEST(i.timestamp_us, EXCLUDED.timestamp_us);
 
+-- name: append_journal
+-- Changes of state, instead of writing each cell and timer.
+INSERT INTO {journal} (range_id, bundle, part, cells, payload)
+SELECT * FROM unnest(%(range_ids)b, %(bundles)b, %(parts)b, %(cells)b, %(payloads)b);
+
+-- name: settle_journal
+-- Cells and timers have it now.
+DELETE FROM {journal} w
+USING unnest(%(range_ids)b, %(bundles)b) AS settled (range_id, bundle)
+WHERE w.range_id = settled.range_id AND w.bundle <= settled.bundle;
+
+-- name: read_journal
+-- Of ranges just taken over, oldest first.
+SELECT w.range_id, w.payload FROM {journal} w
+WHERE w.range_id = ANY(%(range_ids)b)
+ORDER BY w.range_id, w.bundle, w.part;
+
 -- name: forget_record_ids
 -- Ids that nobody can ask for any more.
 DELETE FROM {record_ids} i
@@ -312,6 +329,12 @@ WHERE c.job_id = %(job_id)s AND c.name = s.name
 -- How much state computations have.
 SELECT computation_id, count(*) FROM {cells} GROUP BY computation_id;
 
+-- name: count_journal
+-- How much more is in the journal.
+SELECT r.computation_id, sum(w.cells)::bigint
+FROM {journal} w JOIN dataflow.ranges r USING (range_id)
+GROUP BY r.computation_id;
+
 -- name: count_timers
 -- How many timers are set.
 SELECT computation_id, count(*) FROM {timers} GROUP BY computation_id;
@@ -340,6 +363,9 @@ WHERE sender_range_id = ANY(%(range_ids)b) OR receiver_range_id = ANY(%(range_id
 -- name: delete_acknowledgements_of
 DELETE FROM {acknowledgements}
 WHERE sender_range_id = ANY(%(range_ids)b) OR receiver_range_id = ANY(%(range_ids)b);
+
+-- name: delete_journal_of
+DELETE FROM {journal} WHERE range_id = ANY(%(range_ids)b);
 
 -- name: delete_record_ids_of
 DELETE FROM {record_ids} WHERE range_id = ANY(%(range_ids)b);
@@ -628,6 +654,7 @@ WITH channels AS (
 SELECT
     (SELECT count(*) FROM {cells}) AS cells,
     (SELECT count(*) FROM {timers}) AS timers,
+    (SELECT count(*) FROM {journal}) AS journal,
     (SELECT count(*) FROM {productions}) AS checkpoints,
     (SELECT count(*) FROM channels) AS channels,
     (SELECT count(*) FROM {record_ids}) AS record_ids,

@@ -44,3 +44,16 @@ def test_a_new_owner_is_sent_what_is_open_in_order() -> None:
     outbox.create(A, 0, b"3")
 
     assert [b"1", b"2", b"3"] == [each.payload for each in outbox.for_receivers({A.receiver})]
+
+
+def test_what_is_deleted_is_so_whatever_has_been_acknowledged_since() -> None:
+    """Whoever looks now and then only would otherwise never see it, on a channel that is always busy."""
+    outbox = Outbox([], {})
+    first, second = (outbox.create(A, 0, b"") for _ in range(2))
+    outbox.acknowledge(A, first.sequence)
+    assert not outbox.is_deleted({A: first.sequence})
+    outbox.take_acknowledged()
+    outbox.acknowledge(A, second.sequence)
+
+    assert outbox.is_deleted({A: first.sequence})
+    assert not outbox.is_deleted({A: second.sequence})

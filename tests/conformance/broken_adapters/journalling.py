@@ -1,0 +1,51 @@
+"""Adapters that keep the journal wrongly."""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import CommitOutcome, TakenRange
+
+
+class SortsTheJournal(MemoryStore):
+    """As text, which is the order of the entries until there are ten."""
+
+    def acquire(
+        self, job: str, range_ids: Sequence[RangeId], owner: str, version: int | None = None
+    ) -> Mapping[RangeId, TakenRange]:
+        taken = super().acquire(job, range_ids, owner, version)
+        return {
+            each: attrs.evolve(found, journal=sorted(found.journal))
+            for each, found in taken.items()
+        }
+
+
+class SettlesAllRanges(MemoryStore):
+    """What one range has settled is taken for settled in all."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        with self._lock:
+            for bundle in production.settled.values():
+                journal = self._job(production.job).journal
+                for range_id, entries in journal.items():
+                    journal[range_id] = [each for each in entries if each[0] > bundle]
+            return super().commit(production)
+
+
+class SettlesTooMuch(MemoryStore):
+    """Everything that is there, whatever bundle was named."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        bundles = {fence.range_id: fence.bundle for fence in production.fences}
+        settled = {each: bundles[each] for each in production.settled}
+        return super().commit(attrs.evolve(production, settled=settled))
+
+
+class KeepsWhatIsSettled(MemoryStore):
+    """The journal only grows."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        return super().commit(attrs.evolve(production, settled={}))

@@ -1,0 +1,105 @@
+"""The journal of state: whatever dies between a change, its settlement and the next one, nothing is lost or said twice.
+
+The journals here are so short, and settled in such small steps, that most crashes are in the middle of a settlement.
+"""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.core.cells import CellId
+from runners.millwheel.worker import journal as journals
+from runners.millwheel.worker.cell_cache import CellCache
+from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.journal import Journal
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.testing.simulator import SimulationError, simulate
+from runners.testing.simulator.pipelines import PIPELINES
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def short_journals(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(journals, "JOURNAL_BYTES_MAX", 300)
+    monkeypatch.setattr(journals, "SETTLED_PER_STEP", 2)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_pipelines_keep_their_promises(pipeline: str) -> None:
+    simulate(pipeline, seeds=range(20))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@given(seed=st.integers(0, 2**32))
+def test_pipelines_keep_their_promises_for_any_seed(pipeline: str, seed: int) -> None:
+    simulate(pipeline, seeds=[seed])
+
+
+def forget_the_journal_at_takeover(patch: Patch) -> None:
+    """A new owner goes by the tables alone."""
+    patch.setattr(Journal, "replay", lambda *_: {})
+
+
+def apply_only_the_last_entry(patch: Patch) -> None:
+    replay = Journal.replay
+
+    def broken(journal: Journal, owned: OwnedRange, entries: Iterable[bytes]) -> object:
+        return replay(journal, owned, list(entries)[-1:])
+
+    patch.setattr(Journal, "replay", broken)
+
+
+def settle_what_is_noted_meanwhile(patch: Patch) -> None:
+    """The entries that came while a round was under way go with those that it is about."""
+    settle = Draft.settle
+
+    def broken(draft: Draft, owned: OwnedRange, bundle: int) -> None:
+        settle(draft, owned, owned.bundle)
+
+    patch.setattr(Draft, "settle", broken)
+
+
+def believe_that_nothing_is_stored(patch: Patch) -> None:
+    """What is gone is not deleted."""
+    patch.setattr(CellCache, "is_stored", lambda *_: False)
+
+
+def believe_that_all_is_settled(patch: Patch) -> None:
+    """A cell that has changed since it was written may go, too."""
+    settle = CellCache.settle
+
+    def broken(cache: CellCache, cell_ids: Iterable[CellId]) -> Callable[[], None]:
+        settled = settle(cache, cell_ids)
+
+        def afterwards() -> None:
+            settled()
+            cache._uncommitted.clear()
+            cache.trim()
+
+        return afterwards
+
+    patch.setattr(CellCache, "settle", broken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutation", "pipeline"),
+    [
+        (forget_the_journal_at_takeover, "sums"),
+        (apply_only_the_last_entry, "sums"),
+        (settle_what_is_noted_meanwhile, "sums"),
+        (believe_that_nothing_is_stored, "sums"),
+        (believe_that_all_is_settled, "sums"),
+    ],
+)
+def test_simulator_rejects(
+    mutation: Callable[[Patch], None], pipeline: str, monkeypatch: Patch
+) -> None:
+    mutation(monkeypatch)
+
+    with pytest.raises(SimulationError, match=r"(?s)seed \d+: I.*replay: .* --seed \d+"):
+        simulate(pipeline, seeds=range(300))
