@@ -249,7 +249,7 @@ class Master:
             return
         slot.heard_ms = self._clock.monotonic_ms()
         if isinstance(message, Ready):
-            slot.is_ready = True
+            slot.settle()
             for range_id, head in self._shapes.learn(message.shapes).items():
                 self._adopt(range_id, head)
             self._assignment.settle(message.slot, message.ranges)

@@ -35,6 +35,10 @@ class Slot:
         """Nothing is known of its next worker."""
         self.counts, self.is_ready, self.is_quiet, self.paused_ms = Counts(), False, False, None
 
+    def settle(self) -> None:
+        """Its worker has taken ranges over; what it has said of all its ranges before was not said of these."""
+        self.is_ready, self.is_quiet, self.paused_ms = True, False, None
+
     def forgive(self, worker: str) -> None:
         """If it is the worker that has lost its lease it was only slow, and its successor is given more time."""
         if self.expired == worker:

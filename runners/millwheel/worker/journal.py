@@ -169,12 +169,17 @@ class Journal:
             # What is noted from here on is of the next round.
             self._noted.clear()
             self._bytes = 0
-        cells = list(islice(self._round.cells, SETTLED_PER_STEP))
-        timers = list(islice(self._round.timers, SETTLED_PER_STEP))
-        draft.write(self._cell_writes(draft, cells), self._timer_writes(draft, timers))
-        if len(cells) < SETTLED_PER_STEP and len(timers) < SETTLED_PER_STEP:
-            self._end_round(draft)
-        draft.when_committed(self._cells.settle(cells))
+        is_empty = True
+        # Of what was born and is gone there may be any number, and nothing to write.
+        while is_empty and self._round is not None:
+            cells = list(islice(self._round.cells, SETTLED_PER_STEP))
+            timers = list(islice(self._round.timers, SETTLED_PER_STEP))
+            written = self._cell_writes(draft, cells), self._timer_writes(draft, timers)
+            draft.write(*written)
+            draft.when_committed(self._cells.settle(cells))
+            is_empty = not any(written)
+            if len(cells) < SETTLED_PER_STEP and len(timers) < SETTLED_PER_STEP:
+                self._end_round(draft)
         return True
 
     def _end_round(self, draft: Draft) -> None:

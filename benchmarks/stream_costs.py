@@ -1,0 +1,144 @@
+"""What a record of a stream costs: processor time of a worker and of Postgres, by size of step.
+
+    python -m benchmarks.stream_costs [--records 200000] [--steps 500,5000,50000] [--profile]
+
+Per-minute sums by user over JSON lines, exactly once, with Python functions: the worker and its master in this process,
+so that nothing but their work is measured, whatever else the machine does.
+"""
+
+import argparse
+import cProfile
+import json
+import pstats
+import tempfile
+import time
+from contextlib import ExitStack, closing
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import attrs
+import psutil
+import psycopg
+
+import dataflow as df
+from benchmarks.state_cache import cpu_s
+from benchmarks.store_commits import database, server
+from runners.core.plan import plan
+from runners.millwheel.job import job_spec
+from runners.millwheel.master.master import Master
+from runners.millwheel.store.postgres import PostgresStore
+from runners.millwheel.worker import worker as worker_module
+from runners.millwheel.worker.worker import Worker, WorkerSpec
+from runners.system_clock import SystemClock
+from runners.testing.local_network import LocalNetwork
+
+USERS = 10_000
+#: Of event time, however many records there are.
+SPAN_MS = 3_600_000
+DISORDER_MS = 60_000
+
+
+@attrs.frozen(kw_only=True)
+class Costs:
+    """Processor seconds of one run."""
+
+    worker_s: float
+    postgres_s: float
+
+
+def write_events(path: Path, records: int) -> None:
+    """Users by Zipf's law, times in order but for a minute."""
+    random = Random(5)
+    weights = [1 / (rank + 1) for rank in range(USERS)]
+    users = random.choices(range(USERS), weights, k=records)
+    with path.open("w") as file:
+        for number, user in enumerate(users):
+            at_ms = number * SPAN_MS // records + random.randrange(DISORDER_MS)
+            event = {"user": user, "at": at_ms, "value": random.randrange(1_000)}
+            file.write(json.dumps(event) + "\n")
+
+
+def row(pair: tuple[int, int], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
+    """One for each user and minute."""
+    return {"user": pair[0], "minute": int(window.start.timestamp()), "total": pair[1]}
+
+
+def pipeline(path: Path) -> df.Pipeline:
+    """Sums by user and minute."""
+    p = df.Pipeline()
+    (
+        p
+        | df.ReadFromJsonLines(
+            str(path),
+            event_time=lambda event: event["at"] / 1_000,
+            max_disorder=timedelta(milliseconds=DISORDER_MS),
+        )
+        | df.Map(lambda event: (event["user"], event["value"]))
+        | df.WindowInto(df.FixedWindows(60))
+        | df.CombinePerKey(sum)
+        | df.Map(row)
+        | df.WriteToPostgres("sums", columns={"user": int, "minute": int, "total": int})
+    )
+    return p
+
+
+def run(dsn: str, path: Path, job: str, profile: cProfile.Profile | None) -> Costs:
+    """Run the pipeline to its end, in this thread."""
+    execution, clock, network = plan(pipeline(path).graph()), SystemClock(), LocalNetwork()
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(PostgresStore(dsn)))
+        admin = stack.enter_context(psycopg.connect(dsn, autocommit=True))
+        spec = job_spec(job, "streaming", execution, splits_desired=1, ranges_per_grouping=2)
+        master = Master(store.open_job(spec), execution, 1, network.endpoint("master"), clock)
+        worker_spec = WorkerSpec(job=job, slot=0, worker="w", master="master")
+        worker = Worker(worker_spec, execution, store, network.endpoint("w"), clock)
+        postgres = psutil.Process(admin.info.backend_pid).parent()
+        assert postgres is not None
+        started_s, postgres_s = time.process_time(), cpu_s(postgres)
+        if profile is not None:
+            stack.enter_context(profile)
+        worker.start()
+        while not master.is_done:
+            master.step()
+            worker.step()
+        costs = Costs(
+            worker_s=time.process_time() - started_s, postgres_s=cpu_s(postgres) - postgres_s
+        )
+        worker.close()
+    return costs
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--dsn")
+    parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--steps", default="500,5000,50000", help="records in a step")
+    parser.add_argument("--rounds", type=int, default=2, help="the best of so many")
+    parser.add_argument("--profile", action="store_true", help="where the worker's time goes")
+    options = parser.parse_args()
+    print("| records in a step | worker, us a record | Postgres, us a record |")
+    print("| ----: | ----: | ----: |")
+    with server(options.dsn) as dsn, tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "events.jsonl"
+        write_events(path, options.records)
+        for step in map(int, options.steps.split(",")):
+            profile = cProfile.Profile() if options.profile else None
+            with patch.object(worker_module, "RECORDS_PER_STEP", step), database(dsn) as fresh:
+                found = [
+                    run(fresh, path, f"costs {number}", profile) for number in range(options.rounds)
+                ]
+            worker_us, postgres_us = (
+                min(getattr(each, name) for each in found) / options.records * 1e6
+                for name in ("worker_s", "postgres_s")
+            )
+            print(f"| {step:,} | {worker_us:.1f} | {postgres_us:.1f} |", flush=True)
+            if profile is not None:
+                pstats.Stats(profile).sort_stats("tottime").print_stats(35)
+
+
+if __name__ == "__main__":
+    main()
