@@ -38,6 +38,10 @@ class JobFailedError(DataflowError):
     """A running job gave up; the message carries the first cause."""
 
 
+class CodeMissingError(DataflowError):
+    """Spark's workers lack a module: one of the user's, or of this package."""
+
+
 class UnrepeatableError(DataflowError):
     """A task that was run again failed on other records than before."""
 

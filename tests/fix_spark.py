@@ -1,13 +1,18 @@
-"""One Spark for all tests that run pipelines in this process: Spark allows one context in each."""
+"""One Spark at a time for all tests that run pipelines in this process: Spark allows one context in each.
+
+Most share the local one.  A module that asks for another has it to itself.
+"""
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
 
 from tests.batch_jobs import Batch
+from tests.spark_cluster import Host, StandaloneCluster, standalone_cluster
 
 ROOT = Path(__file__).parents[1]
 
@@ -15,17 +20,59 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="session")
 def spark_master() -> Iterator[str]:
     """Two cores, four attempts a task; stopped after the last test."""
-    with pytest.MonkeyPatch.context() as patch:
-        # Its workers are processes of their own and look for the packages again.
-        inherited = os.environ.get("PYTHONPATH")
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), inherited])))
+    with _importable():
         yield "local[2,4]"
-        context = SparkContext._active_spark_context
-        if context is not None:
-            context.stop()
+        _stop_spark()
 
 
 @pytest.fixture
 def batch(store_dsn: str, spark_master: str) -> Batch:
     """The batch runner, on a database of this test's own."""
     return Batch(store_dsn, spark_master)
+
+
+@contextmanager
+def _importable() -> Iterator[None]:
+    """Spark's workers are processes of their own and look for the packages again."""
+    with pytest.MonkeyPatch.context() as patch:
+        inherited = os.environ.get("PYTHONPATH")
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), inherited])))
+        yield
+
+
+def _stop_spark() -> None:
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context.stop()
+
+
+@contextmanager
+def _only_spark() -> Iterator[None]:
+    """With no context of another master before, and none of this one after."""
+    with _importable():
+        _stop_spark()
+        try:
+            yield
+        finally:
+            _stop_spark()
+
+
+@pytest.fixture(scope="module")
+def local_cluster() -> Iterator[str]:
+    """Two executors of one core: real processes, of the Java of this one."""
+    with _only_spark():
+        yield "local-cluster[2,1,1024]"
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A master and the workers of two hosts, which are two addresses of this machine."""
+    with (
+        _only_spark(),
+        standalone_cluster(
+            tmp_path_factory.mktemp("cluster"),
+            Host("127.0.0.1"),
+            [Host("127.0.0.2"), Host("127.0.0.3")],
+        ) as cluster,
+    ):
+        yield cluster

@@ -12,6 +12,8 @@ worker's cells do not.
 """
 
 import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
@@ -21,7 +23,8 @@ from runners.core.poison import checked_tries
 from runners.progress import Progress
 from runners.spark.prepared_job import JobOptions, prepare
 from runners.spark.result import StoreResult
-from runners.spark.session import LOCAL_MASTER, spark_context
+from runners.spark.session import LOCAL_MASTER
+from runners.spark.spark_options import SparkOptions
 
 _PARTITIONS_PER_CORE = 2
 
@@ -36,6 +39,9 @@ class BatchRunner:
             an embedded one.
         fresh: forget the job, and drop the tables it created, before running.
         master: of Spark; by default all cores of this machine.
+        spark_settings: more `spark.*` settings, e.g. ``{"spark.executor.memory": "4g"}``; one Spark runs in a process,
+            so all its jobs have the same ones (docs/how-to/run-on-a-cluster.md).
+        code: modules, package directories and archives to bring to executors that do not have them.
         partitions: how many parts sources are divided into, about, and how many key ranges each
             grouping has; fixed when the job is first run. By default two for each core of this
             machine.  One key range must fit into the memory of a worker, with what it has to write.
@@ -52,6 +58,8 @@ class BatchRunner:
         store: str | None = None,
         fresh: bool = False,
         master: str | None = None,
+        spark_settings: Mapping[str, str] = MappingProxyType({}),
+        code: Sequence[str] = (),
         partitions: int | None = None,
         tries_per_record: int | None = None,
         show_progress: bool = True,
@@ -59,7 +67,7 @@ class BatchRunner:
         if partitions is not None and partitions < 1:
             raise PipelineError(f"partitions must be positive, not {partitions}")
         self._job, self._store, self._fresh = job, store, fresh
-        self._master = master or LOCAL_MASTER
+        self._spark = SparkOptions(master or LOCAL_MASTER, spark_settings, code)
         self._partitions = partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 1)
         self._tries = checked_tries(tries_per_record)
         self._show_progress = show_progress
@@ -94,7 +102,7 @@ class BatchRunner:
         wanted = layout(prepared.plan, prepared.job.ranges)
         with Progress(f"batch {self._job}", show=self._show_progress) as progress:
             if any(wanted.wanted.values()):
-                context = spark_context("dataflow", master=self._master)
+                context = self._spark.context()
                 run_waves(context, prepared, wanted, progress, tries=self._tries)
         prepared.finish()
         return prepared.result

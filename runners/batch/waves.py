@@ -17,11 +17,11 @@ from pyspark import RDD, InheritableThread, SparkContext
 from runners.batch.failures import Failure, FailureAccumulator, FailuresParam, raise_failure
 from runners.batch.layout import Layout
 from runners.batch.tasks import GroupingWave, Shipment, SourceWave, SplitTask, Work
-from runners.errors import JobFailedError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.store.port import JobRow
 from runners.progress import Progress
 from runners.spark.prepared_job import PreparedJob
+from runners.spark.shipped_code import spark_gave_up
 
 _POLL_S = 0.1
 _STOP_WAIT_S = 1.0
@@ -159,12 +159,7 @@ def _await(
 def _check(ended: "Future[list[Shipment]]") -> None:
     error = ended.exception()
     if error is not None:
-        said = str(getattr(error, "java_exception", error)).split("\n", 1)[0]
-        raise JobFailedError(
-            "Spark gave the job up",
-            detail=said,
-            hint="run the same job again, what is finished is kept; did workers run out of memory?",
-        ) from error
+        raise spark_gave_up(error) from error
     for _, failure in ended.result():
         assert isinstance(failure, Failure)
         raise_failure(failure)

@@ -86,7 +86,7 @@ def spark_context(
             return _reused(active, master, wanted)
         atexit.unregister(_shut_down)
         atexit.register(_shut_down)  # once, and before the services that were started earlier
-        with _environment(master):
+        with _environment(master, wanted):
             context = _start(app_name, master, wanted)
         _started = _Started(context=context, master=master, settings=wanted)
         return context
@@ -139,11 +139,11 @@ def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkCont
 
 
 @contextlib.contextmanager
-def _environment(master: str) -> Iterator[None]:
+def _environment(master: str, settings: Mapping[str, str]) -> Iterator[None]:
     """Give Spark its variables while it starts, and then put everything back."""
     wanted = {
         "JAVA_HOME": str(ensure_java_home()),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": _executors_python(master, settings),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         **(_LOCAL_ENVIRONMENT if _is_local(master) else {}),
     }
@@ -157,6 +157,14 @@ def _environment(master: str) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _executors_python(master: str, settings: Mapping[str, str]) -> str:
+    """The Python that runs tasks: ours on this machine; elsewhere the user may name another place."""
+    given = settings.get("spark.pyspark.python")
+    if given is None and not _is_local(master):
+        given = os.environ.get("PYSPARK_PYTHON")
+    return given or sys.executable
 
 
 def _shut_down() -> None:

@@ -1,7 +1,7 @@
 """ShippedPlan: a pipeline on its way to workers.
 
 Functions of importable modules travel by name, and a worker starts with another import path than the user's script, so
-the path goes with them.
+the path goes with them: enough where executors see the driver's files.  Where they do not, see `shipped_code`.
 """
 
 import sys
@@ -11,6 +11,7 @@ import attrs
 
 from dataflow.serialization import dumps_code, loads_code
 from runners.core.plan import ExecutionPlan
+from runners.spark.shipped_code import code_missing
 
 
 @attrs.frozen
@@ -27,7 +28,14 @@ class ShippedPlan:
         return cls(dumps_code(plan, "the pipeline"), path)
 
     def load(self) -> ExecutionPlan:
-        """The plan, in a worker."""
+        """The plan, in a worker.
+
+        Raises:
+            CodeMissingError: it uses a module that is not here.
+        """
         sys.path.extend(place for place in self.import_path if place not in sys.path)
-        plan: ExecutionPlan = loads_code(self.code)
+        try:
+            plan: ExecutionPlan = loads_code(self.code)
+        except ModuleNotFoundError as error:
+            raise code_missing(error.name or str(error), f"by {sys.executable} there") from error
         return plan

@@ -13,9 +13,10 @@ from typing import Any
 
 from pyspark import InheritableThread, SparkContext
 
+from dataflow.errors import DataflowError
 from dataflow.pipeline import Pipeline
 from runners.core.plan import plan
-from runners.errors import JobFailedError
+from runners.errors import CodeMissingError, JobFailedError
 from runners.millwheel.guarantees import check_guarantees
 from runners.millwheel.master.balancer import Balancer
 from runners.millwheel.master.master import Master
@@ -27,6 +28,7 @@ from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.progress import Progress
 from runners.registry import open_store
 from runners.spark.prepared_job import PreparedJob
+from runners.spark.shipped_code import spark_gave_up
 from runners.streaming.job_keeper import JobKeeper
 from runners.streaming.store_reader import StoreReader
 from runners.streaming.switch import Switch
@@ -250,12 +252,15 @@ class StreamingJob:
             progress.update(done=statistics.records_read, note=_note(statistics))
             if spark_job.is_alive():
                 continue
+            gave_up = spark_job.gave_up()
+            if isinstance(gave_up, CodeMissingError):
+                raise gave_up
             fruitless = 0 if statistics.records_read > records_before else fruitless + 1
             records_before = statistics.records_read
             if fruitless > _FRUITLESS_RUNS_MAX:
                 raise JobFailedError(
                     f"the workers of job {self._prepared.job.job!r} keep dying",
-                    detail=str(spark_job.error),
+                    detail=str(gave_up),
                     hint="the detail says why; running the job again continues it",
                 )
             spark_job.start()
@@ -277,7 +282,7 @@ class _SparkJob:
         self._context, self._launch, self._workers = context, launch, workers
         self._group = f"dataflow streaming {launch.job}"
         self._thread: threading.Thread | None = None
-        self.error: Exception | None = None
+        self._error: Exception | None = None
 
     def start(self) -> None:
         """Start all workers."""
@@ -287,6 +292,10 @@ class _SparkJob:
     def is_alive(self) -> bool:
         """Whether Spark is still running them."""
         return self._thread is not None and self._thread.is_alive()
+
+    def gave_up(self) -> DataflowError | None:
+        """Why Spark ended it, if that was Spark's doing."""
+        return None if self._error is None else spark_gave_up(self._error)
 
     def cancel(self) -> None:
         """Have Spark kill the tasks."""
@@ -298,7 +307,7 @@ class _SparkJob:
             slots = self._context.parallelize(range(self._workers), self._workers)
             slots.mapPartitionsWithIndex(self._launch).count()
         except Exception as error:  # noqa: BLE001 - Spark's errors; the master decides what they mean
-            self.error = error
+            self._error = error
 
 
 def _note(statistics: MasterStatistics) -> str:

@@ -1,7 +1,7 @@
 """StreamingRunner: a pipeline as a stream, exactly once, on long-lived Spark tasks (DESIGN section 7)."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import MappingProxyType
 
@@ -16,7 +16,8 @@ from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.versions.update import UpdatePlan
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.spark.prepared_job import JobOptions, planned_update, prepare
-from runners.spark.session import LOCAL_MASTER, spark_context
+from runners.spark.session import LOCAL_MASTER
+from runners.spark.spark_options import SparkOptions
 from runners.streaming.job_keeper import JobKeeper
 from runners.streaming.job_thread import StreamingJob
 from windowing.timestamps import DurationLike, to_duration_us
@@ -49,7 +50,10 @@ class StreamingRunner:
         records_per_second: slows each split of each source down to this speed; for replays and demonstrations.
         update: have a job that runs another pipeline go over to this one, after saying what that keeps and loses
             (docs/how-to/change-a-running-pipeline.md).  None: refuse it.
-        master: of Spark; by default this machine.
+        master: of Spark; by default this machine.  It must have a free core for every worker.
+        spark_settings: more `spark.*` settings, e.g. ``{"spark.executor.memory": "4g"}``; one Spark runs in a process,
+            so all its jobs have the same ones (docs/how-to/run-on-a-cluster.md).
+        code: modules, package directories and archives to bring to executors that do not have them.
         show_progress: on stderr.
     """
 
@@ -68,6 +72,8 @@ class StreamingRunner:
         records_per_second: float | None = None,
         update: Update | None = None,
         master: str | None = None,
+        spark_settings: Mapping[str, str] = MappingProxyType({}),
+        code: Sequence[str] = (),
         show_progress: bool = True,
     ) -> None:
         if workers < 1:
@@ -93,7 +99,7 @@ class StreamingRunner:
             skew_limit_us=None if skew_limit is None else _limit_us(skew_limit),
             state_cache_bytes=state_cache_bytes,
         )
-        self._master = master or _local_master(workers)
+        self._spark = SparkOptions(master or _local_master(workers), spark_settings, code)
         self._show_progress, self._balance = show_progress, balance
 
     @property
@@ -118,7 +124,7 @@ class StreamingRunner:
             prepared = prepare(graph, self._options, keeper.claim, self._update)
             if prepared.job.is_finished:
                 return prepared.result
-            context = spark_context("dataflow", master=self._master)
+            context = self._spark.context()
             started = StreamingJob(
                 prepared,
                 context,

@@ -19,7 +19,7 @@ from runners.millwheel.store.postgres import PostgresStore
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
 from tests.integration.test_signals import dataflow, until
-from tests.integration.test_streaming_runner import direct, open_work, rows_of, two_branches
+from tests.streaming_jobs import direct, open_work, rows_of, two_branches
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 

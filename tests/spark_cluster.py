@@ -1,0 +1,130 @@
+"""A standalone Spark cluster for tests: a master and workers as processes, each on a host of its own.
+
+A host is an address of this machine, or a network namespace.  PySpark's wheel has all that it takes but the scripts
+that start daemons, so the processes are started directly, and ended by their ids.
+"""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import attrs
+import psutil
+import pyspark
+
+from runners.embedded.java import ensure_java_home
+from tests.processes import descendants, kill
+
+ROOT = Path(__file__).parents[1]
+START_TIMEOUT_S = 45
+_SPARK_HOME = Path(pyspark.__file__).parent
+
+
+@attrs.frozen
+class Host:
+    """Where a process runs: ``address``, and ``prefix``, what stands before each of its commands."""
+
+    address: str
+    prefix: Sequence[str] = ()
+
+
+@attrs.frozen
+class StandaloneCluster:
+    """One that is up; ``url`` is what a runner takes as master."""
+
+    url: str
+    workers: Sequence[psutil.Process]
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors of all applications."""
+        return [each for worker in self.workers for each in executors_below(worker)]
+
+
+def executors_below(process: psutil.Process) -> list[psutil.Process]:
+    """Spark's executors among the descendants of a process, which may be a driver of a `local-cluster`."""
+    return [each for each in descendants(process) if "CoarseGrainedExecutor" in _command(each)]
+
+
+def cluster_settings(driver: str) -> Mapping[str, str]:
+    """Settings for a driver at an address, with two small executors."""
+    return {
+        "spark.driver.host": driver,
+        "spark.driver.bindAddress": driver,
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.cores.max": "2",
+    }
+
+
+@contextmanager
+def standalone_cluster(
+    directory: Path, master: Host, workers: Sequence[Host], cores: int = 1
+) -> Iterator[StandaloneCluster]:
+    """Start a master, and a worker on each of the hosts; end them all."""
+    with ExitStack() as started:
+        log = directory / "master.log"
+        started.enter_context(_daemon(master, "master.Master", [], log))
+        url = _await_match(log, r"Starting Spark master at (spark://\S+)")
+        found = []
+        for number, host in enumerate(workers):
+            options = ["--cores", str(cores), "--memory", "1g"]
+            options += ["--work-dir", str(directory / f"worker{number}"), url]
+            log = directory / f"worker{number}.log"
+            found.append(started.enter_context(_daemon(host, "worker.Worker", options, log)))
+            _await_match(log, r"Successfully registered with (master)")
+        yield StandaloneCluster(url, found)
+
+
+@contextmanager
+def _daemon(host: Host, name: str, options: Sequence[str], log: Path) -> Iterator[psutil.Process]:
+    places = ["--host", host.address, "--port", "0", "--webui-port", "0"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                *host.prefix,
+                str(_SPARK_HOME / "bin" / "spark-class"),
+                f"org.apache.spark.deploy.{name}",
+                *places,
+                *options,
+            ],
+            # A host of its own: nothing of what is here is found by being here.
+            cwd=log.parent,
+            env=_environment(host),
+            stdout=output,
+            stderr=output,
+        )
+    family = psutil.Process(process.pid)
+    try:
+        yield family
+    finally:
+        kill([*descendants(family), family])
+        process.wait()
+
+
+def _environment(host: Host) -> dict[str, str]:
+    return {
+        **os.environ,
+        "SPARK_HOME": str(_SPARK_HOME),
+        "JAVA_HOME": str(ensure_java_home()),
+        "SPARK_LOCAL_IP": host.address,
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+
+
+def _await_match(log: Path, pattern: str) -> str:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while not (found := re.search(pattern, log.read_text("utf-8"))):
+        assert time.monotonic() < deadline_s, f"no {pattern!r} in\n{log.read_text('utf-8')}"
+        time.sleep(0.05)
+    return found[1]
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
