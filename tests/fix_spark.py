@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from pyspark import SparkContext
 
 from tests.batch_jobs import Batch
-from tests.spark_cluster import Host, StandaloneCluster, standalone_cluster
+from tests.networks import network
+from tests.spark_cluster import StandaloneCluster, standalone_cluster
 
 ROOT = Path(__file__).parents[1]
 
@@ -58,21 +60,25 @@ def _only_spark() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def local_cluster() -> Iterator[str]:
-    """Two executors of one core: real processes, of the Java of this one."""
+def spark_alone() -> Iterator[None]:
+    """For a module that starts Spark as it likes."""
     with _only_spark():
-        yield "local-cluster[2,1,1024]"
+        yield
 
 
 @pytest.fixture(scope="module")
-def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
-    """A master and the workers of two hosts, which are two addresses of this machine."""
-    with (
-        _only_spark(),
-        standalone_cluster(
-            tmp_path_factory.mktemp("cluster"),
-            Host("127.0.0.1"),
-            [Host("127.0.0.2"), Host("127.0.0.3")],
-        ) as cluster,
-    ):
+def local_cluster(spark_alone: None) -> str:
+    """Two executors of one core: real processes, of the Java of this one."""
+    return "local-cluster[2,1,1024]"
+
+
+@pytest.fixture(scope="module")
+def standalone(
+    spark_alone: None, postgres_dsn: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StandaloneCluster]:
+    """A master here, and the workers of two hosts."""
+    directory = tmp_path_factory.mktemp("cluster")
+    # A socket in the file system is reached from everywhere, a server on loopback from here only.
+    is_separate = str(conninfo_to_dict(postgres_dsn).get("host")).startswith("/")
+    with network(is_separate=is_separate) as made, standalone_cluster(directory, made) as cluster:
         yield cluster

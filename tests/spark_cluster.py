@@ -1,6 +1,6 @@
-"""A standalone Spark cluster for tests: a master and workers as processes, each on a host of its own.
+"""A standalone Spark cluster for tests: a master and workers as processes, each on a host of its own (networks.py).
 
-A host is an address of this machine, or a network namespace.  PySpark's wheel has all that it takes but the scripts
+PySpark's wheel has all that it takes but the scripts
 that start daemons, so the processes are started directly, and ended by their ids.
 """
 
@@ -17,19 +17,14 @@ import psutil
 import pyspark
 
 from runners.embedded.java import ensure_java_home
+from tests.networks import Host, Network
 from tests.processes import descendants, kill
 
 ROOT = Path(__file__).parents[1]
 START_TIMEOUT_S = 45
+#: These Javas live for seconds, and there are five of them.
+_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SPARK_HOME = Path(pyspark.__file__).parent
-
-
-@attrs.frozen
-class Host:
-    """Where a process runs: ``address``, and ``prefix``, what stands before each of its commands."""
-
-    address: str
-    prefix: Sequence[str] = ()
 
 
 @attrs.frozen
@@ -37,6 +32,7 @@ class StandaloneCluster:
     """One that is up; ``url`` is what a runner takes as master."""
 
     url: str
+    network: Network
     workers: Sequence[psutil.Process]
 
     def executors(self) -> list[psutil.Process]:
@@ -49,34 +45,43 @@ def executors_below(process: psutil.Process) -> list[psutil.Process]:
     return [each for each in descendants(process) if "CoarseGrainedExecutor" in _command(each)]
 
 
-def cluster_settings(driver: str) -> Mapping[str, str]:
-    """Settings for a driver at an address, with two small executors."""
+def cluster_settings(driver: Host) -> Mapping[str, str]:
+    """Settings for a driver, with two small executors."""
     return {
-        "spark.driver.host": driver,
-        "spark.driver.bindAddress": driver,
+        "spark.driver.host": driver.address,
+        "spark.driver.bindAddress": driver.address,
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
+        "spark.executor.extraJavaOptions": _QUICK_START,
         "spark.cores.max": "2",
     }
 
 
 @contextmanager
 def standalone_cluster(
-    directory: Path, master: Host, workers: Sequence[Host], cores: int = 1
+    directory: Path, network: Network, cores: int = 1
 ) -> Iterator[StandaloneCluster]:
     """Start a master, and a worker on each of the hosts; end them all."""
     with ExitStack() as started:
         log = directory / "master.log"
-        started.enter_context(_daemon(master, "master.Master", [], log))
+        started.enter_context(_daemon(network.here, "master.Master", [], log))
         url = _await_match(log, r"Starting Spark master at (spark://\S+)")
+        logs = [directory / f"worker{number}.log" for number in range(len(network.hosts))]
         found = []
-        for number, host in enumerate(workers):
-            options = ["--cores", str(cores), "--memory", "1g"]
-            options += ["--work-dir", str(directory / f"worker{number}"), url]
-            log = directory / f"worker{number}.log"
+        for host, log in zip(network.hosts, logs, strict=True):
+            options = [
+                "--cores",
+                str(cores),
+                "--memory",
+                "1g",
+                "--work-dir",
+                str(log.with_suffix("")),
+                url,
+            ]
             found.append(started.enter_context(_daemon(host, "worker.Worker", options, log)))
+        for log in logs:
             _await_match(log, r"Successfully registered with (master)")
-        yield StandaloneCluster(url, found)
+        yield StandaloneCluster(url, network, found)
 
 
 @contextmanager
@@ -112,6 +117,9 @@ def _environment(host: Host) -> dict[str, str]:
         "JAVA_HOME": str(ensure_java_home()),
         "SPARK_LOCAL_IP": host.address,
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": _QUICK_START,
+        # It would listen on a fixed port, which is somebody else's on the same machine.
+        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
     }
 
 
