@@ -10,13 +10,15 @@ have their own `helpers.py`.
 Absent: compiled modules, which Python cannot import from an archive; `spark.archives` brings whole environments.
 """
 
+import atexit
 import re
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from os import PathLike, fspath
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import attrs
 from pyspark import SparkContext
@@ -30,20 +32,39 @@ _ARCHIVES = (".zip", ".egg")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 #: The line in which Python says what was raised, below the lines that say where.
 _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
-_OURS = frozenset(["windowing", "triggers", "dataflow", "runners"])
+#: This package, and what it imports: what is missing of these comes with an installation of it.
+_OURS = frozenset(
+    ["windowing", "triggers", "dataflow", "runners"]
+    + [
+        "attr",
+        "attrs",
+        "cbor2",
+        "cloudpickle",
+        "platformdirs",
+        "psycopg",
+        "rbloom",
+        "rich",
+        "tzdata",
+        "zmq",
+    ]
+)
 #: The same for every file, so that the same code is the same archive.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @attrs.frozen
 class _Added:
-    """What a Spark context has been given; the directory goes with this process."""
+    """What a Spark context has been given; its files are read when an executor asks, until this process ends."""
 
     application: str
-    directory: "TemporaryDirectory[str]" = attrs.field(
-        factory=lambda: TemporaryDirectory(prefix="dataflow-code-", ignore_cleanup_errors=True)
-    )
+    directory: Path
     names: set[str] = attrs.field(factory=set)
+
+    @classmethod
+    def none(cls, application: str) -> "_Added":
+        directory = tempfile.mkdtemp(prefix="dataflow-code-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        return cls(application, Path(directory))
 
 
 _added: _Added | None = None
@@ -78,12 +99,12 @@ def ship_code(context: SparkContext, code: Sequence[str]) -> None:
     """Have every executor of the context find this code first; once for each content."""
     global _added  # noqa: PLW0603  as there is one context in a process
     if _added is None or _added.application != context.applicationId:
-        _added = _Added(context.applicationId)
+        _added = _Added.none(context.applicationId)
     for path in code:
         if _URI.match(path):
             name, place = path, path
         else:
-            name, place = _packed(Path(path).resolve(), Path(_added.directory.name))
+            name, place = _packed(Path(path).resolve(), _added.directory)
         if name not in _added.names:
             context.addPyFile(place)
             _added.names.add(name)
@@ -93,7 +114,7 @@ def code_missing(module: str, place: str = "on its executors") -> CodeMissingErr
     """The error that says that workers lack a module, and how they get it."""
     if module.partition(".")[0] in _OURS:
         return CodeMissingError(
-            f"Spark's workers do not have dataflow-sdk: no module {module!r} {place}",
+            f"Spark's workers do not have dataflow-sdk, or not all of it: no module {module!r} {place}",
             detail="the Python that runs tasks is another one than the driver's, or on another machine",
             hint='install the same dataflow-sdk there, or set "spark.pyspark.python" in spark_settings to a Python '
             "that has it (docs/how-to/run-on-a-cluster.md)",

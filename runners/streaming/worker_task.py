@@ -48,6 +48,7 @@ class WorkerLaunch:
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else 0
         clock = SystemClock()
+        plan = self.shipped.load()
         transport = ZmqTransport(self.keys, own_host(urlsplit(self.master).hostname or "127.0.0.1"))
         with closing(transport), closing(open_store(self.dsn)) as store:
             spec = WorkerSpec(
@@ -58,7 +59,7 @@ class WorkerLaunch:
                 version=self.version,
                 options=self.options,
             )
-            worker = Worker(spec, self.shipped.load(), store, transport, clock)
+            worker = Worker(spec, plan, store, transport, clock)
             worker.start()
             try:
                 _work(worker, clock)

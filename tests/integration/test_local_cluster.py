@@ -17,7 +17,8 @@ from tests.processes import kill
 from tests.spark_cluster import executors_below
 from tests.streaming_jobs import Streaming, direct, rows_of, two_branches, write_events
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+# Several Javas start at a time, which takes a machine with much else to do minutes.
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(400)]
 
 #: Small ones: there are three Javas at a time.
 SETTINGS = {"spark.executor.memory": "512m"}

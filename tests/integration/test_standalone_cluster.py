@@ -15,7 +15,8 @@ from tests.batch_jobs import SCORES, note, notes, once, windowed, write
 from tests.spark_cluster import StandaloneCluster, cluster_settings
 from tests.streaming_jobs import direct, rows_of, two_branches, write_events
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+# Several Javas start at a time, which takes a machine with much else to do minutes.
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(400)]
 
 #: A copy is started of a task that takes much longer than half of the others did; Spark wants another host for it.
 SPECULATION = {
