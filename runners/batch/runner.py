@@ -7,8 +7,8 @@ over.
 Everything that can be checked is checked, in this order, before Spark starts: sources, the plan,
 that it can be pickled, the store, the job.
 
-Absent, so far: a key range whose state is larger than memory.  Spark's shuffle goes to disk, a
-worker's cells do not.
+What a task holds of a key range is bounded (spilled_groups.py), and what does not fit waits in files.
+Absent, so far: one key with more values than fit into memory, and a range with more rows to write.
 """
 
 import os
@@ -18,6 +18,7 @@ from types import MappingProxyType
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from runners.batch.layout import layout
+from runners.batch.spilled_groups import SPILL_BYTES
 from runners.batch.waves import run_waves
 from runners.core.poison import checked_tries
 from runners.progress import Progress
@@ -44,7 +45,9 @@ class BatchRunner:
         code: modules, package directories and archives to bring to executors that do not have them.
         partitions: how many parts sources are divided into, about, and how many key ranges each
             grouping has; fixed when the job is first run. By default two for each core of this
-            machine.  One key range must fit into the memory of a worker, with what it has to write.
+            machine.  What one key range has to write must fit into the memory of a worker.
+        spill_bytes: how much of a key range a task keeps in memory, counted as pickles; the rest waits in temporary
+            files.  Several keys are worked off one after the other; all values of one key must fit.
         tries_per_record: how often a record that makes user code fail is tried before it is left
             out and kept as a dead letter (`PipelineResult.dead_letters`); None: the first failure
             ends the run.
@@ -62,14 +65,18 @@ class BatchRunner:
         code: Sequence[str] = (),
         partitions: int | None = None,
         tries_per_record: int | None = None,
+        spill_bytes: int = SPILL_BYTES,
         show_progress: bool = True,
     ) -> None:
         if partitions is not None and partitions < 1:
             raise PipelineError(f"partitions must be positive, not {partitions}")
+        if spill_bytes < 0:
+            raise PipelineError(f"spill_bytes must not be negative, not {spill_bytes}")
         self._job, self._store, self._fresh = job, store, fresh
         self._spark = SparkOptions(master or LOCAL_MASTER, spark_settings, code)
         self._partitions = partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 1)
         self._tries = checked_tries(tries_per_record)
+        self._spill_bytes = spill_bytes
         self._show_progress = show_progress
 
     @property
@@ -103,6 +110,13 @@ class BatchRunner:
         with Progress(f"batch {self._job}", show=self._show_progress) as progress:
             if any(wanted.wanted.values()):
                 context = self._spark.context()
-                run_waves(context, prepared, wanted, progress, tries=self._tries)
+                run_waves(
+                    context,
+                    prepared,
+                    wanted,
+                    progress,
+                    tries=self._tries,
+                    spill_bytes=self._spill_bytes,
+                )
         prepared.finish()
         return prepared.result

@@ -27,12 +27,11 @@ from runners.batch.failures import Failure, FailureAccumulator, failure_of, is_t
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.range_writer import RangeWriter, ReadSoFar
+from runners.batch.spilled_groups import SpilledGroups
 from runners.core.bundle import Bundle
-from runners.core.cells import Cell, CellId
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.stage_executor import StageExecutor
-from runners.core.timers import Timers
 from runners.millwheel.ids import RangeId
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
@@ -40,8 +39,6 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Records read from a source in one go.
 BUNDLE_RECORDS = 10_000
-#: Timers fired in one go.
-BUNDLE_TIMERS = 10_000
 #: The target of a failure that no task is left to receive.
 DRIVER = -1
 
@@ -67,6 +64,7 @@ class Work:
     ``dsn`` may hold a password, so it is not shown.
     ``attempts_max``: how often Spark tries a task.
     ``tries``: how often a record that makes user code fail is tried; see `StageExecutor`.
+    ``spill_bytes``: how much of a key range is kept in memory; see `SpilledGroups`.
     """
 
     job: str
@@ -76,6 +74,7 @@ class Work:
     failures: FailureAccumulator
     attempts_max: int
     tries: int | None
+    spill_bytes: int
 
 
 @attrs.frozen
@@ -117,6 +116,22 @@ class GroupingWave:
             return iter(())
         attempt = _Attempt(self.work, range_id)
         return attempt.run(attempt.group(shipments))
+
+
+class _FailedInputError(Exception):
+    """What a task was to receive is not there, because of a failure upstream."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+def _checked(shipment: Shipment) -> bytes:
+    """The blob; raises `_FailedInputError`."""
+    content = shipment[1]
+    if isinstance(content, Failure):
+        raise _FailedInputError(content)
+    return content
 
 
 class _Attempt:
@@ -205,29 +220,19 @@ class _Attempt:
             return
         grouping = GroupingStage(self._plan, self._stage, is_replay=True, tries=self._work.tries)
         self._set_up(grouping)
-        cells: dict[CellId, Cell] = {}
-        timers = Timers()
-        for _, shipment in shipments:
-            if isinstance(shipment, Failure):
-                yield from self._spread(shipment)
-                return
-            step = grouping.add(cells, loads(shipment), _WHILE_INPUT)
-            yield from self._followed(step, timers, writer)
-        while due := timers.pop_due(
-            watermark_us=MAX_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US, timers_max=BUNDLE_TIMERS
-        ):
-            step = grouping.fire_timers(cells, due, _AT_THE_END)
-            yield from self._followed(step, timers, writer)
+        groups = SpilledGroups(grouping, _WHILE_INPUT, _AT_THE_END, self._work.spill_bytes)
+        try:
+            for step in groups.steps(map(_checked, shipments)):
+                yield from self._followed(step, writer)
+        except _FailedInputError as failed:
+            yield from self._spread(failed.failure)
+            return
         yield from self._gatherer.flush()
         if writer is not None:
             writer.commit(is_last=True)
 
-    def _followed(
-        self, step: Step, timers: Timers, writer: RangeWriter | None
-    ) -> Iterator[Shipment]:
+    def _followed(self, step: Step, writer: RangeWriter | None) -> Iterator[Shipment]:
         assert not step.effects.late
-        for timer, fire_us in step.effects.timers.items():
-            timers.set(timer, fire_us)
         if writer is not None:
             writer.write(step.outputs.tables, step.outputs.dead)
         return self._gatherer.add(step.outputs.groups)

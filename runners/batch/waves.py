@@ -49,6 +49,7 @@ def run_waves(
     progress: Progress,
     *,
     tries: int | None,
+    spill_bytes: int,
 ) -> None:
     """Run everything that is wanted.  An interrupt stops the Spark job and goes on up.
 
@@ -66,6 +67,7 @@ def run_waves(
         failures=failures,
         attempts_max=_attempts_max(context),
         tries=tries,
+        spill_bytes=spill_bytes,
     )
     try:
         waves, tasks = _waves(context, work, prepared.job)

@@ -33,20 +33,9 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 #: The line in which Python says what was raised, below the lines that say where.
 _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
 #: This package, and what it imports: what is missing of these comes with an installation of it.
-_OURS = frozenset(
-    ["windowing", "triggers", "dataflow", "runners"]
-    + [
-        "attr",
-        "attrs",
-        "cbor2",
-        "cloudpickle",
-        "platformdirs",
-        "psycopg",
-        "rbloom",
-        "rich",
-        "tzdata",
-        "zmq",
-    ]
+_OURS = frozenset(["windowing", "triggers", "dataflow", "runners"])
+_OUR_IMPORTS = frozenset(
+    ["attr", "attrs", "cbor2", "cloudpickle", "platformdirs", "psycopg", "rbloom", "rich", "zmq"]
 )
 #: The same for every file, so that the same code is the same archive.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -112,7 +101,7 @@ def ship_code(context: SparkContext, code: Sequence[str]) -> None:
 
 def code_missing(module: str, place: str = "on its executors") -> CodeMissingError:
     """The error that says that workers lack a module, and how they get it."""
-    if module.partition(".")[0] in _OURS:
+    if module.partition(".")[0] in _OURS | _OUR_IMPORTS:
         return CodeMissingError(
             f"Spark's workers do not have dataflow-sdk, or not all of it: no module {module!r} {place}",
             detail="the Python that runs tasks is another one than the driver's, or on another machine",

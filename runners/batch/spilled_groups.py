@@ -1,0 +1,213 @@
+"""SpilledGroups: a key range whose groups need not fit into memory together.
+
+Partials go into cells in memory while these are small.  When they are not, the range is divided into buckets by other
+bits of the hashes of its keys (Grace hash join: Kitsuregawa, Tanaka, Moto-oka, 1983): the cells and timers so far, and
+all partials still to come, go to one file for each bucket.  Then the buckets are worked off one after the other, each
+as if it were the range; one that is too large itself is divided again.
+
+Nothing depends on the order of keys: a cell belongs to one key, and so to one bucket, and what comes for it stays in
+its order.
+
+**Invariant:** what is said is what would have been said without files, but for the order of keys.
+
+Absent: a single key whose values are larger than memory; a bucket with one key is kept in memory, however large.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import attrs
+
+from dataflow.serialization import dumps, loads
+from runners.core.cells import Cell, CellId, TimerId
+from runners.core.grouping import GroupingStage, StageClock, Step
+from runners.core.partials import Partial
+from runners.core.timers import Timers
+from windowing.timestamps import MAX_TIMESTAMP_US
+
+#: State of a task in memory, as bytes of pickles; Python objects take some five times as much.
+SPILL_BYTES = 64 << 20
+#: What a cell costs beside its content, in the same measure.
+CELL_BYTES = 200
+#: Timers fired in one go.
+BUNDLE_TIMERS = 10_000
+_BUCKET_BITS = 4
+_BUCKETS = 1 << _BUCKET_BITS
+_HASH_BITS = 64
+_LENGTH = struct.Struct("<Q")
+
+
+@attrs.frozen
+class _Kept:
+    """A cell on its way through a file, with its timers."""
+
+    cell_id: CellId
+    cell: Cell
+    timers: Mapping[TimerId, int]
+
+
+#: Something for a bucket, and the size of its pickle.
+_Chunk = tuple[list[Partial] | _Kept, int]
+
+
+class _Memory:
+    """The cells and timers of one bucket."""
+
+    def __init__(self) -> None:
+        self.cells: dict[CellId, Cell] = {}
+        #: In the order in which they were set last, which is that of timers of one instant.
+        self.timers: dict[TimerId, int] = {}
+        self._content_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """At most so much: what is folded or has been said already still counts as what it was."""
+        return self._content_bytes + CELL_BYTES * len(self.cells)
+
+    def grow(self, size_bytes: int) -> None:
+        self._content_bytes += size_bytes
+
+    def take(self, kept: _Kept) -> None:
+        self.cells[kept.cell_id] = kept.cell
+        self.timers.update(kept.timers)
+
+    def set_timers(self, changes: Mapping[TimerId, int | None]) -> None:
+        for timer, fire_us in changes.items():
+            self.timers.pop(timer, None)
+            if fire_us is not None:
+                self.timers[timer] = fire_us
+
+    def measure(self) -> int:
+        """Count anew, at the cost of a pickle."""
+        self._content_bytes = sum(len(dumps(cell)) for cell in self.cells.items())
+        return self.size_bytes
+
+    def kept(self) -> Iterator[_Kept]:
+        """Everything, one cell at a time; gone from here as it comes."""
+        by_cell: dict[CellId, dict[TimerId, int]] = {}
+        for timer, fire_us in self.timers.items():
+            by_cell.setdefault(timer[0], {})[timer] = fire_us
+        self.timers.clear()
+        while self.cells:
+            cell_id, cell = self.cells.popitem()
+            yield _Kept(cell_id, cell, by_cell.pop(cell_id, {}))
+
+
+class SpilledGroups:
+    """Runs one grouping stage over the partials of a key range.
+
+    Args:
+        grouping: the stage, set up.
+        while_input: what time it is until all partials are there.
+        at_the_end: what time it is then.
+        spill_bytes: how much to keep in memory; see `SPILL_BYTES`.
+    """
+
+    def __init__(
+        self,
+        grouping: GroupingStage,
+        while_input: StageClock,
+        at_the_end: StageClock,
+        spill_bytes: int = SPILL_BYTES,
+    ) -> None:
+        self._grouping, self._spill_bytes = grouping, spill_bytes
+        self._while_input, self._at_the_end = while_input, at_the_end
+        #: How often a range or a bucket was divided.
+        self.spills = 0
+
+    def steps(self, blobs: Iterable[bytes]) -> Iterator[Step]:
+        """Everything that the grouping says, in steps that each fit into memory.
+
+        Args:
+            blobs: pickled lists of partials.
+
+        Raises:
+            OSError: the temporary directory is full; another attempt may have more luck.
+        """
+        return self._steps(((loads(blob), len(blob)) for blob in blobs), shift=0)
+
+    def _steps(self, chunks: Iterator[_Chunk], shift: int) -> Iterator[Step]:
+        memory = _Memory()
+        for content, size_bytes in chunks:
+            memory.grow(size_bytes)
+            if isinstance(content, _Kept):
+                memory.take(content)
+            else:
+                step = self._grouping.add(memory.cells, content, self._while_input)
+                memory.set_timers(step.effects.timers)
+                yield step
+            if self._is_too_large(memory, shift):
+                self.spills += 1
+                yield from self._in_buckets(memory, chunks, shift)
+                return
+        yield from self._last_steps(memory)
+
+    def _is_too_large(self, memory: _Memory, shift: int) -> bool:
+        if memory.size_bytes <= self._spill_bytes or shift >= _HASH_BITS:
+            return False
+        keys = (cell_id[0] for cell_id in memory.cells)
+        first = next(keys, None)
+        if all(key == first for key in keys):
+            return False
+        # Folding makes little of much: then it pays to count, and again when as much has come in addition.
+        return memory.measure() > self._spill_bytes / 2
+
+    def _in_buckets(self, memory: _Memory, chunks: Iterator[_Chunk], shift: int) -> Iterator[Step]:
+        with ExitStack() as stack:
+            files = [stack.enter_context(closing(_BucketFile())) for _ in range(_BUCKETS)]
+            for kept in memory.kept():
+                files[self._bucket(kept.cell_id[0], shift)].write(kept)
+            for content, _ in chunks:
+                if isinstance(content, _Kept):
+                    files[self._bucket(content.cell_id[0], shift)].write(content)
+                    continue
+                parts: dict[int, list[Partial]] = {}
+                for partial in content:
+                    parts.setdefault(self._bucket(partial[0], shift), []).append(partial)
+                for bucket, part in parts.items():
+                    files[bucket].write(part)
+            for file in files:
+                yield from self._steps(file.read(), shift + _BUCKET_BITS)
+                file.close()
+
+    def _bucket(self, key: Any, shift: int) -> int:
+        # From the low end: the range itself is an interval, so its keys agree in the high bits.
+        return (self._grouping.codec.encode(key).hash >> shift) % _BUCKETS
+
+    def _last_steps(self, memory: _Memory) -> Iterator[Step]:
+        timers = Timers()
+        for timer, fire_us in memory.timers.items():
+            timers.set(timer, fire_us)
+        memory.timers.clear()
+        while due := timers.pop_due(
+            watermark_us=MAX_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US, timers_max=BUNDLE_TIMERS
+        ):
+            step = self._grouping.fire_timers(memory.cells, due, self._at_the_end)
+            for timer, changed_us in step.effects.timers.items():
+                timers.set(timer, changed_us)
+            yield step
+
+
+class _BucketFile:
+    """What is for one bucket, in a file that nobody else sees and that goes with this process."""
+
+    def __init__(self) -> None:
+        # Closed by whoever made this: it outlives every block here.
+        self._file: IO[bytes] = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115
+
+    def write(self, content: list[Partial] | _Kept) -> None:
+        blob = dumps(content)
+        self._file.write(_LENGTH.pack(len(blob)))
+        self._file.write(blob)
+
+    def read(self) -> Iterator[_Chunk]:
+        self._file.seek(0)
+        while header := self._file.read(_LENGTH.size):
+            (size_bytes,) = _LENGTH.unpack(header)
+            yield loads(self._file.read(size_bytes)), size_bytes
+
+    def close(self) -> None:
+        self._file.close()
