@@ -249,7 +249,7 @@ class StreamingJob:
             if master.failure is not None:
                 raise master.failure
             statistics = self._statistics = master.statistics()
-            progress.update(done=statistics.records_read, note=_note(statistics))
+            progress.update(done=statistics.records_read, note=_note(statistics, self._workers))
             if spark_job.is_alive():
                 continue
             gave_up = spark_job.gave_up()
@@ -310,7 +310,7 @@ class _SparkJob:
             self._error = error
 
 
-def _note(statistics: MasterStatistics) -> str:
+def _note(statistics: MasterStatistics, workers: int) -> str:
     if not statistics.workers_ready:
         note = "records, workers are starting"
     elif statistics.watermark_us <= MIN_TIMESTAMP_US:
@@ -319,6 +319,9 @@ def _note(statistics: MasterStatistics) -> str:
         note = "records, finishing"
     else:
         note = f"records, watermark {to_datetime(statistics.watermark_us):%Y-%m-%d %H:%M}"
+    if 0 < statistics.workers_ready < workers:
+        # It may be for ever: whoever has asked for more workers than there are cores would not know.
+        note += f", {statistics.workers_ready} of {workers} workers"
     if statistics.records_late:
         note += f", {statistics.records_late} too late"
     if statistics.records_dead:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import pytest
 
 import dataflow as df
@@ -111,6 +112,15 @@ def test_a_batch_equals_the_direct_runner(batch: Batch) -> None:
     assert_same(batch, build, "sessions", spark_settings=SETTINGS)
 
 
+def sessions(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        ).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
 def test_a_stream_loses_an_executor_and_has_another(streaming: Streaming, tmp_path: Path) -> None:
     """Its worker is replaced, in an executor that was not there before; the rows are the direct runner's."""
     build = two_branches(write_events(tmp_path / "events.csv"))
@@ -120,6 +130,8 @@ def test_a_stream_loses_an_executor_and_has_another(streaming: Streaming, tmp_pa
     while (counts := result.statistics()) is None or counts.records_read < 5_000:
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
+    # Two workers; the driver's lock and its reader; and this question: docs/how-to/run-on-a-cluster.md says so.
+    assert sessions(streaming.store) == 5
     before = executors_below(psutil.Process())
     assert len(before) == 2
     kill(before[:1])

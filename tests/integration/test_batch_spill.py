@@ -1,0 +1,72 @@
+"""Batches with more than a task keeps in memory, and with half of all records on one key."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from tests.batch_jobs import SCORES, Batch, assert_same, note, notes, windowed, write
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+
+RECORDS = 2_000_000
+
+
+@pytest.mark.parametrize("spill_bytes", [0, 500])
+def test_groups_in_files_say_what_groups_in_memory_say(batch: Batch, spill_bytes: int) -> None:
+    def build(p: df.Pipeline) -> None:
+        pairs = p | df.Create(SCORES)
+        for name, window_fn in (("sessions", df.Sessions(60)), ("fixed", df.FixedWindows(120))):
+            grouped = (
+                pairs | f"{name} windows" >> df.WindowInto(window_fn) | name >> df.GroupByKey()
+            )
+            sums = grouped | f"{name} sum" >> df.Map(lambda pair: (pair[0], sum(pair[1])))
+            sums | f"{name} row" >> df.Map(windowed) | write(name, "user", "start", "total")
+
+    assert_same(batch, build, "sessions", "fixed", spill_bytes=spill_bytes, partitions=1)
+
+
+class NotePeak(df.DoFn):
+    """Passes everything through, and notes how large its process has ever been, in MiB."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def process(self, element: Any) -> Any:
+        yield element
+
+    def teardown(self) -> None:
+        # Not getrusage: its figure survives exec, so it may be that of the Java that started the process.
+        status = Path("/proc/self/status").read_text("utf-8")
+        note(self._path, int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) >> 10)
+
+
+@pytest.mark.parametrize("is_lifted", [True, False], ids=["combined", "grouped"])
+def test_half_of_all_records_on_one_key(batch: Batch, tmp_path: Path, is_lifted: bool) -> None:
+    """Combining makes one partial of them before the shuffle; grouping keeps all of them, in one task."""
+    peaks = tmp_path / "peaks"
+
+    def build(p: df.Pipeline) -> None:
+        numbers = p | df.Create(range(100)) | df.FlatMap(lambda i: range(i, RECORDS, 100))
+        pairs = numbers | "pair" >> df.Map(lambda n: (n // 2 % 1_000 if n % 2 else -1, n))
+        if is_lifted:
+            sums = pairs | df.CombinePerKey(sum)
+        else:
+            sums = pairs | df.GroupByKey() | "sum" >> df.Map(lambda each: (each[0], sum(each[1])))
+        (
+            sums
+            | df.ParDo(NotePeak(peaks))
+            | "row" >> df.Map(lambda pair: {"key": pair[0], "total": pair[1]})
+            | write("sums", "key", "total", key=["key"])
+        )
+
+    rows = batch.run(build, partitions=4).read_table("sums")
+
+    found = {row["key"]: row["total"] for row in rows}
+    assert found[-1] == sum(range(0, RECORDS, 2))
+    assert len(found) == 1_001
+    assert sum(found.values()) == sum(range(RECORDS))
+    print(f"peak of a task: {notes(peaks)} MiB")
+    assert max(map(int, notes(peaks))) < 1_024

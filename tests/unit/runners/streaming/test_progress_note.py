@@ -1,0 +1,29 @@
+"""What the progress bar of a stream says beside its count."""
+
+import attrs
+
+from runners.millwheel.cache_counts import CacheCounts
+from runners.millwheel.id_counts import IdCounts
+from runners.millwheel.master.slots import MasterStatistics
+from runners.streaming.job_thread import _note
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+
+def test_workers_that_are_not_there_are_missed() -> None:
+    """A stream that asked for more workers than there are cores waits, and says for what."""
+    none = MasterStatistics(
+        records_read=0,
+        records_late=0,
+        records_dead=0,
+        stragglers=0,
+        record_ids=IdCounts(),
+        cell_cache=CacheCounts(),
+        loads={},
+        workers_ready=0,
+        workers_replaced=0,
+        watermark_us=MIN_TIMESTAMP_US,
+    )
+
+    assert _note(none, 2) == "records, workers are starting"
+    assert _note(attrs.evolve(none, workers_ready=1), 2) == "records, 1 of 2 workers"
+    assert _note(attrs.evolve(none, workers_ready=2), 2) == "records"
