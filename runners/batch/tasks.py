@@ -27,7 +27,7 @@ from runners.batch.failures import Failure, FailureAccumulator, failure_of, is_t
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.range_writer import RangeWriter, ReadSoFar
-from runners.batch.spilled_groups import SpilledGroups
+from runners.batch.spilled_groups import SPILL_BYTES, SpilledGroups
 from runners.core.bundle import Bundle
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.record_ids import RecordIdJudge, SplitIds
@@ -74,7 +74,7 @@ class Work:
     failures: FailureAccumulator
     attempts_max: int
     tries: int | None
-    spill_bytes: int
+    spill_bytes: int = SPILL_BYTES
 
 
 @attrs.frozen

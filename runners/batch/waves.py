@@ -16,6 +16,7 @@ from pyspark import RDD, InheritableThread, SparkContext
 
 from runners.batch.failures import Failure, FailureAccumulator, FailuresParam, raise_failure
 from runners.batch.layout import Layout
+from runners.batch.spilled_groups import SPILL_BYTES
 from runners.batch.tasks import GroupingWave, Shipment, SourceWave, SplitTask, Work
 from runners.millwheel.ids import RangeId
 from runners.millwheel.store.port import JobRow
@@ -49,7 +50,7 @@ def run_waves(
     progress: Progress,
     *,
     tries: int | None,
-    spill_bytes: int,
+    spill_bytes: int = SPILL_BYTES,
 ) -> None:
     """Run everything that is wanted.  An interrupt stops the Spark job and goes on up.
 
