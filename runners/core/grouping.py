@@ -101,10 +101,7 @@ class GroupingStage:
         partials: Iterable[Partial],
         clock: StageClock,
     ) -> Step:
-        """Take partials in.  Raises `KeyEncodingError` for a key that could not be routed on a cluster."""
-        partials = list(partials)
-        for partial in partials:
-            self.codec.encode(partial[0])
+        """Take partials in; their keys have been encoded by whoever sent them."""
         with self._naming_failures():
             effects = self.machine.add(cells, partials, **self._clocks(clock))
         return self._followed(effects, clock)

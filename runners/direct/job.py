@@ -239,6 +239,9 @@ class Job:
         for name, partials in outputs.groups.items():
             grouping = self._groupings[name]
             clock = self._clock(name, self._watermarks_us[name], self._arrival_us)
+            for partial in partials:
+                # What could not be routed on a cluster is refused here too.
+                grouping.stage.codec.encode(partial[0])
             self._apply(name, grouping, grouping.stage.add(grouping.cells, partials, clock))
 
     def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:

@@ -35,6 +35,8 @@ JOURNAL_BYTES_MAX = 16 << 20
 #: Cells, and timers, that one commit brings up to date.
 SETTLED_PER_STEP = 5_000
 
+#: What has changed in a range: cells, None for those that are gone, and timers.
+_Changes = tuple[OwnedRange, list[tuple[CellId, Any]], list[tuple[TimerId, int | None]]]
 #: Finds the range of a key, among those that are owned.
 Locate = Callable[[Any], OwnedRange]
 
@@ -96,16 +98,22 @@ class Journal:
         Raises:
             WorkerStoppedError: a key belongs to nobody here.
         """
-        changes: dict[RangeId, tuple[OwnedRange, list[Any], list[Any]]] = {}
+        changes: dict[RangeId, _Changes] = {}
+        # Of a key, because most steps are about fewer keys than cells, and about each cell twice.
+        of_key: dict[Any, _Changes] = {}
 
-        def change(cell_id: CellId) -> tuple[OwnedRange, list[Any], list[Any]]:
-            owned = self._locate(cell_id[0])
-            return changes.setdefault(owned.range_id, (owned, [], []))
+        def changes_of(key: Any) -> _Changes:
+            owned = self._locate(key)
+            found = of_key[key] = changes.setdefault(owned.range_id, (owned, [], []))
+            return found
 
+        get = self._cells.get
         for cell_id in touched:
-            change(cell_id)[1].append((cell_id, self._cells.get(cell_id)))
-        for timer, fire_us in timers.items():
-            change(timer[0])[2].append((timer, fire_us))
+            key = cell_id[0]
+            (of_key.get(key) or changes_of(key))[1].append((cell_id, get(cell_id)))
+        for item in timers.items():
+            key = item[0][0][0]
+            (of_key.get(key) or changes_of(key))[2].append(item)
         self._timers.update(timers)
         for owned, cells, changed in changes.values():
             payload = dumps((cells, changed))
