@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,12 +25,15 @@ from examples.flight_delays import TableNames, build
 from examples.flight_report import first_differences, print_report
 from examples.flights_data import flights_csv
 
+_HISTORY_THEN_LIVE = "history-then-live"
+
 _EXAMPLES = """\
 examples:
   {program} --demo
   {program} --runner batch --month 2
   {program} --runner streaming --month 1 --rate 1000 --fresh
   {program} --compare --month 1
+  {program} --history-then-live
 """
 
 
@@ -55,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return demo(asked, out)
         if asked.compare:
             return compare(asked, out)
+        if asked.history_then_live:
+            return history_then_live(asked, out)
         return run_one(asked, out)
     except df.DataflowError as error:
         Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
@@ -86,6 +92,19 @@ def compare(asked: argparse.Namespace, out: Console) -> int:
     return _verdict(batch, stream, out)
 
 
+def history_then_live(asked: argparse.Namespace, out: Console) -> int:
+    """One job that reads its history in batch and then goes live, and one batch over everything: the same rows."""
+    source = flights_csv(asked.month)
+    runs = []
+    for runner in ("batch", _HISTORY_THEN_LIVE):
+        out.rule(f"[bold]{runner}[/]", align="left", style="dim")
+        runs.append(_run(asked, runner, source, out))
+        _report(runs[-1], source, out, is_whole=asked.fresh, is_short=True)
+    out.rule("[bold]the same?[/]", align="left", style="dim")
+    batch, live = runs
+    return _verdict(batch, live, out)
+
+
 def demo(asked: argparse.Namespace, out: Console) -> int:
     """One month, as history and as a stream, both from the start; then the comparison."""
     asked.month, asked.fresh = asked.month or 1, True
@@ -113,24 +132,24 @@ def demo(asked: argparse.Namespace, out: Console) -> int:
 
 
 def _verdict(batch: Run, stream: Run, out: Console) -> int:
-    if first_differences("batch", _tables_of(batch), "streaming", _tables_of(stream), out):
+    if first_differences("batch", _tables_of(batch), stream.runner, _tables_of(stream), out):
         out.print("[bold red]NOT identical:[/] the first rows that differ are above.")
         return 1
     out.print(
-        "[bold green]Identical:[/] batch and streaming left the same rows in all three tables."
+        f"[bold green]Identical:[/] batch and {stream.runner} left the same rows in all three tables."
     )
     return 0
 
 
 def _run(asked: argparse.Namespace, runner: str, source: Path, out: Console) -> Run:
-    is_pair = asked.demo or asked.compare
+    is_pair = asked.demo or asked.compare or asked.history_then_live
     job = asked.job or f"flight-delays-{runner}" + (f"-{asked.month}" if asked.month else "")
     if asked.job and is_pair:
         job = f"{asked.job}-{runner}"
     tables = TableNames.with_suffix(_suffix(job))
     pipeline = df.Pipeline(runner=runner, **_options(asked, runner, job, is_pair=is_pair))
     build(pipeline, source, tables)
-    if runner == "streaming" and not is_pair:
+    if runner == _HISTORY_THEN_LIVE or (runner == "streaming" and not is_pair):
         out.print(
             f"job {job}, process {os.getpid()}; to try a crash, type elsewhere: "
             f"kill -9 {os.getpid()}",
@@ -149,8 +168,10 @@ def _options(asked: argparse.Namespace, runner: str, job: str, *, is_pair: bool)
     options: dict[str, Any] = {}
     if runner != "direct":
         options["job"] = job
+    if runner == _HISTORY_THEN_LIVE:
+        options["until"] = _until(asked)
     given = {"store": asked.store, "fresh": asked.fresh or None}
-    if runner == "streaming" or not is_pair:
+    if runner != "batch" or not is_pair:
         given |= {"workers": asked.workers, "records_per_second": asked.rate}
     options |= {name: value for name, value in given.items() if value is not None}
     if is_pair:
@@ -158,6 +179,14 @@ def _options(asked: argparse.Namespace, runner: str, job: str, *, is_pair: bool)
         threads = max(asked.workers or 2, os.cpu_count() or 1)
         options["master"] = f"local[{threads},4]"
     return options
+
+
+def _until(asked: argparse.Namespace) -> datetime:
+    """Where history ends: midnight in UTC."""
+    if asked.until is not None:
+        until: datetime = asked.until.replace(tzinfo=UTC)
+        return until
+    return datetime(2013, asked.month or 12, 21 if asked.month else 1, tzinfo=UTC)
 
 
 def _suffix(job: str) -> str:
@@ -244,6 +273,17 @@ def _parser() -> argparse.ArgumentParser:
         "--compare",
         action="store_true",
         help="the same without starting over: finish what is unfinished, and compare",
+    )
+    what.add_argument(
+        "--history-then-live",
+        action="store_true",
+        help="read the history in batch, then go on as a stream; compare with one batch over everything",
+    )
+    parser.add_argument(
+        "--until",
+        type=datetime.fromisoformat,
+        metavar="YYYY-MM-DD",
+        help="where history ends; by default in December, of one --month on its 21st",
     )
     parser.add_argument(
         "--month", type=int, metavar="N", help="1 to 12; without it the whole year (--demo: 1)"

@@ -46,6 +46,10 @@ class UnrepeatableError(DataflowError):
     """A task that was run again failed on other records than before."""
 
 
+class BackfillError(DataflowError):
+    """A backfill of a job that has gone live, or a stream where the backfill has not come to its end."""
+
+
 class SignalError(DataflowError):
     """A signal that nobody would hear: no trigger listens to it, or the job has ended or runs in batch."""
 

@@ -8,13 +8,16 @@ the stages of one level are one wave.
 when it starts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
 from runners.core.plan import ExecutionPlan, Stage
 from runners.millwheel.ids import RangeId
 from runners.millwheel.store.port import RangeRow
+
+#: Ranges by stage.
+ByStage = Mapping[str, Iterable[RangeRow]]
 
 
 @attrs.frozen(kw_only=True)
@@ -62,8 +65,15 @@ class Layout:
         ]
 
 
-def layout(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> Layout:
-    """Lay the ranges out as the store has them; they win over what this run would have chosen."""
+def layout(
+    plan: ExecutionPlan,
+    ranges: Mapping[RangeId, RangeRow],
+    wanted: Callable[[ByStage], Mapping[str, frozenset[int]]] | None = None,
+) -> Layout:
+    """Lay the ranges out as the store has them; they win over what this run would have chosen.
+
+    ``wanted``: which of them have something left to do; by default those that are not finished.
+    """
     by_stage: dict[str, list[RangeRow]] = {name: [] for name in plan.stages}
     for range_id, row in ranges.items():
         by_stage[range_id.computation].append(row)
@@ -76,7 +86,12 @@ def layout(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> Layout:
     for name, count in counts.items():
         offsets[name] = end
         end += count
-    return Layout(levels=levels, offsets=offsets, counts=counts, wanted=_wanted(plan, by_stage))
+    return Layout(
+        levels=levels,
+        offsets=offsets,
+        counts=counts,
+        wanted=wanted(by_stage) if wanted else _wanted(plan, by_stage),
+    )
 
 
 def _levels(plan: ExecutionPlan) -> dict[str, int]:
@@ -86,9 +101,7 @@ def _levels(plan: ExecutionPlan) -> dict[str, int]:
     return levels
 
 
-def _wanted(
-    plan: ExecutionPlan, by_stage: Mapping[str, Iterable[RangeRow]]
-) -> dict[str, frozenset[int]]:
+def _wanted(plan: ExecutionPlan, by_stage: ByStage) -> dict[str, frozenset[int]]:
     wanted: dict[str, frozenset[int]] = {}
     for stage in reversed(tuple(plan.stages.values())):
         needs_all = any(wanted[group.label] for group in stage.groups) or _is_silent(stage)

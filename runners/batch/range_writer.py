@@ -81,7 +81,7 @@ class RangeWriter:
             raise
         self._row = taken[self._range_id].row
         self._bundle = self._row.bundle
-        self.is_finished = self._row.is_finished
+        self.is_finished = self._is_done(self._row)
         self._dead_committed = self.read_so_far.dead
         return self
 
@@ -97,7 +97,7 @@ class RangeWriter:
     def read_so_far(self) -> ReadSoFar:
         """What earlier attempts have committed."""
         assert self._row is not None
-        return _read_so_far(self._row)
+        return self._so_far_of(self._row)
 
     @property
     def is_full(self) -> bool:
@@ -138,17 +138,15 @@ class RangeWriter:
             return
         assert self._row is not None
         fence = Fence(range_id=self._range_id, token=self._row.token, bundle=self._bundle + 1)
-        position = None
+        so_far = None
         if read_so_far is not None or self._dead_met:
             so_far = attrs.evolve(read_so_far or ReadSoFar(), dead=self._dead_met)
-            position = dumps(attrs.astuple(so_far, recurse=False))
         production = Production(
             job=self._job,
             fences=[fence],
-            positions={} if position is None else {self._range_id: position},
-            finished=frozenset([self._range_id] if is_last else []),
             dead=self._dead,
             tables=[buffer.table_write() for buffer in self._pending],
+            **self._progress(so_far, is_last=is_last),
         )
         outcome = self._store.commit(production)
         if isinstance(outcome, Indeterminate):
@@ -167,6 +165,24 @@ class RangeWriter:
             self._wait_for_new_owner()
             if is_last:
                 self._check_dead(self._dead_met)
+
+    # What a range's row says, and how that is written: otherwise where a stream is to go on from it.
+
+    def _is_done(self, row: RangeRow) -> bool:
+        return row.is_finished
+
+    def _so_far_of(self, row: RangeRow) -> ReadSoFar:
+        return ReadSoFar() if row.position is None else ReadSoFar(*loads(row.position))
+
+    def _progress(self, so_far: ReadSoFar | None, *, is_last: bool) -> dict[str, Any]:
+        """The parts of a production that say how far the range is."""
+        positions = {}
+        if so_far is not None:
+            positions[self._range_id] = dumps(attrs.astuple(so_far, recurse=False))
+        return {
+            "positions": positions,
+            "finished": frozenset([self._range_id] if is_last else []),
+        }
 
     def _check_dead(self, repeated: int) -> None:
         if repeated != self._dead_committed:
@@ -194,8 +210,9 @@ class RangeWriter:
         while True:
             job = self._store.read_job(self._job)
             row = job and job.ranges.get(self._range_id)
-            if row and row.is_finished:
-                self.is_finished, self._dead_committed = True, _read_so_far(row).dead
+            if row and self._is_done(row):
+                self.is_finished, self._row = True, row
+                self._dead_committed = self.read_so_far.dead
                 return
             if not row or row.owner in (None, self._owner) or waited_s >= FENCED_WAIT_S:
                 raise FencedError(
@@ -205,10 +222,6 @@ class RangeWriter:
                 )
             time.sleep(_FENCED_POLL_S)
             waited_s += _FENCED_POLL_S
-
-
-def _read_so_far(row: RangeRow) -> ReadSoFar:
-    return ReadSoFar() if row.position is None else ReadSoFar(*loads(row.position))
 
 
 class _TableBuffer:

@@ -14,6 +14,7 @@ User code may see a record more than once, as in every engine that retries; its 
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import attrs
 from pyspark import TaskContext
@@ -54,7 +55,8 @@ _AT_THE_END = StageClock(
     watermark_us=MAX_TIMESTAMP_US, output_watermark_us=MIN_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US
 )
 
-Shipment = tuple[int, bytes | Failure]
+#: The number of a target, and a blob for it or a `Failure`.
+Shipment = tuple[int, Any]
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +96,7 @@ class SourceWave:
     def __call__(self, index: int, splits: Iterable[SplitTask]) -> Iterator[Shipment]:
         """Run the splits of one Spark partition."""
         for task in splits:
-            attempt = _Attempt(self.work, task.range_id)
+            attempt = Attempt(self.work, task.range_id)
             yield from attempt.run(attempt.read_split(task.split))
 
 
@@ -114,7 +116,10 @@ class GroupingWave:
             return iter(shipments)
         if range_id.index not in layout.wanted[range_id.computation]:
             return iter(())
-        attempt = _Attempt(self.work, range_id)
+        return self._run(range_id, shipments)
+
+    def _run(self, range_id: RangeId, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
+        attempt = Attempt(self.work, range_id)
         return attempt.run(attempt.group(shipments))
 
 
@@ -128,13 +133,13 @@ class _FailedInputError(Exception):
 
 def _checked(shipment: Shipment) -> bytes:
     """The blob; raises `_FailedInputError`."""
-    content = shipment[1]
+    content: bytes | Failure = shipment[1]
     if isinstance(content, Failure):
         raise _FailedInputError(content)
     return content
 
 
-class _Attempt:
+class Attempt:
     """One attempt at one range."""
 
     def __init__(self, work: Work, range_id: RangeId) -> None:

@@ -8,8 +8,9 @@ results are in the store.
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from typing import Any
 
 import attrs
 from pyspark import RDD, InheritableThread, SparkContext
@@ -43,6 +44,14 @@ class _Shift:
         return target - self.base
 
 
+#: What Spark runs on each partition of a level.
+WaveOf = Callable[[Work, int], Callable[[int, Iterable[Any]], Iterator[Shipment]]]
+
+
+def _batch_wave(work: Work, level: int) -> SourceWave | GroupingWave:
+    return GroupingWave(work, level) if level else SourceWave(work)
+
+
 def run_waves(
     context: SparkContext,
     prepared: PreparedJob,
@@ -51,8 +60,11 @@ def run_waves(
     *,
     tries: int | None,
     spill_bytes: int = SPILL_BYTES,
+    wave: WaveOf = _batch_wave,
 ) -> None:
     """Run everything that is wanted.  An interrupt stops the Spark job and goes on up.
+
+    ``wave``: what the tasks of a level do.
 
     Raises:
         DataflowError: what a task raised, with its traceback as the cause.
@@ -71,7 +83,7 @@ def run_waves(
         spill_bytes=spill_bytes,
     )
     try:
-        waves, tasks = _waves(context, work, prepared.job)
+        waves, tasks = _waves(context, work, prepared.job, wave)
         names = [
             ", ".join(name for name, at in layout.levels.items() if at == level)
             for level in range(layout.level_max + 1)
@@ -81,7 +93,9 @@ def run_waves(
         shipped.destroy()
 
 
-def _waves(context: SparkContext, work: Work, job: JobRow) -> tuple[RDD[Shipment], int]:
+def _waves(
+    context: SparkContext, work: Work, job: JobRow, wave: WaveOf
+) -> tuple[RDD[Shipment], int]:
     """The job as an RDD, and the number of its tasks."""
     layout = work.layout
     splits: list[SplitTask] = []
@@ -91,13 +105,13 @@ def _waves(context: SparkContext, work: Work, job: JobRow) -> tuple[RDD[Shipment
             assert split is not None
             splits.append(SplitTask(RangeId(name, index), split))
     rdd: RDD[Shipment] = context.parallelize(splits, max(1, len(splits))).mapPartitionsWithIndex(
-        SourceWave(work)
+        wave(work, 0)
     )
     tasks = max(1, len(splits))
     for level in range(1, layout.level_max + 1):
         targets = layout.targets(level)
         shuffled = rdd.partitionBy(len(targets), _Shift(targets.start))
-        rdd = shuffled.mapPartitionsWithIndex(GroupingWave(work, level))
+        rdd = shuffled.mapPartitionsWithIndex(wave(work, level))
         tasks += len(targets)
     return rdd, tasks
 

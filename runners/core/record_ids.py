@@ -185,6 +185,11 @@ class SplitIds:
     def __len__(self) -> int:
         return len(self._digests)
 
+    def kept(self, watermark_us: int) -> list[NewId]:
+        """The ids that somebody may ask for when the split's watermark is here."""
+        until_us = horizon_us(self._judge.settings.slack_us, watermark_us)
+        return sorted(NewId(digest, at) for at, digest in self._by_time if at >= until_us)
+
     def judge(self, bundle: Bundle, watermark_us: int) -> Judged:
         """Forget what is behind the horizon, judge what was read, and remember what is new."""
         until_us = horizon_us(self._judge.settings.slack_us, watermark_us)

@@ -31,6 +31,10 @@ class TimerQueue(Generic[TimerT]):
     def __iter__(self) -> Iterator[TimerT]:
         return iter(self._set)
 
+    def items(self) -> Iterator[tuple[TimerT, int]]:
+        """Every timer that is set, and when it is due."""
+        return ((timer, fire_us) for timer, (fire_us, _) in self._set.items())
+
     def set(self, timer: TimerT, fire_us: int | None) -> None:
         """Set, move, or (None) clear a timer."""
         if fire_us is None:
@@ -78,6 +82,10 @@ class Timers:
 
     def __iter__(self) -> Iterator[TimerId]:
         return chain.from_iterable(self.queues.values())
+
+    def items(self) -> Iterator[tuple[TimerId, int]]:
+        """Every timer that is set, and when it is due."""
+        return chain.from_iterable(queue.items() for queue in self.queues.values())
 
     def set(self, timer: TimerId, fire_us: int | None) -> None:
         """Set, move, or (None) clear a timer."""

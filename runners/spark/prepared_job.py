@@ -11,6 +11,7 @@ import attrs
 
 from dataflow.graph import PipelineGraph
 from runners.core.plan import ExecutionPlan, plan
+from runners.millwheel.history import check_history_is_whole
 from runners.millwheel.job import job_spec
 from runners.millwheel.store.port import JobRow, JobSpec
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version
@@ -19,6 +20,8 @@ from runners.progress import say
 from runners.registry import open_store, store_dsn
 from runners.spark.result import StoreResult
 from runners.spark.shipped_plan import ShippedPlan
+
+_RANGES_PER_WORKER = 2
 
 
 @attrs.frozen(kw_only=True)
@@ -31,6 +34,19 @@ class JobOptions:
     fresh: bool
     splits_desired: int
     ranges_per_grouping: int
+
+    @classmethod
+    def of_stream(cls, *, job: str, store: str | None, fresh: bool, workers: int) -> "JobOptions":
+        """Those of a stream, whoever begins it."""
+        return cls(
+            job=job,
+            mode="streaming",
+            store=store,
+            fresh=fresh,
+            # One split per file: a stream keeps the order of its input.
+            splits_desired=1,
+            ranges_per_grouping=workers * _RANGES_PER_WORKER,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -63,17 +79,20 @@ def prepare(
     options: JobOptions,
     claim: Callable[[str], None] | None = None,
     update: Update | None = None,
+    look: Callable[[JobRow], None] = check_history_is_whole,
 ) -> PreparedJob:
     """Check everything, and create the job in the store or find it there.
 
     ``claim``: called with the store's DSN when everything else is checked and before the job is touched; raises if the
     job is somebody else's at the moment.  ``update``: if the job runs another pipeline, have it go over to this one.
+    ``look``: called with the job as it is found, if there is one; raises if it cannot be run like this.
 
     Raises:
         InputError: a source cannot be read.
         PipelineError: something in the pipeline cannot be sent to workers.
         StoreError: there is no suitable store, or the job's name is taken by another pipeline.
         UpdateRefusedError: the update would lose what it may not.
+        BackfillError: the job's history is loaded only in part.
     """
     execution = plan(graph)
     for stage in execution.sources():
@@ -88,6 +107,9 @@ def prepare(
     with closing(open_store(dsn)) as store:
         if options.fresh:
             store.reset_job(options.job)
+        found = store.read_job(options.job)
+        if found is not None:
+            look(found)
         job = open_version(store, spec, execution, update, say)
     if job.is_finished:
         say(

@@ -92,6 +92,11 @@ def spark_context(
         return context
 
 
+def local_master(workers: int) -> str:
+    """All cores, or more threads than cores where there are more workers: every worker must run at once."""
+    return LOCAL_MASTER if workers <= (os.cpu_count() or 1) else f"local[{workers},4]"
+
+
 def _settings(master: str, driver_memory: str, more: Mapping[str, str]) -> dict[str, str]:
     return {
         **_SETTINGS,

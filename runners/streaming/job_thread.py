@@ -27,9 +27,9 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.progress import Progress
 from runners.registry import open_store
+from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import PreparedJob
 from runners.spark.shipped_code import spark_gave_up
-from runners.streaming.job_keeper import JobKeeper
 from runners.streaming.store_reader import StoreReader
 from runners.streaming.switch import Switch
 from runners.streaming.worker_task import WorkerLaunch

@@ -1,6 +1,5 @@
 """StreamingRunner: a pipeline as a stream, exactly once, on long-lived Spark tasks (DESIGN section 7)."""
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import MappingProxyType
@@ -15,14 +14,12 @@ from runners.millwheel.guarantees import Guarantees, check_guarantees
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.versions.update import UpdatePlan
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import JobOptions, planned_update, prepare
-from runners.spark.session import LOCAL_MASTER
+from runners.spark.session import local_master
 from runners.spark.spark_options import SparkOptions
-from runners.streaming.job_keeper import JobKeeper
 from runners.streaming.job_thread import StreamingJob
 from windowing.timestamps import DurationLike, to_duration_us
-
-_RANGES_PER_WORKER = 2
 
 
 class StreamingRunner:
@@ -82,15 +79,7 @@ class StreamingRunner:
             raise PipelineError(f"records_per_second must be positive, not {records_per_second}")
         if state_cache_bytes is not None and state_cache_bytes < 0:
             raise PipelineError(f"state_cache_bytes must not be negative, not {state_cache_bytes}")
-        self._options = JobOptions(
-            job=job,
-            mode="streaming",
-            store=store,
-            fresh=fresh,
-            # One split per file: a stream keeps the order of its input.
-            splits_desired=1,
-            ranges_per_grouping=workers * _RANGES_PER_WORKER,
-        )
+        self._options = JobOptions.of_stream(job=job, store=store, fresh=fresh, workers=workers)
         self._workers, self._update = workers, update
         self._worker_options = WorkerOptions(
             records_per_second=records_per_second,
@@ -99,7 +88,7 @@ class StreamingRunner:
             skew_limit_us=None if skew_limit is None else _limit_us(skew_limit),
             state_cache_bytes=state_cache_bytes,
         )
-        self._spark = SparkOptions(master or _local_master(workers), spark_settings, code)
+        self._spark = SparkOptions(master or local_master(workers), spark_settings, code)
         self._show_progress, self._balance = show_progress, balance
 
     @property
@@ -116,6 +105,7 @@ class StreamingRunner:
             JobRunningError: another driver is running the job.
             StoreError: there is no suitable store, or the job's name is taken by another pipeline.
             UpdateRefusedError: the update would lose what it may not.
+            BackfillError: the job's history is loaded only in part.
         """
         check_guarantees(plan(graph), self._worker_options.guarantees)
         keeper = JobKeeper(self.job)
@@ -157,8 +147,3 @@ def _limit_us(skew_limit: DurationLike) -> int:
     if limit_us < 0:
         raise PipelineError(f"skew_limit must not be negative, and is {skew_limit}")
     return limit_us
-
-
-def _local_master(workers: int) -> str:
-    """All cores, or more threads than cores where there are more workers: every worker must run at once."""
-    return LOCAL_MASTER if workers <= (os.cpu_count() or 1) else f"local[{workers},4]"

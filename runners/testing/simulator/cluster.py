@@ -60,7 +60,7 @@ class Cluster:
         graph: the pipeline.
         seed: decides everything.
         faults: the kinds that can strike.
-        store: keeps the job; new by default.
+        store: keeps the job, perhaps what there is of it already; new by default.
         taps: of the pipeline's groupings, whose panes are to be checked.
         workers: places for workers.
         ranges_per_grouping: key ranges.

@@ -26,6 +26,7 @@ from runners.testing.simulator.panes import PaneLog
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
+_IDS_MAX = 1 << 40
 Before = Mapping[RangeId, RangeRow]
 
 
@@ -64,6 +65,22 @@ class Ledger:
         self._record_ids: dict[RangeId, dict[bytes, int]] = defaultdict(dict)
         self._is_merging: dict[str, bool] = {}
         self.commits = 0
+        self._inherit()
+
+    def _inherit(self) -> None:
+        """What a job has that is there already is taken for right."""
+        job = self._store.read_job(self._job)
+        for table in () if job is None else self._plan.graph.tables():
+            self._panes.add(table, self._store.read_table(table))
+        for range_id, row in ({} if job is None else job.ranges).items():
+            self._bundles[range_id], self._tokens[range_id] = row.bundle, row.token
+            self._marks[range_id] = row.signal_mark
+            if row.watermark_us is not None:
+                self._watermarks_us[range_id] = row.watermark_us
+            if row.percentile_us is not None:
+                self._percentiles_us[range_id] = row.percentile_us
+            ids = self._store.read_record_ids(self._job, range_id, b"", _IDS_MAX)
+            self._record_ids[range_id].update(ids)
 
     def before(self, production: Production) -> Before:
         """The ranges that a production is about, as they are in the store."""

@@ -23,6 +23,7 @@ from runners.core.poison import stored_dead_mapping
 from runners.direct import DirectRunner
 from runners.direct.result import DirectResult
 from runners.millwheel.requests import Request, Verb
+from runners.millwheel.store.memory import MemoryStore
 from runners.testing.simulator.cluster import JOB, Cluster
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.fault import NO_FAULTS, Fault
@@ -48,6 +49,7 @@ class Simulation:
         whole: a grouping into lists in which, or among its late records, each value must be exactly once.
         workers: of the cluster.
         is_told: whether the story is wanted.
+        store: makes the store of a pipeline, in which there may be something of the job already; new by default.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Simulation:
         whole: str | None = None,
         workers: int = 2,
         is_told: bool = False,
+        store: Callable[[PipelineGraph], MemoryStore] | None = None,
     ) -> None:
         self._tables, self._whole = tables, whole
         self.pipeline = Pipeline(_Runner(self))
@@ -78,6 +81,7 @@ class Simulation:
             is_shipped=True,
             signals_max=5,
             is_told=is_told,
+            store=None if store is None else store(graph),
         )
 
     def run(self) -> None:

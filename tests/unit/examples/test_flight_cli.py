@@ -41,7 +41,7 @@ def test_direct_run_shows_its_tables_and_how_long_it_took(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--runner", "spork"], ["no runner 'spork'", "batch, direct, streaming"]),
+        (["--runner", "spork"], ["no runner 'spork'", "batch, direct"]),
         (["--rate", "5"], ["'direct'", "records_per_second"]),
         (["--runner", "streaming", "--rate", "-1"], ["records_per_second must be positive"]),
         (["--runner", "streaming", "--workers", "0"], ["at least one worker"]),

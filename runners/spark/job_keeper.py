@@ -1,7 +1,6 @@
 """JobKeeper: holds a job's lock while its driver runs it, in a thread of its own.
 
-The thread is for the same reason as that of `StoreReader`: a store that does not answer for a while must not keep the
-master from its workers.
+A store that does not answer for a while must not keep the driver from its workers.
 """
 
 import logging

@@ -1,0 +1,63 @@
+"""HistoryWriter: what a task of a backfill leaves in the store.
+
+As `RangeWriter`, with the same promise for every attempt, but nothing is finished by it: in the end a split has a mark
+that says how far it is read, and a key range has its cells, timers and watermark, all in one commit with its rows.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Self
+
+import attrs
+
+from runners.batch.range_writer import FencedError, RangeWriter, ReadSoFar
+from runners.millwheel.history import SplitMark, is_loaded, mark_of
+from runners.millwheel.store.port import RangeRow
+
+
+class HistoryWriter(RangeWriter):
+    """`is_finished` says whether all that is to be written is.
+
+    ``reached``: what the marks of a split say from here on, beside what `commit` is told; of a key range, None.
+    ``left``: further parts of the last production.
+    """
+
+    reached: SplitMark = SplitMark()
+    left: Mapping[str, Any] = MappingProxyType({})
+
+    def __enter__(self) -> Self:
+        """Take the range over, unless it is a stream's by now: an attempt may be slow to begin, and nobody miss it.
+
+        Raises:
+            FencedError: so it is.
+        """
+        super().__enter__()
+        row = self._row
+        assert row is not None
+        if row.split is not None and row.bundle and mark_of(row) is None:
+            self._store.close()
+            raise FencedError(
+                f"{self._range_id} of job {self._job} has gone live",
+                hint="nothing is lost, and nothing is to be done: its history was loaded by another attempt",
+            )
+        return self
+
+    @property
+    def mark(self) -> SplitMark:
+        """What earlier attempts have committed."""
+        assert self._row is not None
+        return mark_of(self._row) or SplitMark()
+
+    def _is_done(self, row: RangeRow) -> bool:
+        return is_loaded(row)
+
+    def _so_far_of(self, row: RangeRow) -> ReadSoFar:
+        mark = mark_of(row) or SplitMark()
+        return ReadSoFar(mark.records, mark.position, mark.dead)
+
+    def _progress(self, so_far: ReadSoFar | None, *, is_last: bool) -> dict[str, Any]:
+        positions = {}
+        if so_far is not None:
+            mark = attrs.evolve(self.reached, **attrs.asdict(so_far, recurse=False), is_end=is_last)
+            positions[self._range_id] = mark.encoded()
+        return {"positions": positions, **(self.left if is_last else {})}

@@ -1,0 +1,141 @@
+"""Backfills in one process: the tasks of the batch engine, level by level, over any store; with crashes, by a seed."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+from dataflow.graph import PipelineGraph
+from runners.batch.history.history_task import History, HistoryTask
+from runners.batch.history.history_waves import history_of
+from runners.core.plan import ExecutionPlan, plan
+from runners.errors import BackfillError, StoreError
+from runners.millwheel.history import HistoryState, SplitMark, begun, go_live, history_state
+from runners.millwheel.ids import RangeId
+from runners.millwheel.job import job_spec
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import CommitOutcome, Indeterminate, Store
+
+
+class CrashError(Exception):
+    """The whole backfill has died."""
+
+
+class FragileStore:
+    """A store whose user may die before and after every commit, or not hear what became of it."""
+
+    def __init__(self, inner: Store, random: Random, crash_rate: float) -> None:
+        self._inner, self._random, self._crash_rate = inner, random, crash_rate
+
+    def commit(self, production: Production) -> CommitOutcome:
+        self._maybe_die()
+        if self._random.random() < self._crash_rate:
+            if self._random.random() < 0.5:
+                self._inner.commit(production)
+            return Indeterminate("the reply is lost")
+        outcome = self._inner.commit(production)
+        self._maybe_die()
+        return outcome
+
+    def _maybe_die(self) -> None:
+        if self._random.random() < self._crash_rate:
+            raise CrashError
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._inner, verb)
+
+
+class LocalBackfill:
+    """A backfill of the job that the simulator runs.
+
+    Args:
+        graph: the pipeline.
+        store: where the job is, or is to be.
+        seed: decides in which order things arrive, what dies, and what is run twice.
+        until_us: the point.
+        crash_rate: of everything that can.
+    """
+
+    def __init__(
+        self,
+        graph: PipelineGraph,
+        store: MemoryStore,
+        seed: object,
+        *,
+        until_us: int | None,
+        crash_rate: float = 0.0,
+        tries: int | None = None,
+    ) -> None:
+        self._graph, self._store, self._until_us, self._tries = graph, store, until_us, tries
+        self._random = Random(f"history {seed}")
+        self._crash_rate = crash_rate
+        self.crashes = 0
+
+    def run(self) -> MemoryStore:
+        """Until it has come to its end, however often it dies."""
+        while True:
+            try:
+                self.run_once()
+            except (CrashError, StoreError, BackfillError):
+                if not self._crash_rate:
+                    raise
+                self.crashes += 1
+            else:
+                return self._store
+
+    def run_once(self) -> None:
+        """A run, which may die."""
+        execution = plan(self._graph)
+        spec = job_spec("sim", "streaming", execution, splits_desired=2, ranges_per_grouping=3)
+        job = self._store.open_job(spec)
+        if history_state(job) is HistoryState.LOADED:
+            return
+        told = begun(job) or SplitMark(until_us=self._until_us, now_us=self.crashes)
+        history = history_of(
+            execution, job, until_us=told.until_us, now_us=told.now_us, tries=self._tries
+        )
+        waiting: dict[int, list[Any]] = defaultdict(list)
+        layout = history.layout
+        for name in sorted(layout.wanted.keys() - layout.counts.keys()):
+            for index in self._shuffled(layout.wanted[name]):
+                range_id = RangeId(name, index)
+                split = job.ranges[range_id].split
+                assert split is not None
+                for target, each in self._outputs(history, execution, range_id, split):
+                    waiting[target].append(each)
+        for level in range(1, layout.level_max + 1):
+            targets = [
+                target
+                for target in layout.wanted_targets(level)
+                if layout.levels[layout.range_of(target).computation] == level
+            ]
+            for target in self._shuffled(targets):
+                found = self._shuffled(waiting.pop(target, ()))
+                range_id = layout.range_of(target)
+                for later, each in self._outputs(history, execution, range_id, found):
+                    waiting[later].append(each)
+        assert not waiting
+        go_live(self._fragile(), "sim")
+
+    def _outputs(
+        self, history: History, execution: ExecutionPlan, range_id: RangeId, given: Any
+    ) -> list[Any]:
+        """What a task says; now and then it is run again, because that has got lost, and must say the same."""
+        said: list[list[Any]] = []
+        for attempt in range(self._random.choice([1, 1, 2])):
+            owner = f"{range_id} {attempt} {self._random.random()}"
+            task = HistoryTask(history, execution, range_id, self._fragile(), owner)
+            is_split = isinstance(given, bytes)
+            outputs = task.read_split(given) if is_split else task.group(self._shuffled(given))
+            said.append(list(outputs))
+        assert all(each == said[0] for each in said), f"{range_id} says something else"
+        return said[-1]
+
+    def _fragile(self) -> Any:
+        return FragileStore(self._store, self._random, self._crash_rate)
+
+    def _shuffled(self, several: Iterable[Any]) -> list[Any]:
+        found = sorted(several, key=repr)
+        self._random.shuffle(found)
+        return found

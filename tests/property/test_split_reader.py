@@ -1,0 +1,156 @@
+"""What a backfill reads of a split and what a stream reads on is the split, each record once, wherever the cut is."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from runners.batch.history.split_reader import SplitReader
+from runners.errors import UnrepeatableError
+from runners.millwheel.history import SplitMark
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+END_US = MAX_TIMESTAMP_US
+
+
+@attrs.frozen
+class Timed(df.Source):
+    """Event times, of which a part is there; the watermark follows the newest at a distance."""
+
+    times_us: tuple[int, ...]
+    there: int
+    disorder_us: int = 0
+    #: Records that come in one piece, whatever the number that is asked for.
+    piece: int = 1
+
+    def splits(self, desired: int) -> Sequence[int]:
+        return [0]
+
+    def open(self, split: int, position: int | None) -> df.SourceReader:
+        return _TimedReader(self, position or 0)
+
+
+class _TimedReader(df.SourceReader):
+    def __init__(self, source: Timed, position: int) -> None:
+        self._source, self._next = source, position
+
+    def read(self, max_records: int) -> df.SourceBatch:
+        source, start = self._source, self._next
+        count = -(-max_records // source.piece) * source.piece
+        self._next = min(start + count, source.there)
+        times_us = source.times_us[start : self._next]
+        status = df.SplitStatus.ACTIVE
+        if self._next == len(source.times_us):
+            status = df.SplitStatus.FINISHED
+        elif not times_us:
+            status = df.SplitStatus.IDLE
+        newest_us = max(times_us, default=MIN_TIMESTAMP_US + source.disorder_us)
+        watermark_us = newest_us - source.disorder_us
+        return df.SourceBatch(
+            values=range(start, self._next),
+            timestamps_us=times_us,
+            position=self._next,
+            watermark_us=END_US if status is df.SplitStatus.FINISHED else watermark_us,
+            status=status,
+        )
+
+
+sources = st.builds(
+    lambda times_us, less, disorder_us, piece: Timed(
+        tuple(times_us), max(0, len(times_us) - less), disorder_us, piece
+    ),
+    st.lists(st.integers(0, 30), max_size=30),
+    st.sampled_from([0, 0, 1, 5]),
+    st.sampled_from([0, 3, 20]),
+    st.sampled_from([1, 1, 4]),
+)
+
+
+def reader(
+    source: Timed, until_us: int | None, end: SplitMark | None = None, begin: int = 0
+) -> SplitReader:
+    mark = SplitMark(records=begin, position=begin)
+    return SplitReader(source, 0, begin=mark, end=end, until_us=until_us, where="the read")
+
+
+def read(reader: SplitReader, records_max: int) -> list[Any]:
+    found: list[Any] = []
+    while (batch := reader.read(records_max)) is not None:
+        assert batch.values
+        found += zip(batch.values, batch.timestamps_us, strict=True)
+    assert reader.records == len(found)
+    reader.close()
+    return found
+
+
+def mark_of(reader: SplitReader) -> SplitMark:
+    return SplitMark(
+        records=reader.records,
+        position=reader.position,
+        watermark_us=reader.watermark_us,
+        is_source_finished=reader.is_source_finished,
+    )
+
+
+@given(source=sources, until_us=st.none() | st.integers(-1, 31), records_max=st.integers(1, 9))
+def test_nothing_at_or_behind_the_point_is_read_and_the_rest_follows(
+    source: Timed, until_us: int | None, records_max: int
+) -> None:
+    history = reader(source, until_us)
+    found = read(history, records_max)
+
+    everything = list(enumerate(source.times_us[: source.there]))
+    assert found == everything[: len(found)]
+    assert (history.position or 0) == len(found)
+    if until_us is None:
+        assert found == everything
+        return
+    assert all(time_us < until_us for _, time_us in found)
+    is_there = history.watermark_us >= until_us
+    beyond = [number for number, time_us in everything if time_us >= until_us]
+    if source.piece == 1 and not is_there:
+        assert len(found) == min(beyond, default=len(everything))
+
+
+@given(
+    source=sources,
+    until_us=st.none() | st.integers(-1, 31),
+    sizes=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    more=st.integers(0, 9),
+)
+def test_read_again_it_ends_at_the_same_place_though_there_is_more(
+    source: Timed, until_us: int | None, sizes: tuple[int, int], more: int
+) -> None:
+    source = attrs.evolve(source, piece=1)
+    first = reader(source, until_us)
+    found = read(first, sizes[0])
+    grown = attrs.evolve(source, there=min(len(source.times_us), source.there + more))
+    again = reader(grown, None, mark_of(first))
+
+    assert read(again, sizes[1]) == found
+    assert mark_of(again) == mark_of(first)
+
+
+def test_input_that_has_become_less_is_an_error() -> None:
+    source = Timed((1, 2, 3), 3)
+    first = reader(source, None)
+    read(first, 9)
+
+    with pytest.raises(UnrepeatableError, match="has 2 records, and had 3"):
+        read(reader(attrs.evolve(source, there=2), None, mark_of(first)), 9)
+
+
+@given(source=sources, until_us=st.none() | st.integers(-1, 31), records_max=st.integers(1, 9))
+def test_the_watermark_is_what_the_source_said_and_never_the_end_of_time(
+    source: Timed, until_us: int | None, records_max: int
+) -> None:
+    history = reader(source, until_us)
+    found = read(history, records_max)
+    newest_us = max((time_us for _, time_us in found), default=MIN_TIMESTAMP_US)
+
+    assert history.watermark_us <= max(newest_us - source.disorder_us, MIN_TIMESTAMP_US)
+    assert history.is_source_finished <= (len(found) == len(source.times_us))

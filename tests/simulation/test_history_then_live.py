@@ -1,0 +1,282 @@
+"""A job whose history is loaded by the batch engine and that then goes live ends as one that was a stream all along.
+
+The shipped pipelines (sessions, chains of groupings, state, timers of both kinds, signals, percentiles, ids of records,
+sources that break their word) with a cut anywhere; backfills and workers that die.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import settings
+
+import dataflow as df
+from dataflow.graph import PipelineGraph
+from runners.batch.history import history_task
+from runners.batch.history.history_task import HistoryTask
+from runners.batch.history.split_reader import SplitReader
+from runners.core.record_ids import SplitIds
+from runners.millwheel import history
+from runners.millwheel.history import HistoryState, SplitMark, history_state
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore
+from runners.testing.simulator import ALL_FAULTS
+from runners.testing.simulator.errors import InvariantError
+from runners.testing.simulator.pipelines import LATENESS, PIPELINES, TRIGGERS, NamedPipeline
+from runners.testing.simulator.scripts import SECONDS, truthful
+from runners.testing.simulator.simulation import Simulation
+from tests.history_jobs import LocalBackfill
+from tests.scripted_source import Batch, ScriptedSource
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+#: Of each pipeline: 10 with the profile dev, 100 with ci.
+SEEDS = settings.get_profile(settings.get_current_profile_name()).max_examples // 2
+US_PER_SECOND = 1_000_000
+#: Far more than any of the mutations needs to be found.
+SEEDS_MAX = 300
+
+
+def _held(p: df.Pipeline, random: Random) -> None:
+    """Two sources, and a grouping of panes that are as early as their first record: what is open holds time back."""
+    sources = (
+        p | "one" >> df.Read(truthful(random)),
+        p | "two" >> df.Read(truthful(random)),
+    )
+    first = (
+        sources
+        | df.Flatten()
+        | "windows"
+        >> df.WindowInto(
+            df.FixedWindows(60),
+            accumulation_mode=df.AccumulationMode.DISCARDING,
+            timestamp_combiner=df.TimestampCombiner.EARLIEST,
+        )
+        | "first" >> df.GroupByKey()
+    )
+    (
+        first
+        | "flatten" >> df.FlatMap(lambda pair: [(pair[0] % 2, value) for value in pair[1]])
+        | "again" >> df.WindowInto(df.FixedWindows(20))
+        | "second" >> df.GroupByKey()
+    )
+
+
+class _Growing(df.Source):
+    """A script of which more is there whenever the backfill is begun again."""
+
+    there = 0
+
+    def __init__(self, script: Sequence[Batch]) -> None:
+        self._inner = ScriptedSource(script)
+
+    def splits(self, desired: int) -> Sequence[int]:
+        return [0]
+
+    def open(self, split: int, position: int | None) -> df.SourceReader:
+        return _GrowingReader(self._inner.open(split, position), position or 0)
+
+
+class _GrowingReader(df.SourceReader):
+    def __init__(self, inner: df.SourceReader, position: int) -> None:
+        self._inner, self._position = inner, position
+
+    def read(self, max_records: int) -> df.SourceBatch:
+        if self._position >= _Growing.there:
+            return df.SourceBatch(
+                values=[],
+                timestamps_us=[],
+                position=self._position,
+                watermark_us=MIN_TIMESTAMP_US,
+                status=df.SplitStatus.IDLE,
+            )
+        batch = self._inner.read(max_records)
+        self._position = batch.position
+        return batch
+
+
+def _growing(p: df.Pipeline, random: Random) -> None:
+    """Two groupings of input that has become more when it is read again."""
+    script = [
+        Batch([(random.randrange(9), number)], [number * US_PER_SECOND], number * US_PER_SECOND)
+        for number in range(12)
+    ]
+    records = p | "read" >> df.Read(_Growing(script))
+    for name in ("group", "other"):
+        (
+            records
+            | f"windows of {name}"
+            >> df.WindowInto(
+                df.Sessions(3),
+                trigger=random.choice(TRIGGERS),
+                accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+                allowed_lateness=LATENESS,
+            )
+            | name >> df.GroupByKey()
+        )
+
+
+MORE = [
+    NamedPipeline(name="held", build=_held),
+    NamedPipeline(name="growing", build=_growing, whole="group"),
+]
+ALL = {each.name: each for each in [*PIPELINES.values(), *MORE]}
+
+
+class _Backfill(LocalBackfill):
+    def run_once(self) -> None:
+        _Growing.there += 1
+        super().run_once()
+
+
+class _Loaded:
+    """Makes a store with the history of a pipeline in it, up to a point that the seed decides."""
+
+    def __init__(self, seed: int, crash_rate: float) -> None:
+        self._seed, self._crash_rate = seed, crash_rate
+        self.crashes = 0
+        #: What there was when it had been loaded, by kind.
+        self.found: Counter[str] = Counter()
+
+    def __call__(self, graph: PipelineGraph) -> MemoryStore:
+        random = Random(f"cut {self._seed}")
+        until_us = random.choice([None, random.randrange(SECONDS) * US_PER_SECOND])
+        store = MemoryStore()
+        _Growing.there = 0
+        backfill = _Backfill(
+            graph, store, self._seed, until_us=until_us, crash_rate=self._crash_rate
+        )
+        backfill.run()
+        _Growing.there = 1 << 40
+        self.crashes = backfill.crashes
+        self.found.update({name for name, count in store.statistics("sim").items() if count})
+        self.found["rows"] += any(store.read_table(table) for table in graph.tables())
+        job = store.read_job("sim")
+        assert job is not None
+        assert history_state(job) is HistoryState.LOADED
+        self.found["finished sources"] += any(row.is_finished for row in job.ranges.values())
+        assert not store.statistics("sim")["late"]
+        return store
+
+
+def run(pipeline: str, seed: int, crash_rate: float) -> _Loaded:
+    """The history, with crashes of its own; then live, with all faults; and look at all of it."""
+    named, loaded = ALL[pipeline], _Loaded(seed, crash_rate)
+    try:
+        Simulation(
+            named.build,
+            seed,
+            faults=ALL_FAULTS,
+            tables=named.tables,
+            whole=named.whole,
+            store=loaded,
+        ).run()
+    except BaseException as error:
+        error.add_note(f"pipeline {pipeline}, crash_rate {crash_rate}, seed {seed}")
+        raise
+    return loaded
+
+
+@pytest.mark.parametrize("crash_rate", [0.0, 0.05])
+@pytest.mark.parametrize("pipeline", ALL)
+def test_the_fold_of_history_and_live_is_that_of_one_run(pipeline: str, crash_rate: float) -> None:
+    crashes, found = 0, Counter[str]()
+    for seed in range(SEEDS):
+        loaded = run(pipeline, seed, crash_rate)
+        crashes += loaded.crashes
+        found += loaded.found
+
+    assert (crashes > 0) == (crash_rate > 0)
+    # Of these tests: most cuts are somewhere in the middle.
+    assert min(found[kind] for kind in ("cells", "timers", "rows")) > SEEDS / 8, found
+    assert found["record_ids"] > 0 or pipeline != "retries"
+
+
+Patch = pytest.MonkeyPatch
+
+
+def _leave(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Patch], None]:
+    def mutate(patch: Patch) -> None:
+        left = HistoryTask._left
+
+        def leave(task: HistoryTask, *arguments: Any) -> dict[str, Any]:
+            return change(left(task, *arguments))
+
+        patch.setattr(HistoryTask, "_left", leave)
+
+    return mutate
+
+
+def forget_ids(patch: Patch) -> None:
+    """A copy behind the cut counts."""
+    patch.setattr(SplitIds, "kept", lambda *_: [])
+
+
+def go_to_the_end_of_time(patch: Patch) -> None:
+    """What is live is late."""
+    patch.setattr(history_task, "input_watermark_us", lambda _: MAX_TIMESTAMP_US)
+
+
+def tell_the_furthest(patch: Patch) -> None:
+    """One split does not wait for the others."""
+    patch.setattr(
+        history_task,
+        "input_watermark_us",
+        lambda told: max(each.watermark_us for each in told),
+    )
+
+
+def hold_nothing_back(patch: Patch) -> None:
+    """What a window is still to say is late behind it."""
+    patch.setattr(history_task, "window_holds", lambda *_: ())
+
+
+def read_from_the_beginning(patch: Patch) -> None:
+    """The stream reads the history once more."""
+    promotion = history._promotion
+
+    def promoted(*arguments: Any) -> Production:
+        return attrs.evolve(promotion(*arguments), positions={})
+
+    patch.setattr(history, "_promotion", promoted)
+    patch.setattr(history, "mark_of", lambda row: SplitMark(is_end=True) if row.bundle else None)
+
+
+def read_on_when_read_again(patch: Patch) -> None:
+    """Ranges that were loaded before a crash do not have what the others have."""
+    reader = SplitReader
+    patch.setattr(HistoryTask, "_check_same_end", lambda *_: None)
+    patch.setattr(
+        history_task,
+        "SplitReader",
+        lambda *arguments, **more: reader(*arguments, **{**more, "end": None}),
+    )
+
+
+MUTATIONS: list[tuple[str, Callable[[Patch], None]]] = [
+    ("sessions", _leave(lambda left: {**left, "cells": []})),
+    ("sums", _leave(lambda left: {**left, "timers": []})),
+    ("clocks", _leave(lambda left: {**left, "timers": []})),
+    ("retries", forget_ids),
+    ("chain", go_to_the_end_of_time),
+    ("held", tell_the_furthest),
+    ("held", hold_nothing_back),
+    ("sums", read_from_the_beginning),
+    ("growing", read_on_when_read_again),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("pipeline", "mutate"), MUTATIONS)
+def test_a_backfill_that_is_broken_on_purpose_is_found(
+    pipeline: str, mutate: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    mutate(monkeypatch)
+    monkeypatch.setattr(
+        "runners.testing.simulator.simulation.Cluster.live_ms", 20_000, raising=True
+    )
+    with pytest.raises((AssertionError, InvariantError)):  # noqa: PT012
+        for seed in range(SEEDS_MAX):
+            run(pipeline, seed, 0.1)
