@@ -10,6 +10,9 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?=
 # A slice of the tests, as for pytest -k:  make test K=sessions
 K ?=
+# Cases and more options of the benchmarks:  make bench CASE="B2 S1" ARGS="--reps 3"
+CASE ?=
+ARGS ?=
 
 # Tests that neither start anything nor take long, and how they are dealt out.
 FAST := not spark and not postgres and not slow
@@ -18,7 +21,7 @@ ALL_CORES := -n auto --maxprocesses 8 --dist loadfile
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test faults check nightly static fix clean
+.PHONY: help setup demo test faults check nightly bench static fix clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +57,9 @@ static: setup
 nightly: setup ## The laws and the simulator with ten thousand examples each; takes hours
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q --timeout=14400 $(ALL_CORES) \
 		-m "not spark and not postgres" $(if $(K),-k "$(K)") tests/property tests/oracle tests/simulation
+
+bench: setup ## Measure ours beside its peers; CASE="B2 S1", ARGS=--help: docs/benchmarks.md
+	@$(BIN)/python -m benchmarks.bench $(if $(CASE),--case $(CASE)) $(ARGS)
 
 fix: setup ## Format, and repair what can be repaired safely
 	@$(BIN)/ruff check --quiet --fix --exit-zero .

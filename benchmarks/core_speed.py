@@ -18,7 +18,7 @@ import dataflow as df
 from dataflow.graph import MAIN, Group, TransformNode
 from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
-from runners.core.cells import Cell, CellId
+from runners.core.cells import Cell, CellId, TimerId
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.partials import Lifter
 from runners.core.timers import TimerQueue
@@ -138,7 +138,7 @@ def run(case: Case, stream: list[Bundle]) -> int:
     lifter = Lifter(node, accumulation)
     machine = GroupAlsoByWindow(accumulation)
     cells: dict[CellId, Cell] = {}
-    timers = TimerQueue()
+    timers = TimerQueue[TimerId]()
     panes, watermark_us = 0, 0
     for bundle in stream:
         partials = lifter.lift(bundle, watermark_us=watermark_us)
@@ -152,7 +152,10 @@ def run(case: Case, stream: list[Bundle]) -> int:
 
 
 def fire(
-    machine: GroupAlsoByWindow, cells: dict[CellId, Cell], timers: TimerQueue, watermark_us: int
+    machine: GroupAlsoByWindow,
+    cells: dict[CellId, Cell],
+    timers: TimerQueue[TimerId],
+    watermark_us: int,
 ) -> int:
     """Fire what is due."""
     due = timers.pop_due(watermark_us)

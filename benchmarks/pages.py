@@ -1,0 +1,56 @@
+"""The page about benchmarks: its tables stand between marks, and are made from the results of runs."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import plot, tables
+from benchmarks.runs import Result
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+FIGURE = ROOT / "docs" / "figures" / "benchmarks.svg"
+#: The kind of the line of a file of results that says where it was made.
+MACHINE = "machine"
+
+_RATIOS, _LATENCY, _LAG, _RUNS = "Ratios", "Latency", "Watermark lag", "Runs"
+
+
+def sections(results: Sequence[Result]) -> dict[str, str]:
+    """Each table that the results have something for, by its title."""
+    runs = of_runs(results)
+    found = {
+        _RATIOS: tables.ratio_table(runs),
+        _LATENCY: tables.latency_table(runs),
+        _LAG: tables.lag_table(runs),
+        _RUNS: tables.run_table(runs),
+    }
+    return {title: table for title, table in found.items() if table}
+
+
+def write(results: Sequence[Result]) -> None:
+    """Put tables, machine and figure into the page; a table that the results say nothing of stays as it is."""
+    machines = [each for each in results if each["case"] == MACHINE]
+    parts = sections(results)
+    parts["Machine"] = "\n".join(
+        f"* {each['day']}, `{each['command']}`: {each['machine']}" for each in machines
+    )
+    PAGE.write_text(filled_in(PAGE.read_text("utf-8"), parts), "utf-8")
+    if _RATIOS in parts:
+        FIGURE.write_text(plot.draw(of_runs(results)), "utf-8")
+
+
+def of_runs(results: Sequence[Result]) -> list[Result]:
+    """Without the lines about machines."""
+    return [each for each in results if each["case"] != MACHINE]
+
+
+def filled_in(page: str, parts: dict[str, str]) -> str:
+    """The page with each part between its marks.  Raises `ValueError` if the page has no such marks."""
+    for title, text in parts.items():
+        name = re.escape(title.lower())
+        marks = re.compile(f"(<!-- measured: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        if not marks.search(page):
+            raise ValueError(f"the page has no marks for {title!r}")
+        page = marks.sub(lambda found, text=text: f"{found[1]}\n{text}\n\n{found[2]}", page)  # type: ignore[misc]
+    return page

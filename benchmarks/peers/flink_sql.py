@@ -1,0 +1,81 @@
+"""Flink SQL through PyFlink, on its cluster in one process: three cases in batch, and S1.
+
+In S1 there is a checkpoint every second, and files are final with the checkpoint that they belong to.
+"""
+
+import sys
+from os import environ
+from typing import Any
+
+# The Python that Flink starts is this one, as a process of its own.
+environ["_python_worker_execution_mode"] = "process"
+
+from pyflink.common import Configuration
+from pyflink.table import EnvironmentSettings, TableEnvironment
+
+from benchmarks.cases import PERIOD_MS, WINDOW_MS
+from benchmarks.task import Task
+
+#: Some more than `benchmarks.workloads.WATERMARK_BOUND_S`: SQL has whole minutes.
+WATERMARK_BOUND_MINUTES = 7
+SETTINGS = {
+    "python.executable": sys.executable,
+    "python.client.executable": sys.executable,
+    "parallelism.default": "2",
+    "taskmanager.numberOfTaskSlots": "2",
+    "taskmanager.memory.task.heap.size": "1g",
+    "table.local-time-zone": "UTC",
+    "execution.batch.adaptive.auto-parallelism.enabled": "false",
+}
+_SECONDS, _PERIOD_S = WINDOW_MS // 1_000, PERIOD_MS // 1_000
+_TOTALS = f"""
+    SELECT user_id, 1000 * unix_timestamp(CAST(window_start AS STRING)), count(*), sum(`value`)
+    FROM TABLE({{window}}(TABLE events, DESCRIPTOR(ts), {{period}}INTERVAL '{_SECONDS}' SECOND))
+    GROUP BY user_id, window_start, window_end"""
+BY_WINDOW = _TOTALS.format(window="TUMBLE", period="")
+QUERIES = {
+    "B1": "SELECT count(*), sum(`value` * 3) FROM events WHERE MOD(`value`, 2) = 0",
+    "B2": BY_WINDOW,
+    "B3": _TOTALS.format(window="HOP", period=f"INTERVAL '{_PERIOD_S}' SECOND, "),
+    "S1": BY_WINDOW,
+}
+EVENTS = f"""
+    CREATE TABLE events (
+        user_id BIGINT, event_time BIGINT, `value` BIGINT, ts AS TO_TIMESTAMP_LTZ(event_time, 3),
+        WATERMARK FOR ts AS ts - INTERVAL '{WATERMARK_BOUND_MINUTES}' MINUTE
+    ) WITH ('connector' = 'filesystem', 'path' = 'file://{{two}}', 'format' = 'json')"""
+ANSWERS = """CREATE TABLE answers ({columns})
+    WITH ('connector' = 'filesystem', 'path' = 'file://{rows}', 'format' = 'csv')"""
+
+
+def environment(task: Task) -> Any:
+    """Of batch or of streams."""
+    settings = dict(SETTINGS)
+    if task.case == "S1":
+        settings |= {
+            "execution.checkpointing.interval": "1 s",
+            "execution.checkpointing.mode": "EXACTLY_ONCE",
+            "execution.checkpointing.dir": f"file://{task.scratch}/checkpoints",
+        }
+    configuration = Configuration()
+    for name, value in settings.items():
+        configuration.set_string(name, value)
+    mode = EnvironmentSettings.new_instance()
+    mode = mode.in_streaming_mode() if task.case == "S1" else mode.in_batch_mode()
+    return TableEnvironment.create(mode.with_configuration(configuration).build())
+
+
+def main() -> None:
+    """Run the task of the command line."""
+    task = Task.from_command_line()
+    tables = environment(task)
+    columns = ("count", "sum") if task.case == "B1" else ("user_id", "start_ms", "count", "sum")
+    types = ", ".join(f"`{name}` BIGINT" for name in columns)
+    with task.measured():
+        tables.execute_sql(EVENTS.format(two=task.two))
+        tables.execute_sql(ANSWERS.format(columns=types, rows=task.rows))
+        tables.execute_sql(f"INSERT INTO answers {QUERIES[task.case]}").wait()
+
+
+if __name__ == "__main__":
+    main()

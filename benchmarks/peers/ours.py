@@ -1,0 +1,44 @@
+"""This project: the cases in batch on `BatchRunner`, S1 on `StreamingRunner`, the latency of both modes, and the lag.
+
+Two Spark cores and the Postgres that the command started; exactly once and strong productions, where a variant does not
+say otherwise.
+"""
+
+import dataflow as df
+from benchmarks.cases import THROUGHPUT
+from benchmarks.peers import ours_lag, ours_latency
+from benchmarks.peers.ours_export import export
+from benchmarks.peers.ours_pipelines import TABLE, build
+from benchmarks.peers.ours_session import MASTER, warm_context
+from benchmarks.task import Task
+from runners.batch import BatchRunner
+from runners.streaming import StreamingRunner
+
+
+def throughput(task: Task) -> None:
+    """B1 to B5, and S1."""
+    runner = (StreamingRunner if task.case == "S1" else BatchRunner)(
+        job="benchmark", store=task.store, master=MASTER, show_progress=False
+    )
+    with task.measured():
+        pipeline = df.Pipeline(runner)
+        build(pipeline, task)
+        pipeline.run().wait_until_finish()
+    columns = ", ".join(THROUGHPUT[task.case].columns)
+    export(task, f"SELECT {columns} FROM {TABLE}")
+
+
+def main() -> None:
+    """Run the task of the command line."""
+    task = Task.from_command_line()
+    warm_context()
+    if task.case == "S2":
+        ours_latency.run(task)
+    elif task.case == "LAG":
+        ours_lag.run(task)
+    else:
+        throughput(task)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Which programs there are, which cases they can run, and what they need."""
+
+from collections.abc import Mapping
+
+import attrs
+
+BATCH = ("B1", "B2", "B3", "B4", "B5")
+#: Rows of the cases of latency are told apart by this too.
+WEAK = "weak"
+
+
+@attrs.frozen(kw_only=True)
+class Peer:
+    """One program.
+
+    ``module``: what is run.  ``cases``: what it can.  ``variants``: of cases of latency, each run by itself.
+    ``requirements``: of an environment of its own, exact versions; none: it runs in this project's.
+    ``needs_store``: it is given an empty database.  ``note``: what a reader of a table must know.
+    """
+
+    name: str
+    module: str
+    cases: tuple[str, ...]
+    variants: tuple[str, ...] = ("",)
+    requirements: tuple[str, ...] = ()
+    needs_store: bool = False
+    note: str = ""
+
+
+_ALL = (
+    Peer(
+        name="ours",
+        module="benchmarks.peers.ours",
+        cases=(*BATCH, "S1", "S2", "LAG"),
+        variants=("", WEAK),
+        needs_store=True,
+        note="Python functions; rows to Postgres, exactly once",
+    ),
+    Peer(
+        name="spark-rdd",
+        module="benchmarks.peers.spark_rdd",
+        cases=BATCH,
+        note="Python functions by hand; text files",
+    ),
+    Peer(
+        name="spark-df",
+        module="benchmarks.peers.spark_df",
+        cases=BATCH,
+        note="SQL operators, no Python per record; text files",
+    ),
+    Peer(
+        name="spark-native",
+        module="benchmarks.peers.spark_native",
+        cases=("S1", "S2"),
+        note="SQL operators, no Python per record; exactly-once text files; "
+        "in S2 one row for each user and micro-batch",
+    ),
+    Peer(
+        name="duckdb",
+        module="benchmarks.peers.duckdb_sql",
+        cases=BATCH,
+        requirements=("duckdb==2.0.0",),
+        note="one process, nothing distributed; text files",
+    ),
+    Peer(
+        name="polars",
+        module="benchmarks.peers.polars_lazy",
+        cases=BATCH,
+        requirements=("polars==2.1.0",),
+        note="one process, nothing distributed; text files",
+    ),
+    Peer(
+        name="beam",
+        module="benchmarks.peers.beam_local",
+        cases=BATCH,
+        requirements=("apache-beam==2.77.0",),
+        note="Python functions on the in-memory runner; text files",
+    ),
+    Peer(
+        name="bytewax",
+        module="benchmarks.peers.bytewax_flow",
+        cases=(*BATCH, "S1"),
+        requirements=("bytewax==0.21.1",),
+        note="Python functions, one process; text files, in S1 at least once",
+    ),
+    Peer(
+        name="pathway",
+        module="benchmarks.peers.pathway_tables",
+        cases=BATCH,
+        requirements=("pathway==0.33.0",),
+        note="its own operators, no Python per record, two threads; text files",
+    ),
+    Peer(
+        name="flink-sql",
+        module="benchmarks.peers.flink_sql",
+        cases=("B1", "B2", "B3", "S1"),
+        requirements=("apache-flink==2.3.0",),
+        note="SQL operators, no Python per record; in S1 exactly-once text files",
+    ),
+)
+PEERS: Mapping[str, Peer] = {peer.name: peer for peer in _ALL}
+#: Those that are ours: tables compare each of the others with each of these.
+OURS = tuple(name for name in PEERS if name.startswith("ours"))
+DEFAULT = ("ours", "spark-rdd", "spark-df", "spark-native", "duckdb", "polars")

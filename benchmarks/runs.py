@@ -1,0 +1,213 @@
+"""One run after the other: each in a fresh process, measured, judged, and written down as a line of JSON."""
+
+import itertools
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attrs
+
+from benchmarks import latency, reference
+from benchmarks.answers import Answer, rows_below
+from benchmarks.cases import LATENCY, THROUGHPUT
+from benchmarks.environments import UnavailableError, interpreter
+from benchmarks.peers.registry import PEERS, Peer
+from benchmarks.processes import Usage, run
+from benchmarks.stores import Server
+from benchmarks.task import Task
+from benchmarks.workloads import SEED, users
+
+ROOT = Path(__file__).parents[1]
+_LOG_TAIL_LINES = 12
+
+#: A line of the results.
+Result = dict[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """What the user asked for.
+
+    ``sizes``: of cases of throughput.  ``rates``, ``seconds``, ``warm_up_s``: of cases of latency.
+    ``cache``: where data and environments are kept.  ``keep_logs``: where the output of runs goes.
+    """
+
+    cases: Sequence[str]
+    peers: Sequence[str]
+    sizes: Sequence[int]
+    rates: Sequence[int]
+    reps: int
+    seconds: int
+    warm_up_s: int
+    timeout_s: float
+    cache: Path
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """One run that is to be made."""
+
+    peer: Peer
+    case: str
+    variant: str
+    size: int
+    rate: int
+    rep: int
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        amount = f"{self.rate:,} a second" if self.rate else f"{self.size:,}"
+        name = f"{self.peer.name} {self.variant}".strip()
+        return f"{self.case} of {amount}, {name}, run {self.rep + 1}"
+
+
+def planned(options: Options) -> Iterator[Plan]:
+    """All runs, in an order that puts those that will be compared side by side: ours, a peer, ..., ours, a peer, ..."""
+    peers = [PEERS[name] for name in options.peers]
+    for case in options.cases:
+        amounts = options.rates if case in LATENCY else options.sizes
+        for amount, rep in itertools.product(amounts, range(options.reps)):
+            for peer in peers:
+                if case not in peer.cases:
+                    continue
+                for variant in peer.variants if case == "S2" else ("",):
+                    is_rate = case in LATENCY
+                    yield Plan(
+                        peer=peer,
+                        case=case,
+                        variant=variant,
+                        size=0 if is_rate else amount,
+                        rate=amount if is_rate else 0,
+                        rep=rep,
+                    )
+
+
+class Bench:
+    """Makes runs.
+
+    Args:
+        options: what was asked for.
+        server: for the peers that need a store.
+    """
+
+    def __init__(self, options: Options, server: Server) -> None:
+        self._options, self._server = options, server
+        self._numbers = itertools.count(1)
+        self._unavailable: set[str] = set()
+
+    def results(self) -> Iterator[Result]:
+        """Of all planned runs, each when it is done; prints what happens."""
+        for plan in planned(self._options):
+            if plan.peer.name in self._unavailable:
+                continue
+            try:
+                python = interpreter(plan.peer, self._options.cache / "environments")
+            except UnavailableError as error:
+                self._unavailable.add(plan.peer.name)
+                print(error, flush=True)
+                continue
+            print(f"{plan.title}: ", end="", flush=True)
+            result = self._run(plan, python)
+            print(f"{_figure(result)}{result['check']}", flush=True)
+            yield result
+
+    def _run(self, plan: Plan, python: str) -> Result:
+        with ExitStack() as stack:
+            out = Path(tempfile.mkdtemp(prefix="dataflow-run-"))
+            stack.callback(shutil.rmtree, out, ignore_errors=True)
+            task = self._task(plan, out)
+            servers: list[int] = []
+            if plan.peer.needs_store:
+                name = f"run_{next(self._numbers)}"
+                task = task._replace(store=stack.enter_context(self._server.database(name)))
+                servers.append(self._server.pid)
+            usage = run(
+                [python, "-m", plan.peer.module, task.to_argument()],
+                log=out / "log",
+                cwd=ROOT,
+                timeout_s=self._options.timeout_s,
+                servers=servers,
+            )
+            return self._written_down(plan, task, usage)
+
+    def _task(self, plan: Plan, out: Path) -> Task:
+        task = Task(
+            case=plan.case,
+            size=plan.size,
+            out=str(out),
+            variant=plan.variant,
+            rate=plan.rate,
+            seconds=self._options.seconds,
+            warm_up_s=self._options.warm_up_s,
+        )
+        if plan.case in THROUGHPUT:
+            data = self._options.cache / "data"
+            dataset = THROUGHPUT[plan.case].dataset(data, plan.size)
+            task = task._replace(two=str(dataset.two), stream=str(dataset.stream or ""))
+        return task
+
+    def _written_down(self, plan: Plan, task: Task, usage: Usage) -> Result:
+        result: Result = {
+            "case": plan.case,
+            "peer": plan.peer.name,
+            "variant": plan.variant,
+            "size": plan.size,
+            "rate": plan.rate,
+            "rep": plan.rep,
+            "wall_s": round(usage.wall_s, 2),
+            "whole_cpu_s": round(usage.cpu_s, 2),
+            "rss_mb": usage.rss_bytes >> 20,
+        }
+        report = Path(task.out, "report.json")
+        if usage.is_timeout:
+            return result | {"check": f"TIMEOUT after {self._options.timeout_s:.0f} s"}
+        if usage.returncode or not report.exists():
+            tail = Path(task.out, "log").read_text("utf-8", "replace").splitlines()
+            print("\n".join(["", *tail[-_LOG_TAIL_LINES:]]), flush=True)
+            return result | {"check": f"FAILED with status {usage.returncode}"}
+        said = json.loads(report.read_text("utf-8"))
+        if "seconds" in said:
+            end_s = said["began_s"] + said["seconds"]
+            result["seconds"] = round(said["seconds"], 3)
+            result["cpu_s"] = round(usage.cpu_between_s(said["began_s"], end_s), 2)
+        return result | self._judged(plan, task, said)
+
+    def _judged(self, plan: Plan, task: Task, said: Result) -> Result:
+        if plan.case == "LAG":
+            pairs = [(row[0], int(row[1])) for row in rows_below(task.rows)]
+            stages = latency.lag_by_stage(pairs)
+            return {"stages": stages, "check": reference.OK if stages else "WRONG: no samples"}
+        if plan.case == "S2":
+            return s2_figures(task, has_all=said["rows_for_each_record"])
+        case, data = THROUGHPUT[plan.case], self._options.cache / "data"
+        try:
+            answer = Answer.of(case, rows_below(task.rows))
+        except ValueError as error:
+            return {"check": f"WRONG: {error}"}
+        right = reference.answers(case, plan.size, kept_in=data)
+        return {"check": reference.judge(answer, right)}
+
+
+def s2_figures(task: Task, *, has_all: bool) -> Result:
+    """What a run of S2 says of itself; `has_all` as for `latency.check_counts`."""
+    lines = []
+    for row in rows_below(task.rows):
+        user, count, created_us, committed_us = map(int, row)
+        lines.append((user, count, created_us, committed_us))
+    if not lines:
+        return {"check": "WRONG: no rows"}
+    check = latency.check_counts(lines, users(task.records, Random(SEED)), has_all=has_all)
+    return {**latency.spread(latency.latencies_ms(lines, task.warm_up_s)), "check": check}
+
+
+def _figure(result: Result) -> str:
+    """The figure of a run that people look for, as the beginning of a line."""
+    if "p50" in result:
+        return f"median {result['p50']} ms, "
+    return f"{result['seconds']} s, " if "seconds" in result else ""

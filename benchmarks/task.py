@@ -1,0 +1,73 @@
+"""What a program under test is told, and how it says how long it took.
+
+A program is started as ``python -m MODULE TASK``, where TASK is this as JSON.  It leaves its answer as text files with
+comma-separated rows below ``rows``, and `Task.report` says the rest.
+Imports nothing but the standard library, as `benchmarks.workloads`.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Task(NamedTuple):
+    """One run.
+
+    ``case``, ``size``: what, and of how many records.  ``two``, ``stream``: its input, see `workloads.Dataset`.
+    ``out``: a folder of its own that is empty, and goes when the run has been judged.
+    ``store``: DSN of an empty database, for programs that need one.
+    ``variant``: of the program; each knows its own.
+    ``rate``, ``seconds``, ``warm_up_s``: of cases of latency: events a second, for how long after warming up.
+    """
+
+    case: str
+    size: int
+    out: str
+    two: str = ""
+    stream: str = ""
+    store: str = ""
+    variant: str = ""
+    rate: int = 0
+    seconds: int = 0
+    warm_up_s: int = 0
+
+    @classmethod
+    def from_command_line(cls) -> "Task":
+        """The one that this process was started for."""
+        return cls(**json.loads(sys.argv[1]))
+
+    def to_argument(self) -> str:
+        """For the command line."""
+        return json.dumps(self._asdict())
+
+    @property
+    def rows(self) -> Path:
+        """Where the answer goes; not made."""
+        return Path(self.out, "rows")
+
+    @property
+    def scratch(self) -> Path:
+        """For checkpoints and the like; made."""
+        path = Path(self.out, "scratch")
+        path.mkdir(exist_ok=True)
+        return path
+
+    @property
+    def records(self) -> int:
+        """Of a case of latency: how many there are."""
+        return self.rate * (self.warm_up_s + self.seconds)
+
+    def report(self, **figures: Any) -> None:
+        """Say what was measured; of a case of throughput ``seconds``, and ``began_s`` on the clock of the machine."""
+        Path(self.out, "report.json").write_text(json.dumps(figures), "utf-8")
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Report when the block began, and how long it took."""
+        began_s, started_s = time.time(), time.perf_counter()
+        yield
+        self.report(seconds=time.perf_counter() - started_s, began_s=began_s)

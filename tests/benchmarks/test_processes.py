@@ -1,0 +1,80 @@
+"""What a run took is what it took, its children's share with it."""
+
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmarks import environments, processes
+from benchmarks.peers.registry import Peer
+
+CPU_S = 0.6
+BURN = f"""
+import time
+data = b"x" * (64 << 20)
+while time.process_time() < {CPU_S}:
+    pass
+time.sleep(0.5)
+"""
+#: The work is done by a child, which is seen only while it lives.
+IN_A_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}])"
+
+
+def test_work_of_a_child_counts(tmp_path: Path) -> None:
+    usage = processes.run(
+        [sys.executable, "-c", IN_A_CHILD], log=tmp_path / "log", cwd=tmp_path, timeout_s=60
+    )
+
+    assert usage.returncode == 0
+    assert not usage.is_timeout
+    assert CPU_S * 0.9 <= usage.cpu_s < CPU_S + 2
+    assert usage.wall_s >= CPU_S
+    assert usage.rss_bytes > 64 << 20
+
+
+def test_what_takes_too_long_is_stopped_with_its_children(tmp_path: Path) -> None:
+    marked = "import time; time.sleep(98.7654)"
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {marked!r}])"
+
+    usage = processes.run(
+        [sys.executable, "-c", nested], log=tmp_path / "log", cwd=tmp_path, timeout_s=0.7
+    )
+
+    assert usage.is_timeout
+    assert usage.returncode != 0
+    alive = [each for each in psutil.process_iter(["cmdline", "status"]) if _runs(each, marked)]
+    assert alive == []
+
+
+def test_processor_time_of_a_part_is_what_was_seen_meanwhile() -> None:
+    usage = processes.Usage(
+        wall_s=4, rss_bytes=0, returncode=0, is_timeout=False,
+        history=[(10.0, 0.0), (11.0, 1.0), (12.0, 1.0), (13.0, 4.0)],
+    )  # fmt: skip
+
+    assert usage.cpu_s == 4.0
+    assert usage.cpu_between_s(10.5, 12.5) == pytest.approx(2.0)
+    assert usage.cpu_between_s(0.0, 100.0) == pytest.approx(4.0)
+    assert usage.cpu_between_s(11.0, 12.0) == pytest.approx(0.0)
+
+
+@pytest.mark.slow
+def test_a_peer_that_cannot_be_had_is_said_in_one_line(tmp_path: Path) -> None:
+    peer = Peer(name="nobody", module="m", cases=(), requirements=("nobody @ file:///nowhere",))
+
+    with pytest.raises(environments.UnavailableError, match="nobody cannot be had here") as caught:
+        environments.interpreter(peer, tmp_path)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_a_peer_without_requirements_runs_here(tmp_path: Path) -> None:
+    peer = Peer(name="here", module="m", cases=())
+
+    assert environments.interpreter(peer, tmp_path) == sys.executable
+
+
+def _runs(process: psutil.Process, code: str) -> bool:
+    is_zombie = process.info["status"] == psutil.STATUS_ZOMBIE
+    return not is_zombie and code in (process.info["cmdline"] or [])

@@ -1,0 +1,163 @@
+"""Ratios are of pairs of good runs, tables say all, and the page has a place for each."""
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from benchmarks import bench, pages, plot, tables
+from benchmarks.peers.registry import DEFAULT, PEERS
+from benchmarks.runs import Options, planned
+
+
+def a_run(peer: str, rep: int, seconds: float, **more: Any) -> dict[str, Any]:
+    return {
+        "case": "B2", "peer": peer, "variant": "", "size": 1_000, "rate": 0, "rep": rep, "seconds": seconds,
+        "cpu_s": 2 * seconds, "rss_mb": 100, "check": "ok", **more,
+    }  # fmt: skip
+
+
+RUNS = [
+    a_run("ours", 0, 2.0), a_run("spark-rdd", 0, 4.0),
+    a_run("ours", 1, 3.0), a_run("spark-rdd", 1, 4.0),
+    a_run("ours", 2, 9.0), a_run("spark-rdd", 2, 4.0, check="WRONG: rows: 1, not 2"),
+]  # fmt: skip
+
+
+def test_ratios_are_of_runs_of_the_same_round() -> None:
+    found = tables.ratios(RUNS, "ours", "spark-rdd", "B2", 1_000)
+
+    assert found == {"seconds": [0.5, 0.75], "cpu_s": [0.5, 0.75], "rss_mb": [1.0, 1.0]}
+
+
+def test_table_has_median_and_spread_and_no_wrong_runs() -> None:
+    table = tables.ratio_table(RUNS)
+
+    row = "| B2 | 1,000 | ours | spark-rdd | 0.62 (0.50-0.75) | 0.62 (0.50-0.75) | 1.00 (1.00-1.00) | 2 |"
+    assert table.splitlines()[2:] == [row]
+
+
+def test_wrong_runs_are_shown_where_all_runs_are() -> None:
+    assert "WRONG: rows: 1, not 2" in tables.run_table(RUNS)
+
+
+def test_a_program_that_ran_with_another_size_only_has_no_row() -> None:
+    runs = [*RUNS, a_run("polars", 0, 1.0, size=5)]
+
+    rows = [row for row in tables.run_table(runs).splitlines() if "polars" in row]
+
+    assert rows == ["| B2 | 5 | polars | 1.00 | 5 | 2.0 | 100 | 1 | ok |"]
+
+
+def test_an_answer_by_the_other_rule_for_gaps_is_good() -> None:
+    assert tables.is_good({"check": "ok (gap inclusive)"})
+    assert not tables.is_good({"check": "TIMEOUT after 600 s"})
+
+
+@pytest.mark.parametrize(
+    ("ratios", "text"),
+    [([], "-"), ([0.5], "0.50"), ([3.0, 1.0, 2.0], "2.00 (1.00-3.00)")],
+)
+def test_ratio_text(ratios: list[float], text: str) -> None:
+    assert tables.ratio_text(ratios) == text
+
+
+def test_latency_table_takes_medians_of_runs() -> None:
+    runs = [
+        {"case": "S2", "peer": "ours", "variant": "weak", "size": 0, "rate": 1_000, "rep": rep, "check": "ok",
+         "p50": p50, "p95": 9.0, "p99": 10.0, "p100": 11.0}
+        for rep, p50 in enumerate((3.0, 4.0, 8.0))
+    ]  # fmt: skip
+
+    assert "| 1,000 | ours weak | 4.0 | 9.0 | 10.0 | 11.0 | 3 | ok |" in tables.latency_table(runs)
+
+
+def test_plan_puts_what_is_compared_side_by_side() -> None:
+    options = Options(
+        cases=["B2", "S2"], peers=["ours", "spark-rdd", "spark-native"], sizes=[10], rates=[5],
+        reps=2, seconds=1, warm_up_s=1, timeout_s=1, cache=Path(),
+    )  # fmt: skip
+
+    order = [(each.case, each.rep, f"{each.peer.name} {each.variant}") for each in planned(options)]
+
+    assert order == [
+        (case, rep, name)
+        for case, names in (
+            ("B2", ("ours ", "spark-rdd ")),
+            ("S2", ("ours ", "ours weak", "spark-native ")),
+        )
+        for rep in (0, 1)
+        for name in names
+    ]
+
+
+def test_every_program_can_be_named_and_has_a_module() -> None:
+    root = Path(bench.__file__).parents[1]
+
+    assert set(DEFAULT) <= set(PEERS)
+    for peer in PEERS.values():
+        assert (root / (peer.module.replace(".", "/") + ".py")).exists()
+        assert set(peer.cases) <= set(bench.CASES)
+
+
+def test_page_has_marks_for_every_table() -> None:
+    machine = {"case": pages.MACHINE, "day": "2026-01-01", "machine": "two cores"}
+    latency = {
+        "case": "S2",
+        "peer": "ours",
+        "variant": "",
+        "size": 0,
+        "rate": 5,
+        "rep": 0,
+        "check": "ok",
+        "p50": 1.0,
+    }
+    stages = {"read": {"p50": 1.0, "p95": 2.0, "p99": 3.0}}
+    lag = {
+        "case": "LAG",
+        "peer": "ours",
+        "size": 0,
+        "rate": 5,
+        "rep": 0,
+        "check": "ok",
+        "stages": stages,
+    }
+
+    found = pages.sections([machine, *RUNS, latency, lag])
+
+    assert list(found) == ["Ratios", "Latency", "Watermark lag", "Runs"]
+    page = pages.PAGE.read_text("utf-8")
+    filled = pages.filled_in(page, {**found, "Machine": "two cores"})
+    assert all(table in filled for table in found.values())
+    assert pages.filled_in(filled, {**found, "Machine": "two cores"}) == filled
+
+
+def test_command_of_a_file_of_results_makes_the_same_plan() -> None:
+    given = ["--case", "B2", "LAG", "--size", "5", "7", "--reps", "2", "--peers", "ours"]
+    options = bench.options_of(bench.parser().parse_args(given))
+
+    again = bench.command(options).removeprefix("python -m benchmarks.bench ").split(" ")
+
+    assert bench.options_of(bench.parser().parse_args(again)) == options
+
+
+def test_page_without_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="no marks for 'Ratios'"):
+        pages.filled_in("# Nothing", {"Ratios": "a table"})
+
+
+def test_picture_has_a_bar_for_each_comparison() -> None:
+    runs = [*RUNS, a_run("polars", 0, 0.01)]
+
+    drawn = plot.draw(runs)
+
+    root = ET.fromstring(drawn)
+    bars = [each for each in root.iter() if each.get("class") == "pane"]
+    assert len(bars) == 2
+    assert "B2 1,000: ours / polars: 200.00" in drawn
+    assert plot.draw(runs) == drawn
+
+
+def test_picture_of_nothing_says_so() -> None:
+    assert "No comparison." in plot.draw([])
