@@ -21,8 +21,12 @@ from runners.system_clock import SystemClock
 
 #: A master that has not been heard for this long is dead, and its workers with it.
 MASTER_SILENCE_MS = 10_000
-#: Longest wait for a message when there is nothing to do: a message ends it, a rate limit does not.
+#: Longest wait for a message when there is nothing to do: a message ends it, a new record or a rate limit does not.
 IDLE_WAIT_MS = 5
+#: The same of a worker that has just had something to do: records come closely one after the other, or not at all.
+PAUSE_WAIT_MS = 1
+#: Pauses after which a worker is idle.
+PAUSES_MAX = 50
 
 
 @attrs.frozen(kw_only=True)
@@ -68,9 +72,11 @@ class WorkerLaunch:
 
 
 def _work(worker: Worker, clock: SystemClock) -> None:
-    parent, worked = os.getppid(), True
+    parent, pauses = os.getppid(), 0
     while not worker.is_stopped:
-        worked = worker.step(0 if worked else IDLE_WAIT_MS)
+        wait_ms = IDLE_WAIT_MS if pauses > PAUSES_MAX else PAUSE_WAIT_MS
+        worked = worker.step(wait_ms if pauses else 0)
+        pauses = 0 if worked else pauses + 1
         # Asked only after a step that had nothing to do but listen: a long step hears nobody, and nobody is to blame.
         is_alone = not worked and clock.monotonic_ms() - worker.heard_ms > MASTER_SILENCE_MS
         if is_alone or os.getppid() != parent:

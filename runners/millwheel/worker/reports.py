@@ -10,6 +10,8 @@ from runners.millwheel.worker.owned_range import OwnedRange
 
 #: Longest silence towards the master.
 REPORT_INTERVAL_MS = 100
+#: While a worker is busy everything it does is news; how often it says so bounds how far watermarks lag behind.
+BUSY_REPORT_INTERVAL_MS = 10
 
 
 class Reporter:
@@ -46,8 +48,8 @@ class Reporter:
     ) -> None:
         """Report, if it is time or there is news; ``is_idle``: whether everything is durable, and in its place."""
         now_ms = self._clock.monotonic_ms()
-        is_due = now_ms - self._reported_ms >= REPORT_INTERVAL_MS
-        if is_busy and not is_due:
+        silence_ms = now_ms - self._reported_ms
+        if is_busy and silence_ms < BUSY_REPORT_INTERVAL_MS:
             return
         report = report_of(
             ranges,
@@ -57,7 +59,7 @@ class Reporter:
             is_pausing=is_pausing,
             counts=self._counts(),
         )
-        if is_due or report != self._last:
+        if silence_ms >= REPORT_INTERVAL_MS or report != self._last:
             self._last, self._reported_ms = report, now_ms
             self._tell(report)
 
