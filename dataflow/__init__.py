@@ -19,7 +19,8 @@ from dataflow.errors import (
     WindowError,
 )
 from dataflow.io.arrival import ARRIVAL_TIME
-from dataflow.io.files import ReadFromCsv, ReadFromJsonLines
+from dataflow.io.files import ReadFromCsv
+from dataflow.io.json_lines import ReadFromJsonLines
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.io.table import ColumnType
@@ -34,7 +35,9 @@ from dataflow.transforms.count_windows import CountWindows
 from dataflow.transforms.create import Create, Read
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey, GroupByKey
+from dataflow.transforms.group_by import GroupBy
 from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo, WithTimestamps
+from dataflow.transforms.window_bounds import WindowEnd, WindowStart
 from dataflow.transforms.window_into import WindowInto
 from dataflow.user_state import (
     BagStateSpec,
@@ -128,6 +131,7 @@ __all__ = [
     "FlatMap",
     "Flatten",
     "GlobalWindows",
+    "GroupBy",
     "GroupByKey",
     "InputError",
     "KeyEncodingError",
@@ -175,9 +179,11 @@ __all__ = [
     "Trigger",
     "Wakeup",
     "Window",
+    "WindowEnd",
     "WindowError",
     "WindowFn",
     "WindowInto",
+    "WindowStart",
     "WithTimestamps",
     "WriteToPostgres",
     "merge_overlapping",

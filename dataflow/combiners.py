@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from dataflow.combine_fn import CombineFn
+from dataflow.combine_fn import CombineFn, can_retract_input
 
 
 class CountCombineFn(CombineFn):
@@ -95,3 +95,57 @@ class MeanCombineFn(CombineFn):
     def retract_input(self, accumulator: tuple[Any, int], value: Any) -> tuple[Any, int]:
         """One less."""
         return accumulator[0] - value, accumulator[1] - 1
+
+
+class TupleCombineFn(CombineFn):
+    """Several at once: inputs, accumulators and results are tuples, with one place for each; made by `tuple_of`."""
+
+    def __init__(self, combine_fns: Iterable[CombineFn]) -> None:
+        self.combine_fns = tuple(combine_fns)
+
+    def create_accumulator(self) -> tuple[Any, ...]:
+        """One of each."""
+        return tuple([each.create_accumulator() for each in self.combine_fns])
+
+    def add_input(self, accumulator: tuple[Any, ...], value: tuple[Any, ...]) -> tuple[Any, ...]:
+        """To each its own."""
+        places = zip(self.combine_fns, accumulator, value, strict=True)
+        return tuple([each.add_input(inner, part) for each, inner, part in places])
+
+    def add_inputs(
+        self, accumulator: tuple[Any, ...], values: Iterable[tuple[Any, ...]]
+    ) -> tuple[Any, ...]:
+        """To each its own, as lists."""
+        parts = list(zip(*values, strict=True))
+        if not parts:
+            return accumulator
+        places = zip(self.combine_fns, accumulator, parts, strict=True)
+        return tuple([each.add_inputs(inner, part) for each, inner, part in places])
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Place by place."""
+        places = zip(self.combine_fns, zip(*accumulators, strict=True), strict=True)
+        return tuple([each.merge_accumulators(inner) for each, inner in places])
+
+    def extract_output(self, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The result of each."""
+        places = zip(self.combine_fns, accumulator, strict=True)
+        return tuple([each.extract_output(inner) for each, inner in places])
+
+
+class _RetractableTupleCombineFn(TupleCombineFn):
+    """Where each can take back."""
+
+    def retract_input(
+        self, accumulator: tuple[Any, ...], value: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        """From each its own."""
+        places = zip(self.combine_fns, accumulator, value, strict=True)
+        return tuple([each.retract_input(inner, part) for each, inner, part in places])
+
+
+def tuple_of(combine_fns: Iterable[CombineFn]) -> TupleCombineFn:
+    """A combine function of several, which can take back if all of them can."""
+    found = tuple(combine_fns)
+    kind = _RetractableTupleCombineFn if all(map(can_retract_input, found)) else TupleCombineFn
+    return kind(found)

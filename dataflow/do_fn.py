@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 import attrs
+import pyarrow as pa
 
 from dataflow import user_state
 from dataflow.errors import PipelineError
@@ -77,6 +78,9 @@ class DoFn:
     #: come when they come.  In batch it is always so.
     requires_time_sorted_input: bool = False
 
+    #: The row type of what `process_batch` returns; None: the input's, or a generated one for other columns.
+    output_rows: type | None = None
+
     def setup(self) -> None:
         """Once on a worker before anything else: open connections, load models."""
 
@@ -86,6 +90,24 @@ class DoFn:
     def process(self, element: Any, /) -> Iterable[Any] | None:
         """Outputs for one element: values, `TimestampedValue` or `TaggedOutput`; None for none."""
         raise NotImplementedError(f"{type(self).__name__} must define process(self, element)")
+
+    def process_batch(self, batch: pa.RecordBatch) -> Any:
+        """Outputs for many typed rows at once; define it instead of `process`, or beside it with the same outputs.
+
+        With both, this one is called where elements are columns (of `ReadFromJsonLines` with ``rows``, `GroupBy`, or
+        another ``process_batch``), and ``process`` elsewhere.  With this one alone, elements must be rows of one type.
+        A batch is a part of a bundle, of any size above zero; after a failure smaller ones come again.
+
+        Args:
+            batch: a column for each field, in order: int64, float64, string, bool, or timestamp[us, UTC].
+
+        Returns:
+            A record batch with one row for each row of ``batch``, in order: each output has the event time and window
+            of its input.  Or that and the indexes of the inputs, one for each row of it, for none or several outputs of
+            an input.  None for none at all.  Outputs are rows: of the input's type if the names of the columns are the
+            same, else of `output_rows`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define process_batch(self, batch)")
 
     def finish_bundle(self) -> None:
         """After the last element of a bundle."""
@@ -133,6 +155,11 @@ class CallableDoFn:
 
     function: Callable[..., Any]
     shape: Shape
+
+
+def has_process_batch(fn: object) -> bool:
+    """Whether user code is a DoFn whose class defines `DoFn.process_batch`."""
+    return isinstance(fn, DoFn) and type(fn).process_batch is not DoFn.process_batch
 
 
 MarkedT = TypeVar("MarkedT", bound=Callable[..., Any])

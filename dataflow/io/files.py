@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from glob import glob
 from itertools import islice, pairwise
 from pathlib import Path
@@ -181,24 +181,35 @@ class _FileReader(SourceReader):
             yield text
 
     def _timestamps_us(self, values: Sequence[Any]) -> list[int]:
-        event_time = self._source.event_time
-        if event_time is None or not values:
-            return [MIN_TIMESTAMP_US] * len(values)
-        timestamps_us = []
-        for value in values:
-            try:
-                timestamps_us.append(to_timestamp_us(event_time(value)))
-            except Exception as error:
-                raise InputError(
-                    f"{self._split.path} has a record without an event time",
-                    detail=f"event_time raised {type(error).__name__}: {error}; record: {value!r}",
-                    hint="correct the record, or return an instant for it from event_time and sort "
-                    "it out in the pipeline",
-                ) from error
-        if self._source.max_disorder_us is not None:
+        timestamps_us = event_times_us(self._split.path, self._source.event_time, values)
+        if values and self._source.event_time and self._source.max_disorder_us is not None:
             newest_us = max(timestamps_us) - self._source.max_disorder_us
             self._watermark_us = max(self._watermark_us, newest_us)
         return timestamps_us
+
+
+def event_times_us(
+    path: str, event_time: Callable[[Any], TimestampLike] | None, values: Iterable[Any]
+) -> list[int]:
+    """The event time of each record of a file.
+
+    Raises:
+        InputError: a record has none.
+    """
+    if event_time is None:
+        return [MIN_TIMESTAMP_US for _ in values]
+    timestamps_us = []
+    for value in values:
+        try:
+            timestamps_us.append(to_timestamp_us(event_time(value)))
+        except Exception as error:
+            raise InputError(
+                f"{path} has a record without an event time",
+                detail=f"event_time raised {type(error).__name__}: {error}; record: {value!r}",
+                hint="correct the record, or return an instant for it from event_time and sort "
+                "it out in the pipeline",
+            ) from error
+    return timestamps_us
 
 
 @attrs.frozen(kw_only=True)
@@ -284,11 +295,11 @@ class JsonLinesSource(FileSource):
         with Path(path).open("rb") as file:
             line = file.readline().removeprefix(_BOM)
         if line.strip():
-            _parse_json(path, line.decode("utf-8", errors="replace"))
+            parse_json(path, line.decode("utf-8", errors="replace"))
 
     def records(self, path: str, lines: Iterator[str]) -> Iterator[Any]:
         """One value per line.  Raises `InputError` on a line that is not JSON."""
-        return (_parse_json(path, line) for line in lines if line.strip())
+        return (parse_json(path, line) for line in lines if line.strip())
 
     def head(self, path: str) -> tuple[int, None]:
         """Nothing but a byte order mark, which some editors write."""
@@ -296,7 +307,8 @@ class JsonLinesSource(FileSource):
             return (len(_BOM) if file.read(len(_BOM)) == _BOM else 0), None
 
 
-def _parse_json(path: str, line: str) -> Any:
+def parse_json(path: str, line: str) -> Any:
+    """The value on a line.  Raises `InputError` if there is none."""
     try:
         return json.loads(line)
     except json.JSONDecodeError as error:
@@ -307,7 +319,9 @@ def _parse_json(path: str, line: str) -> Any:
         ) from None
 
 
-class _ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
+class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
+    """What the transforms that read files have in common."""
+
     source_class: type[FileSource]
 
     def __init__(
@@ -337,16 +351,17 @@ class _ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
                 f"{type(self).__name__} was given a negative max_disorder, {max_disorder!r}",
                 hint="it says how far event times go back: zero or more",
             )
-        self._source = self.source_class(
+        self._source: FileSource = self.source_class(
             pattern=str(path), event_time=time_of, max_disorder_us=disorder_us
         )
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:
+        """Check the files as far as their heads tell, and read them."""
         self._source.check()
         return pcoll | Read(self._source, event_time=self._arrival, record_ids=self._record_ids)
 
 
-class ReadFromCsv(_ReadFromFiles):
+class ReadFromCsv(ReadFromFiles):
     """Rows of CSV files as mappings from column name to text.
 
     Args:
@@ -365,9 +380,3 @@ class ReadFromCsv(_ReadFromFiles):
     """
 
     source_class = CsvSource
-
-
-class ReadFromJsonLines(_ReadFromFiles):
-    """Values of files with one JSON value per line; arguments as for `ReadFromCsv`."""
-
-    source_class = JsonLinesSource

@@ -20,12 +20,13 @@ _COLUMN_TYPES = (int, float, str, bool, bytes, datetime)
 
 
 class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
-    """Write mappings as rows; the table is created if it is missing.
+    """Write mappings, or named tuples, as rows; the table is created if it is missing.
 
     Args:
         table: its name, or ``schema.table``.
         columns: column names with their Python types (int, float, str, bool, bytes, datetime), in order.
-            Every row must have each of them; None is SQL's NULL and not allowed in the key.
+            Every row must have each of them; what else it has is left out.  None is SQL's NULL and not allowed in the
+            key.
         key: the columns that identify a row.  A later row of the same key replaces the earlier one
             and a retraction deletes it.
             Without a key rows are only ever added.

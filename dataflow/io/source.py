@@ -51,6 +51,9 @@ class SourceBatch:
 class SourceReader(ABC):
     """Reads one split, in order."""
 
+    #: Whether its batches are columns (`dataflow.columns`), so that more records in one go cost little memory.
+    reads_columns: bool = False
+
     @abstractmethod
     def read(self, max_records: int) -> SourceBatch:
         """At most ``max_records`` more records; may be none.  Raises `InputError` on malformed input."""

@@ -14,6 +14,7 @@ from dataflow.do_fn import (
     DoFn,
     Shape,
     TimestampedValue,
+    has_process_batch,
     is_nondeterministic,
     nondeterministic,
     requested_params,
@@ -198,6 +199,13 @@ def _add(
     here = pipeline.here()
     if isinstance(fn, DoFn) and stateful_signature(fn, here) is not None:
         return _add_stateful(fn, pcoll, tags, skew_us)
+    if has_process_batch(fn) and is_nondeterministic(fn) and pcoll.node.retracted_by:
+        raise PipelineError(
+            f"{here} is non-deterministic and takes batches, and its input may be taken back by "
+            f"{pcoll.node.retracted_by}",
+            detail="what it made of each element would have to be remembered",
+            hint="define process instead of process_batch",
+        )
     requested_params(fn.process if isinstance(fn, DoFn) else fn.function, here)
     if isinstance(fn, CallableDoFn) and is_asking_for_state(fn.function):
         raise PipelineError(

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataflow.graph import TransformNode
 from dataflow.serialization import dumps
 from runners.batch.layout import Layout
+from runners.core.column_partials import PartialColumns, divided
 from runners.core.key_codec import KeyCodec
-from runners.core.partials import Partial
+from runners.core.partials import Lifter, Partial
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.stateful_inputs import lifter_of
 from runners.millwheel.key_range import range_index
@@ -24,6 +25,9 @@ RECORDS_FIRST = 10_000
 PACKED_BYTES = 8 << 20
 #: Partials in one blob, at most; what a receiver takes in one step.
 BLOB_PARTIALS_MAX = 20_000
+
+#: Partials that wait as columns before they are packed.
+COLUMN_PARTIALS_MAX = 500_000
 
 #: What a shuffle moves: the number of the target, and a pickled list of partials for it.
 Packed = tuple[int, bytes]
@@ -65,16 +69,23 @@ class _Lane:
         self._offset, self._count = layout.offsets[node.label], layout.counts[node.label]
         self._wanted = layout.wanted[node.label]
         self._partials: list[Partial] = []
+        self._columns: list[PartialColumns] = []
         self._records = 0
         self._records_max = RECORDS_FIRST
 
     def add(self, partials: Sequence[Partial]) -> Iterator[Packed]:
+        if isinstance(partials, PartialColumns):
+            self._columns.append(partials)
+            if sum(map(len, self._columns)) >= COLUMN_PARTIALS_MAX:
+                yield from self._pack_columns()
+            return
         self._partials.extend(partials)
         self._records += sum(partial[3] for partial in partials)
         if self._records >= self._records_max:
             yield from self.pack()
 
     def pack(self) -> Iterator[Packed]:
+        yield from self._pack_columns()
         by_range: dict[int, list[Partial]] = {}
         encode, count = self._codec.encode, self._count
         for partial in self._lifter.combined(self._partials):
@@ -91,3 +102,18 @@ class _Lane:
                 yield self._offset + index, blob
         if packed_bytes:
             self._records_max = max(1, min(RECORDS_MAX, PACKED_BYTES * records // packed_bytes))
+
+    def _pack_columns(self) -> Iterator[Packed]:
+        waiting, self._columns = self._columns, []
+        assert not waiting or isinstance(self._lifter, Lifter)
+        merged = self._lifter.merged_columns(waiting) if isinstance(self._lifter, Lifter) else None
+        if merged is None:
+            for partials in waiting:
+                self._partials.extend(partials)
+                self._records += partials.records
+            return
+        encode, count = self._codec.encode, self._count
+        ranges = divided(merged, lambda key: range_index(encode(key).hash, count))
+        for index, partials in ranges:
+            if index in self._wanted:
+                yield self._offset + index, dumps(partials)

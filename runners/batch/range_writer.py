@@ -30,6 +30,7 @@ import attrs
 from dataflow.io.table import Row, TableSpec, TableWrite
 from dataflow.serialization import dumps, loads
 from runners.core import poison
+from runners.core.table_columns import TableColumns
 from runners.errors import StoreError, StoreUnreachableError, UnrepeatableError
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.production import DeadLetter, Production
@@ -231,19 +232,38 @@ class _TableBuffer:
         self.table = table
         self._inserts: list[Row] = []
         self._rows: dict[Row, Row | None] = {}
+        #: Before all of these.
+        self._columns: list[TableColumns] = []
 
     @property
     def size(self) -> int:
-        return len(self._inserts) + len(self._rows)
+        return len(self._inserts) + len(self._rows) + sum(map(len, self._columns))
 
     def add(self, write: TableWrite) -> None:
+        rows = write.upserts or write.inserts
+        if isinstance(rows, TableColumns) and not (self._rows or self._inserts or write.deletes):
+            self._columns.append(rows)
+            return
+        for columns in self._columns:
+            self._add_rows(self._write_of(columns))
+        self._columns = []
+        self._add_rows(write)
+
+    def _add_rows(self, write: TableWrite) -> None:
         self._inserts.extend(write.inserts)
         self._rows.update(dict.fromkeys(write.deletes))
         indexes = self.table.key_indexes
         for row in write.upserts:
             self._rows[tuple(row[index] for index in indexes)] = row
 
+    def _write_of(self, columns: TableColumns) -> TableWrite:
+        if self.table.key:
+            return TableWrite(table=self.table, upserts=columns)
+        return TableWrite(table=self.table, inserts=columns)
+
     def table_write(self) -> TableWrite:
+        if self._columns:
+            return self._write_of(TableColumns.together(self._columns))
         return TableWrite(
             table=self.table,
             upserts=[row for row in self._rows.values() if row is not None],

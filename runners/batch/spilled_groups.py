@@ -14,8 +14,9 @@ Absent: a single key whose values are larger than memory; a bucket with one key 
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from itertools import chain
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -50,7 +51,7 @@ class _Kept:
 
 
 #: Something for a bucket, and the size of its pickle.
-_Chunk = tuple[list[Partial] | _Kept, int]
+_Chunk = tuple[Sequence[Partial] | _Kept, int]
 
 
 class _Memory:
@@ -139,14 +140,18 @@ class SpilledGroups:
                 step = self._grouping.add(memory.cells, content, self._while_input)
                 memory.set_timers(step.effects.timers)
                 yield step
-            if self._is_too_large(memory, shift):
+            if memory.size_bytes <= self._spill_bytes:
+                continue
+            columns = self._grouping.release_columns()
+            if columns or self._is_too_large(memory, shift):
                 self.spills += 1
-                yield from self._in_buckets(memory, chunks, shift)
+                held: Iterator[_Chunk] = ((each, 0) for each in columns)
+                yield from self._in_buckets(memory, chain(held, chunks), shift)
                 return
         yield from self._last_steps(memory)
 
     def _is_too_large(self, memory: _Memory, shift: int) -> bool:
-        if memory.size_bytes <= self._spill_bytes or shift >= _HASH_BITS:
+        if shift >= _HASH_BITS:
             return False
         keys = (cell_id[0] for cell_id in memory.cells)
         first = next(keys, None)
@@ -178,6 +183,9 @@ class SpilledGroups:
         return (self._grouping.codec.encode(key).hash >> shift) % _BUCKETS
 
     def _last_steps(self, memory: _Memory) -> Iterator[Step]:
+        for step in self._grouping.say_columns(memory.cells, self._while_input, self._at_the_end):
+            memory.set_timers(step.effects.timers)
+            yield step
         timers = Timers()
         for timer, fire_us in memory.timers.items():
             timers.set(timer, fire_us)

@@ -40,6 +40,8 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Records read from a source in one go.
 BUNDLE_RECORDS = 10_000
+#: The same where they come as columns.
+BUNDLE_ROWS = 150_000
 #: The target of a failure that no task is left to receive.
 DRIVER = -1
 
@@ -193,8 +195,9 @@ class Attempt:
         while status is not SplitStatus.FINISHED:
             # Not beyond what is written already: a bundle is either written or not.
             unwritten = records >= written.records
-            records_max = BUNDLE_RECORDS if unwritten else written.records - records
-            batch = reader.read(min(BUNDLE_RECORDS, records_max))
+            bundle_max = BUNDLE_ROWS if reader.reads_columns else BUNDLE_RECORDS
+            records_max = bundle_max if unwritten else written.records - records
+            batch = reader.read(min(bundle_max, records_max))
             status, records = batch.status, records + len(batch.values)
             bundle = Bundle(batch.values, batch.timestamps_us)
             # The watermark stays at the beginning, so no id is forgotten, and nothing is late.

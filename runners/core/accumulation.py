@@ -14,6 +14,7 @@ import attrs
 from dataflow.combine_fn import CombineFn, ListCombineFn
 from dataflow.graph import Group, PipelineGraph, TransformNode
 from runners.core.bundle import Bundle
+from runners.core.column_combiners import ColumnCombiner, column_combiners
 from runners.core.signed_combine import signed
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.windowing_strategy import WindowingStrategy
@@ -50,6 +51,10 @@ class Accumulation:
         self.shrinking: Any = self.combine_fn if is_retracted else None
         #: What partials are folded with.
         self.partial_fn: CombineFn = ListCombineFn() if self.reads_values else self.combine_fn
+        #: What folds columns of inputs, where nothing is to be known of them but what they are folded to.
+        self.column_combiners: tuple[ColumnCombiner, ...] | None = None
+        if self.partial_fn is combine_fn:
+            self.column_combiners = column_combiners(combine_fn)
 
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "Accumulation":

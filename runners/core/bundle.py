@@ -1,6 +1,7 @@
 """Bundle: the unit that flows, as columns (DESIGN section 4).
 
 A column that would say the same for every element is None: all in the global window, no pane, all signs +1.
+Values, instants and windows may be arrays that look like lists (`dataflow.columns`).
 """
 
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from dataflow.columns import Int64s, picked
 from windowing.pane import NO_FIRING, PaneInfo
 from windowing.window import GLOBAL_WINDOW, Window
 
@@ -36,7 +38,7 @@ class Bundle:
 
     def take(
         self,
-        indexes: Sequence[int],
+        indexes: Sequence[int] | Int64s,
         values: Sequence[Any],
         *,
         windows: Sequence[Window] | None = None,
@@ -45,7 +47,7 @@ class Bundle:
         """``values``, each with what the element at its index had, but for the columns given."""
         return Bundle(
             values,
-            _pick(self.timestamps_us, indexes) if timestamps_us is None else timestamps_us,
+            picked(self.timestamps_us, indexes) if timestamps_us is None else timestamps_us,
             _picked(self.windows, indexes) if windows is None else windows,
             _picked(self.panes, indexes),
             _picked(self.signs, indexes),
@@ -61,9 +63,5 @@ class Bundle:
         return NO_FIRING if self.panes is None else self.panes[index]
 
 
-def _pick(column: Sequence[Any], indexes: Sequence[int]) -> list[Any]:
-    return [column[index] for index in indexes]
-
-
-def _picked(column: Sequence[Any] | None, indexes: Sequence[int]) -> list[Any] | None:
-    return None if column is None else _pick(column, indexes)
+def _picked(column: Sequence[Any] | None, indexes: Sequence[int] | Int64s) -> Sequence[Any] | None:
+    return None if column is None else picked(column, indexes)

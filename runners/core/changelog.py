@@ -15,6 +15,7 @@ from typing import Any
 
 from dataflow.errors import TableRowError, TimeError
 from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from runners.core.table_columns import are_checked
 from windowing.timestamps import to_timestamp_us
 
 #: Rows of a table: by key tuple, or by insertion number (from 0) where the table has no key.
@@ -55,6 +56,8 @@ def check_write(write: TableWrite) -> None:
             the write does not suit the table (upserts or deletes without a key, inserts with one).
     """
     table = write.table
+    if not write.deletes and are_checked(table, write.upserts or write.inserts):
+        return
     if table.key and write.inserts:
         raise _misuse(table, "plain inserts into a table with a key", "write upserts")
     if not table.key and (write.upserts or write.deletes):

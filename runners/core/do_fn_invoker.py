@@ -8,15 +8,19 @@ from itertools import compress
 from operator import length_hint
 from typing import Any
 
+from dataflow.column_fn import ColumnFunction
+from dataflow.columns import picked
 from dataflow.do_fn import (
     CallableDoFn,
     DoFn,
     DoFnParam,
     Shape,
+    has_process_batch,
     is_nondeterministic,
     requested_params,
 )
 from dataflow.graph import ParDo, TransformNode
+from runners.core.batch_do_fn import BatchDoFn
 from runners.core.bundle import Bundle
 from runners.core.cells import Said
 from runners.core.do_fn_outputs import DoFnOutputs, Emit, failure, hook_failure
@@ -32,6 +36,9 @@ class DoFnInvoker:
         fn = operation.fn
         self._do_fn = fn if isinstance(fn, DoFn) else None
         self._call: Callable[..., Any] = fn.function if isinstance(fn, CallableDoFn) else fn.process
+        self._batch = (
+            BatchDoFn(node, fn) if isinstance(fn, DoFn) and has_process_batch(fn) else None
+        )
         self._params = requested_params(self._call, str(node))
         self._shape = fn.shape if isinstance(fn, CallableDoFn) else Shape.FLAT_MAP
         self._run = {
@@ -53,6 +60,10 @@ class DoFnInvoker:
         self._call_hook("start_bundle")
         if self._is_nondeterministic and bundle.sayings is not None:
             self._run_remembering(bundle, bundle.sayings)
+        elif self._batch is not None and self._batch.takes(bundle.values):
+            output = self._batch.run(bundle)
+            if output is not None and len(output):
+                self._outputs.emit(self._outputs.main, output)
         else:
             self._run(bundle)
         self._call_hook("finish_bundle")
@@ -67,6 +78,11 @@ class DoFnInvoker:
             raise hook_failure(self._node, error, where) from error
 
     def _run_map(self, bundle: Bundle) -> None:
+        if isinstance(self._call, ColumnFunction):
+            column = self._call.on_columns(bundle.values, bundle.windows)
+            if column is not None:
+                self._outputs.emit(self._outputs.main, bundle.with_values(column))
+                return
         values = self._called(bundle)
         self._outputs.emit_outputs(bundle, None, values)
 
@@ -76,7 +92,7 @@ class DoFnInvoker:
         if len(indexes) == len(bundle):
             self._outputs.emit(self._outputs.main, bundle)
         elif indexes:
-            kept = bundle.take(indexes, [bundle.values[index] for index in indexes])
+            kept = bundle.take(indexes, picked(bundle.values, indexes))
             self._outputs.emit(self._outputs.main, kept)
 
     def _run_flat_map(self, bundle: Bundle) -> None:

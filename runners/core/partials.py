@@ -16,11 +16,15 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
+from dataflow.columns import Int64s, IntColumn, PairColumns, picked
 from dataflow.errors import DataflowError, TransformError
 from dataflow.graph import PipelineGraph, TransformNode
 from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
 from runners.core.cells import LateElement
+from runners.core.column_partials import PartialColumns, lifted_columns, merged_columns
 from windowing.checks import checked_merges
 from windowing.merging import merges_what_overlaps
 from windowing.window import GLOBAL_WINDOW, Window
@@ -57,18 +61,26 @@ class Lifter:
         can_merge = isinstance(window_fn, MergingWindowFn) and not accumulation.is_retracted
         self._merging: MergingWindowFn | None = window_fn if can_merge else None  # type: ignore[assignment]
         self._is_overlap_merging = can_merge and merges_what_overlaps(window_fn)
+        #: Set where records can be folded as columns: what folds them.
+        self.combiners = accumulation.column_combiners
+        if isinstance(window_fn, MergingWindowFn) and not self._is_overlap_merging:
+            self.combiners = None
 
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "Lifter":
         """That of a grouping of the graph."""
         return cls(node, Accumulation.of(graph, node))
 
-    def lift(self, bundle: Bundle, *, watermark_us: int) -> list[Partial]:
-        """Partials of a bundle of ``(key, value)`` pairs.
+    def lift(self, bundle: Bundle, *, watermark_us: int) -> Sequence[Partial]:
+        """Partials of a bundle of ``(key, value)`` pairs; columns (`PartialColumns`) where they can be.
 
         Raises:
             TransformError: an element is not a pair, or a key cannot be hashed.
         """
+        if self.combiners is not None and isinstance(bundle.values, PairColumns):
+            found = self._lifted_columns(bundle, watermark_us)
+            if found is not None:
+                return found
         windows = bundle.windows or [GLOBAL_WINDOW] * len(bundle)
         if not set(map(type, bundle.values)) <= {tuple}:
             refuse_other_than_pairs(self._node, bundle.values)
@@ -90,6 +102,28 @@ class Lifter:
             for (key, window), values in self._merged(groups).items()
         ]
         return partials + late
+
+    def _lifted_columns(self, bundle: Bundle, watermark_us: int) -> Sequence[Partial] | None:
+        assert self.combiners is not None
+        times = bundle.timestamps_us
+        if not isinstance(times, IntColumn):
+            return None
+        if int(times.array.min(initial=watermark_us)) >= watermark_us:
+            return lifted_columns(bundle, self.combiners, is_merging=self._is_overlap_merging)
+        behind = times.array < watermark_us
+        in_time, late = np.flatnonzero(~behind), np.flatnonzero(behind)
+        if not len(in_time):
+            return None
+        return [
+            *self.lift(_only(bundle, in_time), watermark_us=watermark_us),
+            *self.lift(_only(bundle, late), watermark_us=watermark_us),
+        ]
+
+    def merged_columns(self, partials: Sequence[PartialColumns]) -> PartialColumns | None:
+        """Partials of several bundles as fewer; None if that is to be done with `combined`."""
+        if not partials or self.combiners is None:
+            return None
+        return merged_columns(partials, is_merging=self._is_overlap_merging)
 
     def combined(self, partials: Iterable[Partial]) -> list[Partial]:
         """The partials of several bundles as fewer ones that say the same, for whoever gathers before sending.
@@ -201,6 +235,10 @@ class Lifter:
                 detail="while merging accumulators",
                 hint="correct CombineFn.merge_accumulators",
             ) from error
+
+
+def _only(bundle: Bundle, indexes: Int64s) -> Bundle:
+    return bundle.take(indexes, picked(bundle.values, indexes))
 
 
 def refuse_other_than_pairs(node: TransformNode, values: Sequence[Any]) -> None:

@@ -5,11 +5,12 @@ level is alive.  What reaches a grouping is lifted into partials, what reaches a
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
 
+from dataflow.columns import Int64s, IntColumn, WindowColumn, picked
 from dataflow.errors import DataflowError
 from dataflow.graph import (
     AssignWindows,
@@ -32,6 +33,7 @@ from runners.core.plan import ExecutionPlan, Stage
 from runners.core.poison import DeadLetter, run_isolated
 from runners.core.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.table_rows import table_write
+from runners.core.window_columns import assigned as assigned_columns
 from windowing.checks import checked_assignment
 from windowing.pane import NO_FIRING
 from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
@@ -45,15 +47,25 @@ _Consumer = Callable[[Bundle], None]
 class StageOutputs:
     """What one bundle caused: partials per grouping label, table writes, and records that user code cannot take."""
 
-    groups: dict[str, list[Partial]] = attrs.field(factory=dict)
+    groups: dict[str, Sequence[Partial]] = attrs.field(factory=dict)
     tables: list[TableWrite] = attrs.field(factory=list)
     dead: list[DeadLetter] = attrs.field(factory=list)
 
     def add(self, other: "StageOutputs") -> None:
         """Take in what another bundle caused after this one."""
         for label, partials in other.groups.items():
-            self.groups.setdefault(label, []).extend(partials)
+            self.add_partials(label, partials)
         self.tables += other.tables
+
+    def add_partials(self, label: str, partials: Sequence[Partial]) -> None:
+        """Take in partials for a grouping; the first may stay columns."""
+        held = self.groups.get(label)
+        if not held:
+            self.groups[label] = partials
+        elif isinstance(held, list):
+            held.extend(partials)
+        else:
+            self.groups[label] = [*held, *partials]
 
 
 class StageExecutor:
@@ -155,6 +167,11 @@ class StageExecutor:
     def _assign(
         self, node: TransformNode, window_fn: WindowFn, output: int, bundle: Bundle
     ) -> None:
+        if isinstance(bundle.timestamps_us, IntColumn):
+            columns = assigned_columns(window_fn, bundle.timestamps_us)
+            if columns is not None:
+                self._push_windows(output, bundle, *columns)
+                return
         try:
             assigned = checked_assignment(window_fn, bundle.timestamps_us, bundle.values)
         except DataflowError as error:
@@ -167,6 +184,19 @@ class StageExecutor:
         if indexes:
             windows = [window for windows in assigned for window in windows]
             values = [bundle.values[index] for index in indexes]
+            self._push(output, bundle.take(indexes, values, windows=windows))
+
+    def _push_windows(
+        self,
+        output: int,
+        bundle: Bundle,
+        indexes: Sequence[int] | Int64s | None,
+        windows: WindowColumn,
+    ) -> None:
+        if indexes is None:
+            self._push(output, attrs.evolve(bundle, windows=windows))
+        elif len(indexes):
+            values = picked(bundle.values, indexes)
             self._push(output, bundle.take(indexes, values, windows=windows))
 
     def _log(self, output: int, bundle: Bundle) -> None:
@@ -184,7 +214,7 @@ class StageExecutor:
             # Whoever routes them would find out too late which record had such a key.
             for each in partials:
                 self._codecs[label].encode(each[0])
-        self._outputs.groups.setdefault(label, []).extend(partials)
+        self._outputs.add_partials(label, partials)
 
     def _write(self, node: TransformNode, operation: WriteTable, bundle: Bundle) -> None:
         self._outputs.tables.append(table_write(node, operation.table, bundle))

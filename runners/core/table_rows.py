@@ -3,22 +3,32 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dataflow.columns import Rows
 from dataflow.errors import TableRowError, TransformError
 from dataflow.graph import TransformNode
 from dataflow.io.table import Row, TableSpec, TableWrite
+from dataflow.rows import is_row_type
 from runners.core.bundle import Bundle
 from runners.core.changelog import check_rows
+from runners.core.table_columns import TableColumns
 
 
 def table_write(node: TransformNode, table: TableSpec, bundle: Bundle) -> TableWrite:
-    """What the bundle's mappings do to the table.
+    """What the bundle's rows or mappings do to the table.
 
     For each key the last thing said counts: a retraction directly followed by its replacement is one upsert.
 
     Raises:
-        TransformError: an element is not a mapping with every column.
+        TransformError: an element is not a row or a mapping with every column.
         TableRowError: a value does not fit its column.
     """
+    if isinstance(bundle.values, Rows) and bundle.signs is None:
+        found = TableColumns.of(table, bundle.values)
+        if found is not None:
+            is_keyed = bool(table.key)
+            return TableWrite(
+                table=table, upserts=found if is_keyed else (), inserts=() if is_keyed else found
+            )
     columns = list(table.columns)
     rows = [_row(node, columns, value) for value in bundle.values]
     try:
@@ -43,17 +53,21 @@ def _net_effect(table: TableSpec, rows: Sequence[Row], signs: Sequence[int] | No
 
 
 def _row(node: TransformNode, columns: list[str], value: Any) -> Row:
-    if not isinstance(value, Mapping):
+    is_mapping = isinstance(value, Mapping)
+    if not is_mapping and not is_row_type(type(value)):
         raise TransformError(
             f"{node} needs mappings from column name to value",
             detail=f"it was given {value!r}",
-            hint="end the pipeline with a df.Map that returns a dict",
+            hint="end the pipeline with a df.Map that returns a dict, or a named tuple",
         )
     try:
-        return tuple([value[name] for name in columns])
-    except KeyError as error:
+        if is_mapping:
+            return tuple([value[name] for name in columns])
+        return tuple([getattr(value, name) for name in columns])
+    except (KeyError, AttributeError) as error:
+        missing = error.args[0] if isinstance(error, KeyError) else error.name
         raise TransformError(
-            f"{node} was given a row without the column {error.args[0]!r}",
+            f"{node} was given a row without the column {missing!r}",
             detail=f"row: {value!r}; columns: {columns}",
             hint="give every column a value; None is SQL's NULL",
         ) from None

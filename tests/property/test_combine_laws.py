@@ -1,7 +1,7 @@
 """Lifted combines: partial accumulators from any split of the input say the same as one."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -134,7 +134,7 @@ ROWS = st.lists(st.tuples(KEYS, TIMES_US), max_size=25)
 
 def lift(
     lifter: Lifter, strategy: WindowingStrategy, rows: list[tuple[str, int, int]], watermark_us: int
-) -> list[Partial]:
+) -> Sequence[Partial]:
     times_us = [time_us for _, time_us, _ in rows]
     windows = [each[0] for each in strategy.window_fn.assign_bundle(times_us, rows)]
     bundle = Bundle([(key, number) for key, _, number in rows], times_us, windows)
@@ -175,7 +175,7 @@ def test_partials_hold_every_record_once(
     assert sorted(partial[:2] for partial in expected) == sorted(partial[:2] for partial in fewer)
 
 
-def check_partials(partials: list[Partial], numbered: list[tuple[str, int, int]]) -> None:
+def check_partials(partials: Sequence[Partial], numbered: list[tuple[str, int, int]]) -> None:
     home = {number: (key, window) for key, window, values, _ in partials for number in values}
     assert sorted(home) == sorted(n for _, _, values, _ in partials for n in values)
     assert [number for _, _, number in numbered] == sorted(home)

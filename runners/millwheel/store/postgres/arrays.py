@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
 from psycopg import Connection
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
+from dataflow.columns import column_values
 from windowing.timestamps import to_timestamp_us
 
 #: Dimensions, has-null flag, element type; then length and lower bound of the only dimension.
@@ -46,6 +49,11 @@ class PackedArray(bytes):
         return cls(_HEADER(1, has_null, cls.element_oid, len(values), 1) + elements)
 
     @classmethod
+    def of_column(cls, column: pa.Array) -> "PackedArray":
+        """Pack an Arrow array of the same type; each null becomes NULL."""
+        return cls.of(column_values(column))
+
+    @classmethod
     def pack(cls, values: Sequence[Any]) -> bytes:
         """The elements, none of them None: each its length in four bytes, then its value."""
         raise NotImplementedError
@@ -55,6 +63,21 @@ class _NumberArray(PackedArray):
     """Elements of one size."""
 
     typecode: ClassVar[str]
+    #: What is taken away from every number.
+    origin: ClassVar[int] = 0
+
+    @classmethod
+    def of_column(cls, column: pa.Array) -> PackedArray:
+        """Without a Python value for each."""
+        if column.null_count:
+            return super().of_column(column)
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64())
+        numbers = column.to_numpy(zero_copy_only=False) - cls.origin if cls.origin else column
+        kind = np.dtype(cls.typecode).newbyteorder(">")
+        elements = np.empty(len(column), [("length", ">i4"), ("value", kind)])
+        elements["length"], elements["value"] = kind.itemsize, numbers
+        return cls(_HEADER(1, 0, cls.element_oid, len(column), 1) + elements.tobytes())
 
     @classmethod
     def pack(cls, values: Sequence[Any]) -> bytes:
@@ -103,6 +126,7 @@ class TimestamptzArray(_NumberArray):
     """``timestamptz[]`` of aware datetimes."""
 
     array_oid, element_oid, typecode = 1185, 1184, "q"
+    origin = _POSTGRES_EPOCH_US
 
     @classmethod
     def pack(cls, values: Sequence[datetime]) -> bytes:

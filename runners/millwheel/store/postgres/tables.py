@@ -13,6 +13,7 @@ import attrs
 from psycopg import Connection, sql
 
 from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from runners.core.table_columns import TableColumns
 from runners.errors import StoreError, TableMismatchError
 from runners.millwheel.store.postgres.arrays import (
     BoolArray,
@@ -116,7 +117,7 @@ class TableStatements:
         if write.upserts:
             # In key order, two jobs that write the same keys wait for each other in turn instead
             # of deadlocking; the checks made sure that keys of a table can be compared.
-            rows = sorted(write.upserts, key=itemgetter(*table.key_indexes))
+            rows = _in_key_order(table, write.upserts)
             statements.append((queries.upsert, _arrays(table.columns, rows)))
         if write.inserts:
             statements.append((queries.insert, _arrays(table.columns, write.inserts)))
@@ -173,8 +174,17 @@ def _placeholders(count: int) -> sql.Composed:
     return sql.SQL(", ").join(sql.Placeholder(f"c{index}", "b") for index in range(count))
 
 
+def _in_key_order(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
+    if isinstance(rows, TableColumns):
+        return rows.in_key_order()
+    return sorted(rows, key=itemgetter(*table.key_indexes))
+
+
 def _arrays(columns: Mapping[str, ColumnType], rows: Sequence[Row]) -> dict[str, PackedArray]:
     kinds = [_TYPES[kind][1] for kind in columns.values()]
+    if isinstance(rows, TableColumns):
+        arrays = zip(kinds, rows.arrays, strict=True)
+        return {f"c{index}": kind.of_column(each) for index, (kind, each) in enumerate(arrays)}
     return {
         f"c{index}": kind.of(values)
         for index, (kind, values) in enumerate(zip(kinds, zip(*rows, strict=True), strict=True))

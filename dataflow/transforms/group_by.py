@@ -1,0 +1,175 @@
+"""GroupBy: aggregates of fields, for elements that have some.
+
+It is made of a `Map` to keys and values, a `CombinePerKey`, and a `Map` back to rows; where elements are columns, so
+are its inputs and outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.column_fn import ColumnFunction
+from dataflow.columns import PairColumns, Rows
+from dataflow.combine_fn import CombineFn, as_combine_fn
+from dataflow.combiners import tuple_of
+from dataflow.errors import PipelineError
+from dataflow.pcollection import PCollection
+from dataflow.ptransform import PTransform
+from dataflow.rows import row_class
+from dataflow.transforms.group import CombinePerKey, GroupByKey
+from dataflow.transforms.par_do import Map
+from windowing.window import Window
+
+#: A field by its name, or what is worked out from an element.
+Expression = str | Callable[[Any], Any]
+
+
+@attrs.frozen
+class _Aggregate:
+    field: Expression
+    combine_fn: CombineFn
+    name: str
+
+
+class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
+    """Group elements by fields of theirs, and aggregate others.
+
+    Elements are typed rows, any objects with these attributes, or mappings with these keys.
+    Each `aggregate_field` adds a field to the results, which are rows: a named tuple with the key's fields and these,
+    for each key, window and firing, as `CombinePerKey` gives them.
+    Without any the results are ``(key, [elements])``, as those of `GroupByKey`; the key is the field's value, or where
+    there are several a tuple.
+
+    Example::
+
+        events | df.GroupBy("user_id").aggregate_field("amount", sum, "total")
+
+    Args:
+        *fields: names of fields.
+        **computed: further fields of the key by their names: the name of a field, or a function of the element.
+
+    Raises:
+        PipelineError: there is no field, or a name is no possible one or given twice.
+    """
+
+    def __init__(self, *fields: str, **computed: Expression) -> None:
+        self._keys: dict[str, Expression] = {**{name: name for name in fields}, **computed}
+        self._aggregates: tuple[_Aggregate, ...] = ()
+        if not self._keys or len(self._keys) < len(fields) + len(computed):
+            raise PipelineError(
+                f"GroupBy needs fields to group by, each once, not {[*fields, *computed]}",
+                hint='e.g. df.GroupBy("user_id")',
+            )
+        for each in self._keys.values():
+            _check_expression(each)
+        row_class(tuple(self._keys))
+
+    def aggregate_field(
+        self, field: Expression, combine_fn: CombineFn | Callable[[Iterable[Any]], Any], name: str
+    ) -> GroupBy:
+        """The same with one more aggregate.
+
+        Args:
+            field: the name of a field, or a function of the element.
+            combine_fn: as for `CombinePerKey`: ``sum``, ``min``, ``max``, ``df.CountCombineFn()``, ...
+            name: what the result is called.
+        """
+        _check_expression(field)
+        more = GroupBy(**self._keys)
+        more.label = self.label
+        more._aggregates = (*self._aggregates, _Aggregate(field, as_combine_fn(combine_fn), name))
+        row_class(more._names)
+        return more
+
+    def default_label(self) -> str:
+        """``GroupBy(names)``."""
+        return f"GroupBy({', '.join(self._keys)})"
+
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+        """Keys and values, the grouping, and rows."""
+        keys = tuple(self._keys.values())
+        if not self._aggregates:
+            return pcoll | "key" >> Map(_WithKey(keys)) | "group" >> GroupByKey()
+        combine_fn = tuple_of(each.combine_fn for each in self._aggregates)
+        values = tuple(each.field for each in self._aggregates)
+        return (
+            pcoll
+            | "key" >> Map(_ToPair(keys, values))
+            | "combine" >> CombinePerKey(combine_fn)
+            | "rows" >> Map(_ToRow(self._names, is_single=len(keys) == 1))
+        )
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*self._keys, *(each.name for each in self._aggregates))
+
+
+def _check_expression(given: object) -> None:
+    if not isinstance(given, str) and not callable(given):
+        raise PipelineError(
+            f"GroupBy needs the name of a field, or a function of the element, not {given!r}"
+        )
+
+
+def _value(element: Any, wanted: Expression) -> Any:
+    if not isinstance(wanted, str):
+        return wanted(element)
+    return element[wanted] if isinstance(element, Mapping) else getattr(element, wanted)
+
+
+def _key(element: Any, keys: tuple[Expression, ...]) -> Any:
+    if len(keys) == 1:
+        return _value(element, keys[0])
+    return tuple([_value(element, each) for each in keys])
+
+
+@attrs.frozen
+class _WithKey:
+    keys: tuple[Expression, ...]
+
+    def __call__(self, element: Any) -> tuple[Any, Any]:
+        return _key(element, self.keys), element
+
+
+@attrs.frozen
+class _ToPair(ColumnFunction):
+    keys: tuple[Expression, ...]
+    values: tuple[Expression, ...]
+
+    def __call__(self, element: Any, /) -> tuple[Any, Any]:
+        values = tuple([_value(element, each) for each in self.values])
+        return _key(element, self.keys), values
+
+    def on_columns(
+        self, values: Sequence[Any], windows: Sequence[Window] | None
+    ) -> Sequence[Any] | None:
+        if not isinstance(values, Rows):
+            return None
+        keys, parts = (
+            [values.column(each) if isinstance(each, str) else None for each in expressions]
+            for expressions in (self.keys, self.values)
+        )
+        if any(each is None for each in (*keys, *parts)):
+            return None
+        return PairColumns(tuple(keys), tuple(parts), is_single=len(keys) == 1)
+
+
+@attrs.frozen
+class _ToRow(ColumnFunction):
+    names: tuple[str, ...]
+    is_single: bool = attrs.field(kw_only=True)
+
+    def __call__(self, element: tuple[Any, tuple[Any, ...]], /) -> Any:
+        key, results = element
+        row_type = row_class(self.names)
+        return row_type(key, *results) if self.is_single else row_type(*key, *results)
+
+    def on_columns(
+        self, values: Sequence[Any], windows: Sequence[Window] | None
+    ) -> Sequence[Any] | None:
+        if not isinstance(values, PairColumns):
+            return None
+        return Rows.of(row_class(self.names), self.names, [*values.keys, *values.values])

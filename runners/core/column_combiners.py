@@ -1,0 +1,165 @@
+"""ColumnCombiners: what `dataflow.combine_fn` says of some built-in functions, over columns instead of values.
+
+An accumulator of a `ColumnCombiner` is one place in one or two arrays.  It becomes the accumulator of its `CombineFn`
+where columns end (`ColumnCombiner.accumulators`), so both can be mixed.
+
+**Law**: the result is that of the `CombineFn`; sums of floats may differ from it in their last bits, as they may
+between orders of addition anyway.  Where columns could not keep the law, as with integers beyond 64 bits, there is no
+result (None), and whoever asked folds values one by one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dataflow.columns import Int64s
+from dataflow.combine_fn import CallableCombineFn, CombineFn
+from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn, TupleCombineFn
+
+#: Arrays with one place for each accumulator.
+Accumulators = tuple[NDArray[Any], ...]
+
+_INT64_MAX = (1 << 63) - 1
+#: Integers up to here are floats without loss.
+_EXACT_MAX = 1 << 53
+
+
+@attrs.frozen
+class Groups:
+    """Which rows are together: rows ``order[bounds[i] : bounds[i + 1]]`` are group i."""
+
+    order: Int64s
+    bounds: Int64s
+
+    @property
+    def firsts(self) -> Int64s:
+        """A row of each group."""
+        return self.order[self.bounds]
+
+    @property
+    def counts(self) -> Int64s:
+        """The number of rows of each group."""
+        return np.diff(self.bounds, append=len(self.order))
+
+    def reduced(self, ufunc: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
+        """The values of each group folded into one."""
+        folded: NDArray[Any] = ufunc.reduceat(values[self.order], self.bounds)
+        return folded
+
+
+@attrs.frozen
+class ColumnCombiner:
+    """One aggregate.
+
+    ``kind``: sum, count, min, max or mean.  ``is_listed``: whether an accumulator is a list of one, as a
+    `CallableCombineFn` has it.
+    """
+
+    kind: str
+    is_listed: bool = False
+
+    def lifted(self, values: pa.Array, groups: Groups) -> Accumulators | None:
+        """The accumulators of groups of inputs."""
+        if self.kind == "count":
+            return (groups.counts,)
+        numbers = _numbers(values)
+        if numbers is None:
+            return None
+        if self.kind in ("min", "max"):
+            return _extremes(numbers, groups, self.kind)
+        if numbers.dtype == np.bool_:
+            numbers = numbers.astype(np.int64)
+        sums = _sums(numbers, groups)
+        if sums is None:
+            return None
+        return (sums,) if self.kind == "sum" else (sums, groups.counts)
+
+    def merged(self, accumulators: Accumulators, groups: Groups) -> Accumulators | None:
+        """The accumulators of groups of accumulators."""
+        if self.kind in ("min", "max"):
+            return _extremes(accumulators[0], groups, self.kind)
+        merged = [_sums(each, groups) for each in accumulators]
+        return None if any(each is None for each in merged) else tuple(merged)  # type: ignore[arg-type]
+
+    def accumulators(self, accumulators: Accumulators) -> Sequence[Any]:
+        """The accumulators as those of the `CombineFn`."""
+        if self.kind == "mean":
+            sums, counts = accumulators
+            return list(zip(sums.tolist(), counts.tolist(), strict=True))
+        values: list[Any] = accumulators[0].tolist()
+        return [[value] for value in values] if self.is_listed else values
+
+    def results(self, accumulators: Accumulators) -> pa.Array:
+        """What the accumulators say."""
+        if self.kind != "mean":
+            return pa.array(accumulators[0])
+        sums, counts = accumulators
+        if sums.dtype == np.int64 and _largest(sums) > _EXACT_MAX:
+            pairs = zip(sums.tolist(), counts.tolist(), strict=True)
+            return pa.array([total / count for total, count in pairs])
+        return pa.array(sums / counts)
+
+
+_CALLABLES: dict[Callable[..., Any], str] = {sum: "sum", min: "min", max: "max"}
+_COMBINE_FNS: dict[type[CombineFn], str] = {
+    SumCombineFn: "sum",
+    CountCombineFn: "count",
+    MeanCombineFn: "mean",
+}
+
+
+def column_combiners(combine_fn: CombineFn) -> tuple[ColumnCombiner, ...] | None:
+    """Those of a combine function of several, if there is one for each of them."""
+    if not isinstance(combine_fn, TupleCombineFn):
+        return None
+    found = tuple(filter(None, map(_combiner, combine_fn.combine_fns)))
+    return found if len(found) == len(combine_fn.combine_fns) else None
+
+
+def _combiner(combine_fn: CombineFn) -> ColumnCombiner | None:
+    if type(combine_fn) is CallableCombineFn:
+        kind = next((each for fn, each in _CALLABLES.items() if fn is combine_fn.function), None)
+        return None if kind is None else ColumnCombiner(kind, is_listed=True)
+    kind = _COMBINE_FNS.get(type(combine_fn))
+    return None if kind is None else ColumnCombiner(kind)
+
+
+def _numbers(values: pa.Array) -> NDArray[Any] | None:
+    """Numbers without gaps; None if the column has others."""
+    is_known = pa.types.is_int64(values.type) or pa.types.is_float64(values.type)
+    if values.null_count or not (is_known or pa.types.is_boolean(values.type)):
+        return None
+    numbers: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _extremes(numbers: NDArray[Any], groups: Groups, kind: str) -> Accumulators | None:
+    if numbers.dtype == np.float64:
+        # What is least among NaN, or 0.0 and -0.0, depends on the order.
+        zeros = numbers[numbers == 0]
+        if np.isnan(numbers).any() or np.signbit(zeros).any():
+            return None
+    return (groups.reduced(np.minimum if kind == "min" else np.maximum, numbers),)
+
+
+def _sums(numbers: NDArray[Any], groups: Groups) -> NDArray[Any] | None:
+    """The sum of each group; None where one could be beyond 64 bits."""
+    if numbers.dtype == np.int64 and _largest(numbers) * len(numbers) > _INT64_MAX:
+        # Rounding is far less than the factor of two that is left.
+        magnitudes = groups.reduced(np.add, np.abs(numbers.astype(np.float64)))
+        if magnitudes.max() > _INT64_MAX // 2:
+            return None
+    # Python begins with 0, so a sum is never -0.0.
+    sums: NDArray[Any] = groups.reduced(np.add, numbers) + numbers.dtype.type(0)
+    return sums
+
+
+def _largest(numbers: NDArray[Any]) -> int:
+    """The largest magnitude."""
+    if not len(numbers):
+        return 0
+    return max(abs(int(numbers.min())), abs(int(numbers.max())))

@@ -1,0 +1,81 @@
+"""Columns of result rows: kept between commits, packed for the wire, the same as rows."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataflow.columns import ARROW_TYPES, Rows, column_values
+from dataflow.io.table import TableSpec, TableWrite
+from runners.batch.range_writer import _TableBuffer
+from runners.core.table_columns import TableColumns
+from runners.millwheel.store.postgres.arrays import (
+    BoolArray,
+    Float8Array,
+    Int8Array,
+    PackedArray,
+    TextArray,
+    TimestamptzArray,
+)
+
+TABLE = TableSpec(name="t", columns={"key": int, "value": int}, key=("key",))
+PLAIN = TableSpec(name="t", columns={"key": int, "value": int})
+PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers()), min_size=1, max_size=4).map(
+    lambda pairs: [(key, value % 100) for key, value in pairs]
+)
+
+
+def columns(table: TableSpec, pairs: list[tuple[int, int]]) -> TableColumns:
+    arrays = [pa.array(each) for each in zip(*pairs, strict=True)]
+    found = TableColumns.of(table, Rows.of(None, ["key", "value"], arrays))
+    assert found is not None
+    return found
+
+
+@given(parts=st.lists(st.tuples(PAIRS, st.sampled_from(["columns", "rows", "delete"])), min_size=1))
+def test_the_last_word_for_a_key_counts_however_it_came(parts: list[tuple[Any, str]]) -> None:
+    buffer, wanted = _TableBuffer(TABLE), {}
+    for pairs, how in parts:
+        last = dict(pairs)
+        if how == "columns":
+            buffer.add(TableWrite(table=TABLE, upserts=columns(TABLE, pairs)))
+        elif how == "rows":
+            buffer.add(TableWrite(table=TABLE, upserts=list(last.items())))
+        else:
+            buffer.add(TableWrite(table=TABLE, deletes=[(key,) for key in last]))
+            last = dict.fromkeys(last)
+        wanted.update(last)
+
+    write = buffer.table_write()
+
+    assert dict(write.upserts) == {key: value for key, value in wanted.items() if value is not None}
+    assert len(write.upserts) + len(write.deletes) <= buffer.size
+
+
+@given(parts=st.lists(st.tuples(PAIRS, st.booleans()), min_size=1))
+def test_every_insert_is_kept(parts: list[tuple[Any, bool]]) -> None:
+    buffer = _TableBuffer(PLAIN)
+    for pairs, is_column in parts:
+        rows = columns(PLAIN, pairs) if is_column else pairs
+        buffer.add(TableWrite(table=PLAIN, inserts=rows))
+
+    assert list(buffer.table_write().inserts) == [pair for pairs, _ in parts for pair in pairs]
+
+
+@given(data=st.data())
+def test_a_column_is_packed_as_its_values_are(data: st.DataObject) -> None:
+    kinds: list[tuple[type[PackedArray], type, st.SearchStrategy[Any]]] = [
+        (Int8Array, int, st.integers(-(2**63), 2**63 - 1)),
+        (Float8Array, float, st.floats(allow_nan=False)),
+        (BoolArray, bool, st.booleans()),
+        (TextArray, str, st.text(st.characters(exclude_characters="\0", codec="utf-8"))),
+        (TimestamptzArray, datetime, st.datetimes(timezones=st.just(UTC))),
+    ]
+    packed, kind, values = data.draw(st.sampled_from(kinds))
+    listed = data.draw(st.lists(values | st.none() if data.draw(st.booleans()) else values))
+    column = pa.array(listed, ARROW_TYPES[kind])
+
+    assert packed.of_column(column) == packed.of(listed)
+    assert column_values(column) == listed
