@@ -28,6 +28,7 @@ def short_journals(monkeypatch: Patch, request: pytest.FixtureRequest) -> None:
     monkeypatch.setattr(journals, "SETTLED_PER_STEP", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_pipelines_keep_their_promises(pipeline: str) -> None:
     simulate(pipeline, seeds=range(20))
