@@ -35,7 +35,10 @@ def programs() -> Iterator[Any]:
             if language == "python":
                 after, text = blocks[number] if number < len(blocks) else ("", "")
                 shown = text if after == "text" else ""
-                yield pytest.param(program, shown, id=f"{page.relative_to(ROOT)}, block {number}")
+                # A process each: those of all pages together take half a minute.
+                marks = () if page.parent == ROOT else pytest.mark.slow
+                where = f"{page.relative_to(ROOT)}, block {number}"
+                yield pytest.param(program, shown, id=where, marks=marks)
 
 
 def links(page: Path) -> Iterator[str]:

@@ -56,6 +56,7 @@ def test_a_seed_repeats_itself(pipeline: str) -> None:
     assert len(set(once)) == len(seeds)
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_itself_in_another_process() -> None:
     """Where strings have other hashes, so that sets of them have another order."""
     code = (
