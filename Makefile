@@ -16,6 +16,7 @@ ARGS ?=
 
 # Tests that neither start anything nor take long, and how they are dealt out.
 FAST := not spark and not postgres and not slow
+SERVERS := spark or postgres
 ALL_CORES := -n auto --maxprocesses 8 --dist loadfile
 
 BIN := .venv/bin
@@ -39,10 +40,10 @@ demo: setup ## Run the flights example: history, live, a crash, and the same ans
 check: static ## What to run before every commit; under a minute
 	@$(BIN)/pytest -q $(if $(K),-k "$(K)",$(ALL_CORES)) -m "$(FAST)"
 
-# What starts processes runs alone: it has them on all cores already.
+# What starts servers runs alone: it has them on all cores already.
 test: static ## Everything but the faults, also with real Spark and Postgres
-	@$(if $(K),,$(BIN)/pytest -q $(ALL_CORES) -m "$(FAST)")
-	@$(BIN)/pytest -q $(if $(K),-k "$(K)",-m "not ($(FAST)) and not faults")
+	@$(if $(K),,$(BIN)/pytest -q $(ALL_CORES) -m "not ($(SERVERS))")
+	@$(BIN)/pytest -q $(if $(K),-k "$(K)",-m "($(SERVERS)) and not faults")
 
 # Against the clock, so on a machine with nothing else to do.
 faults: setup ## Kill, stop and starve real workers, drivers and Postgres; five minutes

@@ -29,6 +29,8 @@ from benchmarks.store_commits import database, server
 from runners.core.plan import plan
 from runners.millwheel.job import job_spec
 from runners.millwheel.master.master import Master
+from runners.millwheel.production import Production
+from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.worker import worker as worker_module
 from runners.millwheel.worker.worker import Worker, WorkerSpec
@@ -47,6 +49,18 @@ class Costs:
 
     worker_s: float
     postgres_s: float
+    commits: int
+
+
+class CountingStore(PostgresStore):
+    """Counts its commits."""
+
+    commits = 0
+
+    def commit(self, production: Production) -> CommitOutcome:
+        """Make the production durable."""
+        self.commits += 1
+        return super().commit(production)
 
 
 def write_events(path: Path, records: int) -> None:
@@ -89,7 +103,7 @@ def run(dsn: str, path: Path, job: str, profile: cProfile.Profile | None) -> Cos
     """Run the pipeline to its end, in this thread."""
     execution, clock, network = plan(pipeline(path).graph()), SystemClock(), LocalNetwork()
     with ExitStack() as stack:
-        store = stack.enter_context(closing(PostgresStore(dsn)))
+        store = stack.enter_context(closing(CountingStore(dsn)))
         admin = stack.enter_context(psycopg.connect(dsn, autocommit=True))
         spec = job_spec(job, "streaming", execution, splits_desired=1, ranges_per_grouping=2)
         master = Master(store.open_job(spec), execution, 1, network.endpoint("master"), clock)
@@ -105,7 +119,9 @@ def run(dsn: str, path: Path, job: str, profile: cProfile.Profile | None) -> Cos
             master.step()
             worker.step()
         costs = Costs(
-            worker_s=time.process_time() - started_s, postgres_s=cpu_s(postgres) - postgres_s
+            worker_s=time.process_time() - started_s,
+            postgres_s=cpu_s(postgres) - postgres_s,
+            commits=store.commits,
         )
         worker.close()
     return costs
@@ -120,8 +136,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="the best of so many")
     parser.add_argument("--profile", action="store_true", help="where the worker's time goes")
     options = parser.parse_args()
-    print("| records in a step | worker, us a record | Postgres, us a record |")
-    print("| ----: | ----: | ----: |")
+    print("| Records in a step | Commits | Worker, us a record | Postgres, us a record |")
+    print("| ---: | ---: | ---: | ---: |")
+    rows = []
     with server(options.dsn) as dsn, tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "events.jsonl"
         write_events(path, options.records)
@@ -135,9 +152,17 @@ def main() -> None:
                 min(getattr(each, name) for each in found) / options.records * 1e6
                 for name in ("worker_s", "postgres_s")
             )
-            print(f"| {step:,} | {worker_us:.1f} | {postgres_us:.1f} |", flush=True)
+            commits = found[0].commits
+            print(f"| {step:,} | {commits:,} | {worker_us:.1f} | {postgres_us:.1f} |", flush=True)
+            rows.append((commits, worker_us * options.records, postgres_us * options.records))
             if profile is not None:
                 pstats.Stats(profile).sort_stats("tottime").print_stats(35)
+    first, last = rows[0], rows[-1]
+    if first[0] != last[0]:
+        worker_us, postgres_us = (
+            (a - b) / (first[0] - last[0]) for a, b in zip(first[1:], last[1:], strict=True)
+        )
+        print(f"a commit: {worker_us:.0f} us of a worker, {postgres_us:.0f} us of Postgres")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from os import environ
 from pyspark.sql import SparkSession
 
 from benchmarks.task import Task
+from runners.embedded.java import ensure_java_home
 
 CORES = 2
 
@@ -13,6 +14,7 @@ CORES = 2
 def warm_session(task: Task, **settings: str) -> SparkSession:
     """Started, and used once."""
     environ["PYSPARK_PYTHON"] = sys.executable
+    environ["JAVA_HOME"] = str(ensure_java_home())
     builder = (
         SparkSession.builder.master(f"local[{CORES}]")
         .config("spark.ui.enabled", "false")
