@@ -104,4 +104,5 @@ def test_a_hot_range_is_split_and_its_half_moves() -> None:
 
     rows = {tuple(each.values()) for each in direct.run().read_table(table.name)}
     assert rows == set(cluster.store.read_table(table))
-    assert len(cluster.changes) <= 6, cluster.changes
+    # A policy that cannot make up its mind changes something at every look.
+    assert len(cluster.changes) <= 12, cluster.changes

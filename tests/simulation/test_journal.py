@@ -6,7 +6,7 @@ The journals here are so short, and settled in such small steps, that most crash
 from collections.abc import Callable, Iterable
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runners.core.cells import CellId
@@ -19,6 +19,8 @@ from runners.testing.simulator import SimulationError, simulate
 from runners.testing.simulator.pipelines import PIPELINES
 
 Patch = pytest.MonkeyPatch
+#: Of each pipeline and each length; there are eighteen of these.
+EXAMPLES = max(5, settings.get_profile(settings.get_current_profile_name()).max_examples // 4)
 
 
 @pytest.fixture(autouse=True, params=[300, 5_000])
@@ -36,6 +38,7 @@ def test_pipelines_keep_their_promises(pipeline: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", PIPELINES)
+@settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32))
 @example(seed=38302)  # signals: a range moves at the end of the job, with what is left to do
 def test_pipelines_keep_their_promises_for_any_seed(pipeline: str, seed: int) -> None:
