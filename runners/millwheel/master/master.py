@@ -69,6 +69,8 @@ class Master:
         #: Since it was asked again last.
         self._told_to_untie: set[RangeId] = set()
         self._asked_ms = self._told_ms = clock.monotonic_ms()
+        #: Ranges that were merged into others.
+        self._retired = job.ranges.keys() - rows.keys()
         self._authority = WatermarkAuthority(
             senders,
             ranges,
@@ -80,8 +82,7 @@ class Master:
         self._signals = SignalBoard(plan, ranges, marks)
         self._has_news = self._is_draining = self.is_pausing = False
         #: What workers that are gone have done.
-        self._counts_before = Counts()
-        self._workers_replaced = 0
+        self._counts_before, self._workers_replaced = Counts(), 0
         self.failure: Exception | None = None
 
     def step(self, wait_ms: int = 0) -> None:
@@ -269,6 +270,7 @@ class Master:
                 is_retired = self._shapes.untied(range_id)
                 self._assignment.untie(range_id, is_retired=is_retired)
                 if is_retired:
+                    self._retired.add(range_id)
                     self._authority.retire(range_id)
                     self._signals.retire(range_id)
 
@@ -356,14 +358,15 @@ class Master:
         if slot.worker != report.worker or not slot.is_ready:
             return False
         slot.heard_ms = self._clock.monotonic_ms()
-        if not all(map(self._authority.knows, report.watermarks_us)):
-            # It has divided a range, or retired one, and the message that says so is not here.
-            return False
         slots = self._assignment.slots
-        strays = [each for each in report.watermarks_us if slots[each] != report.slot]
+        strays = [each for each in report.watermarks_us if slots.get(each, -1) != report.slot]
+        strays = [each for each in strays if each in slots or each in self._retired]
         if strays:
-            # They came with another range that is tied to them, which nobody knew.
+            # They came with a range that is tied to them, which nobody knew, or were retired by another while it slept.
             self._tell(slot, Revoke(ranges=tuple(strays)))
+            return False
+        if not all(map(self._authority.knows, report.watermarks_us)):
+            # It has divided a range, and the message that says so is not here.
             return False
         slot.hear(report)
         self._shapes.report(report.routings)
