@@ -15,7 +15,7 @@ from runners.direct import DirectRunner
 from runners.millwheel.cell_codec import encode_cell, encode_cell_key, encode_window
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import KEY_SPACE_END, KeyRange, even_ranges
-from runners.millwheel.messages import Untie, Untied, decode
+from runners.millwheel.messages import Untied, decode
 from runners.millwheel.production import CellWrite, Production, Reshape, TimerWrite
 from runners.millwheel.shapes import Shapes
 from runners.millwheel.store.port import Committed, JobRow, JobSpec, TakenRange
@@ -35,20 +35,6 @@ MERGED = {FIRST: KeyRange(0, KEYS[1].high), SECOND: None}
 AT = KEYS[0].high // 3
 WITHOUT_MORE = ALL_FAULTS - {Fault.SPLIT, Fault.MERGE}
 SPLIT = {FIRST: KeyRange(0, AT), BORN: KeyRange(AT, KEYS[0].high)}
-
-
-def keep_what_was_retired_before(patch: pytest.MonkeyPatch) -> None:
-    """A range that its former owner has retired, unheard, is reported for ever, to a master that knows of none."""
-    untie, forget = Worker._untie, Worker._forget
-
-    def broken(worker: Worker, message: Untie) -> None:
-        known = [worker._ranges[each] for each in message.ranges if each in worker._ranges]
-        kept = {owned.range_id for owned in known if owned.tied_to is None}
-        patch.setattr(Worker, "_forget", lambda self, each: each in kept or forget(self, each))
-        untie(worker, message)
-        patch.setattr(Worker, "_forget", forget)
-
-    patch.setattr(Worker, "_untie", broken)
 
 
 def overlook_what_a_former_driver_had_asked_for(patch: pytest.MonkeyPatch) -> None:
@@ -233,7 +219,6 @@ def driver_that_looked_too_early(seed: int) -> None:
 @pytest.mark.parametrize(
     ("mutation", "story"),
     [
-        (keep_what_was_retired_before, retire_a_range_unheard),
         (believe_what_is_in_memory_of_a_range_taken_anew, wake_up_with_what_is_somebody_elses),
         (overlook_what_a_former_driver_had_asked_for, driver_that_looked_too_early),
     ],
