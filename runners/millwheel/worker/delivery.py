@@ -107,8 +107,10 @@ class Outbox:
         self._volatile.discard((checkpoint.channel, checkpoint.sequence))
 
     def newest(self) -> Mapping[Channel, int]:
-        """The last sequence of every channel that has something unacknowledged."""
-        return {channel: entries[-1].sequence for channel, entries in self._open.items()}
+        """The last sequence of every channel that has something in the store: unacknowledged, or not deleted yet."""
+        return self._acknowledged | {
+            channel: entries[-1].sequence for channel, entries in self._open.items()
+        }
 
     def is_acknowledged(self, newest: Mapping[Channel, int]) -> bool:
         """Whether everything up to these sequences has been acknowledged."""

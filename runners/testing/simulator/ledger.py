@@ -61,6 +61,9 @@ class Ledger:
         self._payloads: dict[tuple[Channel, int], bytes] = {}
         #: Committed and not delivered: by channel, then sequence; when the first window that it is about expires.
         self._open: dict[Channel, dict[int, int]] = defaultdict(dict)
+        #: Committed and not deleted: the sequences of each channel.
+        self._kept: dict[Channel, set[int]] = defaultdict(set)
+        self._retired: set[RangeId] = set()
         self._strategies = _strategies(plan)
         self._record_ids: dict[RangeId, dict[bytes, int]] = defaultdict(dict)
         self._is_merging: dict[str, bool] = {}
@@ -101,7 +104,7 @@ class Ledger:
         ):
             for range_id in [each for each in known if each.computation not in kept]:
                 del known[range_id]
-        for channels in (self._delivered, self._sent, self._open):
+        for channels in (self._delivered, self._sent, self._open, self._kept):
             for channel in [each for each in channels if not _is_between(kept, each)]:
                 del channels[channel]
         self._payloads = {
@@ -122,6 +125,7 @@ class Ledger:
         self._check_progress(production)
         self._check_ranges(before)
         self._check_deliveries(production)
+        self._check_addresses(production)
         self._check_record_ids(production)
         for write in production.tables:
             self._panes.add(write.table, write.inserts)
@@ -250,6 +254,19 @@ class Ledger:
             self._payloads[checkpoint.channel, checkpoint.sequence] = checkpoint.payload
             if self._counts_once((checkpoint.channel, checkpoint.sequence)):
                 self._make(checkpoint)
+
+    def _check_addresses(self, production: Production) -> None:
+        for channel, sequence in production.acknowledged.items():
+            self._kept[channel] = {each for each in self._kept[channel] if each > sequence}
+        for checkpoint in production.checkpoints:
+            self._kept[checkpoint.channel].add(checkpoint.sequence)
+        self._retired |= production.untied & production.finished
+        for channel, kept in self._kept.items():
+            if kept and channel.receiver in self._retired:
+                raise InvariantError(
+                    f"I11: {channel.receiver} is retired, and {_shown(channel)} #{min(kept)} is still to be delivered or "
+                    "deleted: whoever takes the sender over could never do either"
+                )
 
     def _counts_once(self, delivery: tuple[Channel, int]) -> bool:
         """Whether both ends of a delivery's channel have all guarantees."""

@@ -1,8 +1,11 @@
 """Outbox: sequence numbers, acknowledgements and the hold on the watermark."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.production import Checkpoint
-from runners.millwheel.worker.delivery import Outbox
+from runners.millwheel.worker.delivery import Outbox, Trail
 
 A = Channel(RangeId("read", 0), RangeId("sum", 0))
 B = Channel(RangeId("read", 0), RangeId("sum", 1))
@@ -57,3 +60,47 @@ def test_what_is_deleted_is_so_whatever_has_been_acknowledged_since() -> None:
 
     assert outbox.is_deleted({A: first.sequence})
     assert not outbox.is_deleted({A: second.sequence})
+
+
+@given(
+    acts=st.lists(
+        st.one_of(
+            st.tuples(st.just("send"), st.sampled_from([A, B])),
+            st.tuples(st.just("acknowledge"), st.integers(0, 50)),
+            st.tuples(st.sampled_from(["commit", "note"]), st.none()),
+        ),
+        max_size=50,
+    )
+)
+def test_news_never_overtake_what_they_follow(acts: list[tuple[str, Channel | int | None]]) -> None:
+    """Of what was sent before a value that is passed on nothing is unacknowledged, or none of it in the store.
+
+    Nor do they wait for what was sent after them.
+    """
+    outbox = Outbox([], {})
+    acknowledged, deleted = Trail(outbox, 0), Trail(outbox, 0, is_kept=True)
+    #: Each production with the value that was the last when it was sent.
+    unacknowledged: dict[tuple[Channel, int], int] = {}
+    stored: dict[tuple[Channel, int], int] = {}
+    value = 0
+    for act, what in acts:
+        if act == "send":
+            sequence = outbox.create(what, 0, b"").sequence  # type: ignore[arg-type]
+            unacknowledged[what, sequence] = stored[what, sequence] = value  # type: ignore[index]
+        elif act == "acknowledge" and unacknowledged:
+            assert isinstance(what, int)
+            channel, up_to = list(unacknowledged)[what % len(unacknowledged)]
+            outbox.acknowledge(channel, up_to)
+            for place in [each for each in unacknowledged if each <= (channel, up_to)]:
+                if place[0] == channel:
+                    del unacknowledged[place]
+        elif act == "commit":
+            outbox.take_acknowledged()
+            stored = {place: stored[place] for place in unacknowledged}
+        elif act == "note":
+            value += 1
+            acknowledged.note(value)
+            deleted.note(value)
+        for trail, kept in ((acknowledged, unacknowledged), (deleted, stored)):
+            before = [sent_at for sent_at in kept.values() if sent_at < value]
+            assert (min(before) if before else value) == trail.passed()
