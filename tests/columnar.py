@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import dataflow as df
-from dataflow.columns import IntColumn, Rows
+from dataflow.columns import IntColumn, PairColumns, Rows
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
@@ -17,7 +17,7 @@ from runners.batch.spilled_groups import SPILL_BYTES, SpilledGroups
 from runners.core.bundle import Bundle
 from runners.core.grouping import GroupingStage, StageClock
 from runners.core.plan import plan
-from runners.core.stage_executor import StageExecutor
+from runners.core.stage_executor import StageExecutor, StageOutputs
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
@@ -114,8 +114,12 @@ def replayed(
     source: EventSource,
     *,
     spill_bytes: int = SPILL_BYTES,
+    by_machine: bool = False,
 ) -> Run:
-    """What a batch run says, without Spark: the parts of its tasks, in one process."""
+    """What a batch run says, without Spark: the parts of its tasks, in one process.
+
+    ``by_machine``: with a cell and a timer for each window, also where windows speak once.
+    """
     pipeline, recorder = df.Pipeline(), Recorder()
     transform(pipeline | df.Read(source)) | df.ParDo(recorder)
     execution = plan(pipeline.graph())
@@ -134,18 +138,33 @@ def replayed(
         outputs = executor.process(bundle, watermark_us=MIN_TIMESTAMP_US, now_us=MIN_TIMESTAMP_US)
         packed += gatherer.add(outputs.groups)
     packed += gatherer.flush()
-    in_columns, is_in_order = 0, True
+    spoken: list[Bundle] = []
+    is_in_order = True
     for index in range(ranges):
         stage = GroupingStage(execution, grouping, is_replay=True)
+        if by_machine:
+            stage.replay = None
+        note_bundles(stage.executor, spoken)
         groups = SpilledGroups(stage, _WHILE_INPUT, _AT_THE_END, spill_bytes)
-        before = seen = len(recorder.seen)
-        for step in groups.steps(blob for target, blob in packed if target == index):
-            # What was said without the machine was said in columns.
-            in_columns += len(recorder.seen) > seen and not step.effects.values
-            seen = len(recorder.seen)
+        before = len(recorder.seen)
+        for _ in groups.steps(blob for target, blob in packed if target == index):
+            pass
         times = [timestamp for _, timestamp, *_ in recorder.seen[before:]]
         is_in_order &= times == sorted(times)
+    in_columns = sum(isinstance(each.values, PairColumns) for each in spoken)
     return Run(sorted(recorder.seen, key=repr), is_in_order, in_columns)
+
+
+def note_bundles(executor: StageExecutor, spoken: list[Bundle]) -> None:
+    """Have a stage note what it is given, from here on."""
+    process = executor.process
+
+    def noting(bundle: Bundle, **times: Any) -> StageOutputs:
+        if len(bundle):
+            spoken.append(bundle)
+        return process(bundle, **times)
+
+    executor.process = noting  # type: ignore[method-assign]
 
 
 def read(source: EventSource) -> Iterator[SourceBatch]:

@@ -17,6 +17,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import chain
+from operator import itemgetter
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -38,6 +39,7 @@ BUNDLE_TIMERS = 10_000
 _BUCKET_BITS = 4
 _BUCKETS = 1 << _BUCKET_BITS
 _HASH_BITS = 64
+_first = itemgetter(0)
 _LENGTH = struct.Struct("<Q")
 
 
@@ -81,9 +83,9 @@ class _Memory:
             if fire_us is not None:
                 self.timers[timer] = fire_us
 
-    def measure(self) -> int:
-        """Count anew, at the cost of a pickle."""
-        self._content_bytes = sum(len(dumps(cell)) for cell in self.cells.items())
+    def measure(self, held: Iterable[Sequence[Partial]]) -> int:
+        """Count anew, with what else is held, at the cost of a pickle."""
+        self._content_bytes = sum(len(dumps(each)) for each in chain(self.cells.items(), held))
         return self.size_bytes
 
     def kept(self) -> Iterator[_Kept]:
@@ -137,35 +139,36 @@ class SpilledGroups:
             if isinstance(content, _Kept):
                 memory.take(content)
             else:
-                step = self._grouping.add(memory.cells, content, self._while_input)
-                memory.set_timers(step.effects.timers)
-                yield step
-            if memory.size_bytes <= self._spill_bytes:
-                continue
-            columns = self._grouping.release_columns()
-            if columns or self._is_too_large(memory, shift):
+                yield from self._take_in(memory, content)
+            if memory.size_bytes > self._spill_bytes and self._is_too_large(memory, shift):
                 self.spills += 1
-                held: Iterator[_Chunk] = ((each, 0) for each in columns)
-                yield from self._in_buckets(memory, chain(held, chunks), shift)
+                yield from self._in_buckets(memory, chunks, shift)
                 return
         yield from self._last_steps(memory)
 
+    def _take_in(self, memory: _Memory, partials: Sequence[Partial]) -> Iterator[Step]:
+        if self._grouping.replay is not None:
+            self._grouping.replay.hold(partials)
+            return
+        step = self._grouping.add(memory.cells, partials, self._while_input)
+        memory.set_timers(step.effects.timers)
+        yield step
+
     def _is_too_large(self, memory: _Memory, shift: int) -> bool:
-        if shift >= _HASH_BITS:
-            return False
-        keys = (cell_id[0] for cell_id in memory.cells)
-        first = next(keys, None)
-        if all(key == first for key in keys):
-            return False
         # Folding makes little of much: then it pays to count, and again when as much has come in addition.
-        return memory.measure() > self._spill_bytes / 2
+        replay = self._grouping.replay
+        held = () if replay is None else replay.fold()
+        is_full = memory.measure(held) > self._spill_bytes / 2
+        return is_full and shift < _HASH_BITS and _has_several_keys(memory, held)
 
     def _in_buckets(self, memory: _Memory, chunks: Iterator[_Chunk], shift: int) -> Iterator[Step]:
         with ExitStack() as stack:
             files = [stack.enter_context(closing(_BucketFile())) for _ in range(_BUCKETS)]
             for kept in memory.kept():
                 files[self._bucket(kept.cell_id[0], shift)].write(kept)
-            for content, _ in chunks:
+            replay = self._grouping.replay
+            held = () if replay is None else replay.release()
+            for content, _ in chain(((each, 0) for each in held), chunks):
                 if isinstance(content, _Kept):
                     files[self._bucket(content.cell_id[0], shift)].write(content)
                     continue
@@ -183,9 +186,9 @@ class SpilledGroups:
         return (self._grouping.codec.encode(key).hash >> shift) % _BUCKETS
 
     def _last_steps(self, memory: _Memory) -> Iterator[Step]:
-        for step in self._grouping.say_columns(memory.cells, self._while_input, self._at_the_end):
-            memory.set_timers(step.effects.timers)
-            yield step
+        if self._grouping.replay is not None:
+            yield from self._grouping.say(self._at_the_end)
+            return
         timers = Timers()
         for timer, fire_us in memory.timers.items():
             timers.set(timer, fire_us)
@@ -197,6 +200,13 @@ class SpilledGroups:
             for timer, changed_us in step.effects.timers.items():
                 timers.set(timer, changed_us)
             yield step
+
+
+def _has_several_keys(memory: _Memory, held: Sequence[Sequence[Partial]]) -> bool:
+    parts = (map(_first, part) for part in held)
+    keys = chain(map(_first, memory.cells), *parts)
+    first = next(keys, None)
+    return any(key != first for key in keys)
 
 
 class _BucketFile:

@@ -20,7 +20,7 @@ from triggers.timestamp_combiner import TimestampCombiner
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.window import Window
 
-_IMMUTABLE = (int, float, str, bytes, bool, type(None))
+_IMMUTABLE = frozenset((int, float, str, bytes, bool, type(None)))
 
 
 class Accumulation:
@@ -95,15 +95,25 @@ class Accumulation:
         """What an accumulator says; it may go on changing without what was said changing with it."""
         inner = accumulator[0] if self._is_stamped else accumulator
         output = self._result_fn.extract_output(inner)
-        if output is inner and not isinstance(output, _IMMUTABLE):
+        if output is inner and not _is_immutable(output):
             return copy.deepcopy(output)
         return output
+
+    def last_result(self, accumulator: Any) -> Any:
+        """The same of one that will not change any more."""
+        return self._result_fn.extract_output(accumulator[0] if self._is_stamped else accumulator)
 
     def timestamp_us(self, accumulator: Any, window: Window) -> int:
         """The event time of a pane of the window."""
         if not self._is_stamped or accumulator[1] is None:
             return window.max_timestamp_us
         return int(min(max(accumulator[1], window.start_us), window.max_timestamp_us))
+
+
+def _is_immutable(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(type(each) in _IMMUTABLE for each in value)
+    return type(value) in _IMMUTABLE
 
 
 @attrs.frozen

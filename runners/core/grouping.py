@@ -15,7 +15,7 @@ The five parts of the paper's GroupByKeyAndWindow, in the order in which a recor
 Dataflow Model, section 2.2.2.
 """
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 
 import attrs
@@ -24,13 +24,12 @@ from dataflow.errors import TransformError, WindowError
 from dataflow.graph import StatefulParDo
 from runners.core.accumulation import Accumulation
 from runners.core.cells import Cell, CellId, Effects, TimerId
-from runners.core.column_panes import ColumnPanes
-from runners.core.column_partials import PartialColumns
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.key_codec import KeyCodec
 from runners.core.partials import Partial
 from runners.core.percentile_watermark import percentile_of
 from runners.core.plan import ExecutionPlan, Stage
+from runners.core.replay_panes import ReplayPanes
 from runners.core.signals import hear, trigger_of
 from runners.core.stage_executor import StageExecutor, StageOutputs
 from runners.core.stateful_do_fn import StatefulDoFnMachine
@@ -78,7 +77,8 @@ class GroupingStage:
         is_replay: bool = False,
         tries: int | None = None,
     ) -> None:
-        self._columns = ColumnPanes.of(plan.graph, stage.root) if is_replay else None
+        #: Set in a replay whose windows all speak once: what can say it instead of `add` and `fire_timers`.
+        self.replay = ReplayPanes.of(plan.graph, stage.root) if is_replay else None
         self.machine = _machine(plan, stage, is_replay=is_replay, tries=tries)
         self._trigger = trigger_of(plan.graph, stage.root)
         self._percentile = percentile_of(plan.graph, stage.root)
@@ -104,41 +104,22 @@ class GroupingStage:
         partials: Iterable[Partial],
         clock: StageClock,
     ) -> Step:
-        """Take partials in; their keys have been encoded by whoever sent them.
-
-        In a replay columns may wait for `say_columns`.
-        """
-        if self._columns is not None and isinstance(partials, PartialColumns):
-            self._columns.hold(partials)
-            return Step(Effects(), StageOutputs())
+        """Take partials in; their keys have been encoded by whoever sent them."""
         with self._naming_failures():
             effects = self.machine.add(cells, partials, **self._clocks(clock))
         return self._followed(effects, clock)
 
-    def release_columns(self) -> Sequence[PartialColumns]:
-        """Give back the columns that wait, to whoever has no room for them."""
-        return () if self._columns is None else self._columns.release()
-
-    def say_columns(
-        self,
-        cells: MutableMapping[CellId, Cell],
-        before_end: StageClock,
-        at_end: StageClock,
-    ) -> Iterator[Step]:
-        """In a replay whose input is all there, before timers fire: let what has come in columns speak.
-
-        Where something has come otherwise, it is put with that, to speak when timers fire.
-        """
-        if self._columns is None:
-            return
-        bundles = None if cells else self._columns.bundles()
-        if bundles is None:
-            for partials in self._columns.release():
-                yield self.add(cells, list(partials), before_end)
-            return
-        for bundle in bundles:
+    def say(self, clock: StageClock) -> Iterator[Step]:
+        """Let everything that `replay` holds speak, when all of it is there."""
+        assert self.replay is not None
+        bundles = self.replay.bundles()
+        while True:
+            with self._naming_failures():
+                bundle = next(bundles, None)
+            if bundle is None:
+                return
             outputs = self.executor.process(
-                bundle, watermark_us=at_end.output_watermark_us, now_us=at_end.now_us
+                bundle, watermark_us=clock.output_watermark_us, now_us=clock.now_us
             )
             yield Step(Effects(), outputs)
 

@@ -154,12 +154,15 @@ def test_a_replay_says_the_same_in_columns(
 
     in_columns = replayed(transform, EventSource(batches, as_columns=True))
     one_by_one = replayed(transform, EventSource(batches, as_columns=False))
+    by_machine = replayed(transform, EventSource(batches, as_columns=False), by_machine=True)
 
-    assert in_columns.said == one_by_one.said
-    assert one_by_one.in_columns == 0
+    assert in_columns.said == by_machine.said
+    assert one_by_one.said == by_machine.said
+    assert one_by_one.in_columns == by_machine.in_columns == 0
     # Where the last word for a key of a table counts, it is that of the last window.
     assert in_columns.is_in_order
     assert one_by_one.is_in_order
+    assert by_machine.is_in_order
 
 
 @given(

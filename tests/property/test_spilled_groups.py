@@ -16,6 +16,7 @@ from runners.core.grouping import GroupingStage, StageClock
 from runners.core.plan import ExecutionPlan, plan
 from runners.core.stage_executor import StageExecutor
 from runners.direct import DirectRunner
+from tests.columnar import note_bundles
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 US = 1_000_000
@@ -107,7 +108,11 @@ def blobs(
 
 
 def run(
-    p: df.Pipeline, chunks: Sequence[Sequence[tuple[int, int, int]]], spill_bytes: int
+    p: df.Pipeline,
+    chunks: Sequence[Sequence[tuple[int, int, int]]],
+    spill_bytes: int,
+    *,
+    by_machine: bool = False,
 ) -> tuple[dict[Any, list[Any]], dict[Any, Any], int]:
     """What was said of each key and window, in order; the rows of the table; how often files were needed."""
     planned = plan(p.graph())
@@ -117,19 +122,23 @@ def run(
     groups = SpilledGroups(
         grouping, clock(MIN_TIMESTAMP_US), clock(MAX_TIMESTAMP_US), spill_bytes=spill_bytes
     )
-    said: dict[Any, list[Any]] = defaultdict(list)
     rows: dict[Any, Any] = {}
+    if by_machine:
+        grouping.replay = None
+    spoken: list[Bundle] = []
+    note_bundles(grouping.executor, spoken)
     for step in groups.steps(blobs(planned, chunks)):
-        bundle = step.effects.bundle()
-        signs = bundle.signs or [1] * len(bundle)
-        for value, window, sign in zip(bundle.values, bundle.windows or [], signs, strict=True):
-            said[value[0], window].append((str(value[1]), sign))
         for write in step.outputs.tables:
             for key in write.deletes:
                 rows.pop(key, None)
             for each in write.upserts:
                 rows[each[0], each[1]] = each
     grouping.teardown()
+    said: dict[Any, list[Any]] = defaultdict(list)
+    for bundle in spoken:
+        signs = bundle.signs or [1] * len(bundle)
+        for value, window, sign in zip(bundle.values, bundle.windows or [], signs, strict=True):
+            said[value[0], window].append((str(value[1]), sign))
     return dict(said), rows, groups.spills
 
 
@@ -153,11 +162,12 @@ def test_what_is_said_does_not_depend_on_memory(
         window_fn = df.FixedWindows(60) if isinstance(window_fn, df.Sessions) else window_fn
     p = pipeline(chunks, kind, window_fn, trigger)
     in_memory, rows, spills = run(p, chunks, spill_bytes=1 << 40)
+    by_machine, machine_rows, _ = run(p, chunks, spill_bytes=1 << 40, by_machine=True)
     spilled, same_rows, _ = run(p, chunks, spill_bytes=spill_bytes)
 
     assert spills == 0
-    assert in_memory == spilled
-    assert rows == same_rows
+    assert by_machine == in_memory == spilled
+    assert machine_rows == rows == same_rows
     expected = p.run().read_table("rows")
     assert {(row["key"], row["end"]): tuple(row.values()) for row in expected} == rows
 

@@ -264,8 +264,8 @@ class Ledger:
         for channel, kept in self._kept.items():
             if kept and channel.receiver in self._retired:
                 raise InvariantError(
-                    f"I11: {channel.receiver} is retired, and {_shown(channel)} #{min(kept)} is still to be delivered or "
-                    "deleted: whoever takes the sender over could never do either"
+                    f"I11: {channel.receiver} is retired, and {_shown(channel)} #{min(kept)} is still to be delivered "
+                    "or deleted: whoever takes the sender over could never do either"
                 )
 
     def _counts_once(self, delivery: tuple[Channel, int]) -> bool:
