@@ -19,7 +19,7 @@ from dataflow.errors import (
     WindowError,
 )
 from dataflow.io.arrival import ARRIVAL_TIME
-from dataflow.io.files import ReadFromCsv
+from dataflow.io.csv_files import ReadFromCsv
 from dataflow.io.json_lines import ReadFromJsonLines
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus

@@ -11,6 +11,7 @@ ADR-0002.  Reads no clock.
 """
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from numbers import Real
 
@@ -55,6 +56,24 @@ def to_timestamp_us(value: TimestampLike) -> int:
             "microseconds by 1,000,000",
         )
     return instant_us
+
+
+def to_timestamps_us(values: Sequence[TimestampLike]) -> list[int]:
+    """`to_timestamp_us` of each, in much less time where all are plain numbers of one type.
+
+    Raises:
+        TimeError: as `to_timestamp_us`.
+    """
+    kinds = set(map(type, values))
+    if kinds == {float} and math.isfinite(sum(values)):  # type: ignore[arg-type]
+        found = [round(value * US_PER_SECOND) for value in values]  # type: ignore[operator]
+    elif kinds == {int}:
+        found = [value * US_PER_SECOND for value in values]  # type: ignore[operator, misc]
+    else:
+        return [to_timestamp_us(value) for value in values]
+    if MIN_TIMESTAMP_US <= min(found) and max(found) <= MAX_TIMESTAMP_US:
+        return found
+    return [to_timestamp_us(value) for value in values]
 
 
 def to_duration_us(value: DurationLike) -> int:

@@ -3,7 +3,7 @@
 Rows go to a table that is only added to, each in the transaction that also says that its input is consumed.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,25 +13,22 @@ import dataflow as df
 from benchmarks.cases import GAP_MS, PERIOD_MS, THROUGHPUT, WINDOW_MS
 from benchmarks.task import Task
 from benchmarks.workloads import WATERMARK_BOUND_S
-from dataflow.io.files import FileSource
+from dataflow.io.files import texts_of
+from dataflow.io.lines import LineSource
 
 TABLE = "answers"
 
 
 @attrs.frozen(kw_only=True)
-class LinesSource(FileSource):
+class LinesSource(LineSource):
     """Lines of text, which the SDK has no transform for."""
 
     def check_head(self, path: str) -> None:
         """Any file has lines."""
 
-    def records(self, path: str, lines: Iterator[str]) -> Iterator[str]:
+    def records(self, path: str, lines: Sequence[bytes], offset: int) -> Sequence[str]:
         """As they are."""
-        return lines
-
-    def head(self, path: str) -> tuple[int, None]:
-        """None."""
-        return 0, None
+        return list(texts_of(path, lines, offset))
 
 
 class CountAndSum(df.CombineFn):

@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 import attrs
 
 from dataflow.errors import InputError, PipelineError
-from dataflow.io.files import CsvSource, FileSource, JsonLinesSource
+from dataflow.io.csv_files import CsvSource
+from dataflow.io.files import FileSource
+from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.source import Source, SourceBatch, SourceReader
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,

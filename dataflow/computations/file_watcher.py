@@ -24,7 +24,9 @@ from typing import Any, ClassVar, Self
 from dataflow.computations.folder_reader import FolderReader, FolderShare
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import system_now_us
-from dataflow.io.files import CsvSource, FileSource, JsonLinesSource
+from dataflow.io.csv_files import CsvSource
+from dataflow.io.files import FileSource
+from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.source import Source, SourceReader
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us, to_timestamp_us
 

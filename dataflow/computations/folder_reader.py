@@ -194,7 +194,7 @@ class FolderReader(SourceReader):
             if not self._is_whole and not end:
                 return False
             files.check()
-            self._offset = files.head(str(path))[0]
+            self._offset = files.head_bytes(str(path))
         if self._offset >= end:
             if self._is_whole:
                 self._end_file()

@@ -1,4 +1,4 @@
-"""Reading CSV and JSON lines.
+"""Reading files of records: what their formats have in common.
 
 A file is divided at record boundaries, a position is the byte offset of the next record, and a batch ends on a record.
 Compressed files are not read.  A record may span lines where the format allows it (quoted CSV fields).
@@ -6,12 +6,11 @@ Compressed files are not read.  A record may span lines where the format allows 
 
 from __future__ import annotations
 
-import csv
-import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from glob import glob
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -31,6 +30,7 @@ from windowing.timestamps import (
     TimestampLike,
     to_duration_us,
     to_timestamp_us,
+    to_timestamps_us,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: Files are not cut into pieces smaller than this: below it, opening costs more than reading.
 SPLIT_BYTES_MIN = 1 << 20
 _SCAN_BYTES = 1 << 20
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class FileSplit:
 
 @attrs.frozen(kw_only=True)
 class FileSource(Source):
-    """Records of files that match a pattern; see `ReadFromCsv` for the arguments."""
+    """Records of files that match a pattern; see `dataflow.io.csv_files.ReadFromCsv` for the arguments."""
 
     pattern: str
     event_time: Callable[[Any], TimestampLike] | None = None
@@ -77,21 +77,14 @@ class FileSource(Source):
         pieces = max(1, desired // len(paths))
         return [split for path in paths for split in self._split_file(path, pieces)]
 
-    def open(self, split: FileSplit, position: int | None) -> SourceReader:
-        """Read from a byte offset on."""
-        return _FileReader(self, split, position)
-
     @abstractmethod
     def check_head(self, path: str) -> None:
         """Raise `InputError` if the file cannot be of this format."""
 
-    @abstractmethod
-    def records(self, path: str, lines: Iterator[str]) -> Iterator[Any]:
-        """Records from lines, taking no line before the record that needs it is asked for."""
-
-    @abstractmethod
-    def head(self, path: str) -> tuple[int, Any]:
-        """Bytes before the first record, and what `records` needs to know of them."""
+    def head_bytes(self, path: str) -> int:
+        """Bytes before the first record; here those of a byte order mark, which some editors write."""
+        with Path(path).open("rb") as file:
+            return len(BOM) if file.read(len(BOM)) == BOM else 0
 
     def is_boundary(self, prefix_quotes: int) -> bool:
         """Whether a line end after so many quote characters ends a record."""
@@ -109,7 +102,7 @@ class FileSource(Source):
         return paths
 
     def _split_file(self, path: str, pieces: int) -> list[FileSplit]:
-        start, size = self.head(path)[0], Path(path).stat().st_size
+        start, size = self.head_bytes(path), Path(path).stat().st_size
         pieces = max(1, min(pieces, (size - start) // SPLIT_BYTES_MIN))
         wanted = [start + (size - start) * piece // pieces for piece in range(1, pieces)]
         bounds = [start, *_record_starts(self, path, wanted), size]
@@ -135,61 +128,87 @@ def _record_starts(source: FileSource, path: str, wanted: Sequence[int]) -> Iter
             yield file.tell()
 
 
-class _FileReader(SourceReader):
+class FileReader(SourceReader):
+    """Reads a split from front to back; what the next records are is up to the format.
+
+    Args:
+        source: how.
+        split: what.
+        position: from where on; None: from the start.
+    """
+
     def __init__(self, source: FileSource, split: FileSplit, position: int | None) -> None:
-        self._source, self._split = source, split
-        self._offset = split.start_bytes if position is None else position
-        self._file: BinaryIO = Path(split.path).open("rb")  # noqa: SIM115 - closed by close()
-        self._file.seek(self._offset)
-        self._records = source.records(split.path, self._lines())
+        self._event_time, self._max_disorder_us = source.event_time, source.max_disorder_us
+        self.split = split
+        #: Of the next record.
+        self.offset = split.start_bytes if position is None else position
+        self.file: BinaryIO = Path(split.path).open("rb")  # noqa: SIM115 - closed by close()
+        self.file.seek(self.offset)
         self._watermark_us = MIN_TIMESTAMP_US
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether there is nothing more."""
+        return self.offset >= self.split.end_bytes
+
+    @abstractmethod
+    def take(self, max_records: int) -> Sequence[Any]:
+        """The next records, at most so many and at least one; moves `offset` behind them."""
+
+    def times_us(self, records: Sequence[Any]) -> Sequence[int]:
+        """The event time of each record."""
+        return event_times_us(self.split.path, self._event_time, records)
+
+    def newest_us(self, timestamps_us: Sequence[int]) -> int | None:
+        """The latest of the event times of some records; None if none has one."""
+        return max(timestamps_us, default=None) if self._event_time is not None else None
+
     def read(self, max_records: int) -> SourceBatch:
-        values = list(islice(self._records, max_records))
-        is_finished = self._offset >= self._split.end_bytes
-        if len(values) < max_records and not is_finished:
-            raise InputError(
-                f"{self._split.path} became shorter while it was read",
-                detail=f"it ended at byte {self._offset}, not {self._split.end_bytes}",
-                hint="do not change files while they are read",
-            )
-        timestamps_us = self._timestamps_us(values)
+        """At most ``max_records`` more records."""
+        records = () if self.is_at_end else self.take(max_records)
+        timestamps_us = self.times_us(records)
+        if self._max_disorder_us is not None:
+            newest_us = self.newest_us(timestamps_us)
+            if newest_us is not None:
+                self._watermark_us = max(self._watermark_us, newest_us - self._max_disorder_us)
         return SourceBatch(
-            values=values,
+            values=records,
             timestamps_us=timestamps_us,
-            position=self._offset,
-            watermark_us=MAX_TIMESTAMP_US if is_finished else self._watermark_us,
-            status=SplitStatus.FINISHED if is_finished else SplitStatus.ACTIVE,
+            position=self.offset,
+            watermark_us=MAX_TIMESTAMP_US if self.is_at_end else self._watermark_us,
+            status=SplitStatus.FINISHED if self.is_at_end else SplitStatus.ACTIVE,
         )
 
     def close(self) -> None:
-        self._file.close()
+        """Close the file."""
+        self.file.close()
 
-    def _lines(self) -> Iterator[str]:
-        for line in self._file:
-            if self._offset >= self._split.end_bytes:
-                return
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{self._split.path} is not UTF-8 text",
-                    detail=f"near byte {self._offset}: {error}",
-                    hint="convert the file to UTF-8",
-                ) from None
-            self._offset += len(line)
-            yield text
+    def cut_short(self) -> InputError:
+        """What to say of a file that ends before the split does."""
+        return InputError(
+            f"{self.split.path} became shorter while it was read",
+            detail=f"it ended at byte {self.offset}, not {self.split.end_bytes}",
+            hint="do not change files while they are read",
+        )
 
-    def _timestamps_us(self, values: Sequence[Any]) -> list[int]:
-        timestamps_us = event_times_us(self._split.path, self._source.event_time, values)
-        if values and self._source.event_time and self._source.max_disorder_us is not None:
-            newest_us = max(timestamps_us) - self._source.max_disorder_us
-            self._watermark_us = max(self._watermark_us, newest_us)
-        return timestamps_us
+
+def texts_of(path: str, lines: Iterable[bytes], offset: int) -> Iterator[str]:
+    """Lines of a file, the first of which begins at ``offset``, as text.  Raises `InputError` where they are not."""
+    for line in lines:
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path} is not UTF-8 text",
+                detail=f"near byte {offset}: {error}",
+                hint="convert the file to UTF-8",
+            ) from None
+        offset += len(line)
+        yield text
 
 
 def event_times_us(
-    path: str, event_time: Callable[[Any], TimestampLike] | None, values: Iterable[Any]
+    path: str, event_time: Callable[[Any], TimestampLike] | None, values: Sequence[Any]
 ) -> list[int]:
     """The event time of each record of a file.
 
@@ -198,6 +217,8 @@ def event_times_us(
     """
     if event_time is None:
         return [MIN_TIMESTAMP_US for _ in values]
+    with suppress(Exception):  # what follows finds the record, and raises
+        return to_timestamps_us(list(map(event_time, values)))
     timestamps_us = []
     for value in values:
         try:
@@ -210,113 +231,6 @@ def event_times_us(
                 "it out in the pipeline",
             ) from error
     return timestamps_us
-
-
-@attrs.frozen(kw_only=True)
-class CsvSource(FileSource):
-    """Rows of CSV files (RFC 4180) with a header line, as mappings from column name to text."""
-
-    def check_head(self, path: str) -> None:
-        """A header has at least one name, none twice, and no binary bytes."""
-        header = _header(path)
-        if not header.removeprefix(_BOM).strip() or b"\0" in header:
-            raise InputError(
-                f"{path} has no CSV header",
-                detail="the first line is empty or binary" if header else "the file is empty",
-                hint="the first line must name the columns, separated by commas",
-            )
-        names = self._names(path, header)
-        if len(set(names)) != len(names):
-            raise InputError(f"{path} names a column twice", detail=f"header: {names}")
-
-    def records(self, path: str, lines: Iterator[str]) -> Iterator[Mapping[str, str]]:
-        """One mapping per row.  Raises `InputError` on a row with another number of fields than the header."""
-        names = self.head(path)[1]
-        width = len(names)
-        rows = csv.reader(lines, strict=True)
-        try:
-            for row in rows:
-                if len(row) != width:
-                    if not row:
-                        continue
-                    raise InputError(
-                        f"{path} has a row with {len(row)} fields, its header has {width}",
-                        detail=f"row: {row!r}",
-                        hint="correct the row; a field with a comma or a line break must be quoted",
-                    )
-                yield dict(zip(names, row, strict=True))
-        except csv.Error as error:
-            raise InputError(
-                f"{path} is not well-formed CSV",
-                detail=f"line {rows.line_num} of the part being read: {error}",
-                hint="correct the file; quotes inside a quoted field are doubled",
-            ) from error
-
-    def head(self, path: str) -> tuple[int, list[str]]:
-        """The length of the header line, and its names."""
-        header = _header(path)
-        return len(header), self._names(path, header)
-
-    def is_boundary(self, prefix_quotes: int) -> bool:
-        """A line end inside quotes belongs to a field."""
-        return prefix_quotes % 2 == 0
-
-    def _names(self, path: str, header: bytes) -> list[str]:
-        lines = header.removeprefix(_BOM).splitlines(keepends=True)
-        try:
-            return next(csv.reader([line.decode("utf-8") for line in lines], strict=True))
-        except csv.Error as error:
-            raise InputError(
-                f"{path} has a header that is not well-formed CSV",
-                detail=str(error),
-                hint="correct the file; quotes inside a quoted field are doubled",
-            ) from None
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path} is not UTF-8 text", detail=str(error), hint="convert the file to UTF-8"
-            ) from None
-
-
-def _header(path: str) -> bytes:
-    """The first line, or lines where a quoted name spans several."""
-    with Path(path).open("rb") as file:
-        header = file.readline()
-        while header.count(b'"') % 2 and (line := file.readline()):
-            header += line
-    return header
-
-
-@attrs.frozen(kw_only=True)
-class JsonLinesSource(FileSource):
-    """One JSON value per line; empty lines are passed over."""
-
-    def check_head(self, path: str) -> None:
-        """The first line parses."""
-        with Path(path).open("rb") as file:
-            line = file.readline().removeprefix(_BOM)
-        if line.strip():
-            parse_json(path, line.decode("utf-8", errors="replace"))
-
-    def records(self, path: str, lines: Iterator[str]) -> Iterator[Any]:
-        """One value per line.  Raises `InputError` on a line that is not JSON."""
-        return (parse_json(path, line) for line in lines if line.strip())
-
-    def head(self, path: str) -> tuple[int, None]:
-        """Nothing but a byte order mark, which some editors write."""
-        with Path(path).open("rb") as file:
-            return (len(_BOM) if file.read(len(_BOM)) == _BOM else 0), None
-
-
-def parse_json(path: str, line: str) -> Any:
-    """The value on a line.  Raises `InputError` if there is none."""
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path} has a line that is not JSON",
-            detail=f"{error}; line: {line[:200]!r}",
-            hint="write one JSON value per line",
-        ) from None
 
 
 class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
@@ -359,24 +273,3 @@ class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
         """Check the files as far as their heads tell, and read them."""
         self._source.check()
         return pcoll | Read(self._source, event_time=self._arrival, record_ids=self._record_ids)
-
-
-class ReadFromCsv(ReadFromFiles):
-    """Rows of CSV files as mappings from column name to text.
-
-    Args:
-        path: a file, or a pattern such as ``data/*.csv``.
-        event_time: gives a row's event time (an aware datetime, or seconds since 1970).
-            `ARRIVAL_TIME`: a row happens when it is read.  Without it every row is at the beginning of time.
-        max_disorder: how far event times go back behind the newest one seen so far, at most, as
-            you expect; the watermark
-            follows at this distance, and a row further behind is late.  Without it, the watermark
-            waits for the end of the file.
-        record_ids: how rows are known that are in a file more than once; as for `Read`.
-
-    Raises:
-        InputError: a file is missing or malformed: when the pipeline is built as far as the header
-            tells, else when it is read.
-    """
-
-    source_class = CsvSource

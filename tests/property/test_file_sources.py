@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dataflow.errors import InputError
 from dataflow.io import files
-from dataflow.io.files import CsvSource, FileSource, FileSplit, JsonLinesSource
+from dataflow.io.csv_files import CsvSource
+from dataflow.io.files import FileSource, FileSplit
+from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.source import SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -122,6 +126,33 @@ def test_json_lines(
     path.write_bytes(text.encode("utf-8-sig" if bom else "utf-8"))
 
     check_every_record_once(JsonLinesSource(pattern=str(path)), values, pieces, most)
+
+
+#: What `json` says of them, or that they are none: numbers of any size, parts of text, and what is nearly JSON.
+LINES = st.one_of(
+    st.recursive(
+        JSON | st.floats() | st.integers(-(1 << 70), 1 << 70) | st.text(),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+        max_leaves=4,
+    ).map(json.dumps),
+    st.text(st.sampled_from('0123456789.eE+-nulltrfas[]{}:," \\udDcC8\t'), max_size=12),
+    st.sampled_from(
+        ["NaN", "-Infinity", '"\\ud800"', '{"a":1,"a":2}', "1e400", "01", "[" * 5_000, "-0", "1 2"]
+    ),
+)
+
+
+@given(lines=st.lists(LINES, min_size=1, max_size=4))
+def test_a_json_value_is_what_the_standard_library_says(lines: list[str]) -> None:
+    """Whatever parses many lines at a time; to the type of each number, the bits of floats and the order of members."""
+    source, expected = JsonLinesSource(pattern="values"), None
+    with suppress(json.JSONDecodeError, RecursionError):
+        expected = repr([json.loads(line) for line in lines if line.strip()])
+    read = None
+    with suppress(InputError):
+        read = repr(source.records("values", [f"{line}\n".encode() for line in lines], 0))
+
+    assert expected == read
 
 
 @same_file

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.columns import Rows
-from dataflow.io import files, json_lines
+from dataflow.io import files, json_rows
 from dataflow.io.files import FileSplit
-from dataflow.io.json_lines import JsonRowsSource
+from dataflow.io.json_rows import JsonRowsSource
 from dataflow.io.source import SourceBatch, SplitStatus
 from dataflow.rows import row_fields
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -50,8 +50,8 @@ same_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture]
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even tiny files into splits and blocks."""
     monkeypatch.setattr(files, "SPLIT_BYTES_MIN", 1)
-    monkeypatch.setattr(json_lines, "_BLOCK_BYTES_MIN", 1)
-    monkeypatch.setattr(json_lines, "_LINE_BYTES_FIRST", 20)
+    monkeypatch.setattr(json_rows, "_BLOCK_BYTES_MIN", 1)
+    monkeypatch.setattr(json_rows, "_LINE_BYTES_FIRST", 20)
 
 
 def source(path: Path, **options: Any) -> JsonRowsSource:

@@ -1,6 +1,7 @@
 """Times at the edge: what people use becomes exact microseconds, or an error that helps."""
 
 import math
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
 from typing import Any
@@ -20,7 +21,7 @@ from windowing import (
     to_duration_us,
     to_timestamp_us,
 )
-from windowing.timestamps import format_timestamp
+from windowing.timestamps import format_timestamp, to_timestamps_us
 
 INSTANTS_US = st.integers(MIN_TIMESTAMP_US, MAX_TIMESTAMP_US)
 LENGTHS_US = st.integers(-(10**17), 10**17)
@@ -63,6 +64,28 @@ def test_durations(length_us: int) -> None:
 def test_whole_seconds(seconds: int) -> None:
     """Numbers are seconds; integers are exact."""
     assert seconds * 1_000_000 == to_timestamp_us(seconds) == to_duration_us(seconds)
+
+
+@given(
+    values=st.one_of(
+        st.lists(st.floats(-1e11, 1e13)),
+        st.lists(st.integers(-(10**11), 10**12)),
+        st.lists(st.floats() | st.integers() | st.booleans() | st.none() | st.datetimes()),
+        st.lists(st.datetimes(timezones=st.just(UTC)) | st.floats(-1e9, 1e9)),
+    )
+)
+def test_many_instants_at_once(values: list[Any]) -> None:
+    """They are what each is by itself, and refused for the first that is refused."""
+    expected, refusal = None, "none"
+    try:
+        expected = [to_timestamp_us(value) for value in values]
+    except df.TimeError as error:
+        refusal = str(error)
+    if expected is None:
+        with pytest.raises(df.TimeError, match=re.escape(refusal)):
+            to_timestamps_us(values)
+    else:
+        assert expected == to_timestamps_us(values)
 
 
 @pytest.mark.parametrize(

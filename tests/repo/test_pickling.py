@@ -17,7 +17,9 @@ import windowing
 from dataflow.combine_fn import CallableCombineFn, ListCombineFn
 from dataflow.do_fn import CallableDoFn, Shape
 from dataflow.graph import Group
-from dataflow.io.files import CsvSource, FileSplit, JsonLinesSource
+from dataflow.io.csv_files import CsvSource
+from dataflow.io.files import FileSplit
+from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.memory import MemorySource
 from dataflow.io.table import TableSpec, TableWrite
 from runners.core.accumulation import Accumulation
