@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from windowing.timestamps import to_datetime
-from windowing.window import Window
+from windowing.window import Window, windows_of
 
 T = TypeVar("T")
 
@@ -124,7 +124,7 @@ class WindowColumn(Column[Window]):
         return WindowColumn(self.starts_us[at], self.ends_us[at], self.size_us)
 
     def _make(self) -> list[Window]:
-        return list(map(Window, self.starts_us.tolist(), self.ends_us.tolist()))
+        return list(windows_of(self.starts_us.tolist(), self.ends_us.tolist()))
 
     def _slice(self, start: int, length: int) -> WindowColumn:
         run = slice(start, start + length)

@@ -8,7 +8,7 @@ import attrs
 from windowing.errors import TimeError, WindowError, not_positive
 from windowing.merging import OverlapMergingWindowFn
 from windowing.timestamps import MAX_TIMESTAMP_US, DurationLike, clamp_timestamp_us, to_duration_us
-from windowing.window import Window
+from windowing.window import Window, windows_of
 
 
 @attrs.frozen(init=False)
@@ -57,7 +57,7 @@ class Sessions(OverlapMergingWindowFn):
         if gap_us is None or max(timestamps_us, default=0) + gap_us > MAX_TIMESTAMP_US:
             return super().assign_bundle(timestamps_us, values)
         ends_us = [timestamp_us + gap_us for timestamp_us in timestamps_us]
-        return list(zip(map(Window, timestamps_us, ends_us), strict=True))
+        return list(zip(windows_of(timestamps_us, ends_us), strict=True))
 
     def _own_gap_us(self, value: Any) -> int:
         assert self.gap_of is not None

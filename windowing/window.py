@@ -6,7 +6,9 @@ Windows are tuples because they are dictionary keys on every record's path, and 
 Dataflow Model, sections 1.2 and 2.2.
 """
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from windowing.timestamps import (
@@ -46,6 +48,11 @@ class Window(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{format_timestamp(self.start_us)}, {format_timestamp(self.end_us)})"
+
+
+def windows_of(starts_us: Iterable[int], ends_us: Iterable[int]) -> Iterator[Window]:
+    """A window for each pair of bounds; several times as fast as a call for each."""
+    return map(partial(tuple.__new__, Window), zip(starts_us, ends_us, strict=True))
 
 
 #: All of event time: what every element is in until `WindowInto` says otherwise.

@@ -80,7 +80,7 @@ class _Lane:
                 yield from self._pack_columns()
             return
         self._partials.extend(partials)
-        self._records += sum(partial[3] for partial in partials)
+        self._records += sum([partial[3] for partial in partials])
         if self._records >= self._records_max:
             yield from self.pack()
 

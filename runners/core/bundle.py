@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from dataflow.columns import Int64s, picked
-from windowing.pane import NO_FIRING, PaneInfo
+from windowing.pane import PaneInfo
 from windowing.window import GLOBAL_WINDOW, Window
 
 
@@ -57,10 +57,6 @@ class Bundle:
     def window_at(self, index: int) -> Window:
         """The window of one element."""
         return GLOBAL_WINDOW if self.windows is None else self.windows[index]
-
-    def pane_at(self, index: int) -> PaneInfo:
-        """The pane of one element."""
-        return NO_FIRING if self.panes is None else self.panes[index]
 
 
 def _picked(column: Sequence[Any] | None, indexes: Sequence[int] | Int64s) -> Sequence[Any] | None:

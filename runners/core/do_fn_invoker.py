@@ -24,7 +24,9 @@ from runners.core.batch_do_fn import BatchDoFn
 from runners.core.bundle import Bundle
 from runners.core.cells import Said
 from runners.core.do_fn_outputs import DoFnOutputs, Emit, failure, hook_failure
+from windowing.pane import NO_FIRING
 from windowing.timestamps import to_datetime
+from windowing.window import GLOBAL_WINDOW
 
 
 class DoFnInvoker:
@@ -163,20 +165,17 @@ class DoFnInvoker:
         """The call with the requested columns filled in as it moves from element to element."""
         if not self._params:
             return self._call
-        columns = {name: _column(bundle, param) for name, param in self._params.items()}
-        call, position = self._call, iter(range(len(bundle)))
-
-        def bound(element: Any) -> Any:
-            index = next(position)
-            return call(element, **{name: column[index] for name, column in columns.items()})
-
-        return bound
+        names, call = tuple(self._params), self._call
+        rows = zip(*[_column(bundle, param) for param in self._params.values()], strict=True)
+        if len(names) == 1:
+            (name,) = names
+            return lambda element: call(element, **{name: next(rows)[0]})
+        return lambda element: call(element, **dict(zip(names, next(rows), strict=True)))
 
 
 def _column(bundle: Bundle, param: DoFnParam) -> Sequence[Any]:
-    size = range(len(bundle))
     if param is DoFnParam.WINDOW:
-        return [bundle.window_at(index) for index in size]
+        return [GLOBAL_WINDOW] * len(bundle) if bundle.windows is None else bundle.windows
     if param is DoFnParam.PANE:
-        return [bundle.pane_at(index) for index in size]
+        return [NO_FIRING] * len(bundle) if bundle.panes is None else bundle.panes
     return [to_datetime(timestamp_us) for timestamp_us in bundle.timestamps_us]

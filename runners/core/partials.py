@@ -12,8 +12,7 @@ delivered, so they cannot become late on the way.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,10 @@ from runners.core.cells import LateElement
 from runners.core.column_partials import PartialColumns, lifted_columns, merged_columns
 from windowing.checks import checked_merges
 from windowing.merging import merges_what_overlaps
-from windowing.window import GLOBAL_WINDOW, Window
+from windowing.window import GLOBAL_WINDOW, Window, windows_of
 from windowing.window_fn import Merge, MergingWindowFn
 
 Partial = tuple[Any, Window, Any, int]
-_first = itemgetter(0)
 
 
 class LatePartial(tuple[Any, Window, Any, int]):  # noqa: SLOT001 - tuples cannot have any
@@ -47,8 +45,8 @@ class LatePartial(tuple[Any, Window, Any, int]):  # noqa: SLOT001 - tuples canno
         return late
 
 
-#: Lists by key and window.
-_Groups = dict[tuple[Any, Window], list[Any]]
+#: Key, window, and what belongs to them.
+_Group = tuple[Any, Window, list[Any]]
 
 
 class Lifter:
@@ -89,19 +87,35 @@ class Lifter:
             late: list[Partial] = []
             if min(bundle.timestamps_us, default=watermark_us) < watermark_us:
                 pairs, windows, late = self._without_late(pairs, windows, bundle, watermark_us)
-            if self._is_overlap_merging:
-                return self._lifted_overlapping(pairs, windows) + late
-            groups: _Groups = defaultdict(list)
-            for (key, value), window in zip(pairs, windows, strict=True):
-                groups[key, window].append(value)
+            groups = self._groups(pairs, windows)
         except (TypeError, ValueError) as error:
             refuse_other_than_pairs(self._node, bundle.values)
             raise TransformError(f"{self._node} raised {type(error).__name__}: {error}") from error
         partials = [
-            (key, window, self._folded(values), len(values))
-            for (key, window), values in self._merged(groups).items()
+            (key, window, self._folded(values), len(values)) for key, window, values in groups
         ]
         return partials + late
+
+    def _groups(
+        self, pairs: Sequence[tuple[Any, Any]], windows: Sequence[Window]
+    ) -> Iterable[_Group]:
+        """The values of each key and window, after merging."""
+        if self._is_overlap_merging:
+            return _chains([key for key, _ in pairs], windows, [value for _, value in pairs])
+        by_window: dict[Window, dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
+        last: Window | None = None
+        groups: dict[Any, list[Any]] = {}
+        for (key, value), window in zip(pairs, windows, strict=True):
+            # Records that follow each other mostly share the very window: then nothing is hashed but the key.
+            if window is not last:
+                last, groups = window, by_window[window]
+            groups[key].append(value)
+        found = (
+            (key, window, values)
+            for window, groups in by_window.items()
+            for key, values in groups.items()
+        )
+        return found if self._merging is None else self._merged(found)
 
     def _lifted_columns(self, bundle: Bundle, watermark_us: int) -> Sequence[Partial] | None:
         assert self.combiners is not None
@@ -133,13 +147,28 @@ class Lifter:
         Raises:
             TransformError: the `CombineFn` failed.
         """
-        groups: _Groups = defaultdict(list)
-        for key, window, accumulator, count in partials:
-            groups[key, window].append((accumulator, count))
-        return [
-            (key, window, self._merge([each for each, _ in found]), sum(n for _, n in found))
-            for (key, window), found in self._merged(groups).items()
-        ]
+        groups: Iterable[_Group]
+        if self._is_overlap_merging:
+            partials = list(partials)
+            keys, windows = [each[0] for each in partials], [each[1] for each in partials]
+            groups = _chains(keys, windows, partials)
+        else:
+            places: dict[tuple[Any, Window], list[Partial]] = {}
+            for partial in partials:
+                place = partial[:2]
+                if place in places:
+                    places[place].append(partial)
+                else:
+                    places[place] = [partial]
+            found = ((key, window, held) for (key, window), held in places.items())
+            groups = found if self._merging is None else self._merged(found)
+        return [self._as_one(*group) for group in groups]
+
+    def _as_one(self, key: Any, window: Window, held: Sequence[Partial]) -> Partial:
+        if len(held) == 1 and held[0][1] == window:
+            return held[0]
+        accumulator = self._merge([each[2] for each in held])
+        return key, window, accumulator, sum([each[3] for each in held])
 
     def _without_late(
         self,
@@ -165,46 +194,19 @@ class Lifter:
                 late.append(LatePartial.of((key, window, self._folded([value]), 1), record))
         return kept, kept_windows, late
 
-    def _lifted_overlapping(
-        self, pairs: Sequence[tuple[Any, Any]], windows: Sequence[Window]
-    ) -> list[Partial]:
-        """Partials where windows that overlap merge: each key's in order, without a look at each window alone."""
-        by_key: dict[Any, list[tuple[Window, Any]]] = defaultdict(list)
-        for (key, value), window in zip(pairs, windows, strict=True):
-            by_key[key].append((window, value))
-        partials: list[Partial] = []
-        for key, rows in by_key.items():
-            if len(rows) > 1:
-                rows.sort(key=_first)
-            window, first = rows[0]
-            start_us, end_us = window
-            values = [first]
-            for window, value in rows[1:]:
-                if window[0] < end_us:
-                    values.append(value)
-                    end_us = max(end_us, window[1])
-                else:
-                    span = Window(start_us, end_us)
-                    partials.append((key, span, self._folded(values), len(values)))
-                    start_us, end_us = window
-                    values = [value]
-            partials.append((key, Window(start_us, end_us), self._folded(values), len(values)))
-        return partials
-
-    def _merged(self, groups: _Groups) -> _Groups:
+    def _merged(self, groups: Iterable[_Group]) -> Iterator[_Group]:
         """Put what is in windows that merge into one list, before anything is accumulated."""
-        if self._merging is None:
-            return groups
-        by_key: dict[Any, list[Window]] = defaultdict(list)
-        for key, window in groups:
-            by_key[key].append(window)
-        for key, windows in by_key.items():
-            if len(windows) == 1:
-                continue
-            for merged, sources in self._merges(self._merging, windows):
-                found = [groups.pop((key, source)) for source in sources]
-                groups[key, merged] = [each for those in found for each in those]
-        return groups
+        assert self._merging is not None
+        by_key: dict[Any, dict[Window, list[Any]]] = defaultdict(dict)
+        for key, window, found in groups:
+            by_key[key][window] = found
+        for key, by_window in by_key.items():
+            if len(by_window) > 1:
+                for merged, sources in self._merges(self._merging, list(by_window)):
+                    several = [by_window.pop(source) for source in sources]
+                    by_window[merged] = [each for found in several for each in found]
+            for window, found in by_window.items():
+                yield key, window, found
 
     def _merges(self, window_fn: MergingWindowFn, windows: Sequence[Window]) -> Sequence[Merge]:
         try:
@@ -235,6 +237,32 @@ class Lifter:
                 detail="while merging accumulators",
                 hint="correct CombineFn.merge_accumulators",
             ) from error
+
+
+def _chains(
+    keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any]
+) -> Iterator[_Group]:
+    """The items of each key in chains of windows that overlap, and the window over each chain."""
+    starts_us, ends_us = [window[0] for window in windows], [window[1] for window in windows]
+    #: Of each chain: its key, bounds and items; and by key, which of them is the latest.
+    owners: list[Any] = []
+    from_us: list[int] = []
+    to_us: list[int] = []
+    found: list[list[Any]] = []
+    latest: dict[Any, int] = {}
+    for index in sorted(range(len(starts_us)), key=starts_us.__getitem__):
+        key, end_us = keys[index], ends_us[index]
+        chain = latest.get(key)
+        if chain is None or starts_us[index] >= to_us[chain]:
+            latest[key] = len(found)
+            owners.append(key)
+            from_us.append(starts_us[index])
+            to_us.append(end_us)
+            found.append([items[index]])
+        else:
+            found[chain].append(items[index])
+            to_us[chain] = max(to_us[chain], end_us)
+    return zip(owners, windows_of(from_us, to_us), found, strict=True)
 
 
 def _only(bundle: Bundle, indexes: Int64s) -> Bundle:

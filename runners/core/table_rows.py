@@ -1,6 +1,8 @@
 """From signed rows to the net effect of a bundle on a table."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 from dataflow.columns import Rows
@@ -29,8 +31,7 @@ def table_write(node: TransformNode, table: TableSpec, bundle: Bundle) -> TableW
             return TableWrite(
                 table=table, upserts=found if is_keyed else (), inserts=() if is_keyed else found
             )
-    columns = list(table.columns)
-    rows = [_row(node, columns, value) for value in bundle.values]
+    rows = _rows(node, list(table.columns), bundle.values)
     try:
         check_rows(table, rows)
     except TableRowError as error:
@@ -50,6 +51,13 @@ def _net_effect(table: TableSpec, rows: Sequence[Row], signs: Sequence[int] | No
         upserts=[row for sign, row in last.values() if sign > 0],
         deletes=[key for key, (sign, _) in last.items() if sign < 0],
     )
+
+
+def _rows(node: TransformNode, columns: list[str], values: Sequence[Any]) -> list[Row]:
+    if len(columns) > 1 and set(map(type, values)) == {dict}:
+        with suppress(KeyError):  # what follows finds the row, and raises
+            return list(map(itemgetter(*columns), values))
+    return [_row(node, columns, value) for value in values]
 
 
 def _row(node: TransformNode, columns: list[str], value: Any) -> Row:

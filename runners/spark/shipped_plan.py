@@ -4,6 +4,7 @@ Functions of importable modules travel by name, and a worker starts with another
 the path goes with them: enough where executors see the driver's files.  Where they do not, see `shipped_code`.
 """
 
+import gc
 import sys
 from pathlib import Path
 
@@ -12,6 +13,10 @@ import attrs
 from dataflow.serialization import dumps_code, loads_code
 from runners.core.plan import ExecutionPlan
 from runners.spark.shipped_code import code_missing
+
+#: Bundles and state are very many objects, few of which die young and none of which are in cycles: Python's usual
+#: thresholds have the collector look at them over and over, for a third to a half of a worker's time.
+COLLECTOR_THRESHOLDS = (50_000, 20, 20)
 
 
 @attrs.frozen
@@ -28,11 +33,12 @@ class ShippedPlan:
         return cls(dumps_code(plan, "the pipeline"), path)
 
     def load(self) -> ExecutionPlan:
-        """The plan, in a worker.
+        """The plan, in a worker, whose process is made ready for it.
 
         Raises:
             CodeMissingError: it uses a module that is not here.
         """
+        gc.set_threshold(*COLLECTOR_THRESHOLDS)
         sys.path.extend(place for place in self.import_path if place not in sys.path)
         try:
             plan: ExecutionPlan = loads_code(self.code)
