@@ -41,11 +41,19 @@ class Alarms(NamedTuple):
 
     def without(self, domain: TimeDomain) -> "Alarms":
         """After the timer of a domain has fired."""
-        return self._replace(**{f"{domain}_us": None})
+        event_us, processing_us, percentile_us = self
+        if domain is TimeDomain.EVENT:
+            event_us = None
+        elif domain is TimeDomain.PROCESSING:
+            processing_us = None
+        else:
+            percentile_us = None
+        return Alarms(event_us, processing_us, percentile_us)
 
 
 NO_ALARMS = Alarms()
-_UNTOUCHED = Progress()
+#: The progress of a trigger that needs no state.
+UNTOUCHED = Progress()
 
 
 @attrs.frozen
@@ -107,7 +115,7 @@ class WindowState:
     firings: int = 0
     nonspeculative_firings: int = 0
     is_past: bool = False
-    trigger: Progress = _UNTOUCHED
+    trigger: Progress = UNTOUCHED
     alarms: Alarms = NO_ALARMS
     hold_us: int | None = None
     #: The trigger's progress that ``alarms`` was worked out for; not kept, so it is worked out anew after a restart.

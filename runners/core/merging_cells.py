@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from dataflow.combine_fn import CombineFn
-from runners.core.cells import NO_ALARMS, NOTHING, Now, WindowState
+from runners.core.cells import NO_ALARMS, NOTHING, UNTOUCHED, Now, WindowState
 from runners.core.partials import Partial
 from triggers.trigger import Progress
 from triggers.windowing_strategy import WindowingStrategy
@@ -246,9 +246,10 @@ def _union(contents: Sequence[dict[Window, Any]]) -> dict[Window, Any]:
 
 def fresh_state(strategy: WindowingStrategy, window: Window, now: Now) -> WindowState:
     """The state of a window that has seen nothing."""
+    initial = strategy.trigger.initial_state()
     return WindowState(
         is_past=now.trigger_watermark_us >= window.end_us,
-        trigger=Progress(strategy.trigger.initial_state()),
+        trigger=UNTOUCHED if initial is None else Progress(initial),
     )
 
 

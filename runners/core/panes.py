@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import attrs
+
 from runners.core.accumulation import Accumulation
 from runners.core.cells import NOTHING, Effects, Now, Said, WindowState
 from triggers.accumulation import AccumulationMode
-from windowing.pane import PaneInfo, PaneTiming
+from windowing.pane import NO_FIRING, PaneInfo, PaneTiming
 from windowing.window import Window
 
 
@@ -81,12 +83,18 @@ class Panes:
         return empty
 
 
+#: The first pane of a window that is neither early nor late, by whether it is the last.
+_ON_TIME = {is_last: attrs.evolve(NO_FIRING, is_last=is_last) for is_last in (False, True)}
+
+
 def _pane_info(window: Window, state: WindowState, now: Now, *, is_last: bool) -> PaneInfo:
     if now.trigger_watermark_us < window.end_us:
         timing = PaneTiming.EARLY
     else:
         timing = PaneTiming.LATE if state.is_past else PaneTiming.ON_TIME
         state.is_past = True
+        if timing is PaneTiming.ON_TIME and not state.firings:
+            return _ON_TIME[is_last]
     return PaneInfo(
         index=state.firings,
         timing=timing,

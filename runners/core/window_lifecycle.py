@@ -28,6 +28,8 @@ from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
 
+_DOMAINS = tuple(TimeDomain)
+
 
 class WindowLifecycle:
     """The life of the windows of one grouping; holds configuration only.
@@ -200,7 +202,7 @@ def _set_timers(
     """Have the timers of a window as wanted."""
     if wanted == state.alarms:
         return
-    for domain, wanted_us, set_us in zip(TimeDomain, wanted, state.alarms, strict=True):
+    for domain, wanted_us, set_us in zip(_DOMAINS, wanted, state.alarms, strict=True):
         if wanted_us != set_us:
             effects.timers[cell_id, window, domain] = wanted_us
     state.alarms = wanted
