@@ -4,6 +4,8 @@ Two Spark cores and the Postgres that the command started; exactly once and stro
 say otherwise.
 """
 
+from collections.abc import Callable, Mapping
+
 import dataflow as df
 from benchmarks.cases import THROUGHPUT
 from benchmarks.peers import ours_lag, ours_latency
@@ -14,9 +16,12 @@ from benchmarks.task import Task
 from runners.batch import BatchRunner
 from runners.streaming import StreamingRunner
 
+#: Puts the pipeline of a case together.
+Build = Callable[[df.Pipeline, Task], None]
 
-def throughput(task: Task) -> None:
-    """B1 to B5, and S1."""
+
+def throughput(task: Task, build: Build, selected: Mapping[str, str]) -> None:
+    """B1 to B5, and S1; ``selected``: what some columns of the answer are in SQL, if not columns of the table."""
     runner = (StreamingRunner if task.case == "S1" else BatchRunner)(
         job="benchmark", store=task.store, master=MASTER, show_progress=False
     )
@@ -24,21 +29,20 @@ def throughput(task: Task) -> None:
         pipeline = df.Pipeline(runner)
         build(pipeline, task)
         pipeline.run().wait_until_finish()
-    columns = ", ".join(THROUGHPUT[task.case].columns)
+    columns = ", ".join(selected.get(name, name) for name in THROUGHPUT[task.case].columns)
     export(task, f"SELECT {columns} FROM {TABLE}")
 
 
-def main() -> None:
-    """Run the task of the command line."""
-    task = Task.from_command_line()
+def run(task: Task, build: Build, selected: Mapping[str, str]) -> None:
+    """Run a task; arguments as for `throughput`."""
     warm_context()
     if task.case == "S2":
         ours_latency.run(task)
     elif task.case == "LAG":
         ours_lag.run(task)
     else:
-        throughput(task)
+        throughput(task, build, selected)
 
 
 if __name__ == "__main__":
-    main()
+    run(Task.from_command_line(), build, {})

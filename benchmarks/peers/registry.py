@@ -37,6 +37,13 @@ _ALL = (
         note="Python functions; rows to Postgres, exactly once",
     ),
     Peer(
+        name="ours-columns",
+        module="benchmarks.peers.ours_columns",
+        cases=("B1", "B2", "B3", "B4", "S1"),
+        needs_store=True,
+        note="typed rows, built-in combiners, no Python per record; rows to Postgres, exactly once",
+    ),
+    Peer(
         name="spark-rdd",
         module="benchmarks.peers.spark_rdd",
         cases=BATCH,
@@ -101,4 +108,4 @@ _ALL = (
 PEERS: Mapping[str, Peer] = {peer.name: peer for peer in _ALL}
 #: Those that are ours: tables compare each of the others with each of these.
 OURS = tuple(name for name in PEERS if name.startswith("ours"))
-DEFAULT = ("ours", "spark-rdd", "spark-df", "spark-native", "duckdb", "polars")
+DEFAULT = ("ours", "ours-columns", "spark-rdd", "spark-df", "spark-native", "duckdb", "polars")

@@ -1,0 +1,74 @@
+"""This project over typed rows: the same cases with built-in combiners, in columns wherever the runners can."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import dataflow as df
+from benchmarks.cases import GAP_MS, PERIOD_MS, WINDOW_MS
+from benchmarks.peers.ours import run
+from benchmarks.peers.ours_pipelines import TABLE
+from benchmarks.task import Task
+from benchmarks.workloads import WATERMARK_BOUND_S
+
+_IN_MS = "(extract(epoch FROM {}) * 1000)::bigint"
+#: What the columns of the answers are in the table.
+_SELECTED = {"start_ms": _IN_MS.format("start"), "end_ms": _IN_MS.format('"end"')}
+WINDOWS: dict[str, df.WindowFn] = {
+    "B2": df.FixedWindows(WINDOW_MS / 1_000),
+    "B3": df.SlidingWindows(WINDOW_MS / 1_000, period=PERIOD_MS / 1_000),
+    "B4": df.Sessions(GAP_MS / 1_000),
+    "S1": df.FixedWindows(WINDOW_MS / 1_000),
+}
+
+
+class Event(NamedTuple):
+    """A line."""
+
+    user_id: int
+    event_time: int
+    value: int
+
+
+class TripleEven(df.DoFn):
+    """Three times the even values."""
+
+    def process_batch(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+        """Which of them, beside."""
+        kept = pc.indices_nonzero(pc.equal(pc.bit_wise_and(batch["value"], 1), 0))
+        values = pc.multiply(batch["value"].take(kept), 3)
+        group = pa.array([0]).take(pa.array([0] * len(kept), pa.int64()))
+        return pa.RecordBatch.from_arrays([group, values], ["group", "value"]), kept
+
+
+def build(p: df.Pipeline, task: Task) -> None:
+    """The whole pipeline of a case."""
+    events = p | "read" >> df.ReadFromJsonLines(
+        f"{task.two}/*.jsonl",
+        rows=Event,
+        event_time="event_time",
+        event_time_unit="ms",
+        max_disorder=WATERMARK_BOUND_S if task.case == "S1" else None,
+    )
+    if task.case == "B1":
+        columns: dict[str, type] = {"count": int, "sum": int}
+        rows = events | df.ParDo(TripleEven()) | _totals("group")
+    else:
+        rows = events | df.WindowInto(WINDOWS[task.case]) | _totals("user_id")
+        rows = rows | df.WindowStart("start")
+        columns = {"user_id": int, "start": datetime, "count": int, "sum": int}
+        if task.case == "B4":
+            rows = rows | df.WindowEnd("end")
+            columns["end"] = datetime
+    rows | df.WriteToPostgres(TABLE, columns=columns)
+
+
+def _totals(key: str) -> df.GroupBy:
+    counted = df.GroupBy(key).aggregate_field("value", df.CountCombineFn(), "count")
+    return counted.aggregate_field("value", sum, "sum")
+
+
+if __name__ == "__main__":
+    run(Task.from_command_line(), build, _SELECTED)
