@@ -15,8 +15,13 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def spark_workers(driver: psutil.Process) -> list[psutil.Process]:
-    """The Python processes that run Spark's tasks: forked by Spark's own Python daemon."""
-    daemons = {each.pid: each for each in descendants(driver) if "pyspark.daemon" in _command(each)}
+    """The Python processes that run Spark's tasks: forked by a daemon, ours in this process' Spark, else Spark's own."""
+    names = ("runners.python_daemon", "pyspark.daemon")
+    daemons = {
+        each.pid: each
+        for each in descendants(driver)
+        if any(name in _command(each) for name in names)
+    }
     return [each for each in daemons.values() if _parent(each) in daemons]
 
 

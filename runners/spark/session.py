@@ -41,6 +41,8 @@ _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+# Internal to Spark; there since 2.4, and in 4 still the only way to have workers forked from something else.
+_FORK_SETTINGS = {"spark.python.daemon.module": "runners.python_daemon"}
 # Without these Spark looks the host's name up, and warns if that is a loopback address.
 _LOCAL_ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
 
@@ -101,6 +103,7 @@ def _settings(master: str, driver_memory: str, more: Mapping[str, str]) -> dict[
     return {
         **_SETTINGS,
         **(_LOCAL_SETTINGS if _is_local(master) else {}),
+        **(_FORK_SETTINGS if _is_in_driver(master) else {}),
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION}",
         **more,
@@ -109,6 +112,10 @@ def _settings(master: str, driver_memory: str, more: Mapping[str, str]) -> dict[
 
 def _is_local(master: str) -> bool:
     return master.startswith("local")  # also local-cluster[...]: its executors are here
+
+
+def _is_in_driver(master: str) -> bool:
+    return _is_local(master) and not master.startswith("local-cluster")
 
 
 def _reused(active: SparkContext, master: str, wanted: Mapping[str, str]) -> SparkContext:

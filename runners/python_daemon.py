@@ -1,0 +1,20 @@
+"""The process that Spark forks its Python workers from, on this machine: with all that our tasks import in it already.
+
+``python -m runners.python_daemon`` is what Spark starts instead of ``pyspark.daemon`` (`runners.spark.session`).
+Importing takes half a second of processor time, and would be done by each worker anew: by those of every job, and by
+whoever takes over from one that has died.  What has been imported is shared memory, too.
+
+Executors elsewhere start Spark's own: nobody knows whether this package is there before a task needs it.
+"""
+
+import gc
+
+from pyspark.daemon import manager
+
+import runners.batch.tasks
+import runners.streaming.worker_task  # noqa: F401
+
+if __name__ == "__main__":
+    # What is here stays: the collectors of the workers need not look at it, nor write to its pages.
+    gc.freeze()
+    manager()
