@@ -15,7 +15,7 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def spark_workers(driver: psutil.Process) -> list[psutil.Process]:
-    """The Python processes that run Spark's tasks: forked by a daemon, ours in this process' Spark, else Spark's own."""
+    """The Python processes that run Spark's tasks: forked by a daemon, ours or, on a cluster, Spark's."""
     names = ("runners.python_daemon", "pyspark.daemon")
     daemons = {
         each.pid: each

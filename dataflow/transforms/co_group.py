@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -21,6 +21,7 @@ class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]])
     Inputs are collections of ``(key, value)`` pairs, windowed alike; the result has a group for every key and
     window that any of them has, with an empty list where an input has nothing.  An inner join keeps the groups in
     which no list is empty.  Where an input may be taken back, so may the groups be.
+    They are lists however large they are; what does not fit can be tagged and grouped with `GroupByKey`.
 
     Raises:
         PipelineError: no input, something else than a mapping, or inputs that are windowed differently.
@@ -54,7 +55,7 @@ class _ByTag:
     names: tuple[str, ...]
 
     def __call__(
-        self, group: tuple[Any, list[tuple[str, Any]]]
+        self, group: tuple[Any, Iterable[tuple[str, Any]]]
     ) -> tuple[Any, dict[str, list[Any]]]:
         key, tagged = group
         by_tag: dict[str, list[Any]] = {name: [] for name in self.names}

@@ -6,7 +6,7 @@ so both are one mechanism.  Dataflow Model, section 2.2.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
@@ -25,6 +25,7 @@ class CombinePerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[A
         fn: a `CombineFn`, or an associative and commutative function from an iterable to a value, such as ``sum``.
 
     Accumulators are built before the shuffle, so a hot key costs its sender, not its owner.
+    The one of a key and window must fit into memory.
     """
 
     def __init__(self, fn: CombineFn | Callable[[Iterable[Any]], Any]) -> None:
@@ -41,10 +42,16 @@ class CombinePerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[A
         return _add(pcoll, self._combine_fn)
 
 
-class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, list[Any]]]]):
-    """``(key, value)`` pairs to ``(key, [values])`` per window and firing; the order of the values means nothing."""
+class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Sequence[Any]]]]):
+    """``(key, value)`` pairs to ``(key, values)`` per window and firing; the order of the values means nothing.
 
-    def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, list[Any]]]:
+    The values are a list when they fit into memory.  In batch, with the default trigger, those that do not are another
+    `collections.abc.Sequence`, which reads them from a temporary file: it can be iterated any number of times, knows
+    its length, compares like a list, and cannot be changed.  It is there as long as the task; ``list(values)`` may be
+    kept longer, and takes the memory, and so does sending it to another grouping, which gets a list.
+    """
+
+    def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Sequence[Any]]]:
         """Add the primitive."""
         return _add(pcoll, ListCombineFn())
 

@@ -40,7 +40,7 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
     Elements are typed rows, any objects with these attributes, or mappings with these keys.
     Each `aggregate_field` adds a field to the results, which are rows: a named tuple with the key's fields and these,
     for each key, window and firing, as `CombinePerKey` gives them.
-    Without any the results are ``(key, [elements])``, as those of `GroupByKey`; the key is the field's value, or where
+    Without any the results are ``(key, elements)``, as those of `GroupByKey`; the key is the field's value, or where
     there are several a tuple.
 
     Example::

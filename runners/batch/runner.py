@@ -47,7 +47,8 @@ class BatchRunner:
             grouping has; fixed when the job is first run. By default two for each core of this
             machine.  What one key range has to write must fit into the memory of a worker.
         spill_bytes: how much of a key range a task keeps in memory, counted as pickles; the rest waits in temporary
-            files.  Several keys are worked off one after the other; all values of one key must fit.
+            files.  A group of `GroupByKey` that does not fit is given as a sequence that reads such a file; see
+            there, and docs/how-to/run-on-a-cluster.md for what must fit all the same.
         tries_per_record: how often a record that makes user code fail is tried before it is left
             out and kept as a dead letter (`PipelineResult.dead_letters`); None: the first failure
             ends the run.

@@ -8,22 +8,31 @@ as if it were the range; one that is too large itself is divided again.
 Nothing depends on the order of keys: a cell belongs to one key, and so to one bucket, and what comes for it stays in
 its order.
 
-**Invariant:** what is said is what would have been said without files, but for the order of keys.
+A key cannot be divided like that.  Where windows speak once (`ReplayPanes`), one that has most of what is held is taken
+out of the range, and sorted by windows through a file of its own (`LargeKey`): neither many windows nor one with many
+values have to fit, as a group of `GroupByKey` that does not is a sequence over the file (`FileValues`).
 
-Absent: a single key whose values are larger than memory; a bucket with one key is kept in memory, however large.
+**Invariant:** what is said is what would have been said without files, but for the order of keys, and for the order of
+values where windows merge.
+
+Absent: a key that is larger than memory where there is more to a window than its accumulator (stateful DoFns; triggers,
+retractions and event times of panes that the user has chosen), where user code merges windows, and the one accumulator
+of a `CombineFn` that is itself larger than memory; all these are kept in memory, however large.
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import chain
 from operator import itemgetter
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
+from weakref import WeakSet
 
 import attrs
 
 from dataflow.serialization import dumps, loads
+from runners.batch.large_key import LargeKey
+from runners.batch.pickle_file import PickleFile
+from runners.batch.run_file import RunFile
 from runners.core.cells import Cell, CellId, TimerId
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.partials import Partial
@@ -40,7 +49,6 @@ _BUCKET_BITS = 4
 _BUCKETS = 1 << _BUCKET_BITS
 _HASH_BITS = 64
 _first = itemgetter(0)
-_LENGTH = struct.Struct("<Q")
 
 
 @attrs.frozen
@@ -120,6 +128,8 @@ class SpilledGroups:
         self._while_input, self._at_the_end = while_input, at_the_end
         #: How often a range or a bucket was divided.
         self.spills = 0
+        #: Those that somebody may still read.
+        self._files: WeakSet[RunFile] = WeakSet()
 
     def steps(self, blobs: Iterable[bytes]) -> Iterator[Step]:
         """Everything that the grouping says, in steps that each fit into memory.
@@ -132,18 +142,28 @@ class SpilledGroups:
         """
         return self._steps(((loads(blob), len(blob)) for blob in blobs), shift=0)
 
+    def close(self) -> None:
+        """End what was said: groups that are in files can be read no more."""
+        for file in self._files:
+            file.close()
+
     def _steps(self, chunks: Iterator[_Chunk], shift: int) -> Iterator[Step]:
         memory = _Memory()
+        limit_bytes = self._spill_bytes
         for content, size_bytes in chunks:
             memory.grow(size_bytes)
             if isinstance(content, _Kept):
                 memory.take(content)
             else:
                 yield from self._take_in(memory, content)
-            if memory.size_bytes > self._spill_bytes and self._is_too_large(memory, shift):
-                self.spills += 1
-                yield from self._in_buckets(memory, chunks, shift)
-                return
+            if memory.size_bytes > limit_bytes:
+                del content
+                divided = self._divided(memory, chunks, shift)
+                if divided is not None:
+                    yield from divided
+                    return
+                # Counting costs as much as there is, so not for every chunk.
+                limit_bytes = max(self._spill_bytes, 2 * memory.size_bytes)
         yield from self._last_steps(memory)
 
     def _take_in(self, memory: _Memory, partials: Sequence[Partial]) -> Iterator[Step]:
@@ -154,32 +174,79 @@ class SpilledGroups:
         memory.set_timers(step.effects.timers)
         yield step
 
-    def _is_too_large(self, memory: _Memory, shift: int) -> bool:
-        # Folding makes little of much: then it pays to count, and again when as much has come in addition.
+    def _divided(
+        self, memory: _Memory, chunks: Iterator[_Chunk], shift: int
+    ) -> Iterator[Step] | None:
+        """What is said of what is held and still to come, in buckets; None if it stays in memory."""
         replay = self._grouping.replay
         held = () if replay is None else replay.fold()
-        is_full = memory.measure(held) > self._spill_bytes / 2
-        return is_full and shift < _HASH_BITS and _has_several_keys(memory, held)
+        # Folding makes little of much: then it pays to count, and again when as much has come in addition.
+        if memory.measure(held) <= self._spill_bytes / 2:
+            return None
+        large = self._large_key(held)
+        if large is None and (shift >= _HASH_BITS or not _has_several_keys(memory, held)):
+            return None
+        self.spills += 1
+        return self._in_buckets(memory, chunks, shift, large)
 
-    def _in_buckets(self, memory: _Memory, chunks: Iterator[_Chunk], shift: int) -> Iterator[Step]:
+    def _large_key(self, held: Sequence[Sequence[Partial]]) -> LargeKey | None:
+        """Room for the key that most of what is held belongs to, if there is one and it can be taken out."""
+        replay = self._grouping.replay
+        if replay is None or replay.order is None:
+            return None
+        weights: dict[Any, int] = {}
+        for key, _, _, count in chain.from_iterable(held):
+            weights[key] = weights.get(key, 0) + (count if replay.is_list else 1)
+        key = max(weights, key=weights.__getitem__)
+        if 2 * weights[key] <= sum(weights.values()):
+            return None
+        large = LargeKey(key, replay, replay.order, held_bytes=self._spill_bytes // 2)
+        self._files.add(large.file)
+        return large
+
+    def _in_buckets(
+        self, memory: _Memory, chunks: Iterator[_Chunk], shift: int, large: LargeKey | None
+    ) -> Iterator[Step]:
         with ExitStack() as stack:
-            files = [stack.enter_context(closing(_BucketFile())) for _ in range(_BUCKETS)]
-            for kept in memory.kept():
-                files[self._bucket(kept.cell_id[0], shift)].write(kept)
-            replay = self._grouping.replay
-            held = () if replay is None else replay.release()
-            for content, _ in chain(((each, 0) for each in held), chunks):
-                if isinstance(content, _Kept):
-                    files[self._bucket(content.cell_id[0], shift)].write(content)
-                    continue
-                parts: dict[int, list[Partial]] = {}
-                for partial in content:
-                    parts.setdefault(self._bucket(partial[0], shift), []).append(partial)
-                for bucket, part in parts.items():
-                    files[bucket].write(part)
+            files = [stack.enter_context(closing(PickleFile())) for _ in range(_BUCKETS)]
+            self._divide(memory, chunks, shift, large, files)
+            if large is not None:
+                yield from self._said_of(large)
+                # Its file goes as soon as nobody reads it any more.
+                large = None
             for file in files:
                 yield from self._steps(file.read(), shift + _BUCKET_BITS)
                 file.close()
+
+    def _divide(
+        self,
+        memory: _Memory,
+        chunks: Iterator[_Chunk],
+        shift: int,
+        large: LargeKey | None,
+        files: Sequence[PickleFile],
+    ) -> None:
+        """Write everything that is held, and that is still to come."""
+        for kept in memory.kept():
+            files[self._bucket(kept.cell_id[0], shift)].write(kept)
+        replay = self._grouping.replay
+        held = iter(()) if replay is None else _emptied(replay.release())
+        for content, _ in chain(held, chunks):
+            if isinstance(content, _Kept):
+                files[self._bucket(content.cell_id[0], shift)].write(content)
+                continue
+            parts: dict[int, list[Partial]] = {}
+            for partial in content:
+                if large is not None and partial[0] == large.key:
+                    large.add(partial)
+                else:
+                    parts.setdefault(self._bucket(partial[0], shift), []).append(partial)
+            for bucket, part in parts.items():
+                files[bucket].write(part)
+
+    def _said_of(self, large: LargeKey) -> Iterator[Step]:
+        for part in large.parts():
+            yield self._grouping.say_of(part, self._at_the_end)
 
     def _bucket(self, key: Any, shift: int) -> int:
         # From the low end: the range itself is an interval, so its keys agree in the high bits.
@@ -202,30 +269,14 @@ class SpilledGroups:
             yield step
 
 
+def _emptied(held: list[Sequence[Partial]]) -> Iterator[_Chunk]:
+    """What was held, gone from there as it comes: it is large."""
+    while held:
+        yield held.pop(0), 0
+
+
 def _has_several_keys(memory: _Memory, held: Sequence[Sequence[Partial]]) -> bool:
     parts = (map(_first, part) for part in held)
     keys = chain(map(_first, memory.cells), *parts)
     first = next(keys, None)
     return any(key != first for key in keys)
-
-
-class _BucketFile:
-    """What is for one bucket, in a file that nobody else sees and that goes with this process."""
-
-    def __init__(self) -> None:
-        # Closed by whoever made this: it outlives every block here.
-        self._file: IO[bytes] = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115
-
-    def write(self, content: list[Partial] | _Kept) -> None:
-        blob = dumps(content)
-        self._file.write(_LENGTH.pack(len(blob)))
-        self._file.write(blob)
-
-    def read(self) -> Iterator[_Chunk]:
-        self._file.seek(0)
-        while header := self._file.read(_LENGTH.size):
-            (size_bytes,) = _LENGTH.unpack(header)
-            yield loads(self._file.read(size_bytes)), size_bytes
-
-    def close(self) -> None:
-        self._file.close()

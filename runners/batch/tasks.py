@@ -27,6 +27,7 @@ from dataflow.serialization import loads
 from runners.batch.failures import Failure, FailureAccumulator, failure_of, is_transient
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
+from runners.batch.overflow import Overflow
 from runners.batch.range_writer import RangeWriter, ReadSoFar
 from runners.batch.spilled_groups import SPILL_BYTES, SpilledGroups
 from runners.core.bundle import Bundle
@@ -184,6 +185,7 @@ class Attempt:
         reader = source.open(loads(split), written.position if is_resumable else None)
         self._stack.callback(reader.close)
         executor = StageExecutor(self._plan, self._stage, tries=self._work.tries)
+        overflow = self._overflow(executor)
         self._set_up(executor)
         ids = None
         if operation.record_ids is not None:
@@ -208,6 +210,7 @@ class Attempt:
                 now_us=_WHILE_INPUT.now_us,
             )
             outputs.dead[:0] = judged.dead if judged is not None else ()
+            yield from overflow.packed()
             yield from self._gatherer.add(outputs.groups)
             if writer is not None and not unwritten:
                 writer.pass_over(outputs.dead)
@@ -227,10 +230,14 @@ class Attempt:
         if writer is not None and writer.is_finished and not self._gatherer.is_needed:
             return
         grouping = GroupingStage(self._plan, self._stage, is_replay=True, tries=self._work.tries)
-        self._set_up(grouping)
+        overflow = self._overflow(grouping.executor)
         groups = SpilledGroups(grouping, _WHILE_INPUT, _AT_THE_END, self._work.spill_bytes)
+        # After everybody who may read of it: user code until its end, and what gathers for later groupings.
+        self._stack.callback(groups.close)
+        self._set_up(grouping)
         try:
             for step in groups.steps(map(_checked, shipments)):
+                yield from overflow.packed()
                 yield from self._followed(step, writer)
         except _FailedInputError as failed:
             yield from self._spread(failed.failure)
@@ -238,6 +245,11 @@ class Attempt:
         yield from self._gatherer.flush()
         if writer is not None:
             writer.commit(is_last=True)
+
+    def _overflow(self, executor: StageExecutor) -> Overflow:
+        overflow = Overflow(executor, self._gatherer)
+        self._stack.callback(overflow.close)
+        return overflow
 
     def _followed(self, step: Step, writer: RangeWriter | None) -> Iterator[Shipment]:
         assert not step.effects.late

@@ -49,6 +49,8 @@ class Accumulation:
             self.combine_fn = _StampedCombineFn(self._result_fn, choose)
         #: The same where accumulators can shrink, as whoever asks how much is in them sees it.
         self.shrinking: Any = self.combine_fn if is_retracted else None
+        #: Whether an accumulator is the list of the values, and so is what it says.
+        self.is_list = type(self.combine_fn) is ListCombineFn
         #: What partials are folded with.
         self.partial_fn: CombineFn = ListCombineFn() if self.reads_values else self.combine_fn
         #: What folds columns of inputs, where nothing is to be known of them but what they are folded to.
@@ -100,7 +102,9 @@ class Accumulation:
         return output
 
     def last_result(self, accumulator: Any) -> Any:
-        """The same of one that will not change any more."""
+        """The same of one that will not change any more and may be gone afterwards."""
+        if self.is_list:
+            return accumulator
         return self._result_fn.extract_output(accumulator[0] if self._is_stamped else accumulator)
 
     def timestamp_us(self, accumulator: Any, window: Window) -> int:

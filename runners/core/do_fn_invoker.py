@@ -4,7 +4,7 @@ An exception becomes a `TransformError` that names the user's transform, line an
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress
+from itertools import compress, islice
 from operator import length_hint
 from typing import Any
 
@@ -27,6 +27,9 @@ from runners.core.do_fn_outputs import DoFnOutputs, Emit, failure, hook_failure
 from windowing.pane import NO_FIRING
 from windowing.timestamps import to_datetime
 from windowing.window import GLOBAL_WINDOW
+
+#: Outputs of a single element that are emitted in one go.
+PART_OUTPUTS = 10_000
 
 
 class DoFnInvoker:
@@ -98,6 +101,9 @@ class DoFnInvoker:
             self._outputs.emit(self._outputs.main, kept)
 
     def _run_flat_map(self, bundle: Bundle) -> None:
+        if len(bundle) == 1:
+            self._run_flat_map_of_one(bundle)
+            return
         values: list[Any] = []
         indexes: list[int] = []
         call, extend = self._bound(bundle), values.extend
@@ -112,6 +118,22 @@ class DoFnInvoker:
             raise failure(self._node, error, bundle.values[index]) from error
         if values:
             self._outputs.emit_outputs(bundle, indexes, values)
+
+    def _run_flat_map_of_one(self, bundle: Bundle) -> None:
+        """Emit in parts: a single element may be a group that is larger than memory (`ReplayPanes`)."""
+        (element,) = bundle.values
+        for values in self._output_parts(element, self._bound(bundle)):
+            self._outputs.emit_outputs(bundle, [0] * len(values), values)
+
+    def _output_parts(self, element: Any, call: Callable[[Any], Any]) -> Iterator[list[Any]]:
+        try:
+            outputs: Iterable[Any] | None = call(element)
+            if outputs is not None:
+                left = iter(outputs)
+                while values := list(islice(left, PART_OUTPUTS)):
+                    yield values
+        except Exception as error:
+            raise failure(self._node, error, element) from error
 
     def _run_remembering(self, bundle: Bundle, sayings: Sequence[Said]) -> None:
         """Run what is said, and take back what came out then, not what would come out now."""

@@ -15,7 +15,7 @@ The five parts of the paper's GroupByKeyAndWindow, in the order in which a recor
 Dataflow Model, section 2.2.2.
 """
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -23,6 +23,7 @@ import attrs
 from dataflow.errors import TransformError, WindowError
 from dataflow.graph import StatefulParDo
 from runners.core.accumulation import Accumulation
+from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId, Effects, TimerId
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.key_codec import KeyCodec
@@ -118,10 +119,14 @@ class GroupingStage:
                 bundle = next(bundles, None)
             if bundle is None:
                 return
-            outputs = self.executor.process(
-                bundle, watermark_us=clock.output_watermark_us, now_us=clock.now_us
-            )
-            yield Step(Effects(), outputs)
+            yield self._replayed(bundle, clock)
+
+    def say_of(self, partials: Sequence[Partial], clock: StageClock) -> Step:
+        """Let windows speak of which these partials, which `replay` does not hold, are all that there is."""
+        assert self.replay is not None
+        with self._naming_failures():
+            bundle = self.replay.bundle(partials)
+        return self._replayed(bundle, clock)
 
     def fire_timers(
         self,
@@ -180,6 +185,12 @@ class GroupingStage:
                 detail="while combining what had come so far",
                 hint="correct the CombineFn",
             ) from error
+
+    def _replayed(self, bundle: Bundle, clock: StageClock) -> Step:
+        outputs = self.executor.process(
+            bundle, watermark_us=clock.output_watermark_us, now_us=clock.now_us
+        )
+        return Step(Effects(), outputs)
 
     def _followed(self, effects: Effects, clock: StageClock) -> Step:
         outputs = self.executor.process(

@@ -12,7 +12,7 @@ delivered, so they cannot become late on the way.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -167,8 +167,42 @@ class Lifter:
     def _as_one(self, key: Any, window: Window, held: Sequence[Partial]) -> Partial:
         if len(held) == 1 and held[0][1] == window:
             return held[0]
-        accumulator = self._merge([each[2] for each in held])
+        accumulator = self.merge([each[2] for each in held])
         return key, window, accumulator, sum([each[3] for each in held])
+
+    @property
+    def order(self) -> Callable[[Partial], tuple[int, int]] | None:
+        """What to sort the partials of a key by for `joined`; None where that cannot be."""
+        if self._is_overlap_merging:
+            return _start_first
+        return _end_first if self._merging is None else None
+
+    def joined(
+        self, partials: Iterable[Partial], join: Callable[[Any, Any], Any]
+    ) -> Iterator[Partial]:
+        """One partial for each window that is left; the windows come in the order of their ends.
+
+        Args:
+            partials: all of one key, sorted by `order`; no more than those of one window are held.
+            join: makes one of two accumulators, and may change the first.
+        """
+        found: dict[Window | None, Partial] = {}
+        bounds: Window | None = None
+        for partial in partials:
+            if bounds is not None and not self._is_together(bounds, partial[1]):
+                yield from found.values()
+                found = {}
+            place = None if self._is_overlap_merging else partial[1]
+            found[place] = _both(found[place], partial, join) if place in found else partial
+            bounds = found[place][1]
+        yield from found.values()
+
+    def _is_together(self, before: Window, window: Window) -> bool:
+        """Whether a partial may belong to the same window as the one before it in `order`."""
+        if self._is_overlap_merging:
+            return window[0] < before[1]
+        # Windows of a class of their own may differ in more than their bounds.
+        return before[:2] == window[:2]
 
     def _without_late(
         self,
@@ -226,7 +260,12 @@ class Lifter:
                 hint="correct the CombineFn, or sort such values out before the grouping",
             ) from error
 
-    def _merge(self, accumulators: Sequence[Any]) -> Any:
+    def merge(self, accumulators: Sequence[Any]) -> Any:
+        """One accumulator that says what all of them say; may change the first.
+
+        Raises:
+            TransformError: the `CombineFn` failed.
+        """
         if len(accumulators) == 1:
             return accumulators[0]
         try:
@@ -237,6 +276,22 @@ class Lifter:
                 detail="while merging accumulators",
                 hint="correct CombineFn.merge_accumulators",
             ) from error
+
+
+def _start_first(partial: Partial) -> tuple[int, int]:
+    # What starts together stays in the order in which it came.
+    return partial[1][0], 0
+
+
+def _end_first(partial: Partial) -> tuple[int, int]:
+    return partial[1][1], partial[1][0]
+
+
+def _both(first: Partial, second: Partial, join: Callable[[Any, Any], Any]) -> Partial:
+    key, window, accumulator, count = first
+    if second[1] != window:
+        window = Window(min(window[0], second[1][0]), max(window[1], second[1][1]))
+    return key, window, join(accumulator, second[2]), count + second[3]
 
 
 def _chains(

@@ -4,9 +4,12 @@ That is a replay (Dataflow Model, section 2.4) with the default trigger, without
 machine (`GroupAlsoByWindow`) would say one pane for each key and window, at the end of the window, in the order of
 these.  So does this, without a cell and a timer for each, and in columns where all partials are; a test holds one
 against the other.
+
+What does not fit is the caller's to keep elsewhere: `release` gives it back, `order` and `joined` put what was kept of
+one key together again, and `bundle` says it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -36,6 +39,10 @@ class ReplayPanes:
 
     def __init__(self, node: TransformNode, accumulation: Accumulation) -> None:
         self._lifter, self._accumulation = Lifter(node, accumulation), accumulation
+        #: Whether accumulators are lists of values; any other sequence may stand for one in `bundle`.
+        self.is_list = accumulation.is_list
+        #: What to sort the partials of a key by for `joined`; None where that cannot be.
+        self.order = self._lifter.order
         self._partials: list[Partial] = []
         self._columns: list[PartialColumns] = []
 
@@ -76,11 +83,34 @@ class ReplayPanes:
         self._partials = self._lifter.combined(self._partials)
         return [part for part in (*self._columns, self._partials) if part]
 
-    def release(self) -> Sequence[Sequence[Partial]]:
+    def release(self) -> list[Sequence[Partial]]:
         """Give back what is held."""
-        held = [*self._columns, self._partials]
+        held: list[Sequence[Partial]] = [*self._columns, self._partials]
         self._partials, self._columns = [], []
         return held
+
+    def joined(
+        self, partials: Iterable[Partial], join: Callable[[Any, Any], Any]
+    ) -> Iterator[Partial]:
+        """The partials of one key, sorted by `order`, as one for each window; see `Lifter.joined`."""
+        return self._lifter.joined(partials, join)
+
+    def merged(self, accumulators: Sequence[Any]) -> Any:
+        """One accumulator that says what all of them say; may change the first.
+
+        Raises:
+            TransformError: the `CombineFn` failed.
+        """
+        return self._lifter.merge(accumulators)
+
+    def bundle(self, partials: Sequence[Partial]) -> Bundle:
+        """What windows say of which these are all that there is."""
+        result = self._accumulation.last_result
+        return Bundle(
+            [(key, result(accumulator)) for key, _, accumulator, _ in partials],
+            [window.max_timestamp_us for _, window, _, _ in partials],
+            [window for _, window, _, _ in partials],
+        )
 
     def bundles(self) -> Iterator[Bundle]:
         """What the windows say; nothing is held afterwards.
@@ -106,13 +136,9 @@ class ReplayPanes:
 
     def _said(self, partials: list[Partial]) -> Iterator[Bundle]:
         partials.sort(key=_end_us)
-        result, left = self._accumulation.last_result, iter(partials)
+        left = iter(partials)
         while part := list(islice(left, BUNDLE_PANES)):
-            yield Bundle(
-                [(key, result(accumulator)) for key, _, accumulator, _ in part],
-                [window.max_timestamp_us for _, window, _, _ in part],
-                [window for _, window, _, _ in part],
-            )
+            yield self.bundle(part)
 
 
 def _end_us(partial: Partial) -> Any:

@@ -4,8 +4,9 @@ Push-based and depth-first: a transform hands each bundle to its consumers as so
 level is alive.  What reaches a grouping is lifted into partials, what reaches a table is folded into its net effect.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -39,6 +40,9 @@ from windowing.pane import NO_FIRING
 from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
 from windowing.window import GLOBAL_WINDOW
 from windowing.window_fn import WindowFn
+
+#: Records for groupings that a single element may cause before `StageExecutor.overflow` is given them.
+OVERFLOW_RECORDS = 10_000
 
 _Consumer = Callable[[Bundle], None]
 
@@ -84,6 +88,10 @@ class StageExecutor:
         self._invokers: list[DoFnInvoker] = []
         self._outputs = StageOutputs()
         self._watermark_us = self._now_us = MIN_TIMESTAMP_US
+        #: Takes partials for groupings, by label, out of the outputs of an element that causes very many.
+        #: Not asked where records are left out that fail: what such a one has caused must not count.
+        self.overflow: Callable[[Mapping[str, Sequence[Partial]]], None] | None = None
+        self._overflow_in = math.inf
         self._codecs = {node.label: KeyCodec(str(node)) for node in stage.groups}
         for node in (*stage.nodes, *stage.groups):
             consumer = self._consumer(node)
@@ -114,6 +122,8 @@ class StageExecutor:
         if not bundle.values:
             return self._outputs
         if self._tries is None:
+            # Bundles of several elements are of a size that somebody has chosen.
+            self._overflow_in = OVERFLOW_RECORDS if len(bundle) == 1 else math.inf
             self._begin(bundle)
             return self._outputs
         outputs = StageOutputs()
@@ -215,6 +225,10 @@ class StageExecutor:
             for each in partials:
                 self._codecs[label].encode(each[0])
         self._outputs.add_partials(label, partials)
+        self._overflow_in -= len(bundle)
+        if self._overflow_in <= 0 and self.overflow is not None:
+            self.overflow(self._outputs.groups)
+            self._outputs.groups, self._overflow_in = {}, OVERFLOW_RECORDS
 
     def _write(self, node: TransformNode, operation: WriteTable, bundle: Bundle) -> None:
         self._outputs.tables.append(table_write(node, operation.table, bundle))

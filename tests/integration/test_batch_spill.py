@@ -28,6 +28,41 @@ def test_groups_in_files_say_what_groups_in_memory_say(batch: Batch, spill_bytes
     assert_same(batch, build, "sessions", "fixed", spill_bytes=spill_bytes, partitions=1)
 
 
+def test_a_group_in_a_file_says_what_a_list_says(batch: Batch, tmp_path: Path) -> None:
+    """Read twice by the function after the grouping; passed on to another, which gets a list; and its values again."""
+    seen = tmp_path / "seen"
+
+    def build(p: df.Pipeline) -> None:
+        numbers = p | df.Create(range(20)) | df.FlatMap(lambda i: range(i, 20_000, 20))
+        pairs = numbers | "pair" >> df.Map(lambda n: ("all" if n % 10 else f"key {n % 700}", n))
+        groups = pairs | df.GroupByKey()
+
+        def twice(pair: tuple[str, Any]) -> dict[str, Any]:
+            note(seen, f"twice {type(pair[1]).__name__}")
+            largest = max(pair[1])
+            return {"user": pair[0], "total": sum(largest - each for each in pair[1])}
+
+        def again(pair: tuple[int, Any]) -> dict[str, Any]:
+            found = sorted((len(each), sum(each)) for each in pair[1])
+            note(seen, f"again {max((len(each), type(each).__name__) for each in pair[1])[1]}")
+            return {"user": str(pair[0]), "text": str(found)}
+
+        groups | "twice" >> df.Map(twice) | write("twice", "user", "total", key=["user"])
+        regrouped = groups | "same" >> df.Map(lambda pair: (len(pair[0]), pair[1]))
+        again_rows = regrouped | "regroup" >> df.GroupByKey() | "again" >> df.Map(again)
+        again_rows | write("again", "user", "text", key=["user"])
+        each = groups | df.FlatMap(lambda pair: ((one % 7, one) for one in pair[1]))
+        sorted_rows = each | "by rest" >> df.GroupByKey() | "sorted" >> df.Map(in_order)
+        sorted_rows | write("sorted", "rest", "text", key=["rest"])
+
+    def in_order(pair: tuple[int, Any]) -> dict[str, Any]:
+        return {"rest": pair[0], "text": str(sorted(pair[1]))}
+
+    tables = ("twice", "again", "sorted")
+    assert_same(batch, build, *tables, spill_bytes=20_000, partitions=1)
+    assert set(notes(seen)) == {"twice list", "twice FileValues", "again list"}
+
+
 class NotePeak(df.DoFn):
     """Passes everything through, and notes how large its process has ever been, in MiB."""
 

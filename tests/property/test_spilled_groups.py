@@ -18,6 +18,7 @@ from runners.core.stage_executor import StageExecutor
 from runners.direct import DirectRunner
 from tests.columnar import note_bundles
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.window_fn import MergingWindowFn
 
 US = 1_000_000
 BAG = df.BagStateSpec("bag")
@@ -55,7 +56,7 @@ class Bagging(df.DoFn):
 
 
 def row(pair: tuple[int, Any], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
-    said = sorted(pair[1]) if isinstance(pair[1], list) else pair[1]
+    said = sorted(pair[1]) if isinstance(pair[1], Sequence) else pair[1]
     return {"key": pair[0], "end": window.end_us, "said": str(said)}
 
 
@@ -107,6 +108,13 @@ def blobs(
     executor.teardown()
 
 
+def plain(value: Any, window_fn: df.WindowFn) -> Any:
+    """A value that can be compared: sequences as lists, where windows merge without their order."""
+    if isinstance(value, Sequence):
+        return sorted(value) if isinstance(window_fn, MergingWindowFn) else list(value)
+    return value
+
+
 def run(
     p: df.Pipeline,
     chunks: Sequence[Sequence[tuple[int, int, int]]],
@@ -117,6 +125,7 @@ def run(
     """What was said of each key and window, in order; the rows of the table; how often files were needed."""
     planned = plan(p.graph())
     (stage,) = planned.groupings()
+    window_fn = planned.graph.pcollections[stage.root.inputs[0]].strategy.window_fn
     grouping = GroupingStage(planned, stage, is_replay=True)
     grouping.setup()
     groups = SpilledGroups(
@@ -138,7 +147,7 @@ def run(
     for bundle in spoken:
         signs = bundle.signs or [1] * len(bundle)
         for value, window, sign in zip(bundle.values, bundle.windows or [], signs, strict=True):
-            said[value[0], window].append((str(value[1]), sign))
+            said[value[0], window].append((plain(value[1], window_fn), sign))
     return dict(said), rows, groups.spills
 
 

@@ -1,0 +1,46 @@
+"""Overflow: what a single element causes for later groupings, when that is more than should be held.
+
+A group may be larger than memory (`FileValues`), and user code may say something for each of its values.  A stage
+cannot say it to Spark before it is done with the element, so what is packed waits in a file.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+
+from runners.batch.gather import Gatherer, Packed
+from runners.batch.pickle_file import PickleFile
+from runners.core.partials import Partial
+from runners.core.stage_executor import StageExecutor
+
+
+class Overflow:
+    """Takes from an executor what is more than it should hold.
+
+    Args:
+        executor: of a stage.
+        gatherer: what the stage's partials are for.
+    """
+
+    def __init__(self, executor: StageExecutor, gatherer: Gatherer) -> None:
+        self._gatherer = gatherer
+        self._file: PickleFile | None = None
+        executor.overflow = self._take
+
+    def packed(self) -> Iterator[Packed]:
+        """What was taken since the last time."""
+        file, self._file = self._file, None
+        if file is not None:
+            with closing(file):
+                for packed, _ in file.read():
+                    yield packed
+
+    def close(self) -> None:
+        """Forget what nobody has asked for."""
+        if self._file is not None:
+            self._file.close()
+
+    def _take(self, groups: Mapping[str, Sequence[Partial]]) -> None:
+        if self._file is None:
+            self._file = PickleFile()
+        for packed in self._gatherer.add(groups):
+            self._file.write(packed)

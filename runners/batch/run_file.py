@@ -1,0 +1,100 @@
+"""RunFile: what was written once and is read by its place, in a file that nobody else sees.
+
+A file of frames, each a window, a number of records, and something pickled.  It goes with its last reader, with
+whoever closes it, or with the process, whichever is first: it has no name that could be left behind.
+
+Reading has no position, so any number of readers may be under way at the same time.
+"""
+
+import os
+import struct
+import weakref
+from collections.abc import Iterable, Iterator
+from tempfile import TemporaryFile
+from typing import Any, NamedTuple
+
+from dataflow.errors import TransformError
+from dataflow.serialization import dumps, loads
+from windowing.window import Window
+
+#: Of a frame: the bytes of its window, its records, and the bytes of its content.
+_FRAME = struct.Struct("<QQQ")
+#: Read at once: enough for the fixed part and most windows.
+_HEAD_BYTES = 256
+
+#: From where to where in a file; whole frames.
+Stretch = tuple[int, int]
+
+
+class Head(NamedTuple):
+    """A frame without its content.
+
+    ``at``: where the frame begins; ``content_at``: where its content does; ``end``: where both end.
+    """
+
+    window: bytes
+    records: int
+    at: int
+    content_at: int
+    end: int
+
+
+def frame(window: Window, records: int, content: bytes) -> bytes:
+    """A frame for `RunFile.append`."""
+    pickled = dumps(window)
+    return b"".join((_FRAME.pack(len(pickled), records, len(content)), pickled, content))
+
+
+class RunFile:
+    """Frames, appended and read again."""
+
+    def __init__(self) -> None:
+        # Closed by the finalizer, which is called sooner by those who know when it is time.
+        self._file = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115
+        self._size_bytes = 0
+        #: Ends it; there is no more space taken, and nothing can be read.
+        self.close = weakref.finalize(self, self._file.close)
+
+    def append(self, frames: Iterable[bytes]) -> Stretch:
+        """Write frames; where they are."""
+        start = self._size_bytes
+        for each in frames:
+            self._file.write(each)
+            self._size_bytes += len(each)
+        self._file.flush()
+        return start, self._size_bytes
+
+    def heads(self, stretch: Stretch) -> Iterator[Head]:
+        """The frames of a stretch, without reading what is in them."""
+        at, end = stretch
+        while at < end:
+            found = self._read(at, min(at + _HEAD_BYTES, end))
+            window_bytes, records, content_bytes = _FRAME.unpack_from(found)
+            window_at = at + _FRAME.size
+            content_at = window_at + window_bytes
+            if content_at <= at + len(found):
+                window = found[_FRAME.size : _FRAME.size + window_bytes]
+            else:
+                window = self._read(window_at, content_at)
+            yield Head(window, records, at, content_at, content_at + content_bytes)
+            at = content_at + content_bytes
+
+    def content(self, head: Head) -> Any:
+        """What is in a frame."""
+        return loads(self._read(head.content_at, head.end))
+
+    def _read(self, start: int, end: int) -> bytes:
+        if not self.close.alive:
+            raise TransformError(
+                "the values of a group were read after the task that grouped them had ended",
+                detail="they did not fit into memory, so they were in a temporary file, which goes with the task",
+                hint="read them in DoFn.process, or keep list(values), which takes the memory",
+            )
+        parts = []
+        while start < end:
+            part = os.pread(self._file.fileno(), end - start, start)
+            if not part:
+                raise OSError("a temporary file of this process has lost its end")
+            parts.append(part)
+            start += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
