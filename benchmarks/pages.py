@@ -30,14 +30,16 @@ def sections(results: Sequence[Result]) -> dict[str, str]:
 
 def write(results: Sequence[Result]) -> None:
     """Put tables, machine and figure into the page; a table that the results say nothing of stays as it is."""
-    machines = [each for each in results if each["case"] == MACHINE]
-    parts = sections(results)
-    parts["Machine"] = "\n".join(
-        f"* {each['day']}, `{each['command']}`: {each['machine']}" for each in machines
-    )
+    parts = {**sections(results), "Machine": machines(results)}
     PAGE.write_text(filled_in(PAGE.read_text("utf-8"), parts), "utf-8")
     if _RATIOS in parts:
         FIGURE.write_text(plot.draw(of_runs(results)), "utf-8")
+
+
+def machines(results: Sequence[Result]) -> str:
+    """Where and how the results were made, one a line."""
+    found = [each for each in results if each["case"] == MACHINE]
+    return "\n".join(f"* {each['day']}, `{each['command']}`: {each['machine']}" for each in found)
 
 
 def of_runs(results: Sequence[Result]) -> list[Result]:

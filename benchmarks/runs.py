@@ -1,7 +1,6 @@
 """One run after the other: each in a fresh process, measured, judged, and written down as a line of JSON."""
 
 import itertools
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -164,14 +163,9 @@ class Bench:
             "whole_cpu_s": round(usage.cpu_s, 2),
             "rss_mb": usage.rss_bytes >> 20,
         }
-        report = Path(task.out, "report.json")
-        if usage.is_timeout:
-            return result | {"check": f"TIMEOUT after {self._options.timeout_s:.0f} s"}
-        if usage.returncode or not report.exists():
-            tail = Path(task.out, "log").read_text("utf-8", "replace").splitlines()
-            print("\n".join(["", *tail[-_LOG_TAIL_LINES:]]), flush=True)
-            return result | {"check": f"FAILED with status {usage.returncode}"}
-        said = json.loads(report.read_text("utf-8"))
+        if trouble := trouble_of(task, usage, self._options.timeout_s):
+            return result | {"check": trouble}
+        said = task.reported()
         if "seconds" in said:
             end_s = said["began_s"] + said["seconds"]
             result["seconds"] = round(said["seconds"], 3)
@@ -194,12 +188,29 @@ class Bench:
         return {"check": reference.judge(answer, right)}
 
 
-def s2_figures(task: Task, *, has_all: bool) -> Result:
-    """What a run of S2 says of itself; `has_all` as for `latency.check_counts`."""
+def trouble_of(task: Task, usage: Usage, timeout_s: float) -> str | None:
+    """What went wrong with a run, as what is said of its answer; prints the end of its log.  None: it has reported."""
+    if usage.is_timeout:
+        return f"TIMEOUT after {timeout_s:.0f} s"
+    if usage.returncode or not task.report_path.exists():
+        tail = Path(task.out, "log").read_text("utf-8", "replace").splitlines()
+        print("\n".join(["", *tail[-_LOG_TAIL_LINES:]]), flush=True)
+        return f"FAILED with status {usage.returncode}"
+    return None
+
+
+def lines_of(task: Task) -> list[latency.Line]:
+    """The rows that a run of S2 has left."""
     lines = []
     for row in rows_below(task.rows):
         user, count, created_us, committed_us = map(int, row)
         lines.append((user, count, created_us, committed_us))
+    return lines
+
+
+def s2_figures(task: Task, *, has_all: bool) -> Result:
+    """What a run of S2 says of itself; `has_all` as for `latency.check_counts`."""
+    lines = lines_of(task)
     if not lines:
         return {"check": "WRONG: no rows"}
     check = latency.check_counts(lines, users(task.records, Random(SEED)), has_all=has_all)

@@ -6,6 +6,7 @@ of the embedded server have it.
 
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,23 +15,47 @@ from pathlib import Path
 from statistics import median
 
 import attrs
+import psutil
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from runners.embedded.cluster import Cluster, open_cluster
 from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
 
 _FLUSHES = 200
 _PAGE_BYTES = 8192
+_STOP_TIMEOUT_S = 30
 
 
 @attrs.frozen
 class Server:
-    """A running server: the address of its first database, its main process, and where its data are."""
+    """A running server: the address of its first database, and where its data are."""
 
     dsn: str
-    pid: int
     home: Path
+
+    @property
+    def pid(self) -> int:
+        """Of its main process."""
+        server = self._cluster.server()
+        assert server is not None, "the server is not running"
+        return server.pid
+
+    def restart(self, how: signal.Signals) -> None:
+        """SIGINT is what ``pg_ctl restart`` does, SIGKILL what a power cut does; returns when it can be used again."""
+        server = psutil.Process(self.pid)
+        server.send_signal(how)
+        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+        while not _is_gone(server):
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"the server does not stop in {_STOP_TIMEOUT_S} s")
+            time.sleep(0.01)
+        embedded_postgres(self.home)
+
+    @property
+    def _cluster(self) -> Cluster:
+        return open_cluster(self.home.resolve())
 
     @contextmanager
     def database(self, name: str) -> Iterator[str]:
@@ -40,9 +65,11 @@ class Server:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(identifier))
             # What earlier runs left to be written is not this run's to pay for.
             connection.execute("CHECKPOINT")
-            try:
-                yield make_conninfo(self.dsn, dbname=name)
-            finally:
+        try:
+            yield make_conninfo(self.dsn, dbname=name)
+        finally:
+            # Another connection: the server may have been restarted.
+            with closing(psycopg.connect(self.dsn, autocommit=True)) as connection:
                 connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(identifier))
 
 
@@ -55,9 +82,7 @@ def commit_stamping_server() -> Iterator[Server]:
         with closing(psycopg.connect(embedded_postgres(home), autocommit=True)) as connection:
             connection.execute("ALTER SYSTEM SET track_commit_timestamp = on")
         release_embedded_postgres(home)
-        dsn = embedded_postgres(home)
-        pid = int((home / "data" / "postmaster.pid").read_text().split("\n", 1)[0])
-        yield Server(dsn, pid, home)
+        yield Server(embedded_postgres(home), home)
     finally:
         release_embedded_postgres(home)
         shutil.rmtree(home)
@@ -77,3 +102,11 @@ def flush_ms(folder: Path) -> float:
         os.close(handle)
         Path(path).unlink()
     return median(took_s) * 1_000
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    # A zombie is gone too: in a container it can take a second until somebody collects it.
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -50,16 +50,18 @@ class Costs:
     worker_s: float
     postgres_s: float
     commits: int
+    productions: int
 
 
 class CountingStore(PostgresStore):
-    """Counts its commits."""
+    """Counts its commits, and what is sent with them."""
 
-    commits = 0
+    commits = productions = 0
 
     def commit(self, production: Production) -> CommitOutcome:
         """Make the production durable."""
         self.commits += 1
+        self.productions += len(production.checkpoints)
         return super().commit(production)
 
 
@@ -99,13 +101,15 @@ def pipeline(path: Path) -> df.Pipeline:
     return p
 
 
-def run(dsn: str, path: Path, job: str, profile: cProfile.Profile | None) -> Costs:
-    """Run the pipeline to its end, in this thread."""
-    execution, clock, network = plan(pipeline(path).graph()), SystemClock(), LocalNetwork()
+def run(
+    dsn: str, p: df.Pipeline, job: str, *, ranges: int = 2, profile: cProfile.Profile | None = None
+) -> Costs:
+    """Run a pipeline to its end, in this thread."""
+    execution, clock, network = plan(p.graph()), SystemClock(), LocalNetwork()
     with ExitStack() as stack:
         store = stack.enter_context(closing(CountingStore(dsn)))
         admin = stack.enter_context(psycopg.connect(dsn, autocommit=True))
-        spec = job_spec(job, "streaming", execution, splits_desired=1, ranges_per_grouping=2)
+        spec = job_spec(job, "streaming", execution, splits_desired=1, ranges_per_grouping=ranges)
         master = Master(store.open_job(spec), execution, 1, network.endpoint("master"), clock)
         worker_spec = WorkerSpec(job=job, slot=0, worker="w", master="master")
         worker = Worker(worker_spec, execution, store, network.endpoint("w"), clock)
@@ -122,6 +126,7 @@ def run(dsn: str, path: Path, job: str, profile: cProfile.Profile | None) -> Cos
             worker_s=time.process_time() - started_s,
             postgres_s=cpu_s(postgres) - postgres_s,
             commits=store.commits,
+            productions=store.productions,
         )
         worker.close()
     return costs
@@ -146,7 +151,8 @@ def main() -> None:
             profile = cProfile.Profile() if options.profile else None
             with patch.object(worker_module, "RECORDS_PER_STEP", step), database(dsn) as fresh:
                 found = [
-                    run(fresh, path, f"costs {number}", profile) for number in range(options.rounds)
+                    run(fresh, pipeline(path), f"costs {number}", profile=profile)
+                    for number in range(options.rounds)
                 ]
             worker_us, postgres_us = (
                 min(getattr(each, name) for each in found) / options.records * 1e6

@@ -22,6 +22,8 @@ class Task(NamedTuple):
     ``store``: DSN of an empty database, for programs that need one.
     ``variant``: of the program; each knows its own.
     ``rate``, ``seconds``, ``warm_up_s``: of cases of latency: events a second, for how long after warming up.
+    ``workers``, ``ranges``, ``keys``: of cases of scale: how many, of each grouping; keys are those that have state.
+    ``value_bytes``, ``cache_bytes``: how large a value is, and how much state a worker keeps in memory, -1: all.
     """
 
     case: str
@@ -34,6 +36,11 @@ class Task(NamedTuple):
     rate: int = 0
     seconds: int = 0
     warm_up_s: int = 0
+    workers: int = 0
+    ranges: int = 0
+    keys: int = 0
+    value_bytes: int = 0
+    cache_bytes: int = 0
 
     @classmethod
     def from_command_line(cls) -> "Task":
@@ -61,9 +68,19 @@ class Task(NamedTuple):
         """Of a case of latency: how many there are."""
         return self.rate * (self.warm_up_s + self.seconds)
 
+    @property
+    def report_path(self) -> Path:
+        """Where the report goes."""
+        return Path(self.out, "report.json")
+
     def report(self, **figures: Any) -> None:
         """Say what was measured; of a case of throughput ``seconds``, and ``began_s`` on the clock of the machine."""
-        Path(self.out, "report.json").write_text(json.dumps(figures), "utf-8")
+        self.report_path.write_text(json.dumps(figures), "utf-8")
+
+    def reported(self) -> dict[str, Any]:
+        """What was."""
+        found: dict[str, Any] = json.loads(self.report_path.read_text("utf-8"))
+        return found
 
     @contextmanager
     def measured(self) -> Iterator[None]:

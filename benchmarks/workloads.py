@@ -72,12 +72,12 @@ def users(count: int, chance: Random) -> Iterator[int]:
     return _uneven(USERS, count, chance)
 
 
-def events(count: int, seed: int = SEED) -> Iterator[Event]:
-    """A set, in the order of arrival."""
+def events(count: int, seed: int = SEED, span_ms: int = SPAN_MS) -> Iterator[Event]:
+    """A set, in the order of arrival, over an hour or another span."""
     chance = Random(seed)
     uniform = chance.random
     for index, user_id in enumerate(users(count, Random(seed + 1))):
-        event_ms = BASE_MS + index * SPAN_MS // count - int(uniform() * DISORDER_MS)
+        event_ms = BASE_MS + index * span_ms // count - int(uniform() * DISORDER_MS)
         if uniform() < LATE_SHARE:
             event_ms -= int(uniform() * LATE_MS)
         yield Event(user_id, event_ms, int(uniform() * VALUES))
@@ -96,12 +96,12 @@ def lines_of_text(words: int, seed: int = SEED) -> Iterator[str]:
         yield " ".join(line)
 
 
-def event_files(data: Path, count: int, seed: int = SEED) -> Dataset:
+def event_files(data: Path, count: int, seed: int = SEED, span_ms: int = SPAN_MS) -> Dataset:
     """The set of so many events below a folder; made if it is not there."""
-    home = data / f"events-{count}-{seed}"
+    home = data / f"events-{count}-{seed}{'' if span_ms == SPAN_MS else f'-{span_ms}'}"
     if not home.exists():
         with _made_aside(home) as new:
-            lines = [event.to_json() for event in events(count, seed)]
+            lines = [event.to_json() for event in events(count, seed, span_ms)]
             _write_halves(new / "two", lines, "jsonl")
             _write_stream(new / "stream", lines)
     return Dataset(home / "two", home / "stream")

@@ -17,6 +17,7 @@ from benchmarks.task import Task
 from runners.streaming import Guarantees, StreamingRunner
 
 TABLE = "counts"
+COLUMNS = {"user_id": int, "count": int, "created_us": int}
 #: A variant of the task: neither strong productions nor exactly once.
 WEAK = "weak"
 #: From planning the job until its first record exists: workers take some of it to start.
@@ -64,13 +65,18 @@ def run(task: Task) -> None:
         pipeline
         | "read" >> df.Read(source)
         | "count" >> df.ParDo(CountVisits())
-        | df.WriteToPostgres(TABLE, columns={"user_id": int, "count": int, "created_us": int})
+        | df.WriteToPostgres(TABLE, columns=COLUMNS)
     )
     pipeline.run().wait_until_finish()
+    export_counts(task)
+    task.report(rows_for_each_record=True)
+
+
+def export_counts(task: Task) -> None:
+    """Leave a line for each row of the table of counts."""
     export(
         task,
         f"""SELECT user_id, count, created_us,
                    (extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint
             FROM {TABLE} ORDER BY created_us""",
     )
-    task.report(rows_for_each_record=True)

@@ -24,11 +24,13 @@ class RateSource(df.Source):
 
     One split, whose position is the number of the next record.  The watermark is right before the next one, or now if
     that is earlier: exact, because records are in order.
+    ``keys``: so many users, each as busy as the others; 0: those of the other cases, who are not.
     """
 
     start_us: int
     per_second: int
     records: int
+    keys: int = 0
 
     def splits(self, desired: int) -> Sequence[int]:
         """One."""
@@ -46,7 +48,7 @@ class RateSource(df.Source):
 class _RateReader(df.SourceReader):
     def __init__(self, source: RateSource, first: int) -> None:
         self._source, self._next = source, first
-        self._users = _users(source.records)
+        self._users = visitors(source.records, source.keys)
 
     def read(self, max_records: int) -> df.SourceBatch:
         source, first = self._source, self._next
@@ -66,6 +68,9 @@ class _RateReader(df.SourceReader):
 
 
 @lru_cache(maxsize=1)
-def _users(records: int) -> list[int]:
-    """Made before the first record is due, so that making them is not measured."""
-    return list(users(records, Random(SEED)))
+def visitors(records: int, keys: int = 0) -> Sequence[int]:
+    """Whose each record is; made before the first is due, so that making them is not measured."""
+    chance = Random(SEED)
+    if keys:
+        return [int(chance.random() * keys) for _ in range(records)]
+    return list(users(records, chance))

@@ -1,6 +1,6 @@
 """Counts: what a worker has done, or all workers together."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -42,6 +42,14 @@ class Counts:
             cell_cache=self.cell_cache + other.cell_cache,
             loads={**self.loads, **other.loads},
         )
+
+    @classmethod
+    def total(cls, counts: Iterable["Counts"]) -> "Counts":
+        """Those of many workers; what they say of each range is put together once, and not worker by worker."""
+        each = list(counts)
+        loads = {range_id: load for one in each for range_id, load in one.loads.items()}
+        total = sum((attrs.evolve(one, loads={}) for one in each), cls())
+        return attrs.evolve(total, loads=loads)
 
     def of_the_past(self) -> "Counts":
         """The same of a worker that is gone, and its memory with it."""

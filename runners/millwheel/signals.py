@@ -116,7 +116,7 @@ class SignalBoard:
             self.latest = signal.number
             if signal.name in self._heard:
                 self._signals.append(signal)
-        self._pass_on()
+        self.pass_on()
         return self.latest > before
 
     def add(self, range_id: RangeId, like: RangeId) -> None:
@@ -133,13 +133,13 @@ class SignalBoard:
         if range_id in self._listening:
             self._listening.remove(range_id)
 
-    def report(self, outputs: Mapping[RangeId, int]) -> bool:
-        """Take in how far ranges have passed signals on; whether some computation may go further."""
+    def report(self, outputs: Mapping[RangeId, int]) -> None:
+        """Take in how far ranges have passed signals on; `pass_on` says what comes of it."""
         for range_id, number in outputs.items():
             self._outputs[range_id] = max(self._outputs[range_id], number)
-        return self._pass_on()
 
-    def _pass_on(self) -> bool:
+    def pass_on(self) -> bool:
+        """Let computations go on by what was reported; whether some may."""
         is_further = False
         for name, senders in self._senders.items():
             behind = [self._outputs[each] for sender in senders for each in self._ranges[sender]]

@@ -37,6 +37,8 @@ from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
 
 _MASTER_WAIT_MS = 20
+#: How often it is counted what all workers have done: often enough for people, and for tests that wait for it.
+COUNT_INTERVAL_MS = 50
 #: Workers hear Stop within a step; this bounds waiting for one that hangs in user code.
 _STOP_TIMEOUT_MS = 10_000
 #: Spark jobs in a row that may end without having read or finished anything.
@@ -206,6 +208,7 @@ class StreamingJob:
         self._statistics = master.statistics()
         launch = WorkerLaunch(
             job=job.job,
+            workers=self._workers,
             shipped=self._prepared.shipped,
             dsn=self._prepared.dsn,
             keys=keys,
@@ -222,6 +225,7 @@ class StreamingJob:
                 self._lead(master, desk, spark_job, reader, progress)
         finally:
             self._stop(master, spark_job)
+            self._statistics = master.statistics()
             transport.close()
         self._is_over = master.is_done or desk.is_cancelled or self._cancelled.is_set()
         if master.is_done:
@@ -235,7 +239,7 @@ class StreamingJob:
         reader: StoreReader,
         progress: Progress,
     ) -> None:
-        fruitless, records_before = 0, 0
+        fruitless, records_before, counted_ms = 0, 0, 0
         balancer = Balancer(master, self._workers, self._clock) if self._balance else None
         while not (
             master.is_done or desk.is_cancelled or self._cancelled.is_set() or master.is_paused
@@ -248,9 +252,13 @@ class StreamingJob:
                 balancer.step()
             if master.failure is not None:
                 raise master.failure
+            is_alive = spark_job.is_alive()
+            if is_alive and self._clock.monotonic_ms() - counted_ms < COUNT_INTERVAL_MS:
+                continue
+            counted_ms = self._clock.monotonic_ms()
             statistics = self._statistics = master.statistics()
             progress.update(done=statistics.records_read, note=_note(statistics, self._workers))
-            if spark_job.is_alive():
+            if is_alive:
                 continue
             gave_up = spark_job.gave_up()
             if isinstance(gave_up, CodeMissingError):

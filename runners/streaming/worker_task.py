@@ -34,6 +34,7 @@ class WorkerLaunch:
     """What every worker of a run is started with; pickled into the task."""
 
     job: str
+    workers: int
     shipped: ShippedPlan
     dsn: str = attrs.field(repr=False)
     keys: JobKeys = attrs.field(repr=False)
@@ -58,6 +59,7 @@ class WorkerLaunch:
             spec = WorkerSpec(
                 job=self.job,
                 slot=slot,
+                workers=self.workers,
                 worker=f"slot {slot}, process {os.getpid()}, attempt {attempt}",
                 master=self.master,
                 version=self.version,

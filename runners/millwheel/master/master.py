@@ -18,6 +18,7 @@ from runners.millwheel.counts import Counts
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.master.assignment import Assignment, BySlot
+from runners.millwheel.master.pace import Pace
 from runners.millwheel.master.slots import MasterStatistics, Slot, are_paused, live_slots
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.messages import (
@@ -42,8 +43,6 @@ from runners.millwheel.store.port import JobRow
 from runners.millwheel.transport import Transport
 from windowing.timestamps import MAX_TIMESTAMP_US
 
-#: Workers hear from the master at least this often; silence means that it is gone.
-SIGN_OF_LIFE_MS = 200
 #: A worker that does not answer is asked again after this long; only a lost message needs it.
 ASK_AGAIN_MS = 2_000
 
@@ -68,7 +67,7 @@ class Master:
         self._wanted: list[tuple[RangeId, RangeId]] = []
         #: Since it was asked again last.
         self._told_to_untie: set[RangeId] = set()
-        self._asked_ms = self._told_ms = clock.monotonic_ms()
+        self._asked_ms, self._pace = clock.monotonic_ms(), Pace(slots, clock)
         #: Ranges that were merged into others.
         self._retired = job.ranges.keys() - rows.keys()
         self._authority = WatermarkAuthority(
@@ -80,22 +79,29 @@ class Master:
         )
         marks = {range_id: row.signal_mark for range_id, row in rows.items()}
         self._signals = SignalBoard(plan, ranges, marks)
-        self._has_news = self._is_draining = self.is_pausing = False
+        self._has_reports = self._is_draining = self.is_pausing = False
+        #: Whether a range has changed hands, and not everybody knows.
+        self._has_moved = False
         #: What workers that are gone have done.
         self._counts_before, self._workers_replaced = Counts(), 0
         self.failure: Exception | None = None
 
     def step(self, wait_ms: int = 0) -> None:
         """One round: what has arrived, then news to the workers."""
-        for blob in self._transport.receive(wait_ms):
-            self._has_news |= self._handle(decode(blob))
+        for blob in self._transport.receive(self._pace.patience_ms(wait_ms)):
+            self._handle(decode(blob))
+        if self._has_reports:
+            self._has_reports = False
+            self._pace.has_news |= self._authority.advance() | self._signals.pass_on()
         self._take_from_the_silent()
         self._begin_merges()
         self._untie()
         self._ask_again()
-        now_ms = self._clock.monotonic_ms()
-        if self._has_news or now_ms - self._told_ms >= SIGN_OF_LIFE_MS:
-            self._told_ms, self._has_news = now_ms, False
+        if self._has_moved:
+            # Once for all that have come: while many workers start, each of them would hear of each other one.
+            self._has_moved = False
+            self._tell_all(self._routes())
+        if self._pace.is_time():
             news = Watermarks(
                 inputs_us=dict(self._authority.inputs_us),
                 percentiles_us=dict(self._authority.percentiles_us),
@@ -121,7 +127,7 @@ class Master:
 
         The first time because a range must not be given to a worker before what it has not acted on is known.
         """
-        self._has_news |= self._signals.post(signals)
+        self._pace.has_news |= self._signals.post(signals)
 
     @property
     def is_done(self) -> bool:
@@ -201,7 +207,7 @@ class Master:
 
         Whoever starts another master of this job says so again.
         """
-        self._is_draining = self._has_news = True
+        self._is_draining = self._pace.has_news = True
 
     def stop(self) -> None:
         """Tell every worker that the job is over."""
@@ -216,11 +222,10 @@ class Master:
             watermark_us=self._authority.lowest_output_us(),
         )
 
-    def _handle(self, message: object) -> bool:
-        """Act on a message; whether there is news for the workers."""
+    def _handle(self, message: object) -> None:
         if isinstance(message, Report):
-            return self._hear(message)
-        if isinstance(message, Register):
+            self._hear(message)
+        elif isinstance(message, Register):
             self._place(message)
         elif isinstance(message, Ready | Released):
             self._settle(message)
@@ -228,7 +233,6 @@ class Master:
             self._let_go(message)
         elif isinstance(message, Failed):
             self.failure = self.failure or loads_code(message.error)
-        return False
 
     def _place(self, register: Register) -> None:
         slot = self._slots[register.slot]
@@ -238,7 +242,7 @@ class Master:
         slot.heard_ms = self._clock.monotonic_ms()
         given = self._assignment.place(register.slot)
         # Senders must not go on sending to whoever had these ranges.
-        self._tell_all(self._routes())
+        self._has_moved = True
         # Told even of no range: a worker that knows of none is ready to be given some.
         self._assign({register.slot: (), **given})
         self._revoke(self._assignment.bring_home(register.slot))
@@ -254,11 +258,9 @@ class Master:
             for range_id, head in self._shapes.learn(message.shapes).items():
                 self._adopt(range_id, head)
             self._assignment.settle(message.slot, message.ranges)
-            self._tell_all(self._routes())
         else:
-            given = self._assignment.release(message.slot, message.ranges)
-            self._tell_all(self._routes())
-            self._assign(given)
+            self._assign(self._assignment.release(message.slot, message.ranges))
+        self._has_moved = True
 
     def _let_go(self, message: Untied) -> None:
         if self._slots[message.slot].worker != message.worker:
@@ -313,9 +315,8 @@ class Master:
                 continue
             self._vacate(slot)
             slot.expired, slot.worker, slot.address = slot.worker, None, None
-            given = self._assignment.expire(index, live)
-            self._tell_all(self._routes())
-            self._assign(given)
+            self._assign(self._assignment.expire(index, live))
+            self._has_moved = True
 
     def _vacate(self, slot: Slot) -> None:
         self._workers_replaced += 1
@@ -330,7 +331,7 @@ class Master:
             return
         self._asked_ms = now_ms
         # What is on its way is lost with its connection, and these are said only when something changes.
-        self._tell_all(self._routes())
+        self._has_moved = True
         self._assign(self._assignment.awaited())
         self._revoke(self._assignment.asked_back())
         for asked in self._shapes.asked.values():
@@ -352,11 +353,11 @@ class Master:
         for index, ranges in asked.items():
             self._tell(self._slots[index], Revoke(ranges=ranges))
 
-    def _hear(self, report: Report) -> bool:
+    def _hear(self, report: Report) -> None:
         slot = self._slots[report.slot]
         slot.forgive(report.worker)
         if slot.worker != report.worker or not slot.is_ready:
-            return False
+            return
         slot.heard_ms = self._clock.monotonic_ms()
         slots = self._assignment.slots
         strays = [each for each in report.watermarks_us if slots.get(each, -1) != report.slot]
@@ -364,22 +365,20 @@ class Master:
         if strays:
             # They came with a range that is tied to them, which nobody knew, or were retired by another while it slept.
             self._tell(slot, Revoke(ranges=tuple(strays)))
-            return False
+            return
         if not all(map(self._authority.knows, report.watermarks_us)):
             # It has divided a range, and the message that says so is not here.
-            return False
+            return
         slot.hear(report)
         self._shapes.report(report.routings)
-        slowest_us = self._authority.slowest_source_us()
-        moved = self._authority.report(
+        self._authority.report(
             report.watermarks_us,
             report.idle,
             percentiles_us=report.percentiles_us,
             progress=report.progress,
         )
-        # Those that wait for the slowest source should not wait for the next sign of life.
-        moved |= slowest_us != self._authority.slowest_source_us()
-        return self._signals.report(report.signals) or moved
+        self._signals.report(report.signals)
+        self._has_reports = True
 
     def _routes(self) -> Routes:
         addresses = {

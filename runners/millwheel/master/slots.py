@@ -89,7 +89,7 @@ class MasterStatistics(Counts):
         cls, slots: Sequence[Slot], *, before: Counts, workers_replaced: int, watermark_us: int
     ) -> "MasterStatistics":
         """The sum of all slots, and of what workers that are gone have done."""
-        counts = sum((slot.counts for slot in slots), before)
+        counts = Counts.total([before, *(slot.counts for slot in slots)])
         return cls(
             **attrs.asdict(counts, recurse=False),
             workers_ready=sum(slot.is_ready for slot in slots),

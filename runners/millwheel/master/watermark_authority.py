@@ -66,6 +66,7 @@ class WatermarkAuthority:
             if us is not None and range_id.computation in percentiles
         }
         self._progress: dict[RangeId, SplitProgress] = {}
+        self._slowest_us = self.slowest_source_us()
 
     @property
     def inputs_us(self) -> Mapping[str, int]:
@@ -101,8 +102,11 @@ class WatermarkAuthority:
         *,
         percentiles_us: Mapping[RangeId, int] = _NONE,
         progress: Mapping[RangeId, SplitProgress] = MappingProxyType({}),
-    ) -> bool:
-        """Take in what a worker says of its ranges; whether any computation may go further.
+    ) -> None:
+        """Take in what a worker says of its ranges; `advance` says what comes of it.
+
+        The two are apart because a report is about a few ranges, and time about all: with many workers there are many
+        reports at once.
 
         Args:
             outputs_us: their output watermarks.
@@ -115,8 +119,13 @@ class WatermarkAuthority:
         for range_id, acted_us in percentiles_us.items():
             self._acted_us[range_id] = max(self._acted_us.get(range_id, acted_us), acted_us)
         self._progress.update(progress)
-        self._idle = (self._idle - outputs_us.keys()) | set(idle)
-        moved = False
+        self._idle.difference_update(outputs_us)
+        self._idle.update(idle)
+
+    def advance(self) -> bool:
+        """Let time pass by what was reported; whether a computation, or who waits for the slowest source, may go on."""
+        slowest_us = self.slowest_source_us()
+        moved, self._slowest_us = slowest_us != self._slowest_us, slowest_us
         for name, known_us in self._inputs_us.items():
             watermark_us = min(self._outputs_us[each] for each in self._waited_for(name))
             if watermark_us > known_us:

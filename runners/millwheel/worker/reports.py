@@ -12,14 +12,17 @@ from runners.millwheel.worker.owned_range import OwnedRange
 REPORT_INTERVAL_MS = 100
 #: While a worker is busy everything it does is news; how often it says so bounds how far watermarks lag behind.
 BUSY_REPORT_INTERVAL_MS = 10
+#: Reports of all workers together that the driver is sent in a millisecond, about: less than half of its core.
+REPORTS_PER_MS = 4
 
 
 class Reporter:
-    """Tells the master how far a worker is: what is new at once, or while it is busy now and then.
+    """Tells the master how far a worker is: what is new at once, or now and then while it is busy or one of many.
 
     Args:
         slot: of the worker.
         worker: what it is called.
+        workers: how many there are.
         clock: for the intervals.
         tell: sends to the master.
         counts: what it has done.
@@ -29,12 +32,14 @@ class Reporter:
         self,
         slot: int,
         worker: str,
+        workers: int,
         clock: Clock,
         tell: Callable[[Report], None],
         counts: Callable[[], Counts],
     ) -> None:
         self._slot, self._worker, self._clock = slot, worker, clock
         self._tell, self._counts = tell, counts
+        self._interval_ms = workers // REPORTS_PER_MS
         self._reported_ms = clock.monotonic_ms()
         self._last: Report | None = None
 
@@ -49,7 +54,8 @@ class Reporter:
         """Report, if it is time or there is news; ``is_idle``: whether everything is durable, and in its place."""
         now_ms = self._clock.monotonic_ms()
         silence_ms = now_ms - self._reported_ms
-        if is_busy and silence_ms < BUSY_REPORT_INTERVAL_MS:
+        least_ms = BUSY_REPORT_INTERVAL_MS if is_busy else 0
+        if silence_ms < max(least_ms, self._interval_ms):
             return
         report = report_of(
             ranges,

@@ -68,10 +68,11 @@ UNACKNOWLEDGED_BYTES_MAX = 4 << 20
 
 @attrs.frozen(kw_only=True)
 class WorkerSpec:
-    """What a worker is started with; travels inside the task closure."""
+    """What a worker is started with; ``workers``: how many there are.  Travels inside the task closure."""
 
     job: str
     slot: int
+    workers: int = 1
     worker: str
     master: str
     version: int = 0
@@ -98,7 +99,9 @@ class Worker:
         self._committer = Committer(
             spec.worker, store, self._courier, clock, spec.options.guarantees
         )
-        self._reporter = Reporter(spec.slot, spec.worker, clock, self._tell_master, self._counts)
+        self._reporter = Reporter(
+            spec.slot, spec.worker, spec.workers, clock, self._tell_master, self._counts
+        )
         self._settler = Settler(self._computations, self._committer, clock)
         self._inputs_us: dict[str, int] = {}
         self._percentiles_us: dict[str, int] = {}

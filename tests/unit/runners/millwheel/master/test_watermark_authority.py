@@ -20,11 +20,13 @@ def authority(committed_us: dict[RangeId, int]) -> WatermarkAuthority:
 def test_a_range_that_has_not_reported_holds_time_still() -> None:
     """The consumer's input is the minimum over every sending range, heard of or not."""
     ours = authority({})
-    moved_alone = ours.report({READ[0]: 100})
+    ours.report({READ[0]: 100})
+    moved_alone = ours.advance()
 
     assert not moved_alone
     assert {"sum": MIN_TIMESTAMP_US} == ours.inputs_us
-    assert ours.report({READ[1]: 50})
+    ours.report({READ[1]: 50})
+    assert ours.advance()
     assert {"sum": 50} == ours.inputs_us
 
 
@@ -48,11 +50,14 @@ def test_an_idle_split_holds_nobody_back_and_the_end_of_another_does_not_end_it(
     """Idle is left out while something else moves; where nothing else does, time waits for it."""
     ours = authority({})
     ours.report({READ[0]: 100, READ[1]: 10}, idle={READ[1]})
+    ours.advance()
 
     assert {"sum": 100} == ours.inputs_us
     ours.report({READ[0]: MAX_TIMESTAMP_US})
+    ours.advance()
     assert {"sum": 100} == ours.inputs_us
     ours.report({READ[1]: 200})
+    ours.advance()
     assert {"sum": 200} == ours.inputs_us
 
 
@@ -66,6 +71,7 @@ def test_watermarks_never_go_back(reports: list[dict[RangeId, int]]) -> None:
     ours, before, highest = authority({}), MIN_TIMESTAMP_US, dict.fromkeys(READ, MIN_TIMESTAMP_US)
     for report in reports:
         ours.report(report)
+        ours.advance()
         for range_id in READ:
             highest[range_id] = max(highest[range_id], report.get(range_id, MIN_TIMESTAMP_US))
         now = ours.inputs_us["sum"]
@@ -73,3 +79,41 @@ def test_watermarks_never_go_back(reports: list[dict[RangeId, int]]) -> None:
         assert before <= now
         assert now == min(highest.values())
         before = now
+
+
+@given(
+    reports=st.lists(
+        st.tuples(
+            st.dictionaries(st.sampled_from(RANGES), st.integers(0, 100), max_size=4),
+            st.sets(st.sampled_from(READ)),
+        ),
+        max_size=12,
+    )
+)
+def test_reports_that_come_together_move_time_no_further_than_one_after_the_other(
+    reports: list[tuple[dict[RangeId, int], set[RangeId]]],
+) -> None:
+    """What was idle only for a moment may have let time pass meanwhile; without that it is the same."""
+    together, singly = authority({}), authority({})
+    for report, idle in reports:
+        told = idle & report.keys()
+        together.report(report, told)
+        singly.report(report, told)
+        singly.advance()
+    together.advance()
+
+    assert together.inputs_us["sum"] <= singly.inputs_us["sum"]
+    if not any(idle & report.keys() for report, idle in reports):
+        assert together.inputs_us == singly.inputs_us
+    assert together.slowest_source_us() == singly.slowest_source_us()
+
+
+def test_who_waits_for_the_slowest_source_is_told_when_it_moves() -> None:
+    """Although no computation may go further: the other one is behind it still."""
+    ours = authority({})
+    ours.report({READ[0]: 10, READ[1]: 30}, idle={READ[0]})
+    ours.advance()
+    ours.report({READ[1]: 40}, idle={READ[1]})
+
+    assert ours.advance()
+    assert not ours.advance()
