@@ -13,7 +13,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any
 
-from dataflow.serialization import dumps, loads
+from dataflow.serialization import dumps
 from runners.batch.file_values import FileValues, Stored
 from runners.batch.run_file import RunFile, Stretch, frame
 from runners.core.partials import Partial
@@ -110,7 +110,7 @@ class LargeKey:
     def _partials(self, run: Stretch) -> Iterator[Partial]:
         for head in self.file.heads(run):
             stored = Stored(self.file, [(head.at, head.end)], head.records, head.end - head.at)
-            yield self.key, loads(head.window), stored, head.records
+            yield self.key, head.window, stored, head.records
 
     def _accumulator(self, stored: Stored) -> Any:
         if self._replay.is_list:

@@ -17,10 +17,10 @@ from dataflow.errors import TransformError
 from dataflow.serialization import dumps, loads
 from windowing.window import Window
 
-#: Of a frame: the bytes of its window, its records, and the bytes of its content.
-_FRAME = struct.Struct("<QQQ")
-#: Read at once: enough for the fixed part and most windows.
-_HEAD_BYTES = 256
+#: Of a frame: the bytes of its window's pickle, its records, the bytes of its content, and the window's bounds.
+_FRAME = struct.Struct("<QQQqq")
+#: Read at once, in search of heads.
+_BLOCK_BYTES = 4 << 10
 
 #: From where to where in a file; whole frames.
 Stretch = tuple[int, int]
@@ -32,7 +32,7 @@ class Head(NamedTuple):
     ``at``: where the frame begins; ``content_at``: where its content does; ``end``: where both end.
     """
 
-    window: bytes
+    window: Window
     records: int
     at: int
     content_at: int
@@ -41,8 +41,10 @@ class Head(NamedTuple):
 
 def frame(window: Window, records: int, content: bytes) -> bytes:
     """A frame for `RunFile.append`."""
-    pickled = dumps(window)
-    return b"".join((_FRAME.pack(len(pickled), records, len(content)), pickled, content))
+    # A class of a user's own may have more in it than bounds.
+    pickled = b"" if type(window) is Window else dumps(window)
+    head = _FRAME.pack(len(pickled), records, len(content), window[0], window[1])
+    return b"".join((head, pickled, content))
 
 
 class RunFile:
@@ -65,17 +67,19 @@ class RunFile:
         return start, self._size_bytes
 
     def heads(self, stretch: Stretch) -> Iterator[Head]:
-        """The frames of a stretch, without reading what is in them."""
+        """The frames of a stretch, without reading what is in large ones."""
         at, end = stretch
+        block, block_at = b"", at
         while at < end:
-            found = self._read(at, min(at + _HEAD_BYTES, end))
-            window_bytes, records, content_bytes = _FRAME.unpack_from(found)
+            if at + _FRAME.size > block_at + len(block):
+                block, block_at = self._read(at, min(at + _BLOCK_BYTES, end)), at
+            found = _FRAME.unpack_from(block, at - block_at)
+            window_bytes, records, content_bytes, start_us, end_us = found
             window_at = at + _FRAME.size
             content_at = window_at + window_bytes
-            if content_at <= at + len(found):
-                window = found[_FRAME.size : _FRAME.size + window_bytes]
-            else:
-                window = self._read(window_at, content_at)
+            window = Window(start_us, end_us)
+            if window_bytes:
+                window = loads(self._read(window_at, content_at))
             yield Head(window, records, at, content_at, content_at + content_bytes)
             at = content_at + content_bytes
 
