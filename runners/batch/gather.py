@@ -12,6 +12,7 @@ from dataflow.serialization import dumps
 from runners.batch.layout import Layout
 from runners.core.column_partials import PartialColumns, divided
 from runners.core.key_codec import KeyCodec
+from runners.core.partial_parts import parts_of
 from runners.core.partials import Lifter, Partial
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.stateful_inputs import lifter_of
@@ -52,7 +53,8 @@ class Gatherer:
         """Take the partials of one bundle; blobs come out when enough is gathered."""
         for label, partials in groups.items():
             if label in self._lanes:
-                yield from self._lanes[label].add(partials)
+                for part in parts_of(partials):
+                    yield from self._lanes[label].add(part)
 
     def flush(self) -> Iterator[Packed]:
         """Pack what is left."""

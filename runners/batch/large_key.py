@@ -17,7 +17,8 @@ from dataflow.serialization import dumps
 from runners.batch.file_values import FileValues, Stored
 from runners.batch.run_file import RunFile, Stretch, frame
 from runners.core.partials import Partial
-from runners.core.replay_panes import BUNDLE_PANES, ReplayPanes
+from runners.core.replay_panes import ReplayPanes
+from runners.core.single_panes import BUNDLE_PANES
 
 #: Values that are read in one go, as bytes of pickles; a larger value is read alone.
 PIECE_BYTES = 256 << 10

@@ -93,6 +93,18 @@ class ColumnCombiner:
         values: list[Any] = accumulators[0].tolist()
         return [[value] for value in values] if self.is_listed else values
 
+    def arrays(self, accumulators: Sequence[Any], like: Accumulators) -> Accumulators | None:
+        """The inverse of `accumulators`, in arrays like others; None where they would not be the same."""
+        columns: list[Sequence[Any]] = [accumulators]
+        if self.kind == "mean":
+            columns = list(zip(*accumulators, strict=True))
+        elif self.is_listed:
+            if any(len(each) != 1 for each in accumulators):
+                return None
+            columns = [[value for (value,) in accumulators]]
+        found = [exact_array(*each) for each in zip(columns, like, strict=True)]
+        return None if any(each is None for each in found) else tuple(found)  # type: ignore[arg-type]
+
     def results(self, accumulators: Accumulators) -> pa.Array:
         """What the accumulators say."""
         if self.kind != "mean":
@@ -126,6 +138,17 @@ def _combiner(combine_fn: CombineFn) -> ColumnCombiner | None:
         return None if kind is None else ColumnCombiner(kind, is_listed=True)
     kind = _COMBINE_FNS.get(type(combine_fn))
     return None if kind is None else ColumnCombiner(kind)
+
+
+def exact_array(values: Sequence[Any], like: NDArray[Any]) -> NDArray[Any] | None:
+    """An array of these values, of the type of another; None if they are of another type, or do not fit."""
+    kind: type = {"i": int, "f": float, "b": bool}[like.dtype.kind]
+    if any(type(each) is not kind for each in values):
+        return None
+    try:
+        return np.array(values, like.dtype)
+    except OverflowError:
+        return None
 
 
 def _numbers(values: pa.Array) -> NDArray[Any] | None:

@@ -6,12 +6,13 @@ as it is.  Where columns do not suffice, functions here return None, and values 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dataflow.columns import (
     Column,
@@ -26,6 +27,9 @@ from runners.core.bundle import Bundle
 from runners.core.column_combiners import Accumulators, ColumnCombiner, Groups
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
+LabelT = TypeVar("LabelT", bound=Hashable)
+
+Bools = NDArray[np.bool_]
 #: More different values than this, and their products could be beyond 64 bits.
 _CODES_MAX = 1 << 62
 
@@ -73,15 +77,51 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
         return int(self.counts.sum())
 
     @property
+    def nbytes(self) -> int:
+        """What the arrays take."""
+        arrays = [*self.keys, self.windows.starts_us, self.windows.ends_us, self.counts]
+        arrays += [each for found in self.accumulators for each in found]
+        return sum(int(each.nbytes) for each in arrays)
+
+    @property
     def schema(self) -> tuple[Any, ...]:
         """What must be the same for partials to be put together."""
         dtypes = [each.dtype for found in self.accumulators for each in found]
         return ([each.type for each in self.keys], self.is_single, self.combiners, dtypes)
 
+    def like(self, partials: Sequence[tuple[Any, Any, Any, int]]) -> PartialColumns | None:
+        """Partials as columns of the same types as these; None where they would not be the same."""
+        keys, windows, accumulators, counts = zip(*partials, strict=True)
+        columns = [keys] if self.is_single else list(zip(*keys, strict=True))
+        arrays = [_exact_keys(*each) for each in zip(columns, self.keys, strict=True)]
+        folds = zip(self.combiners, zip(*accumulators, strict=True), self.accumulators, strict=True)
+        founds = [each.arrays(values, held) for each, values, held in folds]
+        if any(each is None for each in (*arrays, *founds)):
+            return None
+        starts_us, ends_us = np.array(windows, np.int64).T
+        size_us = self.windows.size_us
+        is_same = size_us is not None and bool((ends_us - starts_us == size_us).all())
+        return PartialColumns(
+            tuple(each for each in arrays if each is not None),
+            WindowColumn(starts_us, ends_us, size_us if is_same else None),
+            np.array(counts, np.int64),
+            tuple(each for each in founds if each is not None),
+            combiners=self.combiners,
+            is_single=self.is_single,
+        )
+
     def take(self, indexes: Sequence[int] | Int64s) -> PartialColumns:
         """The partials at these indexes."""
         at = np.asarray(indexes, np.int64)
-        return self._with(lambda each: each.take(pa.array(at)), lambda each: each[at])
+        taken = pa.array(at)
+        return self._with(lambda each: each.take(taken), lambda each: each[at])
+
+    def parted(self, is_chosen: Bools) -> tuple[PartialColumns, PartialColumns]:
+        """Those that are chosen, and the others."""
+        chosen = int(np.count_nonzero(is_chosen))
+        if is_chosen[:chosen].all():
+            return self._slice(0, chosen), self._slice(chosen, len(self) - chosen)
+        return self.take(np.flatnonzero(is_chosen)), self.take(np.flatnonzero(~is_chosen))
 
     def _slice(self, start: int, length: int) -> PartialColumns:
         run = slice(start, start + length)
@@ -123,6 +163,16 @@ def _restored(blob: bytes, shape: tuple[Any, ...]) -> PartialColumns:
         combiners=tuple(ColumnCombiner(*each) for each in combiners),
         is_single=is_single,
     )
+
+
+def _exact_keys(values: Sequence[Any], like: pa.Array) -> pa.Array | None:
+    kinds = {pa.int64(): int, pa.bool_(): bool, pa.string(): str}
+    if any(type(each) is not kinds[like.type] for each in values):
+        return None
+    try:
+        return pa.array(values, like.type)
+    except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
+        return None
 
 
 def lifted_columns(
@@ -274,17 +324,24 @@ def key_codes(keys: Sequence[pa.Array]) -> Int64s | None:
 
 
 def divided(
-    partials: PartialColumns, index_of: Callable[[Any], int]
-) -> Iterator[tuple[int, PartialColumns]]:
-    """The partials by what ``index_of`` says of their keys; it is asked once for each key."""
+    partials: PartialColumns, label_of: Callable[[Any], LabelT]
+) -> Iterator[tuple[LabelT, PartialColumns]]:
+    """The partials by what ``label_of`` says of their keys; it is asked once for each key."""
+    if not len(partials):
+        return
     codes = key_codes(partials.keys)
     assert codes is not None  # or they would not have been grouped
     firsts, which = np.unique(codes, return_index=True, return_inverse=True)[1:]
     at = pa.array(firsts)
     keys = key_values([each.take(at) for each in partials.keys], is_single=partials.is_single)
-    indexes = np.array([index_of(key) for key in keys], np.int64)[which]
-    for index in np.unique(indexes).tolist():
-        yield index, partials.take(np.flatnonzero(indexes == index))
+    numbers: dict[LabelT, int] = {}
+    indexes = [numbers.setdefault(label_of(key), len(numbers)) for key in keys]
+    if len(numbers) == 1:
+        yield next(iter(numbers)), partials
+        return
+    number_of = np.array(indexes)[which]
+    for label, number in numbers.items():
+        yield label, partials.take(np.flatnonzero(number_of == number))
 
 
 def _codes(key: pa.Array) -> Int64s | None:

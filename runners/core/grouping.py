@@ -25,6 +25,7 @@ from dataflow.graph import StatefulParDo
 from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId, Effects, TimerId
+from runners.core.column_partials import PartialColumns
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.key_codec import KeyCodec
 from runners.core.partials import Partial
@@ -32,6 +33,7 @@ from runners.core.percentile_watermark import percentile_of
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.replay_panes import ReplayPanes
 from runners.core.signals import hear, trigger_of
+from runners.core.single_panes import SinglePanes
 from runners.core.stage_executor import StageExecutor, StageOutputs
 from runners.core.stateful_do_fn import StatefulDoFnMachine
 
@@ -80,6 +82,8 @@ class GroupingStage:
     ) -> None:
         #: Set in a replay whose windows all speak once: what can say it instead of `add` and `fire_timers`.
         self.replay = ReplayPanes.of(plan.graph, stage.root) if is_replay else None
+        #: Set in a stream whose windows all speak once, and can be held as columns: what they say.
+        self.panes = None if is_replay else SinglePanes.of_stream(plan.graph, stage.root)
         self.machine = _machine(plan, stage, is_replay=is_replay, tries=tries)
         self._trigger = trigger_of(plan.graph, stage.root)
         self._percentile = percentile_of(plan.graph, stage.root)
@@ -113,7 +117,18 @@ class GroupingStage:
     def say(self, clock: StageClock) -> Iterator[Step]:
         """Let everything that `replay` holds speak, when all of it is there."""
         assert self.replay is not None
-        bundles = self.replay.bundles()
+        yield from self._said(self.replay.bundles(), clock)
+
+    def say_all_of(self, columns: Sequence[PartialColumns], clock: StageClock) -> Step:
+        """Let windows speak of which these are all the partials; see `panes`."""
+        assert self.panes is not None
+        outputs = StageOutputs()
+        for step in self._said(self.panes.bundles(columns), clock):
+            outputs.add(step.outputs)
+            outputs.dead += step.outputs.dead
+        return Step(Effects(), outputs)
+
+    def _said(self, bundles: Iterator[Bundle], clock: StageClock) -> Iterator[Step]:
         while True:
             with self._naming_failures():
                 bundle = next(bundles, None)

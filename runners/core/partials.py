@@ -24,6 +24,7 @@ from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
 from runners.core.cells import LateElement
 from runners.core.column_partials import PartialColumns, lifted_columns, merged_columns
+from runners.core.partial_parts import together
 from windowing.checks import checked_merges
 from windowing.merging import merges_what_overlaps
 from windowing.window import GLOBAL_WINDOW, Window, windows_of
@@ -128,10 +129,8 @@ class Lifter:
         in_time, late = np.flatnonzero(~behind), np.flatnonzero(behind)
         if not len(in_time):
             return None
-        return [
-            *self.lift(_only(bundle, in_time), watermark_us=watermark_us),
-            *self.lift(_only(bundle, late), watermark_us=watermark_us),
-        ]
+        parts = (_only(bundle, in_time), _only(bundle, late))
+        return together([self.lift(each, watermark_us=watermark_us) for each in parts])
 
     def merged_columns(self, partials: Sequence[PartialColumns]) -> PartialColumns | None:
         """Partials of several bundles as fewer; None if that is to be done with `combined`."""

@@ -26,9 +26,11 @@ from dataflow.graph import (
 from dataflow.io.table import TableWrite
 from dataflow.transforms.changelog import Change
 from runners.core.bundle import Bundle
+from runners.core.column_partials import PartialColumns
 from runners.core.do_fn_invoker import DoFnInvoker
 from runners.core.do_fn_outputs import DoFnOutputs
 from runners.core.key_codec import KeyCodec
+from runners.core.partial_parts import parts_of, together
 from runners.core.partials import Lifter, Partial
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.poison import DeadLetter, run_isolated
@@ -62,14 +64,14 @@ class StageOutputs:
         self.tables += other.tables
 
     def add_partials(self, label: str, partials: Sequence[Partial]) -> None:
-        """Take in partials for a grouping; the first may stay columns."""
+        """Take in partials for a grouping; columns stay what they are."""
         held = self.groups.get(label)
         if not held:
             self.groups[label] = partials
-        elif isinstance(held, list):
+        elif isinstance(held, list) and isinstance(partials, list):
             held.extend(partials)
         else:
-            self.groups[label] = [*held, *partials]
+            self.groups[label] = together([held, partials])
 
 
 class StageExecutor:
@@ -220,9 +222,9 @@ class StageExecutor:
 
     def _lift(self, label: str, lifter: Lifter | StatefulInputs, bundle: Bundle) -> None:
         partials = lifter.lift(bundle, watermark_us=self._watermark_us)
-        if self._tries is not None:
+        for part in () if self._tries is None else parts_of(partials):
             # Whoever routes them would find out too late which record had such a key.
-            for each in partials:
+            for each in () if isinstance(part, PartialColumns) else part:
                 self._codecs[label].encode(each[0])
         self._outputs.add_partials(label, partials)
         self._overflow_in -= len(bundle)

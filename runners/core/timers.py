@@ -96,6 +96,10 @@ class Timers:
         for queue in self.queues.values():
             queue.forget(is_gone)
 
+    def next_event_us(self) -> int | None:
+        """When the first event-time timer is due, or None."""
+        return self.queues[TimeDomain.EVENT].next_us()
+
     def next_processing_us(self) -> int | None:
         """When the first processing-time timer is due, or None."""
         return self.queues[TimeDomain.PROCESSING].next_us()

@@ -10,7 +10,9 @@ from typing import Any
 
 from dataflow.coders import decode_key
 from dataflow.serialization import dumps, loads
-from runners.core.cells import Cell, CellId
+from runners.core.cells import Cell, CellId, TimerId
+from runners.millwheel.store.port import StoredTimer
+from windowing.time_domain import TimeDomain
 from windowing.window import Window
 
 _BOUNDS = struct.Struct(">qq")
@@ -37,6 +39,12 @@ def decode_cell_id(cell_key: bytes, *, is_merging: bool) -> CellId:
         return decode_key(cell_key), None
     bounds, encoded_key = cell_key[: _BOUNDS.size], cell_key[_BOUNDS.size :]
     return decode_key(encoded_key), decode_window(bounds)
+
+
+def decode_timer(timer: StoredTimer, *, is_merging: bool) -> TimerId:
+    """A timer as the core names it."""
+    cell_id = decode_cell_id(timer.cell_key, is_merging=is_merging)
+    return cell_id, decode_window(timer.tag), TimeDomain(timer.domain)
 
 
 def encode_cell(cell: Cell) -> bytes:

@@ -5,11 +5,12 @@ sent is little work behind it, and counts as little.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
+from dataflow.columns import picked
 from runners.millwheel.ids import RangeId
 
 #: Of so many partials the key of one is remembered, on average.
@@ -38,21 +39,29 @@ class LoadMeter:
         """A range has taken in so many."""
         self._records[range_id] = self._records.get(range_id, 0) + records
 
-    def sample(self, partials: Sequence[Any]) -> list[Any]:
+    def take_in(
+        self, range_id: RangeId, partials: Sequence[Any], hash_of: Callable[[Any], int]
+    ) -> None:
+        """A range has taken in partials; ``hash_of`` is asked for some of their keys."""
+        self.count(range_id, len(partials))
+        for key in self._sample(partials):
+            self._note(range_id, hash_of(key))
+
+    def _sample(self, partials: Sequence[Any]) -> list[Any]:
         """Some of the keys of partials, whose hashes are to be noted."""
-        keys = []
+        indexes = []
         while self._skip < len(partials):
-            keys.append(partials[self._skip][0])
+            indexes.append(self._skip)
             self._skip += self._next_step()
         self._skip -= len(partials)
-        return keys
+        return [partial[0] for partial in picked(partials, indexes)]
 
     def _next_step(self) -> int:
         # Irregular, because keys may come in turns; and the same each time, because a simulation is to repeat itself.
         self._chance = (self._chance * 6364136223846793005 + 1442695040888963407) % (1 << 64)
         return 1 + self._chance * (2 * _STRIDE - 1) // (1 << 64)
 
-    def note(self, range_id: RangeId | None, key_hash: int) -> None:
+    def _note(self, range_id: RangeId | None, key_hash: int) -> None:
         """The hash of one of these keys, and the range that has it now."""
         if range_id is not None:
             self._hashes.setdefault(range_id, deque(maxlen=_HASHES_MAX)).append(key_hash)

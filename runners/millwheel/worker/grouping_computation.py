@@ -3,35 +3,40 @@
 MillWheel, sections 4 and 5; the semantics are `runners.core`'s.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dataflow.serialization import loads
+import attrs
+
+from dataflow.serialization import dumps, loads
 from runners.core.cells import CellId, TimerId, window_holds
 from runners.core.grouping import GroupingStage, StageClock, Step
+from runners.core.partial_parts import by_label, parts_of
+from runners.core.partials import Partial
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.timers import TimerQueue, Timers
 from runners.millwheel.cache_counts import CacheCounts
-from runners.millwheel.cell_codec import decode_cell_id, decode_window
+from runners.millwheel.cell_codec import decode_timer
 from runners.millwheel.guarantees import BOTH, Guarantees
 from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KEY_SPACE_END, KeyMap, KeyRange
+from runners.millwheel.key_range import KEY_SPACE_END, KeyMap
 from runners.millwheel.loads import LoadMeter
 from runners.millwheel.messages import Deliver
-from runners.millwheel.production import LateRecord, Reshape
+from runners.millwheel.production import LateRecord
 from runners.millwheel.shapes import Merge, Split
 from runners.millwheel.signals import Signal, SignalMark, SignalNews
-from runners.millwheel.store.port import StoredTimer, TakenRange
+from runners.millwheel.store.port import TakenRange
+from runners.millwheel.worker.acted_time import ActedTime
 from runners.millwheel.worker.cell_cache import CellCache
+from runners.millwheel.worker.column_state import ColumnState, Release
 from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.journal import Journal
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.reshaping import merge, split
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.stored_cells import CellTable, StoredCells
 from triggers.timestamp_combiner import TimestampCombiner
-from windowing.time_domain import TimeDomain
-from windowing.timestamps import MIN_TIMESTAMP_US
 from windowing.window import Window
 
 #: Timers that fire in one step: bounds the size of a commit when the watermark jumps.
@@ -66,8 +71,7 @@ class GroupingComputation:
         guarantees: Guarantees = BOTH,
         cache_bytes: int | None = None,
     ) -> None:
-        self._job, self._router, self._name = job, router, stage.name
-        self._guarantees = guarantees
+        self._job, self._router, self._guarantees, self._name = job, router, guarantees, stage.name
         self._stage = GroupingStage(plan, stage, tries=tries)
         self._is_merging = self._stage.machine.is_merging
         strategy = plan.graph.pcollections[stage.root.inputs[0]].strategy
@@ -87,17 +91,13 @@ class GroupingComputation:
             owned=self._ranges,
         )
         self._cells = CellCache(self._stored.read, cache_bytes)
-        self._journal = Journal(stage.name, self._cells, self._stored, self._locate)
+        #: What is held in place of cells and timers.
+        self.columns = ColumnState(self._stage.panes, cache_bytes)
+        #: What is durable and not in cells and timers yet.
+        self.journal = Journal(stage.name, self._cells, self._stored, self.columns, self._locate)
         #: Which of them has a key.
         self._map = KeyMap({})
-        #: The input watermark that every due timer up to it has fired for.
-        self._watermark_us = MIN_TIMESTAMP_US
-        #: The same for the percentile watermark, which matters where the triggers follow one.
-        self._percentile_us = MIN_TIMESTAMP_US
-        #: Whether a range has been taken for which something may be due that has fired for the others, and how far its
-        #: former owner had come: what was true of all senders then is true for the other ranges too.
-        self._is_behind = False
-        self._taken_us = self._taken_percentile_us = MIN_TIMESTAMP_US
+        self._time = ActedTime(self._ranges, follows_percentile=self._stage.percentile is not None)
 
     def setup(self) -> None:
         """Start the life of the user's code on this worker."""
@@ -115,26 +115,21 @@ class GroupingComputation:
         """
         owned = OwnedRange.taken(taken, is_weak=not self._guarantees.strong_productions)
         timers: dict[TimerId, int | None] = {
-            self._timer_id(timer): timer.fire_us for timer in taken.timers
+            decode_timer(timer, is_merging=self._is_merging): timer.fire_us
+            for timer in taken.timers
         }
-        self._journal.has_stored(timers)
-        timers |= self._journal.replay(owned, taken.journal)
+        self.journal.has_stored(timers)
+        timers |= self.journal.replay(owned, taken.journal)
         for timer, fire_us in timers.items():
             self._timers.set(timer, fire_us)
+        self.columns.note_cells(self._timers)
         self._load_cells(owned)
         self._ranges[owned.range_id] = owned
         self.meter.forget(owned.range_id)
         self._map_keys()
         self._hold_back()
-        self._is_behind = True
-        self._taken_us = max(self._taken_us, owned.watermark_us)
-        if owned.percentile_us is not None:
-            self._taken_percentile_us = max(self._taken_percentile_us, owned.percentile_us)
+        self._time.take(owned)
         return owned
-
-    def _timer_id(self, timer: StoredTimer) -> TimerId:
-        cell_id = decode_cell_id(timer.cell_key, is_merging=self._is_merging)
-        return cell_id, decode_window(timer.tag), TimeDomain(timer.domain)
 
     def _load_cells(self, owned: OwnedRange) -> None:
         self._hold_for(self._cells.uncommitted)
@@ -162,7 +157,8 @@ class GroupingComputation:
             return find(encode(cell_id[0]).hash) == range_id
 
         self._cells.forget(is_gone)
-        self._journal.forget(range_id, is_gone)
+        self.journal.forget(range_id, is_gone)
+        self.columns.forget(range_id)
         self._timers.forget(lambda timer: is_gone(timer[0]))
         self._holds.forget(lambda place: is_gone(place[0]))
         del self._ranges[range_id]
@@ -174,42 +170,13 @@ class GroupingComputation:
 
     def split(self, asked: Split) -> Draft:
         """Give the upper keys of a range to one that is born; acquire both anew when that is committed."""
-        owned = self._ranges[asked.range_id]
-        assert owned.keys is not None
-        low, high = owned.keys.low, owned.keys.high
-        at = asked.at or self._middle(owned.range_id, owned.keys)
-        keys = {asked.range_id: KeyRange(low, at), asked.born: KeyRange(at, high)}
-        return self._reshaped(Reshape(keys=keys, tied_to=asked.range_id))
+        cells = [*self._cells, *(timer[0] for timer in self._timers)]
+        hashes = (self._stage.codec.encode(cell_id[0]).hash for cell_id in dict.fromkeys(cells))
+        return split(self._job, self._ranges, asked, hashes)
 
     def merge(self, asked: Merge) -> Draft:
         """Give all keys of a range to its neighbour; acquire both anew when that is committed."""
-        keys, others = self._ranges[asked.range_id].keys, self._ranges[asked.gone].keys
-        assert keys is not None
-        assert others is not None
-        both = KeyRange(min(keys.low, others.low), max(keys.high, others.high))
-        return self._reshaped(
-            Reshape(keys={asked.range_id: both, asked.gone: None}, tied_to=asked.range_id)
-        )
-
-    def _reshaped(self, reshape: Reshape) -> Draft:
-        draft = Draft(self._job)
-        for range_id in reshape.keys:
-            if range_id in self._ranges:
-                draft.touch(self._ranges[range_id])
-        draft.reshape(reshape)
-        return draft
-
-    def _middle(self, range_id: RangeId, keys: KeyRange) -> int:
-        """Where half of the state is on either side; where there is too little to say, in the middle of the keys.
-
-        What is in memory speaks for the rest: cells, and timers of cells that are not.
-        """
-        encode, find = self._stage.codec.encode, self._map.find
-        known = dict.fromkeys([*self._cells, *(timer[0] for timer in self._timers)])
-        all_hashes = (encode(cell_id[0]).hash for cell_id in known)
-        hashes = sorted(key_hash for key_hash in all_hashes if find(key_hash) == range_id)
-        middle = hashes[len(hashes) // 2] if hashes else keys.low
-        return middle if middle > keys.low else (keys.low + keys.high) // 2
+        return merge(self._job, self._ranges, asked)
 
     def _map_keys(self) -> None:
         self._map = KeyMap(
@@ -219,7 +186,8 @@ class GroupingComputation:
     @property
     def cache_counts(self) -> CacheCounts:
         """What its cells in memory take, and what has become of others."""
-        return self._cells.counts
+        counts = self._cells.counts
+        return attrs.evolve(counts, bytes_held=counts.bytes_held + self.columns.nbytes)
 
     @property
     def open_bytes(self) -> int:
@@ -228,32 +196,64 @@ class GroupingComputation:
 
     def deliver(self, deliveries: Sequence[Deliver], now_us: int) -> Draft | None:
         """Take deliveries in; None if none of them was new."""
-        draft = Draft(self._job)
+        draft, is_new = Draft(self._job), False
         partials: list[Any] = []
         for delivery in deliveries:
             owned = self._ranges.get(delivery.channel.receiver)
             if owned is None or not owned.accept([delivery]):
                 continue
+            is_new = True
             draft.touch(owned)
             draft.deliver(
                 delivery.channel, delivery.sequence, is_kept=self._guarantees.exactly_once
             )
-            taken_in = loads(delivery.payload)
-            partials.extend(taken_in)
-            self.meter.count(owned.range_id, len(taken_in))
+            partials.extend(self._not_held(draft, owned, delivery.payload))
         if not partials:
-            return None
-        for key in self.meter.sample(partials):
-            key_hash = self._stage.codec.encode(key).hash
-            self.meter.note(self._map.find(key_hash), key_hash)
+            return draft if is_new else None
+        windows = self.columns.make_single(partials, self._time.watermark_us)
+        return self._released(draft, self.columns.release(windows), partials, now_us)
+
+    def _not_held(self, draft: Draft, owned: OwnedRange, payload: bytes) -> Sequence[Partial]:
+        """Hold what of a delivery to a range can be held as columns, and note it; the rest of it."""
+        taken_in: Sequence[Partial] = loads(payload)
+        by_range: Mapping[RangeId, Sequence[Partial]] = {owned.range_id: taken_in}
+        if any(each.tied_to for each in self._ranges.values()):
+            # It may have been addressed before the ranges were reshaped.
+            by_range = by_label(taken_in, lambda key: self._locate(key).range_id)
+        others, encode = list[Partial](), self._stage.codec.encode
+        for range_id, partials in by_range.items():
+            for part in parts_of(partials):
+                self.meter.take_in(range_id, part, lambda key: encode(key).hash)
+                held, rest = self.columns.take_in(range_id, part, self._time.watermark_us)
+                others.extend(rest)
+                if held is not None:
+                    blob = payload if held is taken_in else dumps(held)
+                    self.journal.note_entry(draft, self._ranges[range_id], len(held), blob)
+        return others
+
+    def _released(
+        self, draft: Draft, released: Iterable[Release], partials: list[Partial], now_us: int
+    ) -> Draft:
+        """Give partials to the machine, and what was held as columns."""
+        for range_id, entry, parts in released:
+            self.journal.note_entry(draft, self._ranges[range_id], 0, dumps(entry))
+            for part in parts:
+                partials.extend(part)
         hold_us = self._told_us
         self._cells.need(
             (key, None if self._is_merging else window) for key, window, _, _ in partials
         )
-        step = self._stage.add(
-            self._cells, partials, self._clock(self._watermark_us, self._percentile_us, now_us)
-        )
-        return self._drafted(draft, step, hold_us)
+        clock = self._clock(self._time.least_us, self._time.percentile_us, now_us)
+        return self._drafted(draft, self._stage.add(self._cells, partials, clock), hold_us)
+
+    def release_columns(self, now_us: int) -> Iterator[Draft]:
+        """Have cells in place of all that is held as columns.
+
+        Commit each draft before the next is asked for, and nothing in between.
+        """
+        for range_id in self.columns.range_ids:
+            released = self.columns.release(None, range_id)
+            yield self._released(Draft(self._job), released, [], now_us)
 
     def hear(self, news: SignalNews, now_us: int) -> Iterator[Draft]:
         """Act on the signals that it may act on, one after the other, a bounded number of cells at a time.
@@ -286,7 +286,7 @@ class GroupingComputation:
                 first_hash = next_hash
                 hold_us, draft = self._told_us, Draft(self._job)
                 draft.touch(owned)
-                clock = self._clock(self._watermark_us, self._percentile_us, now_us)
+                clock = self._clock(self._time.watermark_us, self._time.percentile_us, now_us)
                 step = self._stage.signal(self._cells, told, signal.name, clock)
                 is_partial = next_hash > 0
                 mark = SignalMark(signal.number - is_partial, next_hash)
@@ -307,48 +307,49 @@ class GroupingComputation:
     def has_due(self, watermark_us: int, percentile_us: int, now_us: int) -> bool:
         """Whether `advance` has something to do."""
         next_us = self._timers.next_processing_us()
-        return (
-            self._is_behind
-            or watermark_us > self._watermark_us
-            or percentile_us > self._percentile_us
-            or (next_us is not None and next_us <= now_us)
-        )
+        is_due = next_us is not None and next_us <= now_us
+        return is_due or self._time.is_before(watermark_us, percentile_us)
 
     def advance(self, watermark_us: int, percentile_us: int, now_us: int) -> Draft | None:
         """Fire what is due, a bounded number of timers at a time; None when all have fired."""
-        # What the master says may be older than what a range that was taken over had acted on.
-        watermark_us = max(watermark_us, self._watermark_us, self._taken_us)
-        percentile_us = max(percentile_us, self._percentile_us, self._taken_percentile_us)
+        watermark_us, percentile_us = self._time.with_known(watermark_us, percentile_us)
+        if self._time.is_behind and self.columns.is_conflicting:
+            released = self.columns.release(self.columns.singles)
+            return self._released(Draft(self._job), released, [], now_us)
         clock = self._clock(watermark_us, percentile_us, now_us)
         due = self._timers.pop_due(
-            watermark_us=watermark_us,
+            # What is held as columns speaks in turn with the timers.
+            watermark_us=min(watermark_us, self.columns.next_end_us),
             now_us=now_us,
             percentile_watermark_us=percentile_us,
             timers_max=TIMERS_PER_STEP,
         )
-        hold_us = self._told_us
+        hold_us, draft = self._told_us, Draft(self._job)
         self._cells.need(cell_id for cell_id, _, _ in due)
         step = self._stage.fire_timers(self._cells, due, clock) if due else None
-        if len(due) < TIMERS_PER_STEP:
-            self._act_on(watermark_us, percentile_us)
-        return None if step is None else self._drafted(Draft(self._job), step, hold_us, due)
+        if step is None and self.columns.next_end_us <= watermark_us:
+            step = self._speak(draft, watermark_us, clock)
+        timer_us = self._timers.next_event_us()
+        is_over = self.columns.next_end_us > watermark_us and len(due) < TIMERS_PER_STEP
+        if is_over and (timer_us is None or timer_us > watermark_us):
+            self._time.act_on(watermark_us, percentile_us)
+            self.columns.has_acted(watermark_us)
+        return None if step is None else self._drafted(draft, step, hold_us, due)
 
-    def _act_on(self, watermark_us: int, percentile_us: int) -> None:
-        self._watermark_us = max(self._watermark_us, watermark_us)
-        self._percentile_us = max(self._percentile_us, percentile_us)
-        self._is_behind = False
-        is_following = self._stage.percentile is not None
-        for owned in self._ranges.values():
-            owned.watermark_us = self._watermark_us
-            owned.percentile_us = self._percentile_us if is_following else None
+    def _speak(self, draft: Draft, watermark_us: int, clock: StageClock) -> Step:
+        """Let what is held as columns speak, up to the next timer."""
+        timer_us = self._timers.next_event_us()
+        until_us = watermark_us if timer_us is None else min(watermark_us, timer_us - 1)
+        popped, until_us = self.columns.pop_due(until_us)
+        for range_id in popped:
+            self.journal.note_spoken(draft, self._ranges[range_id])
+        self._time.act_in_part(until_us)
+        return self._stage.say_all_of([each for parts in popped.values() for each in parts], clock)
 
     @property
     def _told_us(self) -> int:
         """What bounds everything that any of the ranges can have told the world."""
-        hold_us, acted_us = self._holds.next_us(), self._watermark_us
-        if self._is_behind:
-            # Of a range just taken its former owner may have told less.
-            acted_us = min([acted_us, *(owned.watermark_us for owned in self._ranges.values())])
+        hold_us, acted_us = self._holds.next_us(), self._time.least_us
         return acted_us if hold_us is None else min(acted_us, hold_us)
 
     def _hold_back(self) -> None:
@@ -370,7 +371,7 @@ class GroupingComputation:
         effects = step.effects
         # A timer that fired is gone, unless the step has set it again.
         changed = dict.fromkeys(fired) | effects.timers
-        self._journal.note(draft, effects.touched, changed)
+        self.journal.note(draft, effects.touched, changed)
         for timer, fire_us in changed.items():
             self._timers.set(timer, fire_us)
         for place, held_us in effects.holds.items():
@@ -389,12 +390,7 @@ class GroupingComputation:
             raise WorkerStoppedError(f"{self._name} has no range for key {key!r} here any more")
         return self._ranges[range_id]
 
-    @property
-    def journal(self) -> Journal:
-        """What is durable and not in cells and timers yet."""
-        return self._journal
-
     def settle(self) -> Draft | None:
         """Bring some of the cells and timers up to date with the journal; None if all of them are."""
         draft = Draft(self._job)
-        return draft if self._journal.settle(draft) else None
+        return draft if self.journal.settle(draft) else None

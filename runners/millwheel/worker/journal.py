@@ -6,12 +6,16 @@ cells and timers.  Whoever takes a range over applies its entries to what the ta
 long, and when there is time, cells and timers are brought up to date, a bounded number of them at a time, and the
 entries go.
 
+What a range holds as columns (`runners.millwheel.worker.column_state`) has no other place than the journal.  Where the
+entries go, one remains, or none: all that is held.
+
 **Invariants**
 
 * What the tables have, with the entries applied in their order, is the state of the last commit.  An entry has whole
   cells, not differences, so a table that is ahead of an entry loses nothing: a later entry has what is newer.
 * A cell that the journal is ahead of is in memory, and is not read (`CellCache`).
-* Entries go when all that they are about is in the tables as it was then, or newer.
+* Entries go when all that they are about is in the tables as it was then, or newer, or in a newer entry of the same
+  commit.
 * Before the keys of a range change, its journal is empty.
 """
 
@@ -26,6 +30,7 @@ from runners.millwheel.cell_codec import encode_cell, encode_window
 from runners.millwheel.ids import RangeId
 from runners.millwheel.production import CellWrite, TimerWrite
 from runners.millwheel.worker.cell_cache import CellCache
+from runners.millwheel.worker.column_state import ColumnState
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.stored_cells import StoredCells
@@ -56,39 +61,49 @@ class Journal:
         computation: its name.
         cells: those in memory.
         stored: those in the store.
+        columns: what is held as columns.
         locate: as `Locate`.
     """
 
     def __init__(
-        self, computation: str, cells: CellCache, stored: StoredCells, locate: Locate
+        self,
+        computation: str,
+        cells: CellCache,
+        stored: StoredCells,
+        columns: ColumnState,
+        locate: Locate,
     ) -> None:
         self._computation, self._cells, self._stored = computation, cells, stored
-        self._locate = locate
+        self._columns, self._locate = columns, locate
         #: Timers that have changed since their table was written.
         self._timers: dict[TimerId, int | None] = {}
         #: Timers that their table has, rather too many than too few.
         self._stored_timers: set[TimerId] = set()
-        #: Ranges with entries.
+        #: Ranges with entries, but for those that have nothing else than all that they hold as columns.
         self._ranges: dict[RangeId, OwnedRange] = {}
         #: Those of them that have had one since the round began.
         self._noted: set[RangeId] = set()
-        self._bytes = 0
+        #: What entries have taken since the last round, and what has remained of those before it.
+        self._bytes = self._remaining_bytes = 0
         self._round: _Round | None = None
 
     @property
-    def is_empty(self) -> bool:
-        """Whether cells and timers are up to date."""
+    def is_settled(self) -> bool:
+        """Whether cells and timers are up to date, and the journal has nothing but what is held as columns."""
         return not self._ranges
 
     @property
     def is_full(self) -> bool:
         """Whether it is time to settle, whatever else there is to do."""
-        return self._round is not None or self._bytes > JOURNAL_BYTES_MAX
+        # What remains is written again each time, so as much has to come first.
+        return self._round is not None or self._bytes > max(
+            JOURNAL_BYTES_MAX, self._remaining_bytes
+        )
 
     @property
     def is_pressing(self) -> bool:
         """Whether memory is full of cells that only the journal has."""
-        return self._cells.is_full and not self.is_empty
+        return self._cells.is_full and not self.is_settled
 
     def note(
         self, draft: Draft, touched: Iterable[CellId], timers: Mapping[TimerId, int | None]
@@ -117,13 +132,22 @@ class Journal:
         self._timers.update(timers)
         for owned, cells, changed in changes.values():
             payload = dumps((cells, changed))
-            draft.note(owned, len(cells), payload)
-            self._ranges[owned.range_id] = owned
-            self._noted.add(owned.range_id)
-            self._bytes += len(payload)
+            self.note_entry(draft, owned, len(cells), payload)
             size = len(payload) // (len(cells) + len(changed))
             for cell_id, cell in cells:
                 self._cells.wrote(cell_id, None if cell is None else size)
+
+    def note_entry(self, draft: Draft, owned: OwnedRange, size: int, payload: bytes) -> None:
+        """Let a draft have an entry of a range about so many partials in columns, or cells; fences it."""
+        draft.note(owned, size, payload)
+        self.note_spoken(draft, owned)
+        self._bytes += len(payload)
+
+    def note_spoken(self, draft: Draft, owned: OwnedRange) -> None:
+        """A range has said something of what it held as columns: the entry of that is to go.  Fences the range."""
+        draft.touch(owned)
+        self._ranges[owned.range_id] = owned
+        self._noted.add(owned.range_id)
 
     def replay(self, owned: OwnedRange, entries: Iterable[bytes]) -> Mapping[TimerId, int | None]:
         """Apply the entries of a range that was taken over, before its cells are read; the timers they are about.
@@ -133,10 +157,14 @@ class Journal:
         """
         timers: dict[TimerId, int | None] = {}
         for payload in entries:
-            cells, changed = loads(payload)
-            timers.update(changed)
+            content = loads(payload)
             self._ranges[owned.range_id] = owned
             self._bytes += len(payload)
+            if type(content) is not tuple:
+                self._columns.replay(owned, content)
+                continue
+            cells, changed = content
+            timers.update(changed)
             size = len(payload) // max(1, len(cells) + len(changed))
             for cell_id, cell in cells:
                 self._check(owned, cell_id)
@@ -146,6 +174,7 @@ class Journal:
                     self._cells[cell_id] = cell
                 # Its table may have it: nobody knows what the former owner has settled.
                 self._cells.wrote(cell_id, None if cell is None else size, is_stored=True)
+        self._columns.forget_spoken(owned)
         self._timers.update(timers)
         self._stored_timers.update(timers)
         return timers
@@ -192,9 +221,15 @@ class Journal:
 
     def _end_round(self, draft: Draft) -> None:
         assert self._round is not None
+        self._remaining_bytes = 0
         for range_id, bundle in self._round.bundles.items():
             owned = self._ranges[range_id]
             draft.settle(owned, bundle)
+            held = self._columns.whole(range_id)
+            if held is not None:
+                payload = dumps(held[1])
+                draft.note(owned, held[0], payload)
+                self._remaining_bytes += len(payload)
             if range_id not in self._noted:
                 del self._ranges[range_id]
         self._round = None

@@ -1,10 +1,12 @@
 """Router: which key range of a grouping a partial belongs to."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from dataflow.serialization import dumps
 from runners.core.key_codec import KeyCodec
+from runners.core.partial_parts import by_label
 from runners.core.partials import Partial
 from runners.core.plan import ExecutionPlan
 from runners.millwheel.ids import RangeId
@@ -32,19 +34,20 @@ class Router:
             gaps = [name for name, ranges in self._maps.items() if not ranges.is_whole]
             assert not gaps, f"some keys of {gaps} have no range, or two: {routing}"
 
-    def payloads(self, groups: Mapping[str, Iterable[Partial]]) -> Mapping[RangeId, bytes]:
+    def payloads(self, groups: Mapping[str, Sequence[Partial]]) -> Mapping[RangeId, bytes]:
         """One payload for each range that is sent anything.
 
         Raises:
             KeyEncodingError: a key has no deterministic encoding; names the grouping.
         """
-        divided: dict[RangeId | None, list[Partial]] = defaultdict(list)
+        payloads: dict[RangeId, bytes] = {}
         for name, partials in groups.items():
-            find, encode = self._maps[name].find, self._codecs[name].encode
-            for partial in partials:
-                divided[find(encode(partial[0]).hash)].append(partial)
-        return {
-            range_id: dumps(partials)
-            for range_id, partials in divided.items()
-            if range_id is not None  # none of a whole map is
-        }
+            range_of = partial(_range_of, self._maps[name], self._codecs[name])
+            for range_id, part in by_label(partials, range_of).items():
+                assert range_id is not None  # or the map would not be whole
+                payloads[range_id] = dumps(part)
+        return payloads
+
+
+def _range_of(keys: KeyMap, codec: KeyCodec, key: Any) -> RangeId | None:
+    return keys.find(codec.encode(key).hash)

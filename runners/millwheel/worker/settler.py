@@ -31,10 +31,12 @@ class Settler:
         self._committer, self._clock = committer, clock
         self._worked_ms = clock.monotonic_ms()
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether cells and timers are what is in memory."""
-        return all(each.journal.is_empty for each in self._computations.values())
+    def is_settled(self, *, in_cells: bool) -> bool:
+        """Whether the store has state in its place; ``in_cells``: that of cells and timers, for all of it."""
+        return all(
+            each.journal.is_settled and (each.columns.is_empty or not in_cells)
+            for each in self._computations.values()
+        )
 
     def relieve(self) -> bool:
         """Between two steps: shorten long journals, and let state go that has no room; whether there was any."""
@@ -42,31 +44,44 @@ class Settler:
         for name, computation in self._computations.items():
             journal = computation.journal
             worked |= journal.is_full and self._settle(name, computation)
+            if computation.columns.is_crowded:
+                self._release_columns(name, computation)
             while journal.is_pressing:
                 self._settle(name, computation)
         return worked
 
-    def rest(self, *, worked: bool, is_last: bool) -> bool:
+    def rest(self, *, worked: bool, is_last: bool, in_cells: bool) -> bool:
         """After a round: settle something if there was nothing else to do for a while; whether there was anything.
 
-        ``is_last``: there will be nothing else for long, so this is the time.
+        ``is_last``: there will be nothing else for long, so this is the time; ``in_cells``: somebody else may then go
+        on with what is in cells and timers.
         """
         if worked:
             self._worked_ms = self._clock.monotonic_ms()
             return False
         if not is_last and self._clock.monotonic_ms() - self._worked_ms < IDLE_MS:
             return False
+        for name, each in self._computations.items() if in_cells else ():
+            self._release_columns(name, each)
         return any(self._settle(name, each) for name, each in self._computations.items())
 
     def settle_all(self, name: str) -> None:
         """Settle all of a computation, so that its ranges may be given other keys."""
         computation = self._computations[name]
         self._committer.flush(name)
+        self._release_columns(name, computation)
         while self._settle(name, computation):
             pass
 
+    def _release_columns(self, name: str, computation: GroupingComputation) -> None:
+        if computation.columns.is_empty:
+            return
+        self._committer.flush(name)
+        for draft in computation.release_columns(self._clock.now_us()):
+            self._committer.commit_at_once(draft)
+
     def _settle(self, name: str, computation: GroupingComputation) -> bool:
-        if computation.journal.is_empty:
+        if computation.journal.is_settled:
             return False
         # What waits to be committed is older than what is written now, and must not come after it.
         self._committer.flush(name)

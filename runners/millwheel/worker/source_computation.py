@@ -122,6 +122,10 @@ class SourceComputation:
         """The ranges that may have more to read."""
         return [split.owned for split in self._splits.values() if not split.is_finished]
 
+    def reads_columns(self, range_id: RangeId) -> bool:
+        """Whether the records of a split come as columns, of which many are little work."""
+        return self._splits[range_id].reader.reads_columns
+
     def read(self, range_id: RangeId, records_max: int, *, now_us: int) -> tuple[Draft | None, int]:
         """Read on in one split; the draft (None if there was nothing) and the number of records."""
         split = self._splits[range_id]

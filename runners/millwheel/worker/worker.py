@@ -58,8 +58,8 @@ from runners.millwheel.worker.token_bucket import TokenBucket
 from runners.millwheel.worker.worker_options import WorkerOptions
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
-#: Records that a source hands over in one step.
-RECORDS_PER_STEP = 5_000
+#: Records that a source hands over in one step, and the same where they come as columns.
+RECORDS_PER_STEP, COLUMN_RECORDS_PER_STEP = 5_000, 20_000
 #: Deliveries that one step of a computation takes in.
 DELIVERIES_PER_STEP = 64
 #: A source range stops reading, and a computation working, while this much of what it sent is not acknowledged.
@@ -141,7 +141,9 @@ class Worker:
             worked = self._work()
             if not worked:
                 self._flush_acknowledged()
-            worked |= self._settler.rest(worked=worked, is_last=self._is_ending)
+            worked |= self._settler.rest(
+                worked=worked, is_last=self._is_ending, in_cells=self._is_pausing
+            )
         except (WorkerStoppedError, StoreError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the job must hear of it
@@ -151,7 +153,7 @@ class Worker:
         self._reporter.report(
             self._ranges,
             is_busy=worked,
-            is_idle=self._committer.is_idle and self._settler.is_settled,
+            is_idle=self._committer.is_idle and self._settler.is_settled(in_cells=self._is_pausing),
             is_pausing=self._is_pausing,
         )
         self._courier.resend_stale()
@@ -218,7 +220,8 @@ class Worker:
             if limit_us is not None and owned.watermark_us > self._slowest_source_us + limit_us:
                 continue
             bucket = self._buckets[owned.range_id]
-            allowed = bucket.available(RECORDS_PER_STEP)
+            is_columnar = computation.reads_columns(owned.range_id)
+            allowed = bucket.available(COLUMN_RECORDS_PER_STEP if is_columnar else RECORDS_PER_STEP)
             if not allowed:
                 continue
             draft, count = computation.read(owned.range_id, allowed, now_us=self._clock.now_us())

@@ -12,6 +12,7 @@ import attrs
 
 import dataflow as df
 from runners.testing.simulator.scripts import SECONDS, guessing, retrying, truthful
+from runners.testing.simulator.typed import TypedSource
 
 Build = Callable[[df.Pipeline, Random], None]
 
@@ -312,6 +313,29 @@ def _retries(p: df.Pipeline, random: Random) -> None:
     )
 
 
+def _typed(p: df.Pipeline, random: Random) -> None:
+    """Typed rows, in windows that speak once: mostly held as columns, until something comes that is none."""
+    script = random.choice([truthful, truthful, guessing])
+    totals = (
+        p
+        | "read" >> df.Read(TypedSource.of(script(random), random))
+        | "windows"
+        >> df.WindowInto(
+            random.choice(
+                [df.FixedWindows(60), df.SlidingWindows(60, period=40), df.GlobalWindows()]
+            ),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING,
+        )
+        | "total"
+        >> df.GroupBy("key")
+        .aggregate_field("number", sum, "total")
+        .aggregate_field("number", df.CountCombineFn(), "count")
+    )
+    largest = totals | "largest" >> df.GroupBy("count").aggregate_field("total", max, "largest")
+    for results, name in ((totals, "totals"), (largest, "largests")):
+        _write(results | f"{name} pair" >> df.Map(lambda each: (each[0], tuple(each[1:]))), name)
+
+
 PIPELINES: Mapping[str, NamedPipeline] = {
     each.name: each
     for each in (
@@ -324,5 +348,6 @@ PIPELINES: Mapping[str, NamedPipeline] = {
         NamedPipeline(name="percentiles", build=_percentiles, whole="first"),
         NamedPipeline(name="late", build=_late, whole="group"),
         NamedPipeline(name="retries", build=_retries, whole="group"),
+        NamedPipeline(name="typed", build=_typed),
     )
 }

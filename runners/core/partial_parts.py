@@ -1,0 +1,73 @@
+"""PartialParts: partials of which some are columns and others are not, so that these do not take the columns apart."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from runners.core.column_partials import LabelT, PartialColumns, divided
+
+#: As `runners.core.partials.Partial`, which builds upon this.
+_Partial = tuple[Any, Any, Any, int]
+
+
+class PartialParts(Sequence[_Partial]):
+    """Partials of one grouping.
+
+    Args:
+        parts: lists, and columns.
+    """
+
+    def __init__(self, parts: Sequence[Sequence[_Partial]]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __iter__(self) -> Iterator[_Partial]:
+        return chain.from_iterable(self.parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PartialParts, (self.parts,)
+
+
+def parts_of(partials: Sequence[_Partial]) -> Sequence[Sequence[_Partial]]:
+    """Partials as lists and columns."""
+    return partials.parts if isinstance(partials, PartialParts) else (partials,)
+
+
+def together(several: Iterable[Sequence[_Partial]]) -> Sequence[_Partial]:
+    """Partials that stay the columns that they are; the others are one list."""
+    columns: list[Sequence[_Partial]] = []
+    rows: list[_Partial] = []
+    for part in chain.from_iterable(map(parts_of, several)):
+        if isinstance(part, PartialColumns):
+            columns.append(part)
+        else:
+            rows.extend(part)
+    if not columns:
+        return rows
+    if rows:
+        columns.append(rows)
+    return columns[0] if len(columns) == 1 else PartialParts(columns)
+
+
+def by_label(
+    partials: Sequence[_Partial], label_of: Callable[[Any], LabelT]
+) -> Mapping[LabelT, Sequence[_Partial]]:
+    """The partials by what ``label_of`` says of their keys."""
+    found: dict[LabelT, list[Sequence[_Partial]]] = defaultdict(list)
+    for part in parts_of(partials):
+        if isinstance(part, PartialColumns):
+            for label, columns in divided(part, label_of):
+                found[label].append(columns)
+            continue
+        rows: dict[LabelT, list[_Partial]] = defaultdict(list)
+        for each in part:
+            rows[label_of(each[0])].append(each)
+        for label, several in rows.items():
+            found[label].append(several)
+    return {label: together(several) for label, several in found.items()}

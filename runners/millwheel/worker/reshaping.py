@@ -1,0 +1,50 @@
+"""Reshaping: the drafts by which the owner of key ranges gives them other bounds (`runners.millwheel.shapes`)."""
+
+from collections.abc import Iterable, Mapping
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.key_range import KeyRange
+from runners.millwheel.production import Reshape
+from runners.millwheel.shapes import Merge, Split
+from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.owned_range import OwnedRange
+
+Ranges = Mapping[RangeId, OwnedRange]
+
+
+def split(job: str, ranges: Ranges, asked: Split, hashes: Iterable[int]) -> Draft:
+    """Give the upper keys of a range to one that is born.
+
+    ``hashes``: those of the keys with state, as far as they are known; what is in memory speaks for the rest.
+    """
+    keys = ranges[asked.range_id].keys
+    assert keys is not None
+    at = asked.at or _middle(keys, hashes)
+    bounds = {asked.range_id: KeyRange(keys.low, at), asked.born: KeyRange(at, keys.high)}
+    return _reshaped(job, ranges, Reshape(keys=bounds, tied_to=asked.range_id))
+
+
+def merge(job: str, ranges: Ranges, asked: Merge) -> Draft:
+    """Give all keys of a range to its neighbour."""
+    keys, others = ranges[asked.range_id].keys, ranges[asked.gone].keys
+    assert keys is not None
+    assert others is not None
+    both = KeyRange(min(keys.low, others.low), max(keys.high, others.high))
+    bounds = {asked.range_id: both, asked.gone: None}
+    return _reshaped(job, ranges, Reshape(keys=bounds, tied_to=asked.range_id))
+
+
+def _reshaped(job: str, ranges: Ranges, reshape: Reshape) -> Draft:
+    draft = Draft(job)
+    for range_id in reshape.keys:
+        if range_id in ranges:
+            draft.touch(ranges[range_id])
+    draft.reshape(reshape)
+    return draft
+
+
+def _middle(keys: KeyRange, hashes: Iterable[int]) -> int:
+    """Where half of the state is on either side; where there is too little to say, in the middle of the keys."""
+    inside = sorted(key_hash for key_hash in hashes if key_hash in keys)
+    middle = inside[len(inside) // 2] if inside else keys.low
+    return middle if middle > keys.low else (keys.low + keys.high) // 2

@@ -1,0 +1,314 @@
+"""What is held as columns says what cells and timers say: pane by pane, and record by record that comes too late.
+
+The ranges of one grouping are given the same productions twice, once with the columns and once without; in between the
+watermark moves, owners change, journals are settled, and columns are released.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import dataflow as df
+from runners.core import column_windows
+from runners.core.bundle import Bundle
+from runners.core.column_partials import PartialColumns
+from runners.core.plan import plan
+from runners.core.single_panes import SinglePanes
+from runners.core.stage_executor import StageExecutor
+from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.job import job_spec
+from runners.millwheel.messages import Deliver
+from runners.millwheel.shapes import Routing
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import Committed
+from runners.millwheel.worker import column_state, journal
+from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.router import Router
+from tests.columnar import Batch, Collection, EventSource, Recorder, note_bundles, read
+from tests.property.test_columns import (
+    BATCHES,
+    CHOSEN,
+    SECOND_US,
+    WINDOW_FNS,
+    aggregation,
+    at_seconds,
+    is_exact,
+    with_values,
+)
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.window_fn import WindowFn
+
+JOB = "job"
+#: A truth value comes back from a cell's key as the number that it equals, and from a column as it was.
+KEYS = st.lists(st.sampled_from(["user", "shard"]), min_size=1, max_size=2, unique=True)
+#: What happens between a batch and the next: time goes on, or the owner changes, or state goes to another place.
+EVENTS = st.sampled_from(["advance", "take over", "settle a bit", "settle", "release"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_steps() -> Iterator[None]:
+    """So that a few records are enough for several of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_windows, "FOLD_PARTIALS_MIN", 3)
+        patch.setattr(column_state, "PANES_PER_STEP", 2)
+        patch.setattr(journal, "SETTLED_PER_STEP", 1)
+        yield
+
+
+class Grouped:
+    """The grouping of a pipeline, its input, and whoever owns its ranges."""
+
+    def __init__(
+        self,
+        transform: Callable[[Collection], Collection],
+        source: EventSource,
+        cache_bytes: int | None,
+    ) -> None:
+        pipeline, self._recorder = df.Pipeline(), Recorder()
+        transform(pipeline | df.Read(source)) | df.ParDo(self._recorder)
+        self._plan = plan(pipeline.graph())
+        (root,), (self._stage,) = self._plan.sources(), self._plan.groupings()
+        self._root = RangeId(root.name, 0)
+        self._executor = StageExecutor(self._plan, root)
+        self._store, self._router = MemoryStore(), Router(self._plan)
+        spec = job_spec(JOB, "streaming", self._plan, splits_desired=1, ranges_per_grouping=2)
+        self._store.open_job(spec)
+        self._keys = {each.range_id: each.keys for each in spec.ranges if each.keys is not None}
+        self._router.follow(Routing(number=1, keys=self._keys))
+        self._sent: dict[RangeId, int] = dict.fromkeys(self._keys, 0)
+        self._told_us = MIN_TIMESTAMP_US
+        self._cache_bytes = cache_bytes
+        self.spoken: list[Bundle] = []
+        self._take_over()
+
+    def take(self, bundle: Bundle, watermark_us: int) -> None:
+        """Have the bundle of a source grouped, then time goes on to a watermark of the source."""
+        outputs = self._executor.process(bundle, watermark_us=self._told_us, now_us=0)
+        deliveries = []
+        for range_id, payload in self._router.payloads(outputs.groups).items():
+            self._sent[range_id] += 1
+            channel = Channel(self._root, range_id)
+            deliveries.append(Deliver(channel, self._sent[range_id], payload))
+        self._commit(self._owner.deliver(deliveries, 0))
+        if self._owner.columns.is_crowded:
+            self._release()
+        self._told_us = max(self._told_us, watermark_us)
+
+    def meet(self, event: str) -> list[tuple[Any, ...]]:
+        """What was said since the last time, after something has happened."""
+        if event == "advance":
+            self._advance(self._told_us)
+        elif event == "take over":
+            self._take_over()
+        elif event == "release":
+            self._release()
+        else:
+            self._settle(steps=1 if event == "settle a bit" else 1_000)
+        said, self._recorder.seen[:] = list(self._recorder.seen), []
+        return said
+
+    @property
+    def late(self) -> list[str]:
+        """What came too late so far."""
+        return sorted(map(repr, self._store.read_late(JOB)))
+
+    @property
+    def left(self) -> Mapping[str, int]:
+        """What the store has of it, when all is settled."""
+        self._settle(steps=1_000)
+        counts = self._store.statistics(JOB)
+        return {name: counts[name] for name in ("cells", "timers", "journal")}
+
+    def _take_over(self) -> None:
+        self._owner = GroupingComputation(
+            JOB,
+            self._plan,
+            self._stage,
+            self._router,
+            self._store,
+            cache_bytes=self._cache_bytes,
+        )
+        note_bundles(self._owner._stage.executor, self.spoken)
+        taken = self._store.acquire(JOB, list(self._keys), "somebody")
+        for each in taken.values():
+            self._owner.take(each)
+        self._advance(MIN_TIMESTAMP_US)
+
+    def _advance(self, watermark_us: int) -> None:
+        while self._owner.has_due(watermark_us, MIN_TIMESTAMP_US, 0):
+            self._commit(self._owner.advance(watermark_us, MIN_TIMESTAMP_US, 0))
+
+    def _release(self) -> None:
+        for draft in self._owner.release_columns(0):
+            self._commit(draft)
+
+    def _settle(self, steps: int) -> None:
+        for _ in range(steps):
+            draft = self._owner.settle()
+            if draft is None:
+                return
+            self._commit(draft)
+
+    def _commit(self, draft: Draft | None) -> None:
+        if draft is not None:
+            draft.seal()
+            assert isinstance(self._store.commit(draft.production()), Committed)
+            draft.committed()
+
+
+def grouped(
+    transform: Callable[[Collection], Collection],
+    source: EventSource,
+    events: Sequence[str],
+    *,
+    in_columns: bool,
+    cache_bytes: int | None = None,
+) -> tuple[list[list[tuple[Any, ...]]], list[str], Mapping[str, int], int]:
+    """What is said after each event, what is late, what is left, and how many bundles were said as columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not in_columns:
+            patch.setattr(SinglePanes, "of_stream", lambda *_: None)
+        run = Grouped(transform, source, cache_bytes)
+        left, said = list(events), []
+        for batch in read(source):
+            run.take(Bundle(batch.values, batch.timestamps_us), batch.watermark_us)
+            said.append(run.meet(left.pop(0) if left else "advance"))
+        run.take(Bundle([], []), MAX_TIMESTAMP_US)
+        said += [run.meet(event) for event in (*left, "advance")]
+        in_arrays = sum(not isinstance(each.values, list) for each in run.spoken)
+        return said, run.late, run.left, in_arrays
+
+
+@given(
+    batches=BATCHES,
+    window_fn=WINDOW_FNS,
+    keys=KEYS,
+    aggregates=CHOSEN,
+    events=st.lists(EVENTS, max_size=8),
+    mode=st.sampled_from([df.AccumulationMode.DISCARDING, df.AccumulationMode.ACCUMULATING]),
+    closing=st.sampled_from(df.FiringBehavior),
+    cache_bytes=st.sampled_from([None, 0, 2_000]),
+)
+# A sum that needs more than 64 bits, out of two bundles of which each is a column.
+@example(
+    batches=[with_values(2**62), with_values(2**62), with_values(2**62)],
+    window_fn=df.FixedWindows(10),
+    keys=["user"],
+    aggregates=[("value", sum)],
+    events=["settle", "take over"],
+    mode=df.AccumulationMode.DISCARDING,
+    closing=df.FiringBehavior.FIRE_IF_NON_EMPTY,
+    cache_bytes=None,
+)
+# What no column holds comes for a window of which something is held; then there is another owner.
+@example(
+    batches=[at_seconds(0, 1, 2), with_values(2**63 - 1, 2**63 - 1), at_seconds(3, 11)],
+    window_fn=df.FixedWindows(10),
+    keys=["user"],
+    aggregates=[("value", sum)],
+    events=["take over", "take over", "take over"],
+    mode=df.AccumulationMode.DISCARDING,
+    closing=df.FiringBehavior.FIRE_IF_NON_EMPTY,
+    cache_bytes=None,
+)
+def test_what_is_held_as_columns_says_what_cells_say(
+    batches: list[Batch],
+    window_fn: WindowFn,
+    keys: list[str],
+    aggregates: list[tuple[str, Any]],
+    events: list[str],
+    mode: df.AccumulationMode,
+    closing: df.FiringBehavior,
+    cache_bytes: int | None,
+) -> None:
+    if not is_exact(batches):
+        aggregates = [each for each in aggregates if each[0] != "price"] or [("value", sum)]
+    transform = aggregation(
+        window_fn, keys, aggregates, accumulation_mode=mode, closing_behavior=closing
+    )
+    source = EventSource(batches, as_columns=True)
+
+    by_column = grouped(transform, source, events, in_columns=True, cache_bytes=cache_bytes)
+    by_cell = grouped(transform, source, events, in_columns=False, cache_bytes=cache_bytes)
+
+    for at_once, expected in zip(by_column[0], by_cell[0], strict=True):
+        assert sorted(at_once, key=repr) == sorted(expected, key=repr)
+        # Where the last word for a key of a table counts, it is that of the last window.
+        times = [timestamp for _, timestamp, *_ in at_once]
+        assert times == sorted(times)
+    assert by_column[1] == by_cell[1]
+    assert by_column[2] == by_cell[2] == {"cells": 0, "timers": 0, "journal": 0}
+
+
+@given(
+    batches=BATCHES,
+    window_fn=WINDOW_FNS,
+    keys=KEYS,
+    events=st.lists(EVENTS.filter(lambda event: event != "release"), max_size=8),
+)
+def test_what_fits_into_columns_stays_there(
+    batches: list[Batch], window_fn: WindowFn, keys: list[str], events: list[str]
+) -> None:
+    """Or the law above would hold because nothing ever is held."""
+    in_time: list[Batch] = [
+        ([(event._replace(value=1), at_us) for event, at_us in rows], MIN_TIMESTAMP_US)
+        for rows, _ in batches
+    ]
+    transform = aggregation(window_fn, keys, [("value", sum), ("value", df.MeanCombineFn())])
+
+    said, _, _, in_arrays = grouped(
+        transform, EventSource(in_time, as_columns=True), events, in_columns=True
+    )
+
+    is_held = any(said) and not isinstance(window_fn, df.CalendarWindows | df.Sessions)
+    assert bool(in_arrays) is is_held
+
+
+def test_records_behind_the_watermark_leave_columns_what_they_are() -> None:
+    first, _ = at_seconds(1, 2)
+    # The window ends at 10 s: one record of the second bundle is behind the watermark, and in time all the same.
+    second, _ = at_seconds(3, 6)
+    batches: list[Batch] = [(first, 5 * SECOND_US), (second, 7 * SECOND_US)]
+    transform = aggregation(df.FixedWindows(10), ["user"], [("value", sum)])
+
+    said, late, _, in_arrays = grouped(
+        transform, EventSource(batches, as_columns=True), ["advance", "take over"], in_columns=True
+    )
+
+    assert ["result0=4" in text for panes in said for text, *_ in panes] == [True]
+    assert (late, in_arrays) == ([], 1)
+
+
+@given(
+    batches=BATCHES,
+    window_fn=WINDOW_FNS,
+    keys=st.lists(st.sampled_from(["user", "is_test", "shard"]), min_size=1, unique=True),
+    aggregates=CHOSEN,
+)
+def test_partials_that_fit_into_columns_are_the_same_there(
+    batches: list[Batch],
+    window_fn: WindowFn,
+    keys: list[str],
+    aggregates: list[tuple[str, Any]],
+) -> None:
+    pipeline, source = df.Pipeline(), EventSource(batches, as_columns=True)
+    aggregation(window_fn, keys, aggregates)(pipeline | df.Read(source))
+    execution = plan(pipeline.graph())
+    (root,) = execution.sources()
+    executor = StageExecutor(execution, root)
+    example: PartialColumns | None = None
+    for batch in read(source):
+        bundle = Bundle(batch.values, batch.timestamps_us)
+        outputs = executor.process(bundle, watermark_us=MIN_TIMESTAMP_US, now_us=0)
+        for partials in outputs.groups.values():
+            again = example.like(partials) if example is not None and len(partials) else None
+            if again is not None:
+                assert repr(list(again)) == repr(list(partials))
+            if isinstance(partials, PartialColumns):
+                same = example is not None and example.schema == partials.schema
+                assert (again is not None) is same
+                example = partials

@@ -1,0 +1,141 @@
+"""State held as columns: whatever dies between deliveries, panes and compactions, nothing is lost or said twice.
+
+The journals here are so short, and put together so often, that each takeover finds something of every kind in them.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runners.core import column_windows
+from runners.core.column_windows import ColumnWindows
+from runners.millwheel.ids import RangeId
+from runners.millwheel.worker import column_state
+from runners.millwheel.worker import journal as journals
+from runners.millwheel.worker.column_state import ColumnState, Release, Released, Whole
+from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.settler import Settler
+from runners.testing.simulator import SimulationError, simulate
+from windowing.window import Window
+
+Patch = pytest.MonkeyPatch
+#: Of each length of a journal.
+EXAMPLES = max(5, settings.get_profile(settings.get_current_profile_name()).max_examples // 4)
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(journals, "JOURNAL_BYTES_MAX", 300)
+    monkeypatch.setattr(journals, "SETTLED_PER_STEP", 1)
+    monkeypatch.setattr(column_windows, "FOLD_PARTIALS_MIN", 3)
+    monkeypatch.setattr(column_state, "PANES_PER_STEP", 2)
+
+
+@pytest.fixture(params=[300, 5_000])
+def short_journals(monkeypatch: Patch, request: pytest.FixtureRequest) -> None:
+    """With the longer ones, a new owner finds more of what nothing has been put together of."""
+    monkeypatch.setattr(journals, "JOURNAL_BYTES_MAX", request.param)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_journals")
+def test_typed_rows_keep_their_promises() -> None:
+    simulate("typed", seeds=range(40))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_journals")
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**32))
+def test_typed_rows_keep_their_promises_for_any_seed(seed: int) -> None:
+    simulate("typed", seeds=[seed])
+
+
+def say_again_what_was_said(patch: Patch) -> None:
+    """A new owner holds what has spoken before."""
+    patch.setattr(ColumnState, "forget_spoken", lambda *_: None)
+
+
+def settle_what_is_held(patch: Patch) -> None:
+    """Entries go, and nothing comes in their place."""
+    patch.setattr(ColumnState, "whole", lambda *_: None)
+
+
+def count_what_is_whole_in_addition(patch: Patch) -> None:
+    """Of the entries before the one with everything, some are left; they count as well."""
+    replay = ColumnState.replay
+
+    def broken(state: ColumnState, owned: OwnedRange, content: object) -> None:
+        for part in content.parts if isinstance(content, Whole) else [content]:
+            replay(state, owned, part)
+
+    patch.setattr(ColumnState, "replay", broken)
+
+
+def forget_what_was_released(patch: Patch) -> None:
+    """Windows are in cells, and in the journal as columns."""
+    release = ColumnState.release
+
+    def broken(
+        state: ColumnState,
+        windows: Collection[Window] | None = None,
+        range_id: RangeId | None = None,
+    ) -> Iterator[Release]:
+        for each, _, parts in release(state, windows, range_id):
+            yield each, Released([]), parts
+
+    patch.setattr(ColumnState, "release", broken)
+
+
+def add_to_cells_alone(patch: Patch) -> None:
+    """What comes as rows has a cell; what is held of its window is held on."""
+    patch.setattr(ColumnState, "make_single", lambda *_: ())
+
+
+def believe_that_taken_cells_are_alone(patch: Patch) -> None:
+    """What is held of the windows of cells that came with a range is held on, and so is what comes."""
+    patch.setattr(ColumnState, "note_cells", lambda *_: None)
+
+
+def reshape_what_is_held(patch: Patch) -> None:
+    """Ranges are given other keys, and the new owners find columns of keys that are not theirs."""
+    settle_all = Settler.settle_all
+
+    def broken(settler: Settler, name: str) -> None:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(GroupingComputation, "release_columns", lambda *_: ())
+            settle_all(settler, name)
+
+    patch.setattr(Settler, "settle_all", broken)
+
+
+def speak_too_early_in_the_order(patch: Patch) -> None:
+    """A window that has not ended speaks with one that has."""
+    pop_due = ColumnWindows.pop_due
+    patch.setattr(
+        ColumnWindows, "pop_due", lambda held, until_us: pop_due(held, until_us + 60_000_000)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        say_again_what_was_said,
+        settle_what_is_held,
+        count_what_is_whole_in_addition,
+        forget_what_was_released,
+        add_to_cells_alone,
+        believe_that_taken_cells_are_alone,
+        reshape_what_is_held,
+        speak_too_early_in_the_order,
+    ],
+)
+def test_simulator_rejects(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutation(monkeypatch)
+
+    with pytest.raises(SimulationError, match=r"(?s)seed \d+: I.*replay: .* --seed \d+"):
+        simulate("typed", seeds=range(1_000))
