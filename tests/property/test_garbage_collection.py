@@ -14,6 +14,7 @@ from runners.core.grouping import Step
 from runners.core.plan import plan
 from runners.direct import DirectRunner
 from runners.direct.job import Job, OpenGrouping
+from tests.effort import costly
 from tests.ids import shown
 from tests.oracle.evaluator import Arrivals, Windowing, closes_us, evaluate
 from tests.oracle.laws import microseconds, window_fn, windowed
@@ -311,6 +312,7 @@ def endless(
     return footprints(build)
 
 
+@costly()
 @given(
     windowing=FINITE.flatmap(
         lambda each: st.sampled_from([0, ROUND_US, 2 * ROUND_US]).map(

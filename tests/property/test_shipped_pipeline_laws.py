@@ -20,6 +20,7 @@ from dataflow.testing.laws import (
 from dataflow.testing.pipeline_laws import RunnerLike
 from runners.direct import DirectRunner
 from tests.caught import caught
+from tests.effort import costly
 
 Mode = df.AccumulationMode
 
@@ -28,6 +29,7 @@ def windowed(windowing: dict[str, Any]) -> Callable[[df.PCollection[Any]], df.PC
     return lambda pcoll: pcoll | df.WindowInto(**windowing) | df.CombinePerKey(sum)
 
 
+@costly()
 @given(our.windowings(), our.elements())
 def test_no_windowing_minds_order_or_bundles(
     windowing: dict[str, Any], elements: list[df.TimestampedValue]
@@ -36,6 +38,7 @@ def test_no_windowing_minds_order_or_bundles(
         check(windowed(windowing), elements, combine=sum)
 
 
+@costly()
 @given(our.windowings(), our.elements(), st.data())
 def test_no_windowing_minds_how_elements_come(
     windowing: dict[str, Any], elements: list[df.TimestampedValue], data: st.DataObject
@@ -45,6 +48,7 @@ def test_no_windowing_minds_how_elements_come(
     check_same_answer(windowed(windowing), *streams, combine=sum)
 
 
+@costly()
 @given(our.windowings(accumulation_mode=st.just(Mode.ACCUMULATING_AND_RETRACTING)), our.streams())
 def test_retracting_windowings_are_right_at_every_moment(
     windowing: dict[str, Any], stream: TestStream
@@ -52,6 +56,7 @@ def test_retracting_windowings_are_right_at_every_moment(
     check_retracting_prefixes(windowed(windowing), stream)
 
 
+@costly()
 @given(our.windowings(), our.streams())
 def test_micro_batches_give_the_same_answer(windowing: dict[str, Any], stream: TestStream) -> None:
     check_batch_equals_streaming(

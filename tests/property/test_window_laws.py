@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from tests.effort import stated
 from tests.ids import shown
 from tests.oracle.laws import microseconds
 from windowing.checks import checked_merges
@@ -87,6 +88,7 @@ def test_fixed_windows_tile_time(size_us: int, offset_us: int, time_us: int) -> 
 
 
 @pytest.mark.parametrize("fn", WINDOW_FNS, ids=shown)
+@stated(cells=len(WINDOW_FNS))
 @given(
     times_us=st.lists(CALENDAR_TIMES_US, max_size=20),
     values=st.lists(
@@ -110,6 +112,7 @@ def test_a_bundle_is_assigned_like_its_records(
 @pytest.mark.parametrize(
     "fn", [fn for fn in WINDOW_FNS if not isinstance(fn, MergingWindowFn)], ids=shown
 )
+@stated(cells=len(WINDOW_FNS))
 @given(times_us=st.lists(CALENDAR_TIMES_US, min_size=1, max_size=9))
 def test_records_of_a_window_share_the_object(fn: WindowFn, times_us: list[int]) -> None:
     """So that a bundle is small when it is pickled, and equal windows are found without comparing."""
@@ -121,6 +124,7 @@ def test_records_of_a_window_share_the_object(fn: WindowFn, times_us: list[int])
 
 
 @pytest.mark.parametrize("fn", WINDOW_FNS, ids=shown)
+@stated(cells=len(WINDOW_FNS))
 @given(times_us=st.lists(CALENDAR_TIMES_US, max_size=9))
 def test_window_fns_survive_pickling(fn: WindowFn, times_us: list[int]) -> None:
     """A copy is equal, hashes equally and assigns the same."""

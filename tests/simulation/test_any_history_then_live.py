@@ -15,6 +15,7 @@ from runners.direct import DirectRunner
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Cluster
+from tests.effort import costly
 from tests.history_jobs import LocalBackfill
 from tests.integration.test_differential import Case, build, cases, check
 from tests.simulation.test_stateful_do_fns import build_in_order, never_late
@@ -41,6 +42,7 @@ def loaded_then_run(
     return store
 
 
+@costly()
 @given(case=cases(), until_us=st.none() | st.integers(-1, 45), seed=SEEDS, crashes=st.booleans())
 def test_panes_fold_to_the_oracles_answer(
     case: Case, until_us: int | None, seed: int, *, crashes: bool
@@ -57,6 +59,7 @@ def test_panes_fold_to_the_oracles_answer(
     check([case], run)
 
 
+@costly()
 @given(script=batches, until=st.none() | st.integers(-1, 600), seed=SEEDS, crashes=st.booleans())
 def test_state_and_timers_in_time_order_are_carried_over(
     script: list[list[tuple[int, int]]], until: int | None, seed: int, *, crashes: bool
@@ -97,6 +100,7 @@ def _build_poisonous(p: df.Pipeline, source: df.Source) -> None:
     )
 
 
+@costly()
 @given(script=batches, until=st.none() | st.integers(-1, 600), seed=SEEDS, crashes=st.booleans())
 def test_each_record_that_fails_is_one_dead_letter(
     script: list[list[tuple[int, int]]], until: int | None, seed: int, *, crashes: bool

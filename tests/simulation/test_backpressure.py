@@ -11,6 +11,7 @@ from runners.direct import DirectRunner
 from runners.millwheel.worker import worker as worker_module
 from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator import cluster as cluster_module
+from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import SLOTS, Cluster
 
@@ -65,6 +66,7 @@ class Watched:
         return worked
 
 
+@costly(cells=SLOTS)
 @given(
     seed=st.integers(0, 2**32),
     slowness=st.sampled_from([0.0, 0.9, 0.97]),

@@ -16,6 +16,7 @@ from runners.millwheel.master.balancer import Balancer
 from runners.millwheel.master.load_policy import Change, MoveRange, PolicyOptions, SplitRange
 from runners.millwheel.master.master import Master
 from runners.testing import simulator
+from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, row
 
@@ -74,6 +75,7 @@ class BalancedCluster(simulator.Cluster):
         self._in_driver(self.balancer.step)
 
 
+@costly(cells=2)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("faults", [simulator.NO_FAULTS, simulator.ALL_FAULTS])
 def test_rows_equal_the_direct_runner(faults: Any, seed: int) -> None:

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.computations import Topology
 from runners.direct import DirectRunner
+from tests.effort import costly
 from tests.property.test_computations import VISITS, never_late
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted
 from tests.visit_topology import COLUMNS, Flush, Visit, build, expected, row
 
 
+@costly(cells=2)
 @given(script=VISITS, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_rows_are_those_of_a_sorted_list(
@@ -34,6 +36,7 @@ def test_rows_are_those_of_a_sorted_list(
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
 
 
+@costly()
 @given(batches=batches, seed=st.integers(0, 2**32), disorder=st.integers(0, 300))
 def test_what_waits_for_the_clock_is_said_once(
     batches: list[list[tuple[int, int]]], seed: int, disorder: int

@@ -9,6 +9,7 @@ import dataflow as df
 from runners.core.poison import stored_dead_mapping
 from runners.direct import DirectRunner
 from runners.millwheel.worker.worker_options import WorkerOptions
+from tests.effort import costly
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
 
 
@@ -24,6 +25,7 @@ def small(pair: tuple[int, int]) -> tuple[int, int]:
     return pair
 
 
+@costly()
 @given(
     batches=batches,
     disorder=st.integers(0, 300),

@@ -25,6 +25,7 @@ from runners.millwheel.requests import (
     split,
 )
 from runners.testing.simulator.scripts import guessing, truthful
+from tests.effort import costly
 from tests.scripted_source import ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, build, row, scripted
 
@@ -103,6 +104,7 @@ def read_by(cluster: DrainedCluster, source: ScriptedSource) -> ScriptedSource:
     )
 
 
+@costly(cells=2)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_what_was_read_is_in_a_pane_or_late_once(crash_rate: float, seed: int) -> None:
@@ -150,6 +152,7 @@ def test_moments_are_early_and_late() -> None:
     assert unread == {(False, True), (True, True), (True, False)}
 
 
+@costly(cells=2)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_every_open_window_says_what_it_has(crash_rate: float, seed: int) -> None:

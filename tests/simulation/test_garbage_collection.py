@@ -11,6 +11,7 @@ import dataflow as df
 from dataflow.serialization import loads
 from runners.direct import DirectRunner
 from runners.millwheel.worker.grouping_computation import GroupingComputation
+from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, TRIGGERS, Cluster, batches, row
 
@@ -101,6 +102,7 @@ def with_something_new(script: Sequence[Sequence[tuple[int, int]]]) -> GoesOn:
 
 @pytest.mark.filterwarnings("ignore::dataflow.errors.DataLossWarning")
 @pytest.mark.parametrize("mode", df.AccumulationMode)
+@costly(cells=3)
 @given(
     script=batches,
     seed=st.integers(0, 2**32),

@@ -11,7 +11,6 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import settings
 
 import dataflow as df
 from dataflow.graph import PipelineGraph
@@ -28,12 +27,13 @@ from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.pipelines import LATENESS, PIPELINES, TRIGGERS, NamedPipeline
 from runners.testing.simulator.scripts import SECONDS, truthful
 from runners.testing.simulator.simulation import Simulation
+from tests.effort import by_profile
 from tests.history_jobs import LocalBackfill
 from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
-#: Of each pipeline: 10 with the profile dev, 100 with ci.
-SEEDS = settings.get_profile(settings.get_current_profile_name()).max_examples // 2
+#: Of each pipeline, with crashes and without.
+SEEDS = by_profile(dev=10, ci=25, nightly=5_000)
 US_PER_SECOND = 1_000_000
 #: Far more than any of the mutations needs to be found.
 SEEDS_MAX = 300

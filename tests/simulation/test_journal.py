@@ -17,10 +17,11 @@ from runners.millwheel.worker.journal import Journal
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.testing.simulator import SimulationError, simulate
 from runners.testing.simulator.pipelines import PIPELINES
+from tests.effort import by_profile
 
 Patch = pytest.MonkeyPatch
 #: Of each pipeline and each length; there are eighteen of these.
-EXAMPLES = max(5, settings.get_profile(settings.get_current_profile_name()).max_examples // 4)
+EXAMPLES = by_profile(dev=5, ci=20, nightly=2_500)
 
 
 @pytest.fixture(autouse=True, params=[300, 5_000])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.core.late import stored_late_mapping
 from runners.direct import DirectRunner
+from tests.effort import costly
 from tests.simulation.test_worker_crashes import (
     COLUMNS,
     Cluster,
@@ -24,6 +25,7 @@ def counts(rows: Any) -> Counter[Any]:
     return Counter({(key, start): int(count) for key, start, _, count in rows})
 
 
+@costly()
 @given(batches=batches, seed=st.integers(0, 2**32))
 def test_what_was_too_late_can_be_replayed(batches: list[list[tuple[int, int]]], seed: int) -> None:
     """The job's rows and those of a replay add up to every record, by key and minute."""

@@ -10,6 +10,7 @@ import dataflow as df
 from runners.direct import DirectRunner
 from runners.millwheel.master.slots import LEASE_TTL_MS
 from runners.millwheel.worker.worker import Worker
+from tests.effort import costly
 from tests.simulation.test_worker_crashes import (
     SLOTS,
     Cluster,
@@ -73,6 +74,7 @@ def restless(graph: Any, seed: int, crash_rate: float) -> RestlessCluster:
     return cluster
 
 
+@costly(cells=2)
 @given(batches=batches, disorder=st.integers(0, 300), seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.05])
 def test_rows_equal_the_direct_runner(
@@ -93,6 +95,7 @@ def test_rows_equal_the_direct_runner(
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
 
 
+@costly()
 @given(batches=batches, seed=st.integers(0, 2**32))
 def test_a_record_is_in_the_result_or_among_the_late(
     batches: list[list[tuple[int, int]]], seed: int

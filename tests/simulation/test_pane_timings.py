@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
+from tests.effort import costly
 from tests.simulation.test_stateful_do_fns import never_late
 from tests.simulation.test_worker_crashes import Cluster, batches
 
@@ -35,6 +36,7 @@ def label(
     }
 
 
+@costly()
 @given(script=batches, seed=st.integers(0, 2**32), trigger=st.sampled_from(TRIGGERS))
 def test_a_backlog_of_fifty_years_ago_is_in_time(
     script: list[list[tuple[int, int]]], seed: int, trigger: df.Trigger

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.direct import DirectRunner
 from runners.testing.simulator.cluster import JOB
+from tests.effort import costly
 from tests.simulation.test_worker_crashes import Cluster, batches, build, scripted
 
 pytestmark = pytest.mark.slow
 
 
+@costly(cells=2)
 @given(
     script=batches,
     disorder=st.integers(0, 300),

@@ -11,6 +11,7 @@ from runners.direct import DirectRunner
 from runners.millwheel.production import Production
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Committed
+from tests.effort import costly
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted
 
 COLUMNS = {"stage": str, "key": str, "start": float, "index": int, "timing": str, "values": str}
@@ -90,6 +91,7 @@ def build(p: df.Pipeline, source: df.Source, percentile: float) -> None:
     both | df.Flatten() | "panes" >> df.WriteToPostgres("panes", columns=COLUMNS)
 
 
+@costly()
 @given(
     batches=batches,
     disorder=st.integers(0, 300),

@@ -23,6 +23,7 @@ from runners.millwheel.worker.record_ids import SeenIds
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import SimulationError, simulate
 from runners.testing.simulator.scripts import retrying
+from tests.effort import costly
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, row
 
 Patch = pytest.MonkeyPatch
@@ -35,6 +36,7 @@ def small_pages(monkeypatch: Patch) -> None:
     monkeypatch.setattr(record_ids, "PAGE_IDS", 3)
 
 
+@costly()
 @given(
     seed=st.integers(0, 2**32),
     slack_s=st.sampled_from([0, 60, 600]),

@@ -25,6 +25,7 @@ from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Fault, SimulationEr
 from runners.testing.simulator.cluster import JOB, Cluster
 from runners.testing.simulator.network import Link, VirtualNetwork
 from runners.testing.simulator.store import SimulatedStore
+from tests.effort import costly
 from tests.simulation.test_worker_crashes import build_counts, scripted
 
 pytestmark = pytest.mark.slow
@@ -68,6 +69,7 @@ def believe_what_is_in_memory_of_a_range_taken_anew(patch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("keys", [MERGED, SPLIT], ids=["merge", "split"])
 @pytest.mark.parametrize("faults", [NO_FAULTS, WITHOUT_MORE], ids=["calm", "faults"])
+@costly(cells=4)
 @given(seed=st.integers(0, 2**32))
 def test_a_new_driver_finds_out(keys: Any, faults: frozenset[Fault], seed: int) -> None:
     """It has looked into the store before an owner did what the one before had asked for, and deals the ranges out."""

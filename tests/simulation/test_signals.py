@@ -19,6 +19,7 @@ from dataflow.serialization import loads
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
 from runners.millwheel.worker import grouping_computation
+from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster, batches, build, row, scripted
 from triggers.trigger import Elements
@@ -144,6 +145,7 @@ def build_panes(p: df.Pipeline, source: Any, window_fn: df.WindowFn, trigger: df
 
 
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+@costly(cells=2)
 @given(
     read=phases,
     window_fn=st.sampled_from(WINDOW_FNS),
@@ -215,6 +217,7 @@ def test_nothing_is_addressed_to_a_range_that_is_retired() -> None:
     )
 
 
+@costly()
 @given(
     batches=batches,
     disorder=st.integers(0, 300),

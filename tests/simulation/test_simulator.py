@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 import dataflow as df
 from dataflow.testing import assert_that, contains_in_any_order, in_final_fold
@@ -24,11 +23,12 @@ from runners.testing.simulator.__main__ import main
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.simulation import Simulation
 from runners.testing.simulator.trace import STORY_LINES_MAX
+from tests.effort import by_profile
 from tests.simulation.bad_seeds import BAD_SEEDS
 from tests.simulation.test_core_mutations import skip_the_token
 
-#: Of each pipeline: 40 with the profile dev, 400 with ci, 20,000 with nightly.
-SEEDS = 2 * settings.get_profile(settings.get_current_profile_name()).max_examples
+#: Of each pipeline.
+SEEDS = by_profile(dev=40, ci=100, nightly=20_000)
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)

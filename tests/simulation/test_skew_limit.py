@@ -11,6 +11,7 @@ from runners.direct import DirectRunner
 from runners.millwheel.production import Production
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator.store import SharedStore
+from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster, build_counts
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -69,6 +70,7 @@ def race(seed: int, crash_rate: float, limit_us: int | None) -> tuple[Watched, C
 
 
 @pytest.mark.parametrize("crash_rate", [0.0, 0.05])
+@costly(cells=2)
 @given(seed=st.integers(0, 2**32))
 def test_no_split_is_further_ahead_than_the_limit(crash_rate: float, seed: int) -> None:
     """But by the batch with which it passes it; and all of it arrives."""

@@ -11,6 +11,7 @@ import dataflow as df
 from runners.core.late import stored_late_mapping
 from runners.direct import DirectRunner
 from runners.testing.simulator.pipelines import Numbered
+from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -48,6 +49,7 @@ def build_in_order(p: df.Pipeline, source: df.Source) -> None:
         rows | name >> df.WriteToPostgres(name, columns=COLUMNS)
 
 
+@costly(cells=2)
 @given(batches=batches, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_in_time_order_rows_equal_the_direct_runners(
@@ -89,6 +91,7 @@ class Flushed(df.DoFn):
         waiting.clear()
 
 
+@costly()
 @given(batches=batches, seed=st.integers(0, 2**32), disorder=st.integers(0, 300))
 def test_what_waits_for_the_clock_is_said_once(
     batches: list[list[tuple[int, int]]], seed: int, disorder: int

@@ -10,6 +10,7 @@ import dataflow as df
 from dataflow.graph import PipelineGraph
 from dataflow.io.arrival import ArrivalTime
 from runners.direct import DirectRunner
+from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
 
@@ -38,6 +39,7 @@ def counted(graph: PipelineGraph, cluster: Cluster) -> int:
 
 
 @pytest.mark.filterwarnings("ignore::dataflow.errors.DataLossWarning")
+@costly()
 @given(batches=batches, seed=st.integers(0, 2**32), backwards=st.booleans())
 def test_a_record_set_behind_the_watermark_is_in_the_result_or_among_the_late(
     batches: Batches, seed: int, backwards: bool
@@ -59,6 +61,7 @@ def test_a_record_set_behind_the_watermark_is_in_the_result_or_among_the_late(
     assert sum(map(len, batches)) == counted(graph, cluster) + late, f"seed={seed}"
 
 
+@costly()
 @given(batches=batches, seed=st.integers(0, 2**32))
 def test_a_record_set_forward_is_never_late(batches: Batches, seed: int) -> None:
     """It holds the watermark back until it is delivered, as if its source had given it that time."""
@@ -88,6 +91,7 @@ class ManyClocks:
         return self.cluster.clock.now_us() + fast_us
 
 
+@costly()
 @given(batches=batches, others=batches, seed=st.integers(0, 2**32))
 def test_records_by_arrival_count_once_and_are_never_late(
     batches: Batches, others: Batches, seed: int

@@ -21,6 +21,7 @@ from runners.millwheel.versions.job_versions import Update, open_version
 from runners.testing.simulator.cluster import JOB
 from runners.testing.simulator.errors import InvariantError, ProcessDied, SimulationError
 from runners.testing.simulator.ledger import Before
+from tests.effort import costly
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted
 
 pytestmark = pytest.mark.slow
@@ -160,6 +161,7 @@ def updated(
     return cluster, new.run(), new.graph()
 
 
+@costly(cells=2)
 @given(
     script=batches,
     disorder=st.integers(0, 300),

@@ -19,6 +19,7 @@ from runners.millwheel.worker.delivery import Outbox
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator
 from runners.testing.simulator import Fault, SimulationError
+from tests.effort import costly
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted
 
 pytestmark = pytest.mark.slow
@@ -108,6 +109,7 @@ chosen = st.fixed_dictionaries(
 )
 
 
+@costly()
 @given(batches=batches, disorder=st.integers(0, 300), seed=st.integers(0, 2**32), guarantees=chosen)
 @example(  # a range sends, after a gap in its numbers, to one of the same worker
     batches=[[(0, 0), (1, 183)], [(0, 0)], [(1, 0)]],
@@ -127,6 +129,7 @@ def test_nothing_is_lost_whatever_dies(
     assert ours == expected, f"seed={seed}"
 
 
+@costly(cells=3)
 @given(batches=batches, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize(
     "guarantees", [dict.fromkeys(STAGES, each) for each in (WEAK, NEITHER, UNCOUNTED)]

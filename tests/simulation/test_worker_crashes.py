@@ -14,6 +14,7 @@ from runners.direct import DirectRunner
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator
+from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MIN_TIMESTAMP_US
 
@@ -102,6 +103,7 @@ batches = st.lists(
 )
 
 
+@costly(cells=2)
 @given(batches=batches, disorder=st.integers(0, 300), seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_rows_equal_the_direct_runner(
@@ -123,6 +125,7 @@ def test_rows_equal_the_direct_runner(
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
 
 
+@costly()
 @given(
     batches=batches,
     disorder=st.integers(0, 300),
@@ -160,6 +163,7 @@ def build_counts(p: df.Pipeline, source: df.Source) -> None:
     )
 
 
+@costly()
 @given(batches=batches, seed=st.integers(0, 2**32))
 def test_a_record_is_in_the_result_or_among_the_late(
     batches: list[list[tuple[int, int]]], seed: int

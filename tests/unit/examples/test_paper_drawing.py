@@ -1,5 +1,6 @@
 """The drawing of the paper's figures: what is written is read again, and no label covers anything."""
 
+import functools
 import itertools
 import math
 import re
@@ -107,7 +108,10 @@ def test_a_label_goes_to_the_cheapest_place(
     assert picture.cost(place) > 0  # the next label keeps away from it
 
 
-# The figures themselves.
+# The figures themselves, each run once: what they say does not depend on who looks.
+
+
+run = functools.cache(Figure.run)
 
 
 def texts(root: ET.Element, css: str) -> list[tuple[Box, str]]:
@@ -128,7 +132,7 @@ def texts(root: ET.Element, css: str) -> list[tuple[Box, str]]:
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: str(figure.number))
 def test_no_sum_covers_a_point_or_another_sum(figure: Figure) -> None:
-    root = ET.fromstring(draw(figure, figure.run()))
+    root = ET.fromstring(draw(figure, run(figure)))
     sums = [box for css in ("now", "taken-back") for box, _ in texts(root, css)]
     points = [
         Box.around((float(each.get("cx", "")), float(each.get("cy", ""))), 20, 20)
@@ -141,7 +145,7 @@ def test_no_sum_covers_a_point_or_another_sum(figure: Figure) -> None:
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: str(figure.number))
 def test_every_sum_and_every_retraction_is_drawn(figure: Figure) -> None:
-    panes = figure.run()
+    panes = run(figure)
     root = ET.fromstring(draw(figure, panes))
 
     assert [text for _, text in texts(root, "now")] == [str(pane.value) for pane in panes]
@@ -155,7 +159,7 @@ def test_every_sum_and_every_retraction_is_drawn(figure: Figure) -> None:
 def test_late_point_stands_out_where_there_is_a_watermark_to_be_behind() -> None:
     late = {}
     for figure in FIGURES:
-        root = ET.fromstring(draw(figure, figure.run()))
+        root = ET.fromstring(draw(figure, run(figure)))
         circles = [each.get("class") for each in root.iter(f"{SVG}circle")]
         # The ten points, and then the legend.
         late[figure.number] = [
@@ -167,7 +171,7 @@ def test_late_point_stands_out_where_there_is_a_watermark_to_be_behind() -> None
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: str(figure.number))
 def test_everything_is_inside_the_picture(figure: Figure) -> None:
-    root = ET.fromstring(draw(figure, figure.run()))
+    root = ET.fromstring(draw(figure, run(figure)))
     _, _, width, height = map(float, root.get("viewBox", "").split())
 
     for rect in root.iter(f"{SVG}rect"):
@@ -189,7 +193,7 @@ def test_every_class_that_is_drawn_has_a_style_in_light_and_in_dark() -> None:
     used = {
         name
         for figure in FIGURES
-        for element in ET.fromstring(draw(figure, figure.run())).iter()
+        for element in ET.fromstring(draw(figure, run(figure))).iter()
         for name in element.get("class", "").split()
     }
     without_colour = {"middle", "end", "title", "value", "withdrawn"}

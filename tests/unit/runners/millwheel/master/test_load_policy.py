@@ -20,6 +20,7 @@ from runners.millwheel.master.load_policy import (
     RangeView,
     SplitRange,
 )
+from tests.effort import costly
 
 INTERVALS, CALM = 400, 150
 READ = RangeId("read", 0)
@@ -100,6 +101,7 @@ def skewed(draw: st.DrawFn) -> Job:
     return Job.of(hashes, slots, ranges, seed, noise=draw(st.sampled_from([0.0, 0.05])))
 
 
+@costly()
 @given(job=skewed())
 def test_the_load_is_spread_and_then_nothing_moves(job: Job) -> None:
     job.run(LoadPolicy(job.slots))
@@ -114,6 +116,7 @@ def test_the_load_is_spread_and_then_nothing_moves(job: Job) -> None:
     assert len(late) <= (1 if job.noise else 0)
 
 
+@costly()
 @given(job=skewed())
 def test_there_is_a_pause_between_two_changes(job: Job) -> None:
     options = PolicyOptions()
@@ -123,6 +126,7 @@ def test_there_is_a_pause_between_two_changes(job: Job) -> None:
     assert all(later - earlier > options.pause for earlier, later in pairwise(moments))
 
 
+@costly()
 @given(st.integers(0, KEY_SPACE_END - 1), st.integers(2, 5), st.integers(0, 2**32))
 def test_what_is_on_one_key_is_never_split(key_hash: int, slots: int, seed: int) -> None:
     """And its range is not sent about either: wherever it is, it is hot."""
@@ -132,6 +136,7 @@ def test_what_is_on_one_key_is_never_split(key_hash: int, slots: int, seed: int)
     assert not [change for _, change in job.changes if not isinstance(change, MergeRanges)]
 
 
+@costly()
 @given(st.integers(1, 4), st.integers(2, 5), st.integers(0, 2**32), st.sampled_from([0.0, 0.1]))
 def test_nothing_changes_where_it_is_balanced(
     each: int, slots: int, seed: int, noise: float
