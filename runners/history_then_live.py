@@ -3,15 +3,24 @@
 Above both runners, which know nothing of each other: what one leaves, the other finds in the store.
 """
 
+import inspect
 from typing import Any
 
 from dataflow.graph import PipelineGraph
 from dataflow.runner import PipelineResult
 from runners.batch import BackfillRunner
-from runners.core.plan import plan
-from runners.millwheel.guarantees import check_guarantees
+from runners.batch.history.backfill import Backfill
+from runners.batch.spilled_groups import SPILL_BYTES
 from runners.streaming import StreamingRunner
 from windowing.timestamps import TimestampLike
+
+
+def _signature() -> inspect.Signature:
+    """Every option by its name, for `help`, and for the error that says which there are."""
+    options: dict[str, inspect.Parameter] = {}
+    for runner in (BackfillRunner, StreamingRunner):
+        options |= inspect.signature(runner).parameters
+    return inspect.Signature(list(options.values()))
 
 
 class HistoryThenLiveRunner:
@@ -20,36 +29,26 @@ class HistoryThenLiveRunner:
     The same command goes on wherever it was interrupted: in the history, or live.
 
     Args:
-        job: names the run in the store.
         until: the point, an instant of event time; None: as far as there is anything now.  See `BackfillRunner`.
-        store, fresh, workers, tries_per_record, master, show_progress: as for `StreamingRunner`.
-        **live: further options of the `StreamingRunner`, such as ``records_per_second``.
+        spill_bytes: of history; see `BackfillRunner`.
+        fresh: forget the job, and drop the tables it created, before its history is loaded.
+        **stream: every other option of the `StreamingRunner`, ``job`` first; history is loaded with the same ones.
     """
+
+    __signature__ = _signature()
 
     def __init__(
         self,
         *,
-        job: str,
         until: TimestampLike | None = None,
-        store: str | None = None,
+        spill_bytes: int = SPILL_BYTES,
         fresh: bool = False,
-        workers: int = 2,
-        tries_per_record: int | None = None,
-        master: str | None = None,
-        show_progress: bool = True,
-        **live: Any,
+        **stream: Any,
     ) -> None:
-        shared: dict[str, Any] = {
-            "job": job,
-            "store": store,
-            "workers": workers,
-            "tries_per_record": tries_per_record,
-            "master": master,
-            "show_progress": show_progress,
-        }
-        self._guarantees = live.get("guarantees", {})
-        self._history = BackfillRunner(until=until, fresh=fresh, **shared)
-        self._live = StreamingRunner(**shared, **live)
+        self._live = StreamingRunner(**stream)
+        self._history = Backfill(
+            self._live.stream.with_fresh(fresh), until=until, spill_bytes=spill_bytes
+        )
 
     @property
     def job(self) -> str:
@@ -63,6 +62,6 @@ class HistoryThenLiveRunner:
             DataflowError: as `BackfillRunner.run` and `StreamingRunner.run`.
         """
         # Not only after hours of history.
-        check_guarantees(plan(graph), self._guarantees)
+        self._live.check(graph)
         self._history.load_unless_live(graph)
         return self._live.run(graph)

@@ -1,9 +1,11 @@
 """Backfills in one process: the tasks of the batch engine, level by level, over any store; with crashes, by a seed."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
+
+import attrs
 
 from dataflow.graph import PipelineGraph
 from runners.batch.history.history_task import History, HistoryTask
@@ -55,6 +57,7 @@ class LocalBackfill:
         seed: decides in which order things arrive, what dies, and what is run twice.
         until_us: the point.
         crash_rate: of everything that can.
+        spill_bytes: what tasks may keep in memory, of which each attempt draws.
     """
 
     def __init__(
@@ -66,10 +69,12 @@ class LocalBackfill:
         until_us: int | None,
         crash_rate: float = 0.0,
         tries: int | None = None,
+        spill_bytes: Sequence[int] = (0, 300, 1 << 30),
     ) -> None:
         self._graph, self._store, self._until_us, self._tries = graph, store, until_us, tries
         self._random = Random(f"history {seed}")
-        self._crash_rate = crash_rate
+        self._crash_rate, self._spill_bytes = crash_rate, spill_bytes
+        self._batch_records = self._random.choice([1, 2, 5, 10_000])
         self.crashes = 0
 
     def run(self) -> MemoryStore:
@@ -96,6 +101,7 @@ class LocalBackfill:
             execution, job, until_us=told.until_us, now_us=told.now_us, tries=self._tries
         )
         waiting: dict[int, list[Any]] = defaultdict(list)
+        history = attrs.evolve(history, batch_records=self._batch_records)
         layout = history.layout
         for name in sorted(layout.wanted.keys() - layout.counts.keys()):
             for index in self._shuffled(layout.wanted[name]):
@@ -125,7 +131,8 @@ class LocalBackfill:
         said: list[list[Any]] = []
         for attempt in range(self._random.choice([1, 1, 2])):
             owner = f"{range_id} {attempt} {self._random.random()}"
-            task = HistoryTask(history, execution, range_id, self._fragile(), owner)
+            spill_bytes = self._random.choice(self._spill_bytes)
+            task = HistoryTask(history, execution, range_id, self._fragile(), owner, spill_bytes)
             is_split = isinstance(given, bytes)
             outputs = task.read_split(given) if is_split else task.group(self._shuffled(given))
             said.append(list(outputs))
@@ -139,3 +146,17 @@ class LocalBackfill:
         found = sorted(several, key=repr)
         self._random.shuffle(found)
         return found
+
+
+def left_behind(store: Store, name: str) -> dict[RangeId, Any]:
+    """All that a stream begins with, by range; of the stores that tests use, whoever asks has the ranges then."""
+    job = store.read_job(name)
+    assert job is not None
+    found = {}
+    for range_id, taken in store.acquire(name, list(job.ranges), "a stream").items():
+        row = taken.row
+        cells = store.read_cell_page(name, range_id, row.token, 0, 1 << 30)
+        ids = store.read_record_ids(name, range_id, b"", 1 << 30)
+        timers = sorted(map(attrs.astuple, taken.timers))
+        found[range_id] = (row.watermark_us, row.percentile_us, cells, timers, ids)
+    return found

@@ -6,6 +6,7 @@ event times only, and stateful DoFns are given their elements in the order of th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from dataflow.graph import TransformNode
 from dataflow.serialization import dumps
@@ -30,16 +31,34 @@ BLOB_PARTIALS_MAX = 20_000
 #: Partials that wait as columns before they are packed.
 COLUMN_PARTIALS_MAX = 500_000
 
-#: What a shuffle moves: the number of the target, and a pickled list of partials for it.
+#: What a shuffle moves: the number of the target, and a pickled list of partials for it, or of `PartBlob`.
 Packed = tuple[int, bytes]
 
 
-class Gatherer:
-    """Gathers what one stage has for the groupings after it."""
+class PartBlob(NamedTuple):
+    """What is for one part of a target: a pickled list of partials, made of so many records."""
 
-    def __init__(self, plan: ExecutionPlan, stage: Stage, layout: Layout) -> None:
+    part: int
+    records: int
+    blob: bytes
+
+
+class Gatherer:
+    """Gathers what one stage has for the groupings after it.
+
+    Args:
+        plan: the whole.
+        stage: the part.
+        layout: where groupings are.
+        parts: into how many a target divides its keys, by the low end of their hashes, to take them in part by part;
+            None: it does not.
+    """
+
+    def __init__(
+        self, plan: ExecutionPlan, stage: Stage, layout: Layout, parts: int | None = None
+    ) -> None:
         self._lanes = {
-            group.label: _Lane(plan, group, layout)
+            group.label: _Lane(plan, group, layout, parts)
             for group in stage.groups
             if layout.wanted[group.label]
         }
@@ -65,7 +84,10 @@ class Gatherer:
 class _Lane:
     """The way to one grouping."""
 
-    def __init__(self, plan: ExecutionPlan, node: TransformNode, layout: Layout) -> None:
+    def __init__(
+        self, plan: ExecutionPlan, node: TransformNode, layout: Layout, parts: int | None
+    ) -> None:
+        self._parts = parts
         self._lifter = lifter_of(plan.graph, node)
         self._codec = KeyCodec(str(node))
         self._offset, self._count = layout.offsets[node.label], layout.counts[node.label]
@@ -99,7 +121,7 @@ class _Lane:
             if index not in self._wanted:
                 continue
             for start in range(0, len(partials), BLOB_PARTIALS_MAX):
-                blob = dumps(partials[start : start + BLOB_PARTIALS_MAX])
+                blob = self._blob(partials[start : start + BLOB_PARTIALS_MAX])
                 packed_bytes += len(blob)
                 yield self._offset + index, blob
         if packed_bytes:
@@ -118,4 +140,19 @@ class _Lane:
         ranges = divided(merged, lambda key: range_index(encode(key).hash, count))
         for index, partials in ranges:
             if index in self._wanted:
-                yield self._offset + index, dumps(partials)
+                yield self._offset + index, self._blob(partials)
+
+    def _blob(self, partials: Sequence[Partial]) -> bytes:
+        if self._parts is None:
+            return dumps(partials)
+        encode, parts = self._codec.encode, self._parts
+        by_part: dict[int, list[Partial]] = {}
+        # One by one whatever they came as: nobody takes in a part as columns.
+        for partial in partials:
+            by_part.setdefault(encode(partial[0]).hash % parts, []).append(partial)
+        return dumps(
+            [
+                PartBlob(part, sum(each[3] for each in some), dumps(some))
+                for part, some in by_part.items()
+            ]
+        )

@@ -71,13 +71,11 @@ class BatchRunner:
     ) -> None:
         if partitions is not None and partitions < 1:
             raise PipelineError(f"partitions must be positive, not {partitions}")
-        if spill_bytes < 0:
-            raise PipelineError(f"spill_bytes must not be negative, not {spill_bytes}")
         self._job, self._store, self._fresh = job, store, fresh
         self._spark = SparkOptions(master or LOCAL_MASTER, spark_settings, code)
         self._partitions = partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 1)
         self._tries = checked_tries(tries_per_record)
-        self._spill_bytes = spill_bytes
+        self._spill_bytes = checked_spill_bytes(spill_bytes)
         self._show_progress = show_progress
 
     @property
@@ -121,3 +119,14 @@ class BatchRunner:
                 )
         prepared.finish()
         return prepared.result
+
+
+def checked_spill_bytes(spill_bytes: int) -> int:
+    """How much a task is to keep in memory, if that can be.
+
+    Raises:
+        PipelineError: it cannot.
+    """
+    if spill_bytes < 0:
+        raise PipelineError(f"spill_bytes must not be negative, not {spill_bytes}")
+    return spill_bytes

@@ -126,7 +126,7 @@ class GroupingWave:
         return attempt.run(attempt.group(shipments))
 
 
-class _FailedInputError(Exception):
+class FailedInputError(Exception):
     """What a task was to receive is not there, because of a failure upstream."""
 
     def __init__(self, failure: Failure) -> None:
@@ -134,11 +134,11 @@ class _FailedInputError(Exception):
         self.failure = failure
 
 
-def _checked(shipment: Shipment) -> bytes:
-    """The blob; raises `_FailedInputError`."""
-    content: bytes | Failure = shipment[1]
+def content_of(shipment: Shipment) -> Any:
+    """What was sent; raises `FailedInputError`."""
+    content = shipment[1]
     if isinstance(content, Failure):
-        raise _FailedInputError(content)
+        raise FailedInputError(content)
     return content
 
 
@@ -236,10 +236,10 @@ class Attempt:
         self._stack.callback(groups.close)
         self._set_up(grouping)
         try:
-            for step in groups.steps(map(_checked, shipments)):
+            for step in groups.steps(map(content_of, shipments)):
                 yield from overflow.packed()
                 yield from self._followed(step, writer)
-        except _FailedInputError as failed:
+        except FailedInputError as failed:
             yield from self._spread(failed.failure)
             return
         yield from self._gatherer.flush()

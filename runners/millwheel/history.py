@@ -29,19 +29,19 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 #: Who has a job whose history is loaded, until a stream takes it over.
 OWNER = "backfill"
 #: No pickle begins like this, so no position of a source does.
-_PREFIX = b"dataflow history 1\0"
+_PREFIX = b"dataflow history 2\0"
 
 
 @attrs.frozen(kw_only=True)
 class SplitMark:
-    """How far the backfill has come with a split; of a key range only the dead letters count.
+    """How far the backfill has come with a split, or with a key range.
 
     Attributes:
-        records: how many it has read.
+        records: how many it has read; of a key range, how many of its parts are loaded.
         position: where the next one is; None: at the beginning.
         watermark_us: how far event time has come by what the source said, short of its end.
         is_source_finished: whether the source said that there will never be more.
-        is_end: whether the split is read up to the point.
+        is_end: whether the split is read up to the point; of a key range, whether all of it is loaded.
         dead: how many dead letters are committed.
         until_us: the point, an event time; None: as far as there was anything.
         now_us: processing time, which stands still during the whole backfill.
@@ -103,8 +103,6 @@ def begun(job: JobRow) -> SplitMark | None:
 
 def is_loaded(row: RangeRow) -> bool:
     """Whether a range has what is to be its own, of a job whose backfill is under way."""
-    if row.split is None:
-        return row.bundle > 0
     mark = mark_of(row)
     return mark is not None and mark.is_end
 

@@ -9,15 +9,13 @@ from dataflow.graph import PipelineGraph
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult
 from runners.core.plan import plan
-from runners.core.poison import checked_tries
 from runners.millwheel.guarantees import Guarantees, check_guarantees
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.versions.update import UpdatePlan
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.spark.job_keeper import JobKeeper
-from runners.spark.prepared_job import JobOptions, planned_update, prepare
-from runners.spark.session import local_master
-from runners.spark.spark_options import SparkOptions
+from runners.spark.prepared_job import planned_update, prepare
+from runners.spark.stream_options import StreamOptions
 from runners.streaming.job_thread import StreamingJob
 from windowing.timestamps import DurationLike, to_duration_us
 
@@ -73,28 +71,47 @@ class StreamingRunner:
         code: Sequence[str] = (),
         show_progress: bool = True,
     ) -> None:
-        if workers < 1:
-            raise PipelineError(f"a stream needs at least one worker, not {workers}")
         if records_per_second is not None and records_per_second <= 0:
             raise PipelineError(f"records_per_second must be positive, not {records_per_second}")
         if state_cache_bytes is not None and state_cache_bytes < 0:
             raise PipelineError(f"state_cache_bytes must not be negative, not {state_cache_bytes}")
-        self._options = JobOptions.of_stream(job=job, store=store, fresh=fresh, workers=workers)
-        self._workers, self._update = workers, update
+        self._stream = StreamOptions.of(
+            job=job,
+            store=store,
+            fresh=fresh,
+            workers=workers,
+            tries_per_record=tries_per_record,
+            master=master,
+            spark_settings=spark_settings,
+            code=code,
+            show_progress=show_progress,
+        )
         self._worker_options = WorkerOptions(
             records_per_second=records_per_second,
-            tries=checked_tries(tries_per_record),
+            tries=self._stream.tries,
             guarantees=dict(guarantees),
             skew_limit_us=None if skew_limit is None else _limit_us(skew_limit),
             state_cache_bytes=state_cache_bytes,
         )
-        self._spark = SparkOptions(master or local_master(workers), spark_settings, code)
-        self._show_progress, self._balance = show_progress, balance
+        self._update, self._balance = update, balance
 
     @property
     def job(self) -> str:
         """What names the run in the store."""
-        return self._options.job
+        return self._stream.job.job
+
+    @property
+    def stream(self) -> StreamOptions:
+        """What it has been told of the job, for whoever works on it beside."""
+        return self._stream
+
+    def check(self, graph: PipelineGraph) -> None:
+        """What can be said of a pipeline before anything is begun.
+
+        Raises:
+            PipelineError: its guarantees do not fit it.
+        """
+        check_guarantees(plan(graph), self._worker_options.guarantees)
 
     def run(self, graph: PipelineGraph) -> PipelineResult:
         """Start the job, or continue it; returns at once.
@@ -107,22 +124,22 @@ class StreamingRunner:
             UpdateRefusedError: the update would lose what it may not.
             BackfillError: the job's history is loaded only in part.
         """
-        check_guarantees(plan(graph), self._worker_options.guarantees)
+        self.check(graph)
         keeper = JobKeeper(self.job)
         with ExitStack() as until_started:
             until_started.callback(keeper.release)
-            prepared = prepare(graph, self._options, keeper.claim, self._update)
+            prepared = prepare(graph, self._stream.job, keeper.claim, self._update)
             if prepared.job.is_finished:
                 return prepared.result
-            context = self._spark.context()
+            context = self._stream.spark.context()
             started = StreamingJob(
                 prepared,
                 context,
                 keeper,
-                workers=self._workers,
+                workers=self._stream.workers,
                 options=self._worker_options,
                 balance=self._balance,
-                show_progress=self._show_progress,
+                show_progress=self._stream.show_progress,
             )
             until_started.pop_all()
             return started
@@ -139,7 +156,7 @@ class StreamingRunner:
             UpdateRefusedError: the job is finished.
             StoreError: there is no suitable store.
         """
-        return planned_update(pipeline.graph(), self._options, renamed)
+        return planned_update(pipeline.graph(), self._stream.job, renamed)
 
 
 def _limit_us(skew_limit: DurationLike) -> int:

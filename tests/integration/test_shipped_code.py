@@ -13,8 +13,9 @@ import pyspark
 import pytest
 
 import dataflow as df
-from runners.batch import BatchRunner
+from runners.batch import BackfillRunner, BatchRunner
 from runners.errors import CodeMissingError
+from runners.history_then_live import HistoryThenLiveRunner
 from runners.streaming import StreamingRunner
 from tests.batch_jobs import write
 from tests.streaming_jobs import rows_of
@@ -24,6 +25,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.
 
 INIT = """
 from .scores import Score
+
+def score_of(row):
+    return Score(row["team"], row["points"])
 
 def team_of(score):
     return score.team, score
@@ -41,7 +45,9 @@ class Points(df.DoFn):
     def process(self, pair):
         yield {"user": pair[0], "total": sum(score.points for score in pair[1])}
 """
-RUNNERS = pytest.mark.parametrize("runner", [BatchRunner, StreamingRunner])
+RUNNERS = pytest.mark.parametrize(
+    "runner", [BatchRunner, BackfillRunner, StreamingRunner, HistoryThenLiveRunner]
+)
 
 
 @pytest.fixture
@@ -63,21 +69,33 @@ def scores(
         del sys.modules[module]
 
 
-def total_points(runner: Any, store: str, scores: ModuleType, **options: Any) -> list[str]:
-    """Functions, classes and records of the user's package, across a shuffle."""
+def total_points(
+    runner: Any, store: str, scores: tuple[ModuleType, Path], **options: Any
+) -> list[str]:
+    """Functions, classes and records of the user's package, across a shuffle: all of it in the first minute."""
+    module, code = scores
     options = {"job": "job", "store": store, "show_progress": False, **options}
+    if runner in (BackfillRunner, HistoryThenLiveRunner):
+        options["until"] = 100
+    points = [("red", 1, 10), ("blue", 2, 10), ("red", 3, 10), ("late", 0, 70), ("live", 0, 200)]
+    path = code.parent / "points.jsonl"
+    path.write_text(
+        "".join(f'{{"team": "{team}", "points": {n}, "at": {at}}}\n' for team, n, at in points)
+    )
     p = df.Pipeline(runner(**options))
     (
         p
-        | df.Create([scores.Score("red", 1), scores.Score("blue", 2), scores.Score("red", 3)])
-        | df.Map(scores.team_of)
+        | df.ReadFromJsonLines(path, event_time=lambda row: row["at"], max_disorder=0)
+        | df.Map(module.score_of)
+        | df.Map(module.team_of)
+        | df.WindowInto(df.FixedWindows(60))
         | df.GroupByKey()
-        | "points" >> df.ParDo(scores.scores.Points())
+        | "points" >> df.ParDo(module.scores.Points())
         | write("points", "user", "total")
     )
     result = p.run()
     result.wait_until_finish()
-    return rows_of(result, "points")
+    return [row for row in rows_of(result, "points") if "'total': 0" not in row]
 
 
 @RUNNERS
@@ -90,17 +108,18 @@ def test_a_package_that_only_the_driver_has_travels(
     local_cluster: str,
     tmp_path: Path,
 ) -> None:
-    module, code = scores
+    module, copy = scores
+    code = copy
     if form == "archive":
-        with zipfile.ZipFile(tmp_path / "scores.zip", "w") as archive:
-            for file in sorted(code.iterdir()):
-                archive.write(file, f"{code.name}/{file.name}")
         code = tmp_path / "scores.zip"
+        with zipfile.ZipFile(code, "w") as archive:
+            for file in sorted(copy.iterdir()):
+                archive.write(file, f"{copy.name}/{file.name}")
 
     found = total_points(
         runner,
         store_dsn,
-        module,
+        (module, copy),
         master=local_cluster,
         code=[code],
         spark_settings={"spark.executor.memory": "512m"},
@@ -117,7 +136,7 @@ def test_a_module_that_workers_lack_is_named(
         total_points(
             runner,
             store_dsn,
-            scores[0],
+            scores,
             master=local_cluster,
             spark_settings={"spark.executor.memory": "512m"},
         )

@@ -16,12 +16,13 @@ from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Cluster
 from tests.effort import costly
-from tests.history_jobs import LocalBackfill
+from tests.history_jobs import LocalBackfill, left_behind
 from tests.integration.test_differential import Case, build, cases, check
 from tests.simulation.test_stateful_do_fns import build_in_order, never_late
 from tests.simulation.test_worker_crashes import batches
 
 SEEDS = st.integers(0, 2**32)
+SPILLS = st.sampled_from([0, 300, 3_000])
 US_PER_SECOND = 1_000_000
 
 
@@ -74,6 +75,43 @@ def test_state_and_timers_in_time_order_are_carried_over(
         rows = sorted(tuple(each.values()) for each in expected.read_table(spec.name))
         assert rows == sorted(store.read_table(spec)), f"seed={seed}"
     assert store.read_late("sim") == []
+
+
+def check_memory_is_no_matter(
+    graph: PipelineGraph, seed: int, until_us: int | None, spill_bytes: int
+) -> None:
+    """In memory, and with files and many commits: the same rows, and the same to go on with."""
+    in_memory, spilled = (
+        LocalBackfill(graph, MemoryStore(), seed, until_us=until_us, spill_bytes=[each]).run()
+        for each in (1 << 40, spill_bytes)
+    )
+
+    assert left_behind(in_memory, "sim") == left_behind(spilled, "sim")
+    for table in graph.tables():
+        assert sorted(in_memory.read_table(table)) == sorted(spilled.read_table(table))
+
+
+@costly()
+@given(case=cases(), until_us=st.none() | st.integers(-1, 45), seed=SEEDS, spill_bytes=SPILLS)
+def test_panes_and_what_is_left_do_not_depend_on_memory(
+    case: Case, until_us: int | None, seed: int, spill_bytes: int
+) -> None:
+    pipeline = df.Pipeline(DirectRunner())
+    build(pipeline, [case])
+
+    check_memory_is_no_matter(pipeline.graph(), seed, until_us, spill_bytes)
+
+
+@costly()
+@given(script=batches, until=st.none() | st.integers(-1, 600), seed=SEEDS, spill_bytes=SPILLS)
+def test_states_and_timers_do_not_depend_on_memory(
+    script: list[list[tuple[int, int]]], until: int | None, seed: int, spill_bytes: int
+) -> None:
+    pipeline = df.Pipeline(DirectRunner())
+    build_in_order(pipeline, never_late(script))
+    until_us = None if until is None else until * US_PER_SECOND
+
+    check_memory_is_no_matter(pipeline.graph(), seed, until_us, spill_bytes)
 
 
 def _build_poisonous(p: df.Pipeline, source: df.Source) -> None:

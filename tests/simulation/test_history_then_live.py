@@ -14,14 +14,19 @@ import pytest
 
 import dataflow as df
 from dataflow.graph import PipelineGraph
-from runners.batch.history import history_task
+from runners.batch.history import history_task, key_parts
 from runners.batch.history.history_task import HistoryTask
+from runners.batch.history.history_writer import HistoryWriter
+from runners.batch.history.key_parts import PARTS, KeyParts
+from runners.batch.history.left_state import LeftState
 from runners.batch.history.split_reader import SplitReader
+from runners.batch.range_writer import ReadSoFar
 from runners.core.record_ids import SplitIds
 from runners.millwheel import history
 from runners.millwheel.history import HistoryState, SplitMark, history_state
 from runners.millwheel.production import Production
 from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import RangeRow
 from runners.testing.simulator import ALL_FAULTS
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.pipelines import LATENESS, PIPELINES, TRIGGERS, NamedPipeline
@@ -199,12 +204,8 @@ Patch = pytest.MonkeyPatch
 
 def _leave(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Patch], None]:
     def mutate(patch: Patch) -> None:
-        left = HistoryTask._left
-
-        def leave(task: HistoryTask, *arguments: Any) -> dict[str, Any]:
-            return change(left(task, *arguments))
-
-        patch.setattr(HistoryTask, "_left", leave)
+        take = LeftState.take
+        patch.setattr(LeftState, "take", lambda left: change(take(left)))
 
     return mutate
 
@@ -255,6 +256,42 @@ def read_on_when_read_again(patch: Patch) -> None:
     )
 
 
+def take_in_as_it_comes(patch: Patch) -> None:
+    """An attempt says the same in another order, so its blobs are others."""
+    patch.setattr(key_parts, "sorted", list, raising=False)
+
+
+def divide_when_memory_is_short(patch: Patch) -> None:
+    """Without a file the keys are in the order of what was sent."""
+    batches = KeyParts.batches
+
+    def divided(parts: KeyParts, records: int, cut: int) -> Any:
+        return batches(parts, records if parts.has_spilled else 1 << 40, cut)
+
+    patch.setattr(KeyParts, "batches", divided)
+
+
+def forget_parts(patch: Patch) -> None:
+    """What was committed before a crash is written again."""
+    so_far = HistoryWriter._so_far_of
+
+    def nothing(writer: HistoryWriter, row: RangeRow) -> ReadSoFar:
+        found = so_far(writer, row)
+        return found if row.split is not None else attrs.evolve(found, records=0)
+
+    patch.setattr(HistoryWriter, "_so_far_of", nothing)
+
+
+def count_parts_too_early(patch: Patch) -> None:
+    """What is left of a part is not in the commit that counts it."""
+    leave = HistoryTask._leave
+
+    def left(task: HistoryTask, left: LeftState, parts: int, **at_last: Any) -> None:
+        leave(task, left, PARTS if at_last else parts + 20, **at_last)
+
+    patch.setattr(HistoryTask, "_leave", left)
+
+
 MUTATIONS: list[tuple[str, Callable[[Patch], None]]] = [
     ("sessions", _leave(lambda left: {**left, "cells": []})),
     ("sums", _leave(lambda left: {**left, "timers": []})),
@@ -265,6 +302,10 @@ MUTATIONS: list[tuple[str, Callable[[Patch], None]]] = [
     ("held", hold_nothing_back),
     ("sums", read_from_the_beginning),
     ("growing", read_on_when_read_again),
+    ("sessions", take_in_as_it_comes),
+    ("chain", divide_when_memory_is_short),
+    ("chain", forget_parts),
+    ("sessions", count_parts_too_early),
 ]
 
 

@@ -7,8 +7,10 @@ left to the stream.
 
 **Invariants**
 
-* What a task sends is the same whenever it is run again: input is taken in by sender and number, not as it comes.
-* A key range commits once, after it has seen all that was sent to it and how far every sender has come.
+* What a task sends is the same whenever it is run again, in the same order, however much memory there is: input is
+  taken in part by part of the key range, and there by sender and number, not as it comes (`key_parts.py`).
+* A key range commits nothing before it has seen all that was sent to it and how far every sender has come.
+* Of each part of a key range everything is committed at once, and once; of several, one after the other.
 
 Dataflow Model, section 2.4; DESIGN section 8.
 """
@@ -23,26 +25,30 @@ from dataflow.graph import Read
 from dataflow.serialization import loads
 from runners.batch.gather import Gatherer
 from runners.batch.history.history_writer import HistoryWriter
+from runners.batch.history.key_parts import PARTS, KeyParts
+from runners.batch.history.left_state import LeftState
 from runners.batch.history.split_reader import SplitReader
 from runners.batch.layout import Layout
 from runners.batch.range_writer import ReadSoFar
+from runners.batch.spilled_groups import SPILL_BYTES
 from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId, window_holds
 from runners.core.grouping import GroupingStage, StageClock, Step
+from runners.core.partials import Partial
 from runners.core.plan import ExecutionPlan
 from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.stage_executor import StageExecutor
 from runners.core.timers import Timers
-from runners.errors import UnrepeatableError
-from runners.millwheel.cell_codec import encode_cell, encode_cell_key, encode_window
+from runners.errors import BackfillError, UnrepeatableError
 from runners.millwheel.history import SplitMark
 from runners.millwheel.ids import RangeId
-from runners.millwheel.production import CellWrite, TimerWrite
 from runners.millwheel.store.port import Store
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: Records read from a source in one go.
 BUNDLE_RECORDS = 10_000
+#: Records of a key range that are worked off together, about.
+BATCH_RECORDS = 10_000
 #: Timers fired in one go.
 BUNDLE_TIMERS = 10_000
 
@@ -54,6 +60,9 @@ class History:
     ``senders``: all ranges of the stages that feed a grouping, by its label.
     ``until_us``: the point, an event time; None: as far as there is anything.
     ``now_us``: processing time.
+    ``tries``: how often a record that makes user code fail is tried; see `StageExecutor`.
+    ``nondeterministic``: a transform that would not say the same again; None: there is none.
+    ``batch_records``: of a key range, worked off together; the same for all attempts, as what is said depends on it.
     """
 
     job: str
@@ -62,6 +71,8 @@ class History:
     until_us: int | None
     now_us: int
     tries: int | None
+    nondeterministic: str | None = None
+    batch_records: int = BATCH_RECORDS
 
 
 class Sent(NamedTuple):
@@ -105,14 +116,22 @@ class HistoryTask:
         range_id: which.
         store: closed by the task.
         owner: unique among the attempts.
+        spill_bytes: how much of a key range to keep in memory, as pickles; may be another for each attempt.
     """
 
     def __init__(
-        self, history: History, plan: ExecutionPlan, range_id: RangeId, store: Store, owner: str
+        self,
+        history: History,
+        plan: ExecutionPlan,
+        range_id: RangeId,
+        store: Store,
+        owner: str,
+        spill_bytes: int = SPILL_BYTES,
     ) -> None:
         self._history, self._plan, self._range_id = history, plan, range_id
+        self._spill_bytes = spill_bytes
         self._stage = plan.stages[range_id.computation]
-        self._gatherer = Gatherer(plan, self._stage, history.layout)
+        self._gatherer = Gatherer(plan, self._stage, history.layout, PARTS)
         self._writer = HistoryWriter(store, history.job, range_id, owner)
         self._number = 0
         self._clock = StageClock(
@@ -122,10 +141,16 @@ class HistoryTask:
         )
 
     def read_split(self, split: bytes) -> Iterator[Shipment]:
-        """Read a split up to the point, and say how far that is."""
+        """Read a split up to the point, and say how far that is.
+
+        Raises:
+            BackfillError: somebody needs what was said before and cannot be said again.
+            UnrepeatableError: there is less than there was.
+        """
         with self._writer as writer, ExitStack() as stack:
             if writer.is_finished and not self._gatherer.is_needed:
                 return
+            self._check_repeatable()
             operation = self._stage.root.operation
             assert isinstance(operation, Read)
             ids = None
@@ -203,45 +228,74 @@ class HistoryTask:
             )
 
     def group(self, shipments: Iterable[Sent | Told]) -> Iterator[Shipment]:
-        """Take everything in, let happen what is due, and leave the rest to the stream."""
+        """Take everything in, let happen what is due, and leave the rest to the stream.
+
+        Raises:
+            BackfillError: somebody needs what was said before and cannot be said again.
+        """
         with self._writer as writer, ExitStack() as stack:
             if writer.is_finished and not self._gatherer.is_needed:
                 return
-            sent, told = [], dict[RangeId, Told]()
-            for each in shipments:
-                if isinstance(each, Told):
-                    told[each.sender] = each
-                else:
-                    sent.append(each)
-            assert told.keys() == self._history.senders[self._stage.name], told.keys()
-            sent.sort(reverse=True)
+            self._check_repeatable()
+            written, first = writer.read_so_far.records, 0
+            if not self._gatherer.is_needed:
+                writer.resume()
+                first = written
             grouping = GroupingStage(
                 self._plan, self._stage, is_replay=True, tries=self._history.tries
             )
+            parts = KeyParts(first=first, spill_bytes=self._spill_bytes)
+            stack.callback(parts.close)
+            watermark_us = self._take_in(shipments, parts)
             stack.callback(grouping.teardown)
             grouping.setup()
-            cells: dict[CellId, Cell] = {}
-            timers = Timers()
-            while sent:
-                # A list whatever they came as: what is left to the stream are cells, and nothing else.
-                step = grouping.add(cells, list(loads(sent.pop().blob)), self._clock)
-                yield from self._followed(step, timers)
-            watermark_us = input_watermark_us(told.values())
-            yield from self._let_happen(grouping, cells, timers, watermark_us)
+            left, hold_us = LeftState(self._stage.name, grouping.codec), watermark_us
+            for batch in parts.batches(self._history.batch_records, cut=written):
+                cells: dict[CellId, Cell] = {}
+                timers = Timers()
+                is_written = batch.end <= written
+                for step in self._steps(grouping, batch.blobs, cells, timers, watermark_us):
+                    yield from self._followed(step, is_written=is_written)
+                holds_us = [us for item in cells.items() for _, us in window_holds(*item)]
+                hold_us = min([hold_us, *holds_us])
+                if not is_written and not writer.is_finished:
+                    left.add(cells, timers)
+                    if writer.is_full or left.size_bytes > self._spill_bytes:
+                        self._leave(left, batch.end)
             yield from self._sent(self._gatherer.flush())
-            writer.left = self._left(grouping, cells, timers, watermark_us)
-            writer.commit(is_last=True)
-            holds_us = [us for item in cells.items() for _, us in window_holds(*item)]
-            yield from self._tell(min([watermark_us, *holds_us]))
+            reached = {self._range_id: watermark_us}
+            percentiles_us = {} if grouping.percentile is None else reached
+            self._leave(left, PARTS, watermarks_us=reached, percentiles_us=percentiles_us)
+            yield from self._tell(hold_us)
 
-    def _let_happen(
+    def _take_in(self, shipments: Iterable[Sent | Told], parts: KeyParts) -> int:
+        """All input; the answer is how far event time has come."""
+        told: dict[RangeId, Told] = {}
+        for each in shipments:
+            if isinstance(each, Told):
+                told[each.sender] = each
+            else:
+                parts.take(each.sender, each.number, each.blob)
+        assert told.keys() == self._history.senders[self._stage.name], told.keys()
+        return input_watermark_us(told.values())
+
+    def _steps(
         self,
         grouping: GroupingStage,
+        blobs: list[bytes],
         cells: dict[CellId, Cell],
         timers: Timers,
         watermark_us: int,
-    ) -> Iterator[Shipment]:
-        """Event time goes to where the sources are."""
+    ) -> Iterator[Step]:
+        """What some keys have to say; their cells and timers are then as the stream is to find them."""
+        partials: list[Partial] = []
+        while blobs:
+            partials += loads(blobs.pop())
+            if len(partials) >= self._history.batch_records or not blobs:
+                step = grouping.add(cells, partials, self._clock)
+                partials = []
+                yield _noted(step, timers)
+        # Event time goes to where the sources are.
         clock = attrs.evolve(
             self._clock, watermark_us=watermark_us, percentile_watermark_us=watermark_us
         )
@@ -251,42 +305,30 @@ class HistoryTask:
             percentile_watermark_us=watermark_us,
             timers_max=BUNDLE_TIMERS,
         ):
-            yield from self._followed(grouping.fire_timers(cells, due, clock), timers)
+            yield _noted(grouping.fire_timers(cells, due, clock), timers)
 
-    def _followed(self, step: Step, timers: Timers) -> Iterator[Shipment]:
+    def _followed(self, step: Step, *, is_written: bool) -> Iterator[Shipment]:
         assert not step.effects.late
-        for timer, fire_us in step.effects.timers.items():
-            timers.set(timer, fire_us)
-        self._writer.write(step.outputs.tables, step.outputs.dead)
+        if is_written:
+            self._writer.pass_over(step.outputs.dead)
+        else:
+            self._writer.write(step.outputs.tables, step.outputs.dead)
         return self._sent(self._gatherer.add(step.outputs.groups))
 
-    def _left(
-        self,
-        grouping: GroupingStage,
-        cells: dict[CellId, Cell],
-        timers: Timers,
-        watermark_us: int,
-    ) -> dict[str, Any]:
-        name, encode = self._stage.name, grouping.codec.encode
-        cell_writes = []
-        for cell_id, cell in cells.items():
-            key = encode(cell_id[0])
-            cell_key = encode_cell_key(cell_id[1], key.encoded)
-            cell_writes.append(CellWrite(name, key.hash, cell_key, encode_cell(cell)))
-        timer_writes = []
-        for (cell_id, window, domain), fire_us in timers.items():
-            key = encode(cell_id[0])
-            cell_key = encode_cell_key(cell_id[1], key.encoded)
-            tag = encode_window(window)
-            timer_writes.append(TimerWrite(name, key.hash, cell_key, tag, domain, fire_us))
-        reached = {self._range_id: watermark_us}
-        return {
-            # In the order in which the store keeps them.
-            "cells": sorted(cell_writes),
-            "timers": sorted(timer_writes),
-            "watermarks_us": reached,
-            "percentiles_us": {} if grouping.percentile is None else reached,
-        }
+    def _leave(self, left: LeftState, parts: int, **at_last: Any) -> None:
+        """Commit what there is to leave of the parts before this one, as far as that is not done."""
+        self._writer.left = {**left.take(), **at_last}
+        self._writer.commit(ReadSoFar(parts), is_last=bool(at_last))
+
+    def _check_repeatable(self) -> None:
+        """Whoever is behind may have had a part of what was said, by an attempt that is not there any more."""
+        rolling = self._history.nondeterministic
+        if rolling is not None and self._writer.has_begun and self._gatherer.is_needed:
+            raise BackfillError(
+                f"{self._range_id} of job {self._history.job!r} has been worked off before, and cannot be once more",
+                detail=f"{rolling} is marked as nondeterministic: run again, it would not say what it has said",
+                hint="start over with fresh=True",
+            )
 
     def _sent(self, packed: Iterable[tuple[int, bytes]]) -> Iterator[Shipment]:
         for target, blob in packed:
@@ -300,3 +342,9 @@ class HistoryTask:
         for label in dict.fromkeys(group.label for group in self._stage.groups):
             for index in sorted(layout.wanted[label]):
                 yield layout.offsets[label] + index, told
+
+
+def _noted(step: Step, timers: Timers) -> Step:
+    for timer, fire_us in step.effects.timers.items():
+        timers.set(timer, fire_us)
+    return step

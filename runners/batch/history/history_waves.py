@@ -6,10 +6,19 @@ from typing import Any
 
 import attrs
 
-from runners.batch.failures import Failure
+from dataflow.do_fn import is_nondeterministic
+from dataflow.graph import ParDo, PipelineGraph, StatefulParDo
 from runners.batch.history.history_task import History, HistoryTask
 from runners.batch.layout import ByStage, Layout, layout
-from runners.batch.tasks import Attempt, GroupingWave, Shipment, SplitTask, Work
+from runners.batch.tasks import (
+    Attempt,
+    FailedInputError,
+    GroupingWave,
+    Shipment,
+    SplitTask,
+    Work,
+    content_of,
+)
 from runners.core.plan import ExecutionPlan
 from runners.millwheel.history import is_loaded
 from runners.millwheel.ids import RangeId
@@ -34,7 +43,17 @@ def history_of(
         until_us=until_us,
         now_us=now_us,
         tries=tries,
+        nondeterministic=nondeterministic(plan.graph),
     )
+
+
+def nondeterministic(graph: PipelineGraph) -> str | None:
+    """The first transform whose code does not say of the same records the same again; None if there is none."""
+    for node in graph.transforms:
+        operation = node.operation
+        if isinstance(operation, ParDo | StatefulParDo) and is_nondeterministic(operation.fn):
+            return str(node)
+    return None
 
 
 def history_layout(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> Layout:
@@ -94,20 +113,18 @@ class _HistoryAttempt(Attempt):
         yield from self._task().read_split(split)
 
     def group_history(self, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
-        found = []
-        for _, shipment in shipments:
-            if isinstance(shipment, Failure):
-                yield from self._spread(shipment)
-                return
-            found.append(shipment)
-        yield from self._task().group(_handed_over(found))
+        try:
+            yield from self._task().group(map(content_of, shipments))
+        except FailedInputError as failed:
+            yield from self._spread(failed.failure)
 
     def _task(self) -> HistoryTask:
         store = open_store(self._work.dsn)
-        return HistoryTask(self._history, self._plan, self._range_id, store, self._owner)
-
-
-def _handed_over(several: list[Any]) -> Iterator[Any]:
-    """Everything in a list, of which nothing is kept: what it was is with whoever takes it."""
-    while several:
-        yield several.pop()
+        return HistoryTask(
+            self._history,
+            self._plan,
+            self._range_id,
+            store,
+            self._owner,
+            self._work.spill_bytes,
+        )

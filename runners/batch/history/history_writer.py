@@ -1,7 +1,9 @@
 """HistoryWriter: what a task of a backfill leaves in the store.
 
-As `RangeWriter`, with the same promise for every attempt, but nothing is finished by it: in the end a split has a mark
-that says how far it is read, and a key range has its cells, timers and watermark, all in one commit with its rows.
+As `RangeWriter`, with the same promise for every attempt, but nothing is finished by it.  A split has a mark that says
+how far it is read, and a key range one that says how many of its parts are loaded: cells, timers and rows of a part are
+in the commit that counts it.  A later attempt can tell what is written from the rest, which none can in a batch: it
+comes to the same parts in the same order (`key_parts.py`).
 """
 
 from collections.abc import Mapping
@@ -18,8 +20,8 @@ from runners.millwheel.store.port import RangeRow
 class HistoryWriter(RangeWriter):
     """`is_finished` says whether all that is to be written is.
 
-    ``reached``: what the marks of a split say from here on, beside what `commit` is told; of a key range, None.
-    ``left``: further parts of the last production.
+    ``reached``: what the marks of a split say from here on, beside what `commit` is told.
+    ``left``: further parts of the next production.
     """
 
     reached: SplitMark = SplitMark()
@@ -43,6 +45,12 @@ class HistoryWriter(RangeWriter):
         return self
 
     @property
+    def has_begun(self) -> bool:
+        """Whether earlier attempts have committed anything."""
+        assert self._row is not None
+        return self._row.bundle > 0
+
+    @property
     def mark(self) -> SplitMark:
         """What earlier attempts have committed."""
         assert self._row is not None
@@ -60,4 +68,4 @@ class HistoryWriter(RangeWriter):
         if so_far is not None:
             mark = attrs.evolve(self.reached, **attrs.asdict(so_far, recurse=False), is_end=is_last)
             positions[self._range_id] = mark.encoded()
-        return {"positions": positions, **(self.left if is_last else {})}
+        return {"positions": positions, **self.left}

@@ -253,7 +253,7 @@ def _fate(
         cells=counts.cells.get(before, 0),
         timers=counts.timers.get(before, 0),
         positions=sum(
-            row.position is not None
+            row.split is not None and row.position is not None
             for range_id, row in stored.ranges.items()
             if range_id.computation == before
         ),

@@ -26,7 +26,9 @@ LAYOUT = Layout(
 )
 
 
-def gatherer(layout: Layout = LAYOUT, window_fn: df.WindowFn | None = None) -> Gatherer:
+def gatherer(
+    layout: Layout = LAYOUT, window_fn: df.WindowFn | None = None, parts: int | None = None
+) -> Gatherer:
     pipeline = df.Pipeline(DirectRunner())
     pairs: Any = pipeline | "read" >> df.Create([("k", 1)])
     if window_fn is not None:
@@ -34,7 +36,7 @@ def gatherer(layout: Layout = LAYOUT, window_fn: df.WindowFn | None = None) -> G
     pairs | "sum" >> df.CombinePerKey(sum)
     execution = plan(pipeline.graph())
     (source,) = execution.sources()
-    return Gatherer(execution, source, layout)
+    return Gatherer(execution, source, layout, parts)
 
 
 def partials(*values: tuple[Any, int]) -> dict[str, list[Partial]]:
@@ -74,6 +76,22 @@ def test_nothing_is_lost_whatever_the_bounds(monkeypatch: pytest.MonkeyPatch) ->
             totals[key] += total
     assert totals == dict.fromkeys(range(50), 6)
     assert before_flush > 0
+
+
+def test_what_is_for_a_target_is_divided_by_keys_if_it_asks_for_that() -> None:
+    several = partials(*((number % 50, 1) for number in range(300)))
+    whole, divided = gatherer(), gatherer(parts=7)
+    sent = [*whole.add(several), *whole.flush()]
+    found: list[tuple[int, Partial]] = []
+    for target, blob in [*divided.add(several), *divided.flush()]:
+        for part, records, content in loads(blob):
+            some = loads(content)
+            assert {hash_key(encode_key(key)) % 7 for key, *_ in some} == {part}
+            assert records == sum(count for *_, count in some)
+            found += [(target, each) for each in some]
+
+    assert sorted(found) == sorted((target, each) for target, blob in sent for each in loads(blob))
+    assert len(found) == 50
 
 
 def test_proto_sessions_of_several_bundles_merge() -> None:

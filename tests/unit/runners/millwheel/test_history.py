@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import dataflow as df
-from runners.batch.history.backfill_runner import _check_continuable
+from runners.batch.history.backfill import check_continuable
 from runners.batch.history.history_task import HistoryTask, Sent
 from runners.batch.history.history_waves import history_of
 from runners.batch.range_writer import FencedError
@@ -149,8 +149,8 @@ def test_what_rolls_dice_is_not_continued(store: MemoryStore) -> None:
     p | "more" >> df.Create([1]) | "roll" >> df.Map(rolled)
 
     with pytest.raises(BackfillError, match=r"cannot be continued.*\n.*'roll'"):
-        _check_continuable(p.graph(), read_source(store))
-    _check_continuable(graph_of(SCRIPT).graph(), read_source(store))
+        check_continuable(p.graph(), read_source(store))
+    check_continuable(graph_of(SCRIPT).graph(), read_source(store))
 
 
 def test_a_late_attempt_changes_nothing_of_a_job_that_is_loaded(store: MemoryStore) -> None:

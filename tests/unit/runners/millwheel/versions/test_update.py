@@ -81,7 +81,7 @@ def update_of(build: Build, store: MemoryStore, **renamed: str) -> UpdatePlan:
 
 
 def used(store: MemoryStore, *, in_flight: int = 0) -> MemoryStore:
-    """Two cells, a timer, a position, a watermark of a day after 1970, and what is in flight."""
+    """Two cells, a timer, a position, a watermark of a day after 1970, what is in flight; and a mark of a backfill."""
     read, total = RangeId("read", 0), RangeId("sum", 0)
     taken = store.acquire("job", [read, total], "worker")
     production = Production(
@@ -92,7 +92,7 @@ def used(store: MemoryStore, *, in_flight: int = 0) -> MemoryStore:
         checkpoints=[
             Checkpoint(Channel(read, total), number, 0, b"") for number in range(1, in_flight + 1)
         ],
-        positions={read: b"here"},
+        positions={read: b"here", total: b"all"},
         watermarks_us={total: 86_400_000_000},
     )
     assert store.commit(production) == Committed()

@@ -1,0 +1,58 @@
+"""StreamOptions: what a user says of a streaming job once, whichever runner works on it: in history, or live."""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from dataflow.errors import PipelineError
+from runners.core.poison import checked_tries
+from runners.spark.prepared_job import JobOptions
+from runners.spark.session import local_master
+from runners.spark.spark_options import SparkOptions
+
+
+@attrs.frozen(kw_only=True)
+class StreamOptions:
+    """Checked when it is made, so before anything starts; `StreamingRunner` says what each of them means.
+
+    ``tries``: how often a record that makes user code fail is tried; None: once, and then the run ends.
+    """
+
+    job: JobOptions
+    spark: SparkOptions
+    workers: int
+    tries: int | None
+    show_progress: bool
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        job: str,
+        store: str | None,
+        fresh: bool,
+        workers: int,
+        tries_per_record: int | None,
+        master: str | None,
+        spark_settings: Mapping[str, str],
+        code: Sequence[str],
+        show_progress: bool,
+    ) -> "StreamOptions":
+        """As the runners take them.
+
+        Raises:
+            PipelineError: one of them cannot be.
+        """
+        if workers < 1:
+            raise PipelineError(f"a stream needs at least one worker, not {workers}")
+        return cls(
+            job=JobOptions.of_stream(job=job, store=store, fresh=fresh, workers=workers),
+            spark=SparkOptions(master or local_master(workers), spark_settings, code),
+            workers=workers,
+            tries=checked_tries(tries_per_record),
+            show_progress=show_progress,
+        )
+
+    def with_fresh(self, fresh: bool) -> "StreamOptions":  # noqa: FBT001 - it is its name
+        """The same, for a runner that is to forget the job first, or not to."""
+        return attrs.evolve(self, job=attrs.evolve(self.job, fresh=fresh))

@@ -1,0 +1,199 @@
+"""A key range of a backfill is committed part by part: no part twice, none left out, wherever an attempt dies."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+import dataflow as df
+from runners.batch.history.history_task import History, HistoryTask, Sent, Told
+from runners.batch.history.history_waves import history_of
+from runners.batch.history.key_parts import PARTS
+from runners.core.plan import ExecutionPlan, plan
+from runners.direct import DirectRunner
+from runners.errors import BackfillError
+from runners.millwheel.history import is_loaded, mark_of
+from runners.millwheel.ids import RangeId
+from runners.millwheel.job import job_spec
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import CommitOutcome, RangeRow
+from tests.scripted_source import Batch, ScriptedSource
+
+KEYS = 40
+SECOND_US = 1_000_000
+#: Each key twice in a minute that is over when history ends, and once in one that is not.
+SCRIPT = [
+    Batch([(key, at) for key in range(KEYS)], [at * SECOND_US] * KEYS, at * SECOND_US)
+    for at in (0, 30, 70)
+]
+SUM = RangeId("sum", 0)
+
+
+class DyingError(Exception):
+    """The machine of the attempt is gone."""
+
+
+class DyingStore:
+    """Lets so many commits through; with the next one the attempt dies, before or after it."""
+
+    def __init__(self, inner: MemoryStore, commits: int, *, is_after: bool) -> None:
+        self._inner, self._left, self._is_after = inner, commits, is_after
+
+    def commit(self, production: Production) -> CommitOutcome:
+        self._left -= 1
+        if self._left >= 0:
+            return self._inner.commit(production)
+        if self._is_after:
+            self._inner.commit(production)
+        raise DyingError
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._inner, verb)
+
+
+def graph_of(*, is_chained: bool = False, roll: Any = None) -> df.Pipeline:
+    p = df.Pipeline(DirectRunner())
+    sums = (
+        p
+        | "read" >> df.Read(ScriptedSource(SCRIPT))
+        | "windows" >> df.WindowInto(df.FixedWindows(60))
+        | "sum" >> df.CombinePerKey(sum)
+    )
+    if roll is not None:
+        sums = sums | "roll" >> df.Map(roll)
+    (
+        sums
+        | "row" >> df.Map(lambda pair: {"key": pair[0], "total": pair[1]})
+        | "write" >> df.WriteToPostgres("sums", columns={"key": int, "total": int})
+    )
+    if is_chained:
+        sums | "again" >> df.GroupByKey()
+    return p
+
+
+@attrs.frozen
+class Begun:
+    """A job whose source is read: what is on its way to the one range of its sums."""
+
+    store: MemoryStore
+    execution: ExecutionPlan
+    history: History
+    sent: list[Sent | Told]
+
+    @classmethod
+    def of(cls, p: df.Pipeline, batch_records: int = 12) -> "Begun":
+        store, execution = MemoryStore(), plan(p.graph())
+        spec = job_spec("sim", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
+        job = store.open_job(spec)
+        history = history_of(execution, job, until_us=None, now_us=0, tries=None)
+        history = attrs.evolve(history, batch_records=batch_records)
+        source = RangeId("read", 0)
+        split = job.ranges[source].split
+        assert split is not None
+        reader = HistoryTask(history, execution, source, store, "reader")
+        sent = [each for _, each in reader.read_split(split)]
+        return cls(store, execution, history, sent)
+
+    def attempt(self, store: Any, spill_bytes: int) -> list[Any]:
+        """What one attempt at the range says."""
+        owner = f"attempt {id(store)}"
+        task = HistoryTask(self.history, self.execution, SUM, store, owner, spill_bytes)
+        return list(task.group(self.sent))
+
+    @property
+    def row(self) -> RangeRow:
+        job = self.store.read_job("sim")
+        assert job is not None
+        return job.ranges[SUM]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        (table,) = self.execution.graph.tables()
+        return sorted(map(tuple, self.store.read_table(table)))
+
+
+def commits(spill_bytes: int) -> int:
+    begun = Begun.of(graph_of())
+    begun.attempt(begun.store, spill_bytes)
+    return begun.row.bundle
+
+
+def test_what_fits_is_one_commit_and_what_does_not_is_several() -> None:
+    assert commits(1 << 40) == 1
+    assert commits(0) > 3
+
+
+@pytest.mark.parametrize("spill_bytes", [0, 1 << 40])
+@pytest.mark.parametrize("is_chained", [False, True])
+@pytest.mark.parametrize("is_after", [False, True])
+def test_an_attempt_that_dies_at_any_commit_is_continued(
+    *, is_after: bool, is_chained: bool, spill_bytes: int
+) -> None:
+    p, all_commits = graph_of(is_chained=is_chained), commits(0)
+    whole = Begun.of(p)
+    said = whole.attempt(whole.store, 1 << 40)
+    for number in range(all_commits):
+        begun = Begun.of(p)
+        with pytest.raises(DyingError):
+            begun.attempt(DyingStore(begun.store, number, is_after=is_after), 0)
+        done = number + is_after
+        assert begun.row.bundle == done
+        assert is_loaded(begun.row) == (done == all_commits)
+        again = begun.attempt(begun.store, spill_bytes)
+
+        assert begun.rows() == whole.rows() == [(key, 30) for key in range(KEYS)]
+        assert begun.store.statistics("sim") == whole.store.statistics("sim")
+        mark = mark_of(begun.row)
+        assert mark is not None
+        assert (mark.records, mark.is_end) == (PARTS, True)
+        # Somebody who is behind needs all of it once more; else there is nobody to hear it.
+        assert again == said
+    assert whole.store.statistics("sim")["cells"] == KEYS
+
+
+def test_a_range_that_is_loaded_is_worked_off_again_for_others_and_written_once() -> None:
+    begun = Begun.of(graph_of(is_chained=True))
+    said = begun.attempt(begun.store, 0)
+    before = begun.row
+
+    assert begun.attempt(begun.store, 300) == said != []
+    assert begun.row.bundle == before.bundle
+    assert begun.rows() == [(key, 30) for key in range(KEYS)]
+
+
+def test_other_batches_than_before_write_no_part_twice() -> None:
+    """What is written ends a batch, so that each is either written or not."""
+    begun = Begun.of(graph_of(is_chained=True))
+    with pytest.raises(DyingError):
+        begun.attempt(DyingStore(begun.store, 2, is_after=False), 0)
+    other = attrs.evolve(begun, history=attrs.evolve(begun.history, batch_records=1 << 40))
+    other.attempt(begun.store, 0)
+
+    assert begun.rows() == [(key, 30) for key in range(KEYS)]
+    assert begun.store.statistics("sim")["cells"] == KEYS
+
+
+@df.nondeterministic
+def rolled(pair: tuple[int, int]) -> tuple[int, int]:
+    return pair
+
+
+def test_what_rolls_dice_is_not_said_again_to_others() -> None:
+    begun = Begun.of(graph_of(is_chained=True, roll=rolled))
+    with pytest.raises(DyingError):
+        begun.attempt(DyingStore(begun.store, 1, is_after=False), 0)
+
+    with pytest.raises(BackfillError, match=r"sum\[0\].*cannot be once more\n.*'roll'") as caught:
+        begun.attempt(begun.store, 0)
+    assert "fresh=True" in str(caught.value)
+
+
+@pytest.mark.parametrize("commits", [0, 1])
+def test_what_rolls_dice_goes_on_where_nobody_has_heard_it(commits: int) -> None:
+    """Before anything is committed, or where the range is the last."""
+    begun = Begun.of(graph_of(is_chained=commits == 0, roll=rolled))
+    with pytest.raises(DyingError):
+        begun.attempt(DyingStore(begun.store, commits, is_after=False), 0)
+    begun.attempt(begun.store, 0)
+
+    assert begun.rows() == [(key, 30) for key in range(KEYS)]

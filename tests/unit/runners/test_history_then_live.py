@@ -1,0 +1,78 @@
+"""Runners of one job: what is said once reaches all of them, and what cannot be is refused before anything starts."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from dataflow.runner import create_runner
+from runners.batch import BackfillRunner
+from runners.history_then_live import HistoryThenLiveRunner
+from runners.streaming import StreamingRunner
+
+ALL = pytest.mark.parametrize("runner", [BackfillRunner, StreamingRunner, HistoryThenLiveRunner])
+HISTORY = pytest.mark.parametrize("runner", [BackfillRunner, HistoryThenLiveRunner])
+
+
+def test_history_is_loaded_with_what_the_stream_was_told(tmp_path: Path) -> None:
+    (tmp_path / "helpers.py").touch()
+    runner = HistoryThenLiveRunner(
+        job="job",
+        until=7,
+        spill_bytes=5,
+        fresh=True,
+        store="postgresql://somewhere",
+        workers=3,
+        tries_per_record=4,
+        master="local[3,4]",
+        spark_settings={"spark.executor.memory": "1g"},
+        code=[tmp_path / "helpers.py"],
+        show_progress=False,
+        records_per_second=10,
+    )
+    history, live = runner._history._stream, runner._live.stream
+
+    assert runner.job == "job"
+    assert history.job.fresh
+    # Or it would forget what has just been loaded.
+    assert not live.job.fresh
+    assert history.with_fresh(False) == live
+    assert (live.workers, live.tries, live.show_progress) == (3, 4, False)
+    assert (live.job.store, live.job.ranges_per_grouping) == ("postgresql://somewhere", 6)
+    assert live.spark.settings == {"spark.executor.memory": "1g"}
+    assert live.spark.code == (str(tmp_path / "helpers.py"),)
+    assert runner._history._until_us == 7_000_000
+    assert runner._history._spill_bytes == 5
+
+
+def test_it_has_the_options_of_both_with_the_same_defaults() -> None:
+    found, history, live = (
+        inspect.signature(each).parameters
+        for each in (HistoryThenLiveRunner, BackfillRunner, StreamingRunner)
+    )
+
+    assert set(found) == {*history, *live}
+    for name in history.keys() & live.keys():
+        assert str(history[name]) == str(live[name]) == str(found[name])
+
+
+def test_an_option_that_it_does_not_have_is_named_beside_those_that_it_has() -> None:
+    with pytest.raises(df.PipelineError, match="unexpected keyword argument 'untill'") as caught:
+        create_runner("history-then-live", job="job", untill=3)
+
+    hint = str(caught.value).splitlines()[-1]
+    assert all(name in hint for name in ("until,", "spill_bytes", "workers", "skew_limit", "code"))
+
+
+@ALL
+def test_a_stream_without_workers_is_refused(runner: Any) -> None:
+    with pytest.raises(df.PipelineError, match="at least one worker, not 0"):
+        runner(job="job", workers=0)
+
+
+@HISTORY
+def test_less_than_no_memory_is_refused(runner: Any) -> None:
+    with pytest.raises(df.PipelineError, match="spill_bytes must not be negative, not -1"):
+        runner(job="job", spill_bytes=-1)
