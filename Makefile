@@ -40,10 +40,10 @@ demo: setup ## Run the flights example: history, live, a crash, and the same ans
 check: static ## What to run before every commit; under a minute
 	@$(BIN)/pytest -q $(if $(K),-k "$(K)",$(ALL_CORES)) -m "$(FAST)"
 
-# What starts servers runs alone: it has them on all cores already.
+# What starts servers has them on all cores already; two at a time fill the waiting.
 test: static ## Everything but the faults, also with real Spark and Postgres
 	@$(if $(K),,$(BIN)/pytest -q $(ALL_CORES) -m "not ($(SERVERS))")
-	@$(BIN)/pytest -q $(if $(K),-k "$(K)",-m "($(SERVERS)) and not faults")
+	@$(BIN)/pytest -q $(if $(K),-k "$(K)",-n 2 --dist loadfile -m "($(SERVERS)) and not faults")
 
 # Against the clock, so on a machine with nothing else to do.
 faults: setup ## Kill, stop and starve real workers, drivers and Postgres; five minutes

@@ -6,12 +6,16 @@ No deadline: a slow machine is not a wrong answer, and pytest's own timeout catc
 
 import os
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 pytest_plugins = ["tests.fix_postgres", "tests.fix_spark"]
 
 for name, examples in (("dev", 20), ("ci", 200), ("nightly", 10_000)):
-    settings.register_profile(name, max_examples=examples, deadline=None, print_blob=True)
+    # To explain a failure takes longer than a test may: in CI the failure itself is what has to be printed.
+    phases = [phase for phase in Phase if name != "ci" or phase is not Phase.explain]
+    settings.register_profile(
+        name, max_examples=examples, deadline=None, print_blob=True, phases=phases
+    )
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 )
