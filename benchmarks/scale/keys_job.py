@@ -121,6 +121,7 @@ def figures(job: StreamingJob, watch: Watch, keys: int, ended_s: float) -> dict[
         "worker_bytes": watch.worker_bytes,
         "cache_bytes": watch.cache_bytes,
         "store_bytes": watch.store_bytes,
+        "replaced": statistics.workers_replaced,
         "misses": statistics.cell_cache.misses,
         "loads": statistics.cell_cache.loads,
         "evictions": statistics.cell_cache.evictions,

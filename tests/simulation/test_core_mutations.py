@@ -161,7 +161,7 @@ def tell_of_a_range_what_others_have_told(patch: Patch) -> None:
 
     def told_us(computation: GroupingComputation) -> int:
         hold_us = computation._holds.next_us()
-        acted_us = computation._time.watermark_us
+        acted_us = computation.time.watermark_us
         return acted_us if hold_us is None else min(acted_us, hold_us)
 
     patch.setattr(GroupingComputation, "_told_us", property(told_us))

@@ -97,7 +97,8 @@ class GroupingComputation:
         self.journal = Journal(stage.name, self._cells, self._stored, self.columns, self._locate)
         #: Which of them has a key.
         self._map = KeyMap({})
-        self._time = ActedTime(self._ranges, follows_percentile=self._stage.percentile is not None)
+        #: How far it has acted; nothing may be taken in that was sent to it while it is before what the master says.
+        self.time = ActedTime(self._ranges, follows_percentile=self._stage.percentile is not None)
 
     def setup(self) -> None:
         """Start the life of the user's code on this worker."""
@@ -128,7 +129,7 @@ class GroupingComputation:
         self.meter.forget(owned.range_id)
         self._map_keys()
         self._hold_back()
-        self._time.take(owned)
+        self.time.take(owned)
         return owned
 
     def _load_cells(self, owned: OwnedRange) -> None:
@@ -210,7 +211,7 @@ class GroupingComputation:
             partials.extend(self._not_held(draft, owned, delivery.payload))
         if not partials:
             return draft if is_new else None
-        windows = self.columns.make_single(partials, self._time.watermark_us)
+        windows = self.columns.make_single(partials, self.time.watermark_us)
         return self._released(draft, self.columns.release(windows), partials, now_us)
 
     def _not_held(self, draft: Draft, owned: OwnedRange, payload: bytes) -> Sequence[Partial]:
@@ -224,7 +225,7 @@ class GroupingComputation:
         for range_id, partials in by_range.items():
             for part in parts_of(partials):
                 self.meter.take_in(range_id, part, lambda key: encode(key).hash)
-                held, rest = self.columns.take_in(range_id, part, self._time.watermark_us)
+                held, rest = self.columns.take_in(range_id, part, self.time.watermark_us)
                 others.extend(rest)
                 if held is not None:
                     blob = payload if held is taken_in else dumps(held)
@@ -243,7 +244,7 @@ class GroupingComputation:
         self._cells.need(
             (key, None if self._is_merging else window) for key, window, _, _ in partials
         )
-        clock = self._clock(self._time.least_us, self._time.percentile_us, now_us)
+        clock = self._clock(self.time.least_us, self.time.percentile_us, now_us)
         return self._drafted(draft, self._stage.add(self._cells, partials, clock), hold_us)
 
     def release_columns(self, now_us: int) -> Iterator[Draft]:
@@ -286,7 +287,7 @@ class GroupingComputation:
                 first_hash = next_hash
                 hold_us, draft = self._told_us, Draft(self._job)
                 draft.touch(owned)
-                clock = self._clock(self._time.watermark_us, self._time.percentile_us, now_us)
+                clock = self._clock(self.time.watermark_us, self.time.percentile_us, now_us)
                 step = self._stage.signal(self._cells, told, signal.name, clock)
                 is_partial = next_hash > 0
                 mark = SignalMark(signal.number - is_partial, next_hash)
@@ -308,12 +309,12 @@ class GroupingComputation:
         """Whether `advance` has something to do."""
         next_us = self._timers.next_processing_us()
         is_due = next_us is not None and next_us <= now_us
-        return is_due or self._time.is_before(watermark_us, percentile_us)
+        return is_due or self.time.is_before(watermark_us, percentile_us)
 
     def advance(self, watermark_us: int, percentile_us: int, now_us: int) -> Draft | None:
         """Fire what is due, a bounded number of timers at a time; None when all have fired."""
-        watermark_us, percentile_us = self._time.with_known(watermark_us, percentile_us)
-        if self._time.is_behind and self.columns.is_conflicting:
+        watermark_us, percentile_us = self.time.with_known(watermark_us, percentile_us)
+        if self.time.is_behind and self.columns.is_conflicting:
             released = self.columns.release(self.columns.singles)
             return self._released(Draft(self._job), released, [], now_us)
         clock = self._clock(watermark_us, percentile_us, now_us)
@@ -332,7 +333,7 @@ class GroupingComputation:
         timer_us = self._timers.next_event_us()
         is_over = self.columns.next_end_us > watermark_us and len(due) < TIMERS_PER_STEP
         if is_over and (timer_us is None or timer_us > watermark_us):
-            self._time.act_on(watermark_us, percentile_us)
+            self.time.act_on(watermark_us, percentile_us)
             self.columns.has_acted(watermark_us)
         return None if step is None else self._drafted(draft, step, hold_us, due)
 
@@ -343,13 +344,13 @@ class GroupingComputation:
         popped, until_us = self.columns.pop_due(until_us)
         for range_id in popped:
             self.journal.note_spoken(draft, self._ranges[range_id])
-        self._time.act_in_part(until_us)
+        self.time.act_in_part(until_us)
         return self._stage.say_all_of([each for parts in popped.values() for each in parts], clock)
 
     @property
     def _told_us(self) -> int:
         """What bounds everything that any of the ranges can have told the world."""
-        hold_us, acted_us = self._holds.next_us(), self._time.least_us
+        hold_us, acted_us = self._holds.next_us(), self.time.least_us
         return acted_us if hold_us is None else min(acted_us, hold_us)
 
     def _hold_back(self) -> None:

@@ -168,7 +168,9 @@ class Worker:
                 # First the watermark: whoever owned a range before may have acted on it, and told the world so, without
                 # a commit; a record behind it must be late here, or what it makes is late for the next computation.
                 worked |= self._advance(name, computation)
-                worked |= self._take_deliveries(name, computation)
+                # All of it: until then some of what is due has spoken, and the rest would take a record in.
+                if not computation.time.is_before(*self._said(name)):
+                    worked |= self._take_deliveries(name, computation)
             elif not self._is_pausing:
                 worked |= self._read(computation)
         return worked | self._settler.relieve()
@@ -198,15 +200,17 @@ class Worker:
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
-        said = (
-            self._inputs_us.get(name, MIN_TIMESTAMP_US),
-            self._percentiles_us.get(name, MIN_TIMESTAMP_US),
-        )
-        worked = False
-        while computation.has_due(*said, now_us := self._clock.now_us()):
-            self._committer.commit(computation.advance(*said, now_us))
-            worked = True
-        return worked
+        """Fire some of what is due, so that others are heard in between; whether there was anything."""
+        said, now_us = self._said(name), self._clock.now_us()
+        if not computation.has_due(*said, now_us):
+            return False
+        self._committer.commit(computation.advance(*said, now_us))
+        return True
+
+    def _said(self, name: str) -> tuple[int, int]:
+        """How far the master says that a computation may go, by the watermark and by its percentile."""
+        least_us = MIN_TIMESTAMP_US
+        return self._inputs_us.get(name, least_us), self._percentiles_us.get(name, least_us)
 
     def _read(self, computation: SourceComputation) -> bool:
         worked, limit_us = False, self._spec.options.skew_limit_us
@@ -272,10 +276,8 @@ class Worker:
     ) -> None:
         self.heard_ms = self._clock.monotonic_ms()
         self._news = news
-        for known_us, heard_us in (
-            (self._inputs_us, inputs_us),
-            (self._percentiles_us, percentiles_us),
-        ):
+        told = (self._inputs_us, inputs_us), (self._percentiles_us, percentiles_us)
+        for known_us, heard_us in told:
             for name, watermark_us in heard_us.items():
                 known_us[name] = max(watermark_us, known_us.get(name, watermark_us))
 
@@ -295,9 +297,8 @@ class Worker:
         """Take ranges over, and catch up with what they had acted on; also those that are tied to them."""
         if not range_ids:
             return ()
-        taken = self._store.acquire(
-            self._spec.job, range_ids, self._spec.worker, self._spec.version
-        )
+        spec = self._spec
+        taken = self._store.acquire(spec.job, range_ids, spec.worker, spec.version)
         known = {each: self._ranges.pop(each) for each in taken if each in self._ranges}
         for range_id in known:
             # It may have been somebody else's meanwhile: what is in memory of it says nothing.
@@ -308,13 +309,11 @@ class Worker:
             if range_id in known:
                 owned.remember(known[range_id].delivered)
             owned.follow_routing(self._router.number)
-            self._buckets[range_id] = TokenBucket(
-                self._clock, self._spec.options.records_per_second
-            )
+            self._buckets[range_id] = TokenBucket(self._clock, spec.options.records_per_second)
         for name in dict.fromkeys(range_id.computation for range_id in taken):
             computation = self._computations[name]
-            if isinstance(computation, GroupingComputation):
-                self._advance(name, computation)
+            while isinstance(computation, GroupingComputation) and self._advance(name, computation):
+                pass
         # Also to ranges that were here before, whose routes do not change.
         self._courier.send_all_of(taken)
         return list(taken)

@@ -1,0 +1,95 @@
+"""A watermark that makes more due than fits into a step: others are heard in between, and what is said is the same."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.millwheel.worker import grouping_computation
+from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.worker import Worker
+from runners.testing.scripted_source import Batch, ScriptedSource
+from runners.testing.simulator import Cluster, SimulationError, simulate
+from runners.testing.simulator.pipelines import PIPELINES
+from runners.testing.simulator.process import Steps
+
+pytestmark = pytest.mark.slow
+
+SEEDS_MAX = 300
+KEYS, TIMERS_PER_STEP = 200, 10
+
+
+@pytest.mark.parametrize("timers", [1, 2])
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_pipelines_with_few_timers_in_a_step(
+    pipeline: str, timers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grouping_computation, "TIMERS_PER_STEP", timers)
+
+    simulate(pipeline, seeds=15)
+
+
+def test_simulator_rejects_deliveries_between_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of the windows that are due have spoken: a record would be late in these, and in time in the others."""
+
+    def work(worker: Worker) -> bool:
+        worked = worker._act_on_signals()
+        for name, computation in worker._computations.items():
+            if isinstance(computation, GroupingComputation):
+                worked |= worker._advance(name, computation)
+                worked |= worker._take_deliveries(name, computation)
+            else:
+                worked |= worker._read(computation)
+        return worked
+
+    monkeypatch.setattr(grouping_computation, "TIMERS_PER_STEP", 1)
+    monkeypatch.setattr(Worker, "_work", work)
+
+    with pytest.raises(SimulationError, match=r"(?s)seed \d+: I2.*replay: .* --seed \d+"):
+        simulate("late", seeds=SEEDS_MAX)
+
+
+class WatchedCluster(Cluster):
+    """Notes how many rows each step of a worker has written."""
+
+    most_rows = 0
+
+    def start_worker(self, slot: int) -> Steps:
+        return Watched(super().start_worker(slot), self)
+
+
+class Watched:
+    """A worker whose rows are counted."""
+
+    def __init__(self, worker: Any, cluster: WatchedCluster) -> None:
+        self.worker, self.cluster = worker, cluster
+
+    def step(self) -> bool:
+        (table,) = self.cluster.plan.graph.tables()
+        before = len(self.cluster.store.read_table(table))
+        worked: bool = self.worker.step()
+        rows = len(self.cluster.store.read_table(table)) - before
+        self.cluster.most_rows = max(self.cluster.most_rows, rows)
+        return worked
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_end_of_many_keys_is_many_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a worker that has much to say is not taken for dead meanwhile, nor keeps all of it in memory."""
+    monkeypatch.setattr(grouping_computation, "TIMERS_PER_STEP", TIMERS_PER_STEP)
+    p = df.Pipeline()
+    (
+        p
+        | "read" >> df.Read(ScriptedSource([Batch(list(range(KEYS)) * 2, [0] * KEYS * 2)]))
+        | "pair" >> df.Map(lambda each: (each, 1))
+        | "count" >> df.CombinePerKey(sum)
+        | "row" >> df.Map(lambda pair: {"key": pair[0], "count": pair[1]})
+        | df.WriteToPostgres("counts", columns={"key": int, "count": int})
+    )
+    cluster = WatchedCluster(p.graph(), seed, faults=())
+    cluster.run()
+
+    (table,) = p.graph().tables()
+    assert Counter(cluster.store.read_table(table)) == Counter((key, 2) for key in range(KEYS))
+    assert 0 < cluster.most_rows <= TIMERS_PER_STEP
