@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = found.add_argument
     add("--workers", nargs="+", type=int, default=[2, 10, 100, 1_000])
-    add("--rate", nargs="+", type=int, default=[100, 1_000], help="records a second of a worker")
+    add("--rate", nargs="+", type=int, default=[100, 500], help="records a second of a worker")
     add("--seconds", type=float, default=0.5, help="of virtual time that are looked at")
     add("--warm-up", type=float, default=0.3, help="and before that")
     add("--server-for", type=int, default=20, help="workers that have a Postgres together")
@@ -82,7 +82,7 @@ def measured_here() -> tuple[Costs, str]:
     """The costs of this machine, and which it is."""
     with stores.commit_stamping_server() as server:
         flush_ms = stores.flush_ms(server.home)
-        costs = measured(server.dsn, flush_ms)
+        costs = measured(server.dsn)
     return costs, f"{datetime.now(UTC):%Y-%m-%d}: {tables.machine(flush_ms)}"
 
 

@@ -12,16 +12,19 @@ from unittest.mock import patch
 
 import attrs
 import numpy as np
+import psutil
 
 import dataflow as df
 from benchmarks import stream_costs
 from benchmarks.peers.ours_latency import COLUMNS, TABLE, CountVisits
 from benchmarks.peers.ours_load import visitors
-from benchmarks.store_commits import database
+from benchmarks.state_cache import cpu_s
+from benchmarks.store_commits import Writer, database
 from runners.core.plan import plan
 from runners.millwheel.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.worker import worker as worker_module
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker import Worker, WorkerSpec
@@ -34,7 +37,7 @@ from windowing.timestamps import US_PER_SECOND
 RECORDS, KEYS = 40_000, 5_000
 #: Records in a step, and key ranges.
 _RUNS = ((20, 2), (200, 2), (200, 32), (5_000, 2), (5_000, 128))
-_MESSAGES, _LOOKS = 5_000, 2_000
+_COMMITS, _MESSAGES, _LOOKS = 500, 5_000, 2_000
 #: Of a production of a few records.
 _MESSAGE = bytes(300)
 
@@ -70,13 +73,8 @@ class Costs:
     driver_us: float | None = None
 
 
-def measured(dsn: str, flush_ms: float) -> Costs:
-    """Those of this machine.
-
-    Args:
-        dsn: of a server that has nothing else to do, and is on this machine; databases are made there.
-        flush_ms: how long a page takes to be on its disk.
-    """
+def measured(dsn: str) -> Costs:
+    """Those of this machine; the server, in which databases are made, is on it and has nothing else to do."""
     runs, read_s = [], []
     for step, ranges in _RUNS:
         with database(dsn) as fresh, _timed_reads() as spent_s:
@@ -98,8 +96,22 @@ def measured(dsn: str, flush_ms: float) -> Costs:
         commit_us=commit_us,
         row_us=row_us,
         stored_us=stored_us,
-        flush_us=flush_ms * 1_000,
+        flush_us=flush_us(dsn),
     )
+
+
+def flush_us(dsn: str) -> float:
+    """What a commit takes on the clock, but for what it takes of processors."""
+    with database(dsn) as fresh, closing(PostgresStore(fresh)) as store:
+        writer = Writer(store)
+        postgres = psutil.Process(store.connect().info.backend_pid).parent()
+        assert postgres is not None
+        began_s, busy_s = time.perf_counter(), time.process_time() + cpu_s(postgres)
+        for _ in range(_COMMITS):
+            writer.small()
+        took_s = time.perf_counter() - began_s
+        busy_s = time.process_time() + cpu_s(postgres) - busy_s
+    return max(0.0, took_s - busy_s) / _COMMITS * US_PER_SECOND
 
 
 def message_us() -> float:
