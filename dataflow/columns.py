@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dataflow.arrow_numbers import array_of, numbers_of
 from windowing.timestamps import to_datetime
 from windowing.window import Window, windows_of
 
@@ -150,7 +151,7 @@ class Rows(Column[Any]):
 
     def take(self, indexes: Sequence[int] | Int64s) -> Rows:
         """The rows at these indexes."""
-        return Rows(self.batch.take(pa.array(np.asarray(indexes, np.int64))), self.row_type)
+        return Rows(self.batch.take(array_of(np.asarray(indexes, np.int64))), self.row_type)
 
     def column(self, name: str) -> pa.Array | None:
         """The column of a field, if there is such a field."""
@@ -184,7 +185,7 @@ class PairColumns(Column[tuple[Any, Any]]):
 
     def take(self, indexes: Sequence[int] | Int64s) -> PairColumns:
         """The pairs at these indexes."""
-        at = pa.array(np.asarray(indexes, np.int64))
+        at = array_of(np.asarray(indexes, np.int64))
         return PairColumns(
             tuple(each.take(at) for each in self.keys),
             tuple(each.take(at) for each in self.values),
@@ -230,7 +231,7 @@ def column_values(array: pa.Array) -> list[Any]:
         return [None if time_us is None else to_datetime(time_us) for time_us in times_us]
     is_number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
     if is_number and not array.null_count:
-        values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+        values: list[Any] = numbers_of(array).tolist()
         return values
     return list(array.to_pylist())
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
+from dataflow.arrow_numbers import numbers_of
 from dataflow.columns import ARROW_TYPES, IntColumn, Rows
 from dataflow.errors import InputError
 from dataflow.io.files import FileReader, FileSource, FileSplit, event_times_us
@@ -131,11 +132,10 @@ class JsonRowsSource(FileSource):
 def _lines_of_objects(block: bytes) -> int:
     """The number of lines, if each begins with a brace; else 0."""
     characters = np.frombuffer(block, np.uint8)
-    is_end, is_brace = characters == ord("\n"), characters == ord("{")
     # What is behind the last line end, if anything, is a line too.
-    ends = np.count_nonzero(is_end[:-1])
-    is_dense = is_brace[0] and np.count_nonzero(is_end[:-1] & is_brace[1:]) == ends
-    return int(ends) + 1 if is_dense else 0
+    is_end = characters[:-1] == ord("\n")
+    are_objects = characters[0] == ord("{") and (characters[1:][is_end] == ord("{")).all()
+    return int(np.count_nonzero(is_end)) + 1 if are_objects else 0
 
 
 def _is_utf8(block: bytes) -> bool:
@@ -211,7 +211,7 @@ class _RowsReader(FileReader):
         unit_us = self._source.unit_us
         column = rows.column(name) if isinstance(rows, Rows) else None
         if column is not None and pa.types.is_integer(column.type):
-            times = column.to_numpy()
+            times = numbers_of(column)
             low, high = int(times.min()) * unit_us, int(times.max()) * unit_us
             if MIN_TIMESTAMP_US <= low and high <= MAX_TIMESTAMP_US:
                 return IntColumn(times * unit_us)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-import pyarrow as pa
 
+from dataflow.arrow_numbers import array_of
 from dataflow.column_fn import ColumnFunction
 from dataflow.columns import TIMESTAMP_TYPE, Rows, WindowColumn
 from dataflow.do_fn import DoFn
@@ -72,7 +72,7 @@ class _WithBound(ColumnFunction):
         if self.name in values.batch.schema.names:
             return None
         names = (*values.batch.schema.names, self.name)
-        bounds = pa.array(windows.ends_us if self.is_end else windows.starts_us)
+        bounds = array_of(windows.ends_us if self.is_end else windows.starts_us)
         return Rows.of(
             row_class(names), names, [*values.batch.columns, bounds.cast(TIMESTAMP_TYPE)]
         )

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dataflow.arrow_numbers import array_of, numbers_of
 from dataflow.columns import Int64s
 from dataflow.combine_fn import CallableCombineFn, CombineFn
 from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn, TupleCombineFn
@@ -108,12 +109,12 @@ class ColumnCombiner:
     def results(self, accumulators: Accumulators) -> pa.Array:
         """What the accumulators say."""
         if self.kind != "mean":
-            return pa.array(accumulators[0])
+            return array_of(accumulators[0])
         sums, counts = accumulators
         if sums.dtype == np.int64 and _largest(sums) > _EXACT_MAX:
             pairs = zip(sums.tolist(), counts.tolist(), strict=True)
             return pa.array([total / count for total, count in pairs])
-        return pa.array(sums / counts)
+        return array_of(sums / counts)
 
 
 _CALLABLES: dict[Callable[..., Any], str] = {sum: "sum", min: "min", max: "max"}
@@ -156,8 +157,7 @@ def _numbers(values: pa.Array) -> NDArray[Any] | None:
     is_known = pa.types.is_int64(values.type) or pa.types.is_float64(values.type)
     if values.null_count or not (is_known or pa.types.is_boolean(values.type)):
         return None
-    numbers: NDArray[Any] = values.to_numpy(zero_copy_only=False)
-    return numbers
+    return numbers_of(values)
 
 
 def _extremes(numbers: NDArray[Any], groups: Groups, kind: str) -> Accumulators | None:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dataflow.arrow_numbers import array_of, numbers_of
 from dataflow.columns import (
     Column,
     Int64s,
@@ -61,10 +62,11 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
         return len(self.counts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        columns = [*self.keys, self.windows.starts_us, self.windows.ends_us, self.counts]
+        columns = [self.windows.starts_us, self.windows.ends_us, self.counts]
         columns += [each for found in self.accumulators for each in found]
-        names = [str(number) for number in range(len(columns))]
-        batch = pa.RecordBatch.from_arrays([pa.array(each) for each in columns], names=names)
+        arrays = [*self.keys, *map(array_of, columns)]
+        names = [str(number) for number in range(len(arrays))]
+        batch = pa.RecordBatch.from_arrays(arrays, names=names)
         combiners = [(each.kind, each.is_listed) for each in self.combiners]
         sizes = [len(found) for found in self.accumulators]
         size_us = self.windows.size_us
@@ -113,7 +115,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
     def take(self, indexes: Sequence[int] | Int64s) -> PartialColumns:
         """The partials at these indexes."""
         at = np.asarray(indexes, np.int64)
-        taken = pa.array(at)
+        taken = array_of(at)
         return self._with(lambda each: each.take(taken), lambda each: each[at])
 
     def parted(self, is_chosen: Bools) -> tuple[PartialColumns, PartialColumns]:
@@ -151,9 +153,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
 def _restored(blob: bytes, shape: tuple[Any, ...]) -> PartialColumns:
     keys, is_single, size_us, combiners, sizes = shape
     columns = unpacked(blob).columns
-    starts_us, ends_us, counts, *arrays = [
-        each.to_numpy(zero_copy_only=False) for each in columns[keys:]
-    ]
+    starts_us, ends_us, counts, *arrays = [numbers_of(each) for each in columns[keys:]]
     ends = list(accumulate(sizes))
     return PartialColumns(
         tuple(columns[:keys]),
@@ -237,7 +237,7 @@ def _together(
 ) -> PartialColumns | None:
     if any(each is None for each in accumulators):
         return None
-    firsts = pa.array(groups.firsts)
+    firsts = array_of(groups.firsts)
     starts_us = windows.starts_us[groups.firsts]
     ends_us = groups.reduced(np.maximum, windows.ends_us)
     # Windows of one size that have merged are of one size no more.
@@ -332,7 +332,7 @@ def divided(
     codes = key_codes(partials.keys)
     assert codes is not None  # or they would not have been grouped
     firsts, which = np.unique(codes, return_index=True, return_inverse=True)[1:]
-    at = pa.array(firsts)
+    at = array_of(firsts)
     keys = key_values([each.take(at) for each in partials.keys], is_single=partials.is_single)
     numbers: dict[LabelT, int] = {}
     indexes = [numbers.setdefault(label_of(key), len(numbers)) for key in keys]
@@ -348,7 +348,7 @@ def _codes(key: pa.Array) -> Int64s | None:
     if key.null_count:
         return None
     if pa.types.is_int64(key.type):
-        numbers = key.to_numpy()
+        numbers = numbers_of(key)
         low, high = int(numbers.min()), int(numbers.max())
         if high - low < 1 << 32:
             shifted: Int64s = numbers - low

@@ -80,14 +80,14 @@ class Lifter:
             found = self._lifted_columns(bundle, watermark_us)
             if found is not None:
                 return found
-        windows = bundle.windows or [GLOBAL_WINDOW] * len(bundle)
+        windows = bundle.windows
         if not set(map(type, bundle.values)) <= {tuple}:
             refuse_other_than_pairs(self._node, bundle.values)
         try:
             pairs = self._accumulation.pairs(bundle)
             late: list[Partial] = []
             if min(bundle.timestamps_us, default=watermark_us) < watermark_us:
-                pairs, windows, late = self._without_late(pairs, windows, bundle, watermark_us)
+                pairs, windows, late = self._without_late(pairs, bundle, watermark_us)
             groups = self._groups(pairs, windows)
         except (TypeError, ValueError) as error:
             refuse_other_than_pairs(self._node, bundle.values)
@@ -98,14 +98,18 @@ class Lifter:
         return partials + late
 
     def _groups(
-        self, pairs: Sequence[tuple[Any, Any]], windows: Sequence[Window]
+        self, pairs: Sequence[tuple[Any, Any]], windows: Sequence[Window] | None
     ) -> Iterable[_Group]:
-        """The values of each key and window, after merging."""
+        """The values of each key and window, after merging; ``windows``: None where all are the global one."""
+        groups: dict[Any, list[Any]] = defaultdict(list)
+        if windows is None:
+            for key, value in pairs:
+                groups[key].append(value)
+            return ((key, GLOBAL_WINDOW, values) for key, values in groups.items())
         if self._is_overlap_merging:
             return _chains([key for key, _ in pairs], windows, [value for _, value in pairs])
         by_window: dict[Window, dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
         last: Window | None = None
-        groups: dict[Any, list[Any]] = {}
         for (key, value), window in zip(pairs, windows, strict=True):
             # Records that follow each other mostly share the very window: then nothing is hashed but the key.
             if window is not last:
@@ -206,7 +210,6 @@ class Lifter:
     def _without_late(
         self,
         pairs: Sequence[tuple[Any, Any]],
-        windows: Sequence[Window],
         bundle: Bundle,
         watermark_us: int,
     ) -> tuple[list[tuple[Any, Any]], list[Window], list[Partial]]:
@@ -215,6 +218,7 @@ class Lifter:
         kept_windows: list[Window] = []
         late: list[Partial] = []
         signs = bundle.signs or [1] * len(bundle)
+        windows = bundle.windows or [GLOBAL_WINDOW] * len(bundle)
         columns = zip(pairs, windows, bundle.values, bundle.timestamps_us, signs, strict=True)
         for pair, window, element, timestamp_us, sign in columns:
             key, value = pair

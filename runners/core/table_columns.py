@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dataflow.arrow_numbers import array_of
 from dataflow.columns import ARROW_TYPES, Column, Int64s, Rows, column_values
 from dataflow.io.table import ColumnType, Row, TableSpec
 from runners.core.column_partials import key_codes
@@ -54,7 +55,7 @@ class TableColumns(Column[Row]):
 
     def take(self, indexes: Sequence[int] | Int64s) -> TableColumns:
         """The rows at these indexes."""
-        at = pa.array(np.asarray(indexes, np.int64))
+        at = array_of(np.asarray(indexes, np.int64))
         return TableColumns(self.table, [each.take(at) for each in self.arrays])
 
     def in_key_order(self) -> TableColumns:

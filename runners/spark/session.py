@@ -43,6 +43,8 @@ _LOCAL_SETTINGS = {
 }
 # Internal to Spark; there since 2.4, and in 4 still the only way to have workers forked from something else.
 _FORK_SETTINGS = {"spark.python.daemon.module": "runners.python_daemon"}
+# On this machine Java only moves bytes, for as long as the job takes: to compile better costs it more than it gains.
+_COMPILER = "-XX:TieredStopAtLevel=1"
 # Without these Spark looks the host's name up, and warns if that is a loopback address.
 _LOCAL_ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
 
@@ -100,12 +102,14 @@ def local_master(workers: int) -> str:
 
 
 def _settings(master: str, driver_memory: str, more: Mapping[str, str]) -> dict[str, str]:
+    java_options = [f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION}"]
+    java_options += [_COMPILER] * _is_in_driver(master)
     return {
         **_SETTINGS,
         **(_LOCAL_SETTINGS if _is_local(master) else {}),
         **(_FORK_SETTINGS if _is_in_driver(master) else {}),
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION}",
+        "spark.driver.extraJavaOptions": " ".join(java_options),
         **more,
     }
 

@@ -17,6 +17,7 @@ from runners.millwheel.key_range import even_ranges
 from runners.millwheel.production import CellWrite, Production
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
+from runners.millwheel.store.postgres.tables import COPY_ROWS_MIN
 
 pytestmark = pytest.mark.postgres
 
@@ -163,3 +164,26 @@ def test_row_that_the_users_own_constraint_refuses(
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
     assert store.statistics(JOB)["cells"] == 0
     assert store.commit(attrs.evolve(bundle, tables=())) == Committed()
+
+
+@pytest.mark.parametrize("deferred", ["", "DEFERRABLE INITIALLY DEFERRED"])
+def test_many_rows_of_which_a_constraint_refuses_one_change_nothing(
+    store: PostgresStore, admin: psycopg.Connection[Any], deferred: str
+) -> None:
+    """They go by COPY, outside the pipeline of the rest of their transaction."""
+    table = TableSpec(name="many", columns={"id": int, "name": str})
+    store.open_job(attrs.evolve(SPEC, tables=[table]))
+    admin.execute(f"ALTER TABLE many ADD UNIQUE (id) {deferred}".encode())
+    rows = [(number, f"row {number}") for number in range(2 * COPY_ROWS_MIN)]
+    cell = CellWrite("count", 1, b"k", b"v")
+    write = TableWrite(table=table, inserts=[*rows, rows[0]])
+    bundle = next_bundle(store, cells=[cell], tables=[write])
+
+    with pytest.raises(StoreError, match="many_id_key"):
+        store.commit(bundle)
+    assert store.statistics(JOB)["cells"] == 0
+    assert list(store.read_table(table)) == []
+
+    good = attrs.evolve(bundle, tables=[TableWrite(table=table, inserts=rows)])
+    assert store.commit(good) == Committed()
+    assert sorted(store.read_table(table)) == rows

@@ -26,6 +26,9 @@ from runners.testing.store_conformance.world import (
     opened,
 )
 
+#: So many that a store may take another way for them.
+_MANY_ROWS = 20_000
+
 
 def check_late_records(connect: StoreFactory) -> None:
     """Late records are kept as they are, in order; text that is no text does not stop a commit."""
@@ -94,6 +97,47 @@ def check_table_without_key(connect: StoreFactory) -> None:
     owner.commit(tables=[TableWrite(table=LOG, inserts=[("blue", 2)])])
     rows = sorted(connect().read_table(LOG))
     expect_equal(rows, [("blue", 2), ("red", 1), ("red", 1)], "rows of a table without a key")
+
+
+def check_many_rows(connect: StoreFactory) -> None:
+    """Many rows of a table without key, of every type, come back equal; those of a fenced owner do not come at all."""
+    columns = {"id": int, "share": float, "name": str, "flag": bool, "raw": bytes, "at": datetime}
+    table = TableSpec(name="many", columns=columns)
+    numbers = TableSpec(name="numbers", columns={"id": int, "share": float, "at": datetime})
+    store = connect()
+    store.open_job(attrs.evolve(job_spec(), tables=[table, numbers]))
+    start = datetime(1999, 12, 31, 23, tzinfo=UTC)
+    whole = [
+        (
+            n - 5,
+            n / 7,
+            f"naïve {n}",
+            n % 2 > 0,
+            b"\0" * (n % 3),
+            start + timedelta(seconds=n, microseconds=1),
+        )
+        for n in range(_MANY_ROWS)
+    ]
+    holes = [
+        tuple(None if n % 6 == at else each for at, each in enumerate(row))
+        for n, row in enumerate(whole)
+    ]
+    narrow = [(row[0], row[1], row[5]) for row in whole]
+    owner = Owner(store, LOW)
+    writes = [TableWrite(table=table, inserts=whole), TableWrite(table=numbers, inserts=narrow)]
+    owner.commit(cells=[cell(b"k", b"1")], tables=writes)
+    owner.commit(tables=[TableWrite(table=table, inserts=holes)])
+    found = connect().read_table(table)
+    expect(
+        sorted(found, key=repr) == sorted([*whole, *holes], key=repr),
+        "many rows came back otherwise",
+    )
+    expect(sorted(store.read_table(numbers)) == sorted(narrow), "many numbers came back otherwise")
+    expect_equal(store.statistics(JOB)["cells"], 1, "cells beside many rows")
+    Owner(connect(), LOW, name="another")
+    fenced = owner.production(tables=[TableWrite(table=numbers, inserts=narrow)])
+    expect_equal(store.commit(fenced), Fenced(LOW), "many rows of a fenced owner")
+    expect_equal(len(store.read_table(numbers)), _MANY_ROWS, "rows after those of a fenced owner")
 
 
 def check_column_types(connect: StoreFactory) -> None:

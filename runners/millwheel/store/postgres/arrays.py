@@ -1,4 +1,4 @@
-"""Postgres arrays packed in binary, so that ten thousand rows travel as a few parameters.
+"""Values for Postgres in binary: as arrays, so that ten thousand rows travel as a few parameters, and as rows of COPY.
 
 Packing here, instead of letting psycopg adapt lists, cuts the client's share of a large commit to
 a third: the element type is known, so no value is inspected.  None is SQL's NULL everywhere.
@@ -11,14 +11,17 @@ import sys
 from array import array
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from psycopg import Connection
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
+from dataflow.arrow_numbers import numbers_of
 from dataflow.columns import column_values
 from windowing.timestamps import to_timestamp_us
 
@@ -26,6 +29,11 @@ from windowing.timestamps import to_timestamp_us
 _HEADER = struct.Struct("!iiIii").pack
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
+#: What is before and behind the rows of COPY in binary; before each row is the number of its values.
+_COPY_BEGIN, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+_VALUES = struct.Struct("!h").pack
+#: Of records of numbers: what kind it is, and a value of each record or one for all.
+Member = tuple[Any, NDArray[Any] | int]
 #: Postgres counts microseconds from here.
 _POSTGRES_EPOCH_US = to_timestamp_us(datetime(2000, 1, 1, tzinfo=UTC))
 
@@ -40,18 +48,23 @@ class PackedArray(bytes):
     def of(cls, values: Sequence[Any]) -> "PackedArray":
         """Pack ``values``; each None becomes NULL."""
         has_null = None in values
-        if has_null:
-            elements = b"".join(
-                [_NULL if value is None else cls.pack((value,)) for value in values]
-            )
-        else:
-            elements = cls.pack(values)
+        elements = b"".join(cls.elements(values)) if has_null else cls.pack(values)
         return cls(_HEADER(1, has_null, cls.element_oid, len(values), 1) + elements)
 
     @classmethod
     def of_column(cls, column: pa.Array) -> "PackedArray":
         """Pack an Arrow array of the same type; each null becomes NULL."""
         return cls.of(column_values(column))
+
+    @classmethod
+    def elements(cls, values: Sequence[Any]) -> Sequence[bytes]:
+        """Each of ``values`` as it is packed, by itself; None becomes NULL."""
+        return [_NULL if value is None else cls.pack((value,)) for value in values]
+
+    @classmethod
+    def members(cls, column: pa.Array | Sequence[Any]) -> Sequence[Member] | None:  # noqa: ARG003
+        """A column as members of records, lengths and values; None where it has nulls, or they are of several sizes."""
+        return None
 
     @classmethod
     def pack(cls, values: Sequence[Any]) -> bytes:
@@ -69,15 +82,39 @@ class _NumberArray(PackedArray):
     @classmethod
     def of_column(cls, column: pa.Array) -> PackedArray:
         """Without a Python value for each."""
-        if column.null_count:
+        members = cls.members(column)
+        if members is None:
             return super().of_column(column)
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.int64())
-        numbers = column.to_numpy(zero_copy_only=False) - cls.origin if cls.origin else column
+        elements = _records(len(column), members)
+        return cls(_HEADER(1, 0, cls.element_oid, len(column), 1) + elements)
+
+    @classmethod
+    def elements(cls, values: Sequence[Any]) -> Sequence[bytes]:
+        if None in values:
+            return super().elements(values)
+        packed, size = cls.pack(values), 4 + np.dtype(cls.typecode).itemsize
+        return [packed[start : start + size] for start in range(0, len(packed), size)]
+
+    @classmethod
+    def members(cls, column: pa.Array | Sequence[Any]) -> Sequence[Member] | None:
+        if isinstance(column, pa.Array):
+            if column.null_count:
+                return None
+            if pa.types.is_timestamp(column.type):
+                column = column.cast(pa.int64())
+            found = numbers_of(column)
+            numbers = found - cls.origin if cls.origin else found
+        elif None in column:
+            return None
+        else:
+            numbers = np.frombuffer(array(cls.typecode, cls.counted(column)), cls.typecode)
         kind = np.dtype(cls.typecode).newbyteorder(">")
-        elements = np.empty(len(column), [("length", ">i4"), ("value", kind)])
-        elements["length"], elements["value"] = kind.itemsize, numbers
-        return cls(_HEADER(1, 0, cls.element_oid, len(column), 1) + elements.tobytes())
+        return [(">i4", kind.itemsize), (kind, numbers)]
+
+    @classmethod
+    def counted(cls, values: Sequence[Any]) -> Sequence[Any]:
+        """Values as the numbers that Postgres keeps for them."""
+        return values
 
     @classmethod
     def pack(cls, values: Sequence[Any]) -> bytes:
@@ -86,7 +123,7 @@ class _NumberArray(PackedArray):
         Raises:
             OverflowError: a value is out of range.
         """
-        numbers = array(cls.typecode, values)
+        numbers = array(cls.typecode, cls.counted(values))
         if sys.byteorder == "little":
             numbers.byteswap()
         raw, size = numbers.tobytes(), numbers.itemsize
@@ -129,15 +166,20 @@ class TimestamptzArray(_NumberArray):
     origin = _POSTGRES_EPOCH_US
 
     @classmethod
-    def pack(cls, values: Sequence[datetime]) -> bytes:
-        """As microseconds since Postgres' epoch."""
-        return super().pack([to_timestamp_us(value) - _POSTGRES_EPOCH_US for value in values])
+    def counted(cls, values: Sequence[datetime]) -> Sequence[int]:
+        """Microseconds since Postgres' epoch."""
+        return [to_timestamp_us(value) - _POSTGRES_EPOCH_US for value in values]
 
 
 class ByteaArray(PackedArray):
     """``bytea[]``."""
 
     array_oid, element_oid = 1001, 17
+
+    @classmethod
+    def elements(cls, values: Sequence[bytes | None]) -> Sequence[bytes]:
+        """Each by itself."""
+        return [_NULL if value is None else _LENGTH(len(value)) + value for value in values]
 
     @classmethod
     def pack(cls, values: Sequence[bytes]) -> bytes:
@@ -151,9 +193,41 @@ class TextArray(PackedArray):
     array_oid, element_oid = 1009, 25
 
     @classmethod
+    def elements(cls, values: Sequence[str | None]) -> Sequence[bytes]:
+        """Each by itself, in UTF-8."""
+        return ByteaArray.elements([None if each is None else each.encode() for each in values])
+
+    @classmethod
     def pack(cls, values: Sequence[str]) -> bytes:
         """In UTF-8, which is what every connection of ours speaks."""
         return ByteaArray.pack([value.encode() for value in values])
+
+
+def packed_rows(
+    kinds: Sequence[type[PackedArray]], columns: Sequence[pa.Array | Sequence[Any]]
+) -> bytes:
+    """Columns of the same length as rows in the binary format of COPY.
+
+    Raises:
+        OverflowError: a value is out of range.
+    """
+    members = [kind.members(each) for kind, each in zip(kinds, columns, strict=True)]
+    numbers = [each for each in members if each is not None]
+    if len(numbers) == len(members):
+        rows = _records(len(columns[0]), [(">i2", len(kinds)), *chain(*numbers)])
+    else:
+        values = [each if isinstance(each, Sequence) else column_values(each) for each in columns]
+        elements = [kind.elements(each) for kind, each in zip(kinds, values, strict=True)]
+        rows = b"".join(chain(*zip(repeat(_VALUES(len(kinds))), *elements, strict=False)))
+    return _COPY_BEGIN + rows + _COPY_END
+
+
+def _records(count: int, members: Sequence[Member]) -> bytes:
+    """So many records of these members, one after the other."""
+    records = np.empty(count, [(str(index), kind) for index, (kind, _) in enumerate(members)])
+    for index, (_, value) in enumerate(members):
+        records[str(index)] = value
+    return records.tobytes()
 
 
 #: Every array that can be sent.

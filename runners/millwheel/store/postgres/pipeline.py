@@ -4,7 +4,9 @@ psycopg's own pipeline writes to the socket after every statement; on one machin
 writes wakes the server, and a small commit takes twice as long.  So commits use libpq's pipeline
 directly, through psycopg's public wrapper of it (`psycopg.pq`).
 
-A large transaction may still go out in pieces, and a client can die between two of them: the
+COPY cannot be part of such a pipeline: what is before it and what is behind it are two.
+
+A large transaction goes out in pieces in any case, and a client can die between two of them: the
 server then rolls back, or `acquire` ends its session.
 """
 
@@ -20,7 +22,7 @@ from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
-from runners.millwheel.store.postgres.tables import Statement
+from runners.millwheel.store.postgres.tables import CopyRows, Query, Statement
 
 _PLACEHOLDER = re.compile(rb"%\((\w+)\)b")
 _ANSWERED = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK})
@@ -52,7 +54,7 @@ class Pipeline:
         self._prepared_count = 0
 
     def run(self, statements: Sequence[Statement]) -> str:
-        """Send the statements, wait for all answers, return the last one's command tag.
+        """Send the statements, wait for all answers, return the command tag of the last one, which is no COPY.
 
         After an error the server skips the rest, so a COMMIT at the end is not carried out; the
         connection is left in the failed transaction.
@@ -61,6 +63,23 @@ class Pipeline:
             psycopg.Error: the first statement that failed, or the connection ended.  What an error
                 proves is for outcomes.py to say.
         """
+        together: list[Query] = []
+        for each in statements:
+            if not isinstance(each, CopyRows):
+                together.append(each)
+                continue
+            if together:
+                self._run_together(together)
+                together = []
+            self._copy(each)
+        return self._run_together(together)
+
+    def _copy(self, copied: CopyRows) -> None:
+        # The transaction is open, so psycopg opens none.
+        with self._connection.cursor().copy(copied.query) as copy:
+            copy.write(copied.rows)
+
+    def _run_together(self, statements: Sequence[Query]) -> str:
         pgconn = self._connection.pgconn
         pgconn.enter_pipeline_mode()
         # What each answer is to: a query whose preparation it confirms, or None.
