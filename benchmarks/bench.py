@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     add("--cache", type=Path, default=cache, help="where data and environments are kept")
     add("--results", type=Path, help="where to write the runs; default: in the cache, by the time")
     add("--plot", type=Path, help="where to draw the ratios, as SVG")
-    add("--read", type=Path, help="measure nothing; print the tables of a file of results")
+    add("--read", nargs="+", type=Path, help="measure nothing; print the tables of such files")
     add("--write-docs", action="store_true", help=f"and put them into {pages.PAGE.name}")
     return found
 
@@ -62,10 +62,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; how many runs were no good."""
     given = parser().parse_args(arguments)
-    if given.read:
-        results = [json.loads(line) for line in given.read.read_text("utf-8").splitlines()]
-    else:
-        results = measure(given)
+    results = pages.read(given.read) if given.read else measure(given)
     for title, table in pages.sections(results).items():
         print(f"\n{title}\n\n{table}")
     if given.plot:

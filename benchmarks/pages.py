@@ -1,5 +1,6 @@
 """The page about benchmarks: its tables stand between marks, and are made from the results of runs."""
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,17 @@ FIGURE = ROOT / "docs" / "figures" / "benchmarks.svg"
 MACHINE = "machine"
 
 _RATIOS, _LATENCY, _LAG, _RUNS = "Ratios", "Latency", "Watermark lag", "Runs"
+
+
+def read(paths: Sequence[Path]) -> list[Result]:
+    """The results of several commands; runs of different ones are not compared."""
+    found: list[Result] = []
+    for path in paths:
+        first = 1 + max((each["rep"] for each in found if "rep" in each), default=-1)
+        for line in path.read_text("utf-8").splitlines():
+            each = json.loads(line)
+            found.append(each | {"rep": first + each["rep"]} if "rep" in each else each)
+    return found
 
 
 def sections(results: Sequence[Result]) -> dict[str, str]:

@@ -49,6 +49,9 @@ class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any,
     `collections.abc.Sequence`, which reads them from a temporary file: it can be iterated any number of times, knows
     its length, compares like a list, and cannot be changed.  It is there as long as the task; ``list(values)`` may be
     kept longer, and takes the memory, and so does sending it to another grouping, which gets a list.
+
+    Keys that Python calls equal are one key, and any of them may be said: after a worker has been replaced ``True`` and
+    ``1.0`` are ``1``.
     """
 
     def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Sequence[Any]]]:

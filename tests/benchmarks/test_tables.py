@@ -1,5 +1,6 @@
 """Ratios are of pairs of good runs, tables say all, and the page has a place for each."""
 
+import json
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -29,6 +30,19 @@ def test_ratios_are_of_runs_of_the_same_round() -> None:
     found = tables.ratios(RUNS, "ours", "spark-rdd", "B2", 1_000)
 
     assert found == {"seconds": [0.5, 0.75], "cpu_s": [0.5, 0.75], "rss_mb": [1.0, 1.0]}
+
+
+def test_runs_of_different_commands_are_no_pairs(tmp_path: Path) -> None:
+    commands = [[a_run("ours", 0, 1.0)], [a_run("ours", 0, 2.0), a_run("spark-rdd", 0, 4.0)]]
+    paths = []
+    for number, runs in enumerate(commands):
+        paths.append(tmp_path / str(number))
+        paths[-1].write_text("\n".join(map(json.dumps, [{"case": pages.MACHINE}, *runs])), "utf-8")
+
+    found = pages.read(paths)
+
+    assert tables.ratios(found, "ours", "spark-rdd", "B2", 1_000)["seconds"] == [0.5]
+    assert len(found) == 5
 
 
 def test_table_has_median_and_spread_and_no_wrong_runs() -> None:
