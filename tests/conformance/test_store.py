@@ -25,6 +25,7 @@ from tests.conformance.broken_adapters.fencing import (
     FencesTheFirstRangeOnly,
     LeavesItsFences,
     NeverFences,
+    WritesManyRowsByTheWay,
 )
 from tests.conformance.broken_adapters.journalling import (
     KeepsWhatIsSettled,
@@ -130,6 +131,7 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (KeepsCellsByName, "update_keeps_what_is_kept"),
         (KeepsChannelsOfTheGone, "update_forgets_the_rest"),
         (LeavesOwnersTheirTokens, "update_fences_everybody"),
+        (WritesManyRowsByTheWay, "many_rows"),
         (UpdatesWhateverThereIs, "update_is_idempotent_and_exact"),
         (FencesTheFirstRangeOnly, "all_ranges_or_none"),
         (ForgetsArguments, "requests_are_numbered_for_each_job"),

@@ -2,11 +2,14 @@
 
 import attrs
 
+from runners.core.changelog import apply_table_write
 from runners.millwheel.ids import Fence
 from runners.millwheel.production import Production
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.memory_job import StoredJob
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced
+
+MANY_ROWS = 1_000
 
 
 class NeverFences(MemoryStore):
@@ -61,3 +64,16 @@ class LeavesItsFences(MemoryStore):
                     return Fenced(fence.range_id)
             self._apply(job, production)
             return Committed()
+
+
+class WritesManyRowsByTheWay(MemoryStore):
+    """Copies rows into their table in a transaction of their own."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        kept = []
+        for write in production.tables:
+            if len(write.inserts) < MANY_ROWS:
+                kept.append(write)
+            else:
+                apply_table_write(self._table(write.table).rows, write)
+        return super().commit(attrs.evolve(production, tables=kept))
