@@ -10,7 +10,7 @@ from hypothesis import settings
 
 _PROFILE = settings.get_current_profile_name()
 _EXAMPLES = settings.get_profile(_PROFILE).max_examples
-#: In CI: of all the cells of a test together, and of each at least, which is what the profile dev tries.
+#: In CI: of all the cells of a test together, and of each at least, more than the profile dev tries.
 _COSTLY, _STATED, _LEAST = 100, 1_000, 20
 
 
