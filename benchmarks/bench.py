@@ -9,16 +9,15 @@ compared are made one after the other.  Prints tables of ratios, and writes ever
 """
 
 import argparse
-import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import platformdirs
 
-from benchmarks import pages, plot, stores, tables
+from benchmarks import pages, plot, tables
 from benchmarks.cases import LATENCY, THROUGHPUT
 from benchmarks.peers.registry import DEFAULT, PEERS
+from benchmarks.recording import recording
 from benchmarks.runs import Bench, Options, Result
 
 CASES = {name: case.title for name, case in THROUGHPUT.items()} | LATENCY
@@ -105,25 +104,10 @@ def command(options: Options) -> str:
 def measure(given: argparse.Namespace) -> list[Result]:
     """Make all runs; the first result says on what machine and by which options."""
     options = options_of(given)
-    given.cache.mkdir(parents=True, exist_ok=True)
-    now = datetime.now(UTC)
-    path = given.results or given.cache / f"results-{now:%Y%m%d-%H%M%S}.jsonl"
-    results: list[Result] = []
-    with stores.commit_stamping_server() as server, path.open("a", encoding="utf-8") as file:
-
-        def note(result: Result) -> None:
-            results.append(result)
-            file.write(json.dumps(result) + "\n")
-            file.flush()
-
-        on = tables.machine(stores.flush_ms(server.home))
-        day = f"{now:%Y-%m-%d}"
-        note({"case": pages.MACHINE, "machine": on, "day": day, "command": command(options)})
-        print(on)
-        for result in Bench(options, server).results():
-            note(result)
-    print(f"\nevery run: {path}")
-    return results
+    with recording(given, "results", command(options)) as record:
+        for result in Bench(options, record.server).results():
+            record.note(result)
+    return record.results
 
 
 if __name__ == "__main__":

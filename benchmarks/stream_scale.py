@@ -13,12 +13,12 @@ import argparse
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import platformdirs
 
-from benchmarks import pages, stores, tables
+from benchmarks import pages, tables
+from benchmarks.recording import recording
 from benchmarks.runs import Result
 from benchmarks.scale import report
 from benchmarks.scale.backlog_job import BATCH
@@ -168,31 +168,16 @@ def command(given: argparse.Namespace) -> str:
 
 def measure(given: argparse.Namespace) -> list[Result]:
     """Make all runs; the first result says on what machine and by which options."""
-    given.cache.mkdir(parents=True, exist_ok=True)
-    now = datetime.now(UTC)
-    path = given.results or given.cache / f"scale-{now:%Y%m%d-%H%M%S}.jsonl"
     settings = Settings(timeout_s=given.timeout, bound_ms=given.bound_ms, cache=given.cache)
-    results: list[Result] = []
-    with stores.commit_stamping_server() as server, path.open("a", encoding="utf-8") as file:
-
-        def note(result: Result) -> None:
-            results.append(result)
-            file.write(json.dumps(result) + "\n")
-            file.flush()
-
-        on = tables.machine(stores.flush_ms(server.home))
-        day = f"{now:%Y-%m-%d}"
-        note({"case": pages.MACHINE, "machine": on, "day": day, "command": command(given)})
-        print(on)
-        bench = ScaleBench(settings, server)
+    with recording(given, "scale", command(given)) as record:
+        bench = ScaleBench(settings, record.server)
         for task, what in planned(given):
             words = ", ".join(f"{name} {value}" for name, value in what.items())
             print(f"{task.case.lower()}, {words}: ", end="", flush=True)
             result = bench.result(task, what)
             print(report.in_a_line(result), flush=True)
-            note(result)
-    print(f"\nevery run: {path}")
-    return results
+            record.note(result)
+    return record.results
 
 
 if __name__ == "__main__":

@@ -1,16 +1,13 @@
 """The command about scale at a tiny size: real Spark, workers and Postgres, every answer checked."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.scale.faults import COUNTER, RESTART
+from tests.benchmark_command import run_command
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 110
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.postgres]
@@ -18,19 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.postgres]
 
 def results_of(folder: Path, *options: str) -> list[dict[str, Any]]:
     """What the command writes down of its runs."""
-    results = folder / "results.jsonl"
-    places = ["--cache", str(folder), "--results", str(results)]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.stream_scale", *options, *places],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    machine, *runs = [json.loads(line) for line in results.read_text().splitlines()]
-    assert "cores" in machine["machine"]
+    _, runs = run_command("benchmarks.stream_scale", folder, *options, timeout_s=TIMEOUT_S)
     assert [each["check"] for each in runs] == ["ok"] * len(runs)
     return runs
 

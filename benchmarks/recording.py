@@ -1,0 +1,48 @@
+"""Where the results of one command go: each a line of JSON in a file, as soon as it is there."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TextIO
+
+from benchmarks import pages, stores, tables
+from benchmarks.runs import Result
+from benchmarks.stores import Server
+
+
+class Recording:
+    """What has been noted so far; ``server``: the Postgres of all its runs."""
+
+    def __init__(self, server: Server, file: TextIO) -> None:
+        self.server, self._file = server, file
+        self.results: list[Result] = []
+
+    def note(self, result: Result) -> None:
+        """Keep a result."""
+        self.results.append(result)
+        self._file.write(json.dumps(result) + "\n")
+        self._file.flush()
+
+
+@contextmanager
+def recording(given: argparse.Namespace, name: str, command: str) -> Iterator[Recording]:
+    """Notes and prints first on what machine, and by which command, what follows was measured.
+
+    Args:
+        given: says in ``results`` in which file, or else in ``cache`` in which folder.
+        name: what such a file's name begins with.
+        command: in words.
+    """
+    given.cache.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(UTC)
+    path = given.results or given.cache / f"{name}-{now:%Y%m%d-%H%M%S}.jsonl"
+    with stores.commit_stamping_server() as server, path.open("a", encoding="utf-8") as file:
+        found = Recording(server, file)
+        machine = tables.machine(stores.flush_ms(server.home))
+        day = f"{now:%Y-%m-%d}"
+        found.note({"case": pages.MACHINE, "machine": machine, "day": day, "command": command})
+        print(machine)
+        yield found
+    print(f"\nevery run: {path}")
