@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 import psutil
 
+#: As arguments by themselves: the command that starts Spark names the first one, too, within a setting.
+_DAEMONS = frozenset(("runners.python_daemon", "pyspark.daemon"))
+
 
 def descendants(process: psutil.Process) -> list[psutil.Process]:
     """Everything below a process that is alive."""
@@ -16,11 +19,8 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 def spark_workers(driver: psutil.Process) -> list[psutil.Process]:
     """The Python processes that run Spark's tasks: forked by a daemon, ours or, on a cluster, Spark's."""
-    names = ("runners.python_daemon", "pyspark.daemon")
     daemons = {
-        each.pid: each
-        for each in descendants(driver)
-        if any(name in _command(each) for name in names)
+        each.pid: each for each in descendants(driver) if not _DAEMONS.isdisjoint(_command(each))
     }
     return [each for each in daemons.values() if _parent(each) in daemons]
 
@@ -35,11 +35,11 @@ def kill(processes: Sequence[psutil.Process]) -> None:
     psutil.wait_procs(processes, timeout=10)
 
 
-def _command(process: psutil.Process) -> str:
+def _command(process: psutil.Process) -> list[str]:
     try:
-        return " ".join(process.cmdline())
+        return process.cmdline()
     except psutil.NoSuchProcess:  # a zombie counts as gone
-        return ""
+        return []
 
 
 def _parent(process: psutil.Process) -> int:
