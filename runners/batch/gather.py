@@ -1,6 +1,7 @@
 """Gatherer: partials on their way into a shuffle, combined over bundles and packed into blobs.
 
-What is waiting is bounded in records, and through the size of the last blobs also in bytes.
+What is waiting is bounded in records and in partials, and through the size of the last blobs also in bytes.
+Where it does not grow with the records of a key, as sums do not, the bound of the records rises for as long.
 Nothing is in order afterwards, and nothing needs to be: combining is commutative, grouping looks at
 event times only, and stateful DoFns are given their elements in the order of these.
 """
@@ -14,13 +15,16 @@ from runners.batch.layout import Layout
 from runners.core.column_partials import PartialColumns, divided
 from runners.core.key_codec import KeyCodec
 from runners.core.partial_parts import parts_of
+from runners.core.partial_table import PartialTable
 from runners.core.partials import Lifter, Partial
 from runners.core.plan import ExecutionPlan, Stage
 from runners.core.stateful_inputs import lifter_of
 from runners.millwheel.key_range import range_index
 
-#: Records gathered for one grouping before they are packed, at most.
+#: Records gathered for one grouping before they are packed, at most, where more of them take more room.
 RECORDS_MAX = 200_000
+#: Partials gathered for one grouping before they are packed, at most.
+PARTIALS_MAX = 200_000
 #: Records gathered the first time, when their size is unknown.
 RECORDS_FIRST = 10_000
 #: Bytes that the blobs of one packing should have together.
@@ -92,10 +96,11 @@ class _Lane:
         self._codec = KeyCodec(str(node))
         self._offset, self._count = layout.offsets[node.label], layout.counts[node.label]
         self._wanted = layout.wanted[node.label]
-        self._partials: list[Partial] = []
+        self._table = PartialTable(self._lifter)
         self._columns: list[PartialColumns] = []
-        self._records = 0
         self._records_max = RECORDS_FIRST
+        #: Unknown until some have been packed.
+        self._partials_max: int | None = None
 
     def add(self, partials: Sequence[Partial]) -> Iterator[Packed]:
         if isinstance(partials, PartialColumns):
@@ -103,20 +108,31 @@ class _Lane:
             if sum(map(len, self._columns)) >= COLUMN_PARTIALS_MAX:
                 yield from self._pack_columns()
             return
-        self._partials.extend(partials)
-        self._records += sum([partial[3] for partial in partials])
-        if self._records >= self._records_max:
+        self._table.add(partials)
+        if self._is_full():
             yield from self.pack()
+
+    def _is_full(self) -> bool:
+        table = self._table
+        if self._partials_max is None:
+            return table.records >= self._records_max
+        if table.records >= self._records_max:
+            table.fold()
+            if not table.is_of_numbers():
+                return True
+            # To look costs as much as there is, so not for every bundle.
+            self._records_max = 2 * table.records
+        return table.size >= self._partials_max
 
     def pack(self) -> Iterator[Packed]:
         yield from self._pack_columns()
         by_range: dict[int, list[Partial]] = {}
         encode, count = self._codec.encode, self._count
-        for partial in self._lifter.combined(self._partials):
+        records, taken = self._table.records, self._table.take()
+        for partial in taken:
             index = range_index(encode(partial[0]).hash, count)
             by_range.setdefault(index, []).append(partial)
-        packed_bytes, records = 0, self._records
-        self._partials, self._records = [], 0
+        packed_bytes = 0
         for index, partials in by_range.items():
             if index not in self._wanted:
                 continue
@@ -125,7 +141,8 @@ class _Lane:
                 packed_bytes += len(blob)
                 yield self._offset + index, blob
         if packed_bytes:
-            self._records_max = max(1, min(RECORDS_MAX, PACKED_BYTES * records // packed_bytes))
+            self._records_max = _fitting(records, packed_bytes, RECORDS_MAX)
+            self._partials_max = _fitting(len(taken), packed_bytes, PARTIALS_MAX)
 
     def _pack_columns(self) -> Iterator[Packed]:
         waiting, self._columns = self._columns, []
@@ -133,8 +150,7 @@ class _Lane:
         merged = self._lifter.merged_columns(waiting) if isinstance(self._lifter, Lifter) else None
         if merged is None:
             for partials in waiting:
-                self._partials.extend(partials)
-                self._records += partials.records
+                self._table.add(partials)
             return
         encode, count = self._codec.encode, self._count
         ranges = divided(merged, lambda key: range_index(encode(key).hash, count))
@@ -156,3 +172,8 @@ class _Lane:
                 for part, some in by_part.items()
             ]
         )
+
+
+def _fitting(count: int, size_bytes: int, count_max: int) -> int:
+    """How many should be packed the next time, when ``count`` took so many bytes."""
+    return max(1, min(count_max, PACKED_BYTES * count // size_bytes))

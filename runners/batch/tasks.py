@@ -39,8 +39,8 @@ from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
-#: Records read from a source in one go.
-BUNDLE_RECORDS = 10_000
+#: Records read from a source in one go: as many as stay near the processor with what is made of them.
+BUNDLE_RECORDS = 1_000
 #: The same where they come as columns.
 BUNDLE_ROWS = 150_000
 #: The target of a failure that no task is left to receive.

@@ -28,6 +28,14 @@ class Bundle:
     panes: Sequence[PaneInfo] | None = None
     signs: Sequence[int] | None = None
     sayings: Sequence[Any] | None = None
+    _kinds: frozenset[type] | None = attrs.field(default=None, init=False, eq=False, repr=False)
+
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The types of the values; looks at each when it is asked for the first time."""
+        if self._kinds is None:
+            self._kinds = frozenset(map(type, self.values))
+        return self._kinds
 
     def __len__(self) -> int:
         return len(self.values)

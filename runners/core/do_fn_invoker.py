@@ -28,7 +28,7 @@ from windowing.pane import NO_FIRING
 from windowing.timestamps import to_datetime
 from windowing.window import GLOBAL_WINDOW
 
-#: Outputs of a single element that are emitted in one go.
+#: Outputs of a FlatMap that are emitted in one go; more of them would not stay near the processor.
 PART_OUTPUTS = 10_000
 
 
@@ -104,20 +104,28 @@ class DoFnInvoker:
         if len(bundle) == 1:
             self._run_flat_map_of_one(bundle)
             return
+        for indexes, values in self._flat_mapped(bundle):
+            self._outputs.emit_outputs(bundle, indexes, values)
+
+    def _flat_mapped(self, bundle: Bundle) -> Iterator[tuple[list[int], list[Any]]]:
+        """What comes out, in parts, each output with the index of its element."""
         values: list[Any] = []
         indexes: list[int] = []
-        call, extend = self._bound(bundle), values.extend
+        call = self._bound(bundle)
         index = 0
         try:
             for index, element in enumerate(bundle.values):
                 outputs: Iterable[Any] | None = call(element)
                 if outputs is not None:
-                    extend(outputs)
+                    values.extend(outputs)
                     indexes.extend([index] * (len(values) - len(indexes)))
+                if len(values) >= PART_OUTPUTS:
+                    yield indexes, values
+                    values, indexes = [], []
         except Exception as error:
             raise failure(self._node, error, bundle.values[index]) from error
         if values:
-            self._outputs.emit_outputs(bundle, indexes, values)
+            yield indexes, values
 
     def _run_flat_map_of_one(self, bundle: Bundle) -> None:
         """Emit in parts: a single element may be a group that is larger than memory (`ReplayPanes`)."""

@@ -33,8 +33,8 @@ class DoFnOutputs:
         Raises:
             TransformError: a tag is unknown, or a timestamp too early.
         """
-        if _WRAPPERS.isdisjoint(map(type, values)):
-            plain = bundle.with_values(values) if indexes is None else bundle.take(indexes, values)
+        plain = bundle.with_values(values) if indexes is None else bundle.take(indexes, values)
+        if _WRAPPERS.isdisjoint(plain.kinds):
             self.emit(self.main, plain)
             return
         by_tag: dict[str, tuple[list[int], list[Any], list[int]]] = {}

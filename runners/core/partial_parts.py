@@ -1,4 +1,4 @@
-"""PartialParts: partials of which some are columns and others are not, so that these do not take the columns apart."""
+"""PartialParts: partials of which some are columns or unfolded and others are not, so that these leave the rest be."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 from runners.core.column_partials import LabelT, PartialColumns, divided
+from runners.core.unfolded_partials import UnfoldedPartials
 
 #: As `runners.core.partials.Partial`, which builds upon this.
 _Partial = tuple[Any, Any, Any, int]
@@ -15,7 +16,7 @@ class PartialParts(Sequence[_Partial]):
     """Partials of one grouping.
 
     Args:
-        parts: lists, and columns.
+        parts: lists, columns, and what is not folded yet.
     """
 
     def __init__(self, parts: Sequence[Sequence[_Partial]]) -> None:
@@ -35,24 +36,24 @@ class PartialParts(Sequence[_Partial]):
 
 
 def parts_of(partials: Sequence[_Partial]) -> Sequence[Sequence[_Partial]]:
-    """Partials as lists and columns."""
+    """Partials as lists, columns, and what is not folded yet."""
     return partials.parts if isinstance(partials, PartialParts) else (partials,)
 
 
 def together(several: Iterable[Sequence[_Partial]]) -> Sequence[_Partial]:
-    """Partials that stay the columns that they are; the others are one list."""
-    columns: list[Sequence[_Partial]] = []
+    """Partials that stay what they are but for lists, which become one."""
+    parts: list[Sequence[_Partial]] = []
     rows: list[_Partial] = []
     for part in chain.from_iterable(map(parts_of, several)):
-        if isinstance(part, PartialColumns):
-            columns.append(part)
+        if isinstance(part, PartialColumns | UnfoldedPartials):
+            parts.append(part)
         else:
             rows.extend(part)
-    if not columns:
+    if not parts:
         return rows
     if rows:
-        columns.append(rows)
-    return columns[0] if len(columns) == 1 else PartialParts(columns)
+        parts.append(rows)
+    return parts[0] if len(parts) == 1 else PartialParts(parts)
 
 
 def by_label(

@@ -12,7 +12,7 @@ delivered, so they cannot become late on the way.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,14 @@ from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
 from runners.core.cells import LateElement
 from runners.core.column_partials import PartialColumns, lifted_columns, merged_columns
+from runners.core.pairs import refuse_other_than_pairs
+from runners.core.partial_groups import Group, by_window_and_key, chains
 from runners.core.partial_parts import together
+from runners.core.unfolded_partials import Pairs, UnfoldedPartials, Windows
 from windowing.checks import checked_merges
 from windowing.merging import merges_what_overlaps
-from windowing.window import GLOBAL_WINDOW, Window, windows_of
+from windowing.timestamps import MIN_TIMESTAMP_US
+from windowing.window import GLOBAL_WINDOW, Window
 from windowing.window_fn import Merge, MergingWindowFn
 
 Partial = tuple[Any, Window, Any, int]
@@ -46,8 +50,11 @@ class LatePartial(tuple[Any, Window, Any, int]):  # noqa: SLOT001 - tuples canno
         return late
 
 
-#: Key, window, and what belongs to them.
-_Group = tuple[Any, Window, list[Any]]
+_PAIRS = frozenset((tuple,))
+#: By window and key: values, in their order.
+Waiting = dict[Window, dict[Any, list[Any]]]
+#: By key: accumulator, and number of records.
+Held = dict[Any, list[Any]]
 
 
 class Lifter:
@@ -65,62 +72,107 @@ class Lifter:
         if isinstance(window_fn, MergingWindowFn) and not self._is_overlap_merging:
             self.combiners = None
 
+    @property
+    def is_merging(self) -> bool:
+        """Whether windows merge, so that partials of one window may belong to another."""
+        return self._is_overlap_merging or self._merging is not None
+
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "Lifter":
         """That of a grouping of the graph."""
         return cls(node, Accumulation.of(graph, node))
 
     def lift(self, bundle: Bundle, *, watermark_us: int) -> Sequence[Partial]:
-        """Partials of a bundle of ``(key, value)`` pairs; columns (`PartialColumns`) where they can be.
+        """Partials of a bundle of ``(key, value)`` pairs.
+
+        Columns (`PartialColumns`) where they can be, elsewhere mostly not folded before somebody looks at them
+        (`UnfoldedPartials`).
 
         Raises:
-            TransformError: an element is not a pair, or a key cannot be hashed.
+            TransformError: an element is not a pair, or a key cannot be hashed; also when the partials are looked at.
         """
         if self.combiners is not None and isinstance(bundle.values, PairColumns):
             found = self._lifted_columns(bundle, watermark_us)
             if found is not None:
                 return found
-        windows = bundle.windows
-        if not set(map(type, bundle.values)) <= {tuple}:
+        if not bundle.kinds <= _PAIRS:
             refuse_other_than_pairs(self._node, bundle.values)
+        late: list[Partial] = []
         try:
-            pairs = self._accumulation.pairs(bundle)
-            late: list[Partial] = []
-            if min(bundle.timestamps_us, default=watermark_us) < watermark_us:
+            pairs, windows = self._accumulation.pairs(bundle), bundle.windows
+            # Nothing is before the beginning of time.
+            if (
+                watermark_us > MIN_TIMESTAMP_US
+                and min(bundle.timestamps_us, default=watermark_us) < watermark_us
+            ):
                 pairs, windows, late = self._without_late(pairs, bundle, watermark_us)
-            groups = self._groups(pairs, windows)
         except (TypeError, ValueError) as error:
-            refuse_other_than_pairs(self._node, bundle.values)
-            raise TransformError(f"{self._node} raised {type(error).__name__}: {error}") from error
-        partials = [
-            (key, window, self._folded(values), len(values)) for key, window, values in groups
-        ]
-        return partials + late
+            raise self._refused(bundle.values, error) from error
+        partials = UnfoldedPartials(pairs, windows, self.partials)
+        return [*partials, *late] if late else partials
 
-    def _groups(
-        self, pairs: Sequence[tuple[Any, Any]], windows: Sequence[Window] | None
-    ) -> Iterable[_Group]:
-        """The values of each key and window, after merging; ``windows``: None where all are the global one."""
-        groups: dict[Any, list[Any]] = defaultdict(list)
-        if windows is None:
-            for key, value in pairs:
-                groups[key].append(value)
-            return ((key, GLOBAL_WINDOW, values) for key, values in groups.items())
-        if self._is_overlap_merging:
-            return _chains([key for key, _ in pairs], windows, [value for _, value in pairs])
-        by_window: dict[Window, dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
-        last: Window | None = None
-        for (key, value), window in zip(pairs, windows, strict=True):
-            # Records that follow each other mostly share the very window: then nothing is hashed but the key.
-            if window is not last:
-                last, groups = window, by_window[window]
-            groups[key].append(value)
+    def partials(self, pairs: Pairs, windows: Windows) -> list[Partial]:
+        """The partials of records as `lift` has left them.  Raises as that."""
+        return [
+            (key, window, self._folded(values), len(values))
+            for key, window, values in self._groups(pairs, windows)
+        ]
+
+    def _groups(self, pairs: Pairs, windows: Windows) -> Iterable[Group]:
+        """The values of each key and window, after merging."""
+        if self._is_overlap_merging and windows is not None:
+            try:
+                return chains([key for key, _ in pairs], windows, [value for _, value in pairs])
+            except (TypeError, ValueError) as error:
+                raise self._refused(pairs, error) from error
+        by_window: Waiting = defaultdict(lambda: defaultdict(list))
+        self.sort_into(by_window, pairs, windows)
         found = (
             (key, window, values)
             for window, groups in by_window.items()
             for key, values in groups.items()
         )
         return found if self._merging is None else self._merged(found)
+
+    def sort_into(self, waiting: Waiting, pairs: Pairs, windows: Windows) -> None:
+        """Put each value to the others of its key and window, which are made where there are none.
+
+        Raises:
+            TransformError: an element is not a pair, or a key cannot be hashed.
+        """
+        try:
+            if windows is None:
+                groups = waiting[GLOBAL_WINDOW]
+                for key, value in pairs:
+                    groups[key].append(value)
+                return
+            last: Window | None = None
+            for (key, value), window in zip(pairs, windows, strict=True):
+                # Records that follow each other mostly share the very window: then nothing is hashed but the key.
+                if window is not last:
+                    last, groups = window, waiting[window]
+                groups[key].append(value)
+        except (TypeError, ValueError) as error:
+            raise self._refused(pairs, error) from error
+
+    def fold_into(self, held: Held, groups: Mapping[Any, Sequence[Any]]) -> None:
+        """Fold more values of some keys into what is held of them.
+
+        Raises:
+            TransformError: the `CombineFn` failed.
+        """
+        create, add = self._combine_fn.create_accumulator, self._combine_fn.add_inputs
+        values: Sequence[Any] = ()
+        try:
+            for key, values in groups.items():
+                entry = held.get(key)
+                if entry is None:
+                    held[key] = [add(create(), values), len(values)]
+                else:
+                    entry[0] = add(entry[0], values)
+                    entry[1] += len(values)
+        except Exception as error:
+            raise self._not_folded(values, error) from error
 
     def _lifted_columns(self, bundle: Bundle, watermark_us: int) -> Sequence[Partial] | None:
         assert self.combiners is not None
@@ -150,22 +202,23 @@ class Lifter:
         Raises:
             TransformError: the `CombineFn` failed.
         """
-        groups: Iterable[_Group]
         if self._is_overlap_merging:
             partials = list(partials)
             keys, windows = [each[0] for each in partials], [each[1] for each in partials]
-            groups = _chains(keys, windows, partials)
-        else:
-            places: dict[tuple[Any, Window], list[Partial]] = {}
-            for partial in partials:
-                place = partial[:2]
-                if place in places:
-                    places[place].append(partial)
-                else:
-                    places[place] = [partial]
-            found = ((key, window, held) for (key, window), held in places.items())
-            groups = found if self._merging is None else self._merged(found)
-        return [self._as_one(*group) for group in groups]
+            return [self._as_one(*chain) for chain in chains(keys, windows, partials)]
+        by_window = by_window_and_key(partials)
+        if self._merging is not None:
+            groups = (
+                (key, window, held if type(held) is list else [held])
+                for window, by_key in by_window.items()
+                for key, held in by_key.items()
+            )
+            return [self._as_one(*group) for group in self._merged(groups)]
+        return [
+            self._as_one(key, window, held) if type(held) is list else held
+            for window, by_key in by_window.items()
+            for key, held in by_key.items()
+        ]
 
     def _as_one(self, key: Any, window: Window, held: Sequence[Partial]) -> Partial:
         if len(held) == 1 and held[0][1] == window:
@@ -231,7 +284,7 @@ class Lifter:
                 late.append(LatePartial.of((key, window, self._folded([value]), 1), record))
         return kept, kept_windows, late
 
-    def _merged(self, groups: Iterable[_Group]) -> Iterator[_Group]:
+    def _merged(self, groups: Iterable[Group]) -> Iterator[Group]:
         """Put what is in windows that merge into one list, before anything is accumulated."""
         assert self._merging is not None
         by_key: dict[Any, dict[Window, list[Any]]] = defaultdict(dict)
@@ -254,14 +307,25 @@ class Lifter:
     def _folded(self, values: Sequence[Any]) -> Any:
         try:
             return self._combine_fn.add_inputs(self._combine_fn.create_accumulator(), values)
-        except DataflowError as error:
-            raise error.located(str(self._node)) from error
         except Exception as error:
-            raise TransformError(
-                f"{self._node} raised {type(error).__name__}: {error}",
-                detail=f"while combining {len(values)} values, the first {values[0]!r}",
-                hint="correct the CombineFn, or sort such values out before the grouping",
-            ) from error
+            raise self._not_folded(values, error) from error
+
+    def _not_folded(self, values: Sequence[Any], error: Exception) -> DataflowError:
+        if isinstance(error, DataflowError):
+            return error.located(str(self._node))
+        return TransformError(
+            f"{self._node} raised {type(error).__name__}: {error}",
+            detail=f"while combining {len(values)} values, the first {values[0]!r}",
+            hint="correct the CombineFn, or sort such values out before the grouping",
+        )
+
+    def _refused(self, elements: Sequence[Any], error: Exception) -> DataflowError:
+        """What is wrong with elements that are no pairs; the error itself if they are."""
+        try:
+            refuse_other_than_pairs(self._node, elements)
+        except TransformError as refused:
+            return refused
+        return TransformError(f"{self._node} raised {type(error).__name__}: {error}")
 
     def merge(self, accumulators: Sequence[Any]) -> Any:
         """One accumulator that says what all of them say; may change the first.
@@ -297,52 +361,5 @@ def _both(first: Partial, second: Partial, join: Callable[[Any, Any], Any]) -> P
     return key, window, join(accumulator, second[2]), count + second[3]
 
 
-def _chains(
-    keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any]
-) -> Iterator[_Group]:
-    """The items of each key in chains of windows that overlap, and the window over each chain."""
-    starts_us, ends_us = [window[0] for window in windows], [window[1] for window in windows]
-    #: Of each chain: its key, bounds and items; and by key, which of them is the latest.
-    owners: list[Any] = []
-    from_us: list[int] = []
-    to_us: list[int] = []
-    found: list[list[Any]] = []
-    latest: dict[Any, int] = {}
-    for index in sorted(range(len(starts_us)), key=starts_us.__getitem__):
-        key, end_us = keys[index], ends_us[index]
-        chain = latest.get(key)
-        if chain is None or starts_us[index] >= to_us[chain]:
-            latest[key] = len(found)
-            owners.append(key)
-            from_us.append(starts_us[index])
-            to_us.append(end_us)
-            found.append([items[index]])
-        else:
-            found[chain].append(items[index])
-            to_us[chain] = max(to_us[chain], end_us)
-    return zip(owners, windows_of(from_us, to_us), found, strict=True)
-
-
 def _only(bundle: Bundle, indexes: Int64s) -> Bundle:
     return bundle.take(indexes, picked(bundle.values, indexes))
-
-
-def refuse_other_than_pairs(node: TransformNode, values: Sequence[Any]) -> None:
-    """Raise a `TransformError` that names the first of ``values`` that is no ``(key, value)`` pair, if there is one."""
-    # Text of two letters, a list or a dict of two would unpack as well, and not as meant.
-    for value in values:
-        if not isinstance(value, tuple) or len(value) != 2:
-            raise TransformError(
-                f"{node} needs (key, value) pairs",
-                detail=f"it was given {value!r}",
-                hint="make pairs before it, e.g. df.Map(lambda x: (key_of(x), x))",
-            )
-        try:
-            hash(value[0])
-        except TypeError:
-            raise TransformError(
-                f"{node} was given a key that cannot be hashed",
-                detail=f"key {value[0]!r} of type {type(value[0]).__name__}",
-                hint="use a tuple instead of a list, or a tuple of sorted items instead of a "
-                "dict or set",
-            ) from None

@@ -64,9 +64,9 @@ class StageOutputs:
         self.tables += other.tables
 
     def add_partials(self, label: str, partials: Sequence[Partial]) -> None:
-        """Take in partials for a grouping; columns stay what they are."""
+        """Take in partials for a grouping; columns stay what they are, and what is not folded stays so."""
         held = self.groups.get(label)
-        if not held:
+        if held is None:
             self.groups[label] = partials
         elif isinstance(held, list) and isinstance(partials, list):
             held.extend(partials)

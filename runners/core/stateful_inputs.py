@@ -11,7 +11,8 @@ from typing import Any
 from dataflow.graph import PipelineGraph, StatefulParDo, TransformNode
 from runners.core.bundle import Bundle
 from runners.core.keyed_state import Input
-from runners.core.partials import Lifter, Partial, refuse_other_than_pairs
+from runners.core.pairs import refuse_other_than_pairs
+from runners.core.partials import Lifter, Partial
 from windowing.pane import NO_FIRING
 from windowing.window import GLOBAL_WINDOW, Window
 

@@ -203,7 +203,7 @@ def test_what_is_not_a_pair_is_refused(value: Any, what: str, watermark_us: int)
     """Also what would unpack by accident, such as text of two letters."""
     lifter = Lifter(NODE, Accumulation(ListCombineFn(), WindowingStrategy()))
     with pytest.raises(df.TransformError) as caught:
-        lifter.lift(Bundle([("k", 1), value], [5, 5]), watermark_us=watermark_us)
+        list(lifter.lift(Bundle([("k", 1), value], [5, 5]), watermark_us=watermark_us))
 
     assert f"transform 'sum' (here.py:1) {what}" == caught.value.fact
 

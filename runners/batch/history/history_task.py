@@ -31,6 +31,7 @@ from runners.batch.history.split_reader import SplitReader
 from runners.batch.layout import Layout
 from runners.batch.range_writer import ReadSoFar
 from runners.batch.spilled_groups import SPILL_BYTES
+from runners.batch.tasks import BUNDLE_RECORDS
 from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId, window_holds
 from runners.core.grouping import GroupingStage, StageClock, Step
@@ -45,8 +46,6 @@ from runners.millwheel.ids import RangeId
 from runners.millwheel.store.port import Store
 from windowing.timestamps import MIN_TIMESTAMP_US
 
-#: Records read from a source in one go.
-BUNDLE_RECORDS = 10_000
 #: Records of a key range that are worked off together, about.
 BATCH_RECORDS = 10_000
 #: Timers fired in one go.

@@ -1,6 +1,7 @@
 """Gathering loses nothing, combines early, and sends every key to the one target that owns it."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -8,14 +9,19 @@ import pytest
 
 import dataflow as df
 from dataflow.coders import encode_key, hash_key
+from dataflow.combine_fn import ListCombineFn
 from dataflow.serialization import loads
 from runners.batch import gather
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
+from runners.core import partial_table
+from runners.core.bundle import Bundle
 from runners.core.partials import Partial
 from runners.core.plan import plan
+from runners.core.stage_executor import StageExecutor
 from runners.direct import DirectRunner
 from runners.millwheel.key_range import even_ranges
+from tests.ids import shown
 from windowing.window import GLOBAL_WINDOW
 
 LAYOUT = Layout(
@@ -76,6 +82,61 @@ def test_nothing_is_lost_whatever_the_bounds(monkeypatch: pytest.MonkeyPatch) ->
             totals[key] += total
     assert totals == dict.fromkeys(range(50), 6)
     assert before_flush > 0
+
+
+@pytest.fixture
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "RECORDS_FIRST", 10)
+    monkeypatch.setattr(gather, "RECORDS_MAX", 40)
+    monkeypatch.setattr(gather, "PARTIALS_MAX", 100)
+    monkeypatch.setattr(partial_table, "WAITING_MAX", 20)
+
+
+def partials_sent(pairs: Sequence[tuple[Any, Any]], combine_fn: Any) -> tuple[list[int], int]:
+    """How many partials are in each blob before the end, and after it, of bundles of ten pairs."""
+    pipeline = df.Pipeline(DirectRunner())
+    pipeline | "read" >> df.Create([("k", 1)]) | "sum" >> df.CombinePerKey(combine_fn)
+    execution = plan(pipeline.graph())
+    (source,) = execution.sources()
+    layout = attrs.evolve(
+        LAYOUT, counts={"sum": 1}, wanted={"read": frozenset({0}), "sum": frozenset({0})}
+    )
+    gathering, executor = Gatherer(execution, source, layout), StageExecutor(execution, source)
+    sent: list[int] = []
+    for start in range(0, len(pairs), 10):
+        some = pairs[start : start + 10]
+        outputs = executor.process(Bundle(some, [0] * len(some)), watermark_us=0, now_us=0)
+        sent += [len(loads(blob)) for _, blob in gathering.add(outputs.groups)]
+    return sent, sum(len(loads(blob)) for _, blob in gathering.flush())
+
+
+@pytest.mark.parametrize("combine_fn", [sum, df.SumCombineFn(), df.MeanCombineFn()], ids=shown)
+@pytest.mark.usefixtures("small_bounds")
+def test_what_does_not_grow_waits_for_the_end(combine_fn: Any) -> None:
+    """One partial for a key of a whole split, however many records it has; but for the first, which tells the size."""
+    assert partials_sent([("k", value) for value in range(1_000)], combine_fn) == ([1], 1)
+
+
+@pytest.mark.parametrize(
+    ("combine_fn", "of"),
+    [(ListCombineFn(), int), (max, str), (lambda sets: set().union(*sets), lambda each: {each})],
+    ids=["list", "max of text", "union"],
+)
+@pytest.mark.usefixtures("small_bounds")
+def test_what_grows_is_sent_in_bounded_parts(combine_fn: Any, of: Callable[[int], Any]) -> None:
+    pairs = [("k", of(value)) for value in range(1_000)]
+
+    assert partials_sent(pairs, combine_fn) == ([1] * 25, 1)
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_very_many_keys_are_sent_in_bounded_parts() -> None:
+    sent, last = partials_sent([(value, 1) for value in range(1_000)], df.SumCombineFn())
+
+    assert sum(sent) + last == 1_000
+    # What waits to be folded is not counted before.
+    assert sent[0] == 10
+    assert all(100 <= size <= 120 for size in sent[1:])
 
 
 def test_what_is_for_a_target_is_divided_by_keys_if_it_asks_for_that() -> None:

@@ -1,0 +1,56 @@
+"""Partials, and records, sorted by what belongs together: the same key and window, or windows that overlap."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from windowing.window import Window, windows_of
+
+#: Key, window, and what belongs to them.
+Group = tuple[Any, Window, list[Any]]
+
+
+def by_window_and_key(
+    partials: Iterable[tuple[Any, Window, Any, int]],
+) -> dict[Window, dict[Any, Any]]:
+    """A partial, or a list of them where there are several of a key and window."""
+    by_window: dict[Window, dict[Any, Any]] = defaultdict(dict)
+    last: Window | None = None
+    for partial in partials:
+        window = partial[1]
+        # Partials that were sent together share the very window.
+        if window is not last:
+            last, by_key = window, by_window[window]
+        key = partial[0]
+        held = by_key.get(key)
+        if held is None:
+            by_key[key] = partial
+        elif type(held) is list:
+            held.append(partial)
+        else:
+            by_key[key] = [held, partial]
+    return by_window
+
+
+def chains(keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any]) -> Iterator[Group]:
+    """The items of each key in chains of windows that overlap, and the window over each chain."""
+    starts_us, ends_us = [window[0] for window in windows], [window[1] for window in windows]
+    #: Of each chain: its key, bounds and items; and by key, which of them is the latest.
+    owners: list[Any] = []
+    from_us: list[int] = []
+    to_us: list[int] = []
+    found: list[list[Any]] = []
+    latest: dict[Any, int] = {}
+    for index in sorted(range(len(starts_us)), key=starts_us.__getitem__):
+        key, end_us = keys[index], ends_us[index]
+        chain = latest.get(key)
+        if chain is None or starts_us[index] >= to_us[chain]:
+            latest[key] = len(found)
+            owners.append(key)
+            from_us.append(starts_us[index])
+            to_us.append(end_us)
+            found.append([items[index]])
+        else:
+            found[chain].append(items[index])
+            to_us[chain] = max(to_us[chain], end_us)
+    return zip(owners, windows_of(from_us, to_us), found, strict=True)

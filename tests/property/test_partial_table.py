@@ -1,0 +1,150 @@
+"""PartialTable: many bundles in one table say what they say one by one, and it knows what it holds."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
+from dataflow.graph import MAIN, Group, TransformNode
+from runners.core import partial_table
+from runners.core.accumulation import Accumulation
+from runners.core.bundle import Bundle
+from runners.core.partial_table import PartialTable
+from runners.core.partials import Lifter, Partial
+from tests.oracle.laws import window_fn
+from tests.strategies import KEYS, TIMES_US, windowings
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.window import GLOBAL_WINDOW
+
+Row = tuple[str, int, int]
+BUNDLES = st.lists(
+    st.lists(st.tuples(KEYS, TIMES_US, st.integers(-5, 5)), min_size=1, max_size=8), max_size=8
+)
+
+
+def lifter_of(combine_fn: CombineFn, strategy: WindowingStrategy) -> Lifter:
+    node = TransformNode(
+        label="sum",
+        location="here.py:1",
+        operation=Group(combine_fn),
+        inputs=(0,),
+        outputs={MAIN: 1},
+    )
+    return Lifter(node, Accumulation(combine_fn, strategy))
+
+
+def lifted(lifter: Lifter, strategy: WindowingStrategy, rows: Sequence[Row]) -> Sequence[Partial]:
+    times_us = [time_us for _, time_us, _ in rows]
+    assigned = strategy.window_fn.assign_bundle(times_us, rows)
+    homes = [
+        (row, window) for row, windows in zip(rows, assigned, strict=True) for window in windows
+    ]
+    bundle = Bundle(
+        [(key, value) for (key, _, value), _ in homes],
+        [time_us for (_, time_us, _), _ in homes],
+        [window for _, window in homes],
+    )
+    return lifter.lift(bundle, watermark_us=-1)
+
+
+def by_place(partials: Sequence[Partial]) -> dict[Any, Any]:
+    assert len({partial[:2] for partial in partials}) == len(partials)
+    return {partial[:2]: (sorted(partial[2]), partial[3]) for partial in partials}
+
+
+@given(
+    windowing=windowings(),
+    bundles=BUNDLES,
+    waiting_max=st.sampled_from([1, 5, 1_000]),
+    folded=st.sets(st.integers(0, 7)),
+)
+def test_many_bundles_are_one_table(
+    windowing: Any, bundles: list[list[Row]], waiting_max: int, folded: set[int]
+) -> None:
+    """However often it folds, and whether bundles come folded or not."""
+    strategy = WindowingStrategy(window_fn=window_fn(windowing))
+    lifter = lifter_of(ListCombineFn(), strategy)
+    everything = [row for rows in bundles for row in rows]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partial_table, "WAITING_MAX", waiting_max)
+        table = PartialTable(lifter)
+        for index, rows in enumerate(bundles):
+            partials = lifted(lifter, strategy, rows)
+            table.add(list(partials) if index in folded else partials)
+        records = table.records
+        taken = table.take()
+
+    expected = list(lifted(lifter, strategy, everything)) if everything else []
+    assert by_place(expected) == by_place(taken)
+    assert records == sum(partial[3] for partial in expected)
+    assert (table.records, table.size, table.take()) == (0, 0, [])
+
+
+@given(bundles=BUNDLES)
+def test_values_of_a_key_stay_in_their_order(bundles: list[list[Row]]) -> None:
+    table = PartialTable(lifter_of(ListCombineFn(), WindowingStrategy()))
+    expected: dict[str, list[int]] = defaultdict(list)
+    for rows in bundles:
+        bundle = Bundle([(key, value) for key, _, value in rows], [0] * len(rows))
+        table.add(lifter_of(ListCombineFn(), WindowingStrategy()).lift(bundle, watermark_us=-1))
+        for key, _, value in rows:
+            expected[key].append(value)
+
+    assert {key: values for key, _, values, _ in table.take()} == expected
+
+
+@given(bundles=BUNDLES)
+def test_a_sum_is_folded_once_for_each_key(bundles: list[list[Row]]) -> None:
+    lifter = lifter_of(df.SumCombineFn(), WindowingStrategy())
+    table = PartialTable(lifter)
+    totals, counts = Counter[str](), Counter[str]()
+    for rows in bundles:
+        bundle = Bundle([(key, value) for key, _, value in rows], [0] * len(rows))
+        table.add(lifter.lift(bundle, watermark_us=-1))
+        for key, _, value in rows:
+            totals[key] += value
+            counts[key] += 1
+    table.fold()
+
+    assert table.size == len(counts)
+    assert table.take() == [(key, GLOBAL_WINDOW, totals[key], counts[key]) for key in counts]
+
+
+@pytest.mark.parametrize(
+    ("accumulators", "are"),
+    [
+        ([], True),
+        ([1, 2.5, True], True),
+        ([(1, 2), [3]], True),
+        ([([4], 2), 0], True),
+        ([list(range(8))], True),
+        ([list(range(9))], False),
+        ([(1, list(range(9)))], False),
+        (["text"], False),
+        ([1, "text"], False),
+        ([(1, "text")], False),
+        ([{1, 2}], False),
+        ([None], False),
+    ],
+)
+def test_whether_accumulators_grow_can_be_seen(accumulators: list[Any], are: bool) -> None:
+    table = PartialTable(lifter_of(as_combine_fn(sum), WindowingStrategy()))
+    table.add([(index, GLOBAL_WINDOW, each, 1) for index, each in enumerate(accumulators)])
+
+    assert table.is_of_numbers() is are
+
+
+def test_what_cannot_be_folded_is_named_when_it_is_folded() -> None:
+    lifter = lifter_of(df.SumCombineFn(), WindowingStrategy())
+    table = PartialTable(lifter)
+    table.add(lifter.lift(Bundle([("k", 1), ("k", "x")], [0, 0]), watermark_us=-1))
+
+    with pytest.raises(df.TransformError, match=r"here.py:1\) raised TypeError") as caught:
+        table.take()
+
+    assert caught.value.detail == "while combining 2 values, the first 1"
