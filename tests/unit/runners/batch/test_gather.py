@@ -136,6 +136,7 @@ def test_very_many_keys_are_sent_in_bounded_parts() -> None:
     assert sum(sent) + last == 1_000
     # What waits to be folded is not counted before.
     assert sent[0] == 10
+    assert len(sent) == 10
     assert all(100 <= size <= 120 for size in sent[1:])
 
 

@@ -24,7 +24,8 @@ class Say(df.DoFn):
 
 def said(elements: list[list[int]], bundle_records: int) -> list[list[Any]]:
     p = df.Pipeline(DirectRunner(bundle_records=bundle_records))
-    several = p | df.Create(elements) | df.ParDo(Say()).with_outputs("even", "odd")
+    timed = [df.TimestampedValue(each, at_s) for at_s, each in enumerate(elements)]
+    several = p | df.Create(timed) | df.ParDo(Say()).with_outputs("even", "odd")
     found: list[list[Any]] = [[], []]
 
     def log(tag: int, value: int, at: Any) -> None:
@@ -38,12 +39,15 @@ def said(elements: list[list[int]], bundle_records: int) -> list[list[Any]]:
     return found
 
 
-@given(elements=st.lists(st.lists(st.integers(0, 100), max_size=9), min_size=1, max_size=5))
-def test_parts_say_what_the_whole_says(elements: list[list[int]]) -> None:
+@given(
+    elements=st.lists(st.lists(st.integers(0, 100), max_size=9), min_size=1, max_size=5),
+    bundle_records=st.sampled_from([1, 2, 100]),
+)
+def test_parts_say_what_the_whole_says(elements: list[list[int]], bundle_records: int) -> None:
     whole = said(elements, bundle_records=100)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(do_fn_invoker, "PART_OUTPUTS", 3)
-        in_parts = said(elements, bundle_records=1)
+        in_parts = said(elements, bundle_records)
 
     # One bundle says what comes without a time of its own first; parts are in the order of the outputs.
     assert [sorted(each) for each in whole] == [sorted(each) for each in in_parts]
