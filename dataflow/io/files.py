@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dataflow.pipeline import Pipeline
 
 #: Files are not cut into pieces smaller than this: below it, opening costs more than reading.
-SPLIT_BYTES_MIN = 1 << 20
+SPLIT_BYTES_MIN = 2 << 20
 _SCAN_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"
 

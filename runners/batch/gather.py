@@ -127,10 +127,10 @@ class _Lane:
     def pack(self) -> Iterator[Packed]:
         yield from self._pack_columns()
         by_range: dict[int, list[Partial]] = {}
-        encode, count = self._codec.encode, self._count
+        hash_of, count = self._codec.hash, self._count
         records, taken = self._table.records, self._table.take()
         for partial in taken:
-            index = range_index(encode(partial[0]).hash, count)
+            index = range_index(hash_of(partial[0]), count)
             by_range.setdefault(index, []).append(partial)
         packed_bytes = 0
         for index, partials in by_range.items():
@@ -152,8 +152,8 @@ class _Lane:
             for partials in waiting:
                 self._table.add(partials)
             return
-        encode, count = self._codec.encode, self._count
-        ranges = divided(merged, lambda key: range_index(encode(key).hash, count))
+        hash_of, count = self._codec.hash, self._count
+        ranges = divided(merged, lambda key: range_index(hash_of(key), count))
         for index, partials in ranges:
             if index in self._wanted:
                 yield self._offset + index, self._blob(partials)
@@ -161,11 +161,11 @@ class _Lane:
     def _blob(self, partials: Sequence[Partial]) -> bytes:
         if self._parts is None:
             return dumps(partials)
-        encode, parts = self._codec.encode, self._parts
+        hash_of, parts = self._codec.hash, self._parts
         by_part: dict[int, list[Partial]] = {}
         # One by one whatever they came as: nobody takes in a part as columns.
         for partial in partials:
-            by_part.setdefault(encode(partial[0]).hash % parts, []).append(partial)
+            by_part.setdefault(hash_of(partial[0]) % parts, []).append(partial)
         return dumps(
             [
                 PartBlob(part, sum(each[3] for each in some), dumps(some))

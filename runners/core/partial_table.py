@@ -81,7 +81,10 @@ class PartialTable:
 
     def is_of_numbers(self) -> bool:
         """Whether more records do not make accumulators larger, as far as one can see: all are a few numbers."""
-        return _are_numbers([partial[2] for partial in chain(self._in_table(), self._listed)])
+        entries = chain.from_iterable(held.values() for held in self._held.values())
+        return _are_numbers([entry[0] for entry in entries]) and _are_numbers(
+            [partial[2] for partial in self._listed]
+        )
 
     def take(self) -> list[Partial]:
         """All partials, which are not here any more.  Raises as `add`."""
