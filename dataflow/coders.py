@@ -18,6 +18,9 @@ from windowing.timestamps import to_datetime, to_timestamp_us
 #: A store finds state by key, and no entry of a Postgres index has more than 2,704 bytes.
 KEY_BYTES_MAX = 2_000
 
+# Most keys are short texts: of those CBOR needs one byte more, which says how long they are (RFC 8949, section 3).
+_TEXT_HEADS = [bytes([0x60 + length]) for length in range(24)]
+
 _KEY_TYPES = (
     "None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these"
 )
@@ -31,7 +34,12 @@ def encode_key(key: Any) -> bytes:
             than `KEY_BYTES_MAX` bytes.
     """
     try:
-        if type(key) is str or type(key) is bytes:
+        if type(key) is str:
+            text = key.encode()
+            if len(text) < len(_TEXT_HEADS):
+                return _TEXT_HEADS[len(text)] + text
+            encoded = cbor2.dumps(key)
+        elif type(key) is bytes:
             encoded = cbor2.dumps(key)
         else:
             encoded = cbor2.dumps(_canonical(key, key), canonical=True)

@@ -107,6 +107,29 @@ class IntColumn(Column[int]):
         return IntColumn(self.array[start : start + length])
 
 
+class RepeatedColumn(Column[T]):
+    """One value, so many times."""
+
+    def __init__(self, value: T, size: int) -> None:
+        self.value, self._size = value, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RepeatedColumn, (self.value, self._size)
+
+    def take(self, indexes: Sequence[int] | Int64s) -> RepeatedColumn[T]:
+        """The same, as often as there are indexes."""
+        return RepeatedColumn(self.value, len(indexes))
+
+    def _make(self) -> list[T]:
+        return [self.value] * self._size
+
+    def _slice(self, start: int, length: int) -> RepeatedColumn[T]:
+        return RepeatedColumn(self.value, max(0, min(length, self._size - start)))
+
+
 class WindowColumn(Column[Window]):
     """Windows ``[start, end)``; ``size_us`` is the length of all of them, where it is the same."""
 

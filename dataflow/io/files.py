@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import attrs
 
+from dataflow.columns import RepeatedColumn
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import ArrivalTime
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
@@ -209,14 +210,14 @@ def texts_of(path: str, lines: Iterable[bytes], offset: int) -> Iterator[str]:
 
 def event_times_us(
     path: str, event_time: Callable[[Any], TimestampLike] | None, values: Sequence[Any]
-) -> list[int]:
+) -> Sequence[int]:
     """The event time of each record of a file.
 
     Raises:
         InputError: a record has none.
     """
     if event_time is None:
-        return [MIN_TIMESTAMP_US for _ in values]
+        return RepeatedColumn(MIN_TIMESTAMP_US, len(values))
     with suppress(Exception):  # what follows finds the record, and raises
         return to_timestamps_us(list(map(event_time, values)))
     timestamps_us = []

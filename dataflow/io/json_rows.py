@@ -207,7 +207,7 @@ class _RowsReader(FileReader):
             return int(timestamps_us.array.max())
         return max(timestamps_us, default=None)
 
-    def _field_times_us(self, rows: Sequence[Any], name: str) -> IntColumn | list[int]:
+    def _field_times_us(self, rows: Sequence[Any], name: str) -> Sequence[int]:
         unit_us = self._source.unit_us
         column = rows.column(name) if isinstance(rows, Rows) else None
         if column is not None and pa.types.is_integer(column.type):

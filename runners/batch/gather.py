@@ -126,14 +126,13 @@ class _Lane:
 
     def pack(self) -> Iterator[Packed]:
         yield from self._pack_columns()
-        by_range: dict[int, list[Partial]] = {}
         hash_of, count = self._codec.hash, self._count
+        by_range: list[list[Partial]] = [[] for _ in range(count)]
         records, taken = self._table.records, self._table.take()
         for partial in taken:
-            index = range_index(hash_of(partial[0]), count)
-            by_range.setdefault(index, []).append(partial)
+            by_range[range_index(hash_of(partial[0]), count)].append(partial)
         packed_bytes = 0
-        for index, partials in by_range.items():
+        for index, partials in enumerate(by_range):
             if index not in self._wanted:
                 continue
             for start in range(0, len(partials), BLOB_PARTIALS_MAX):

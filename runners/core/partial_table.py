@@ -11,9 +11,9 @@ from runners.core.unfolded_partials import UnfoldedPartials
 from windowing.window import GLOBAL_WINDOW, Window
 
 #: Records that wait to be folded, at most, if their values are a few numbers.  More at a time cost less.
-WAITING_MAX = 100_000
+WAITING_MAX = 200_000
 #: How much more room is given to records of other values: nobody knows how large these are.
-_OTHERS_WEIGHT = 10
+_OTHERS_WEIGHT = 20
 #: Values of a bundle that are looked at to know.
 _SAMPLE = 10
 

@@ -4,6 +4,7 @@ import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
+import cbor2
 import pendulum
 import pytest
 from hypothesis import given
@@ -150,19 +151,29 @@ def test_codec_remembers_what_it_encoded(keys: list[Any]) -> None:
         encoded = encode_key(key)
 
         assert (encoded, hash_key(encoded)) == codec.encode(key)
+        assert codec.hash(key) == hash_key(encoded)
 
 
 def test_codec_forgets_rather_than_grow() -> None:
     codec = KeyCodec("here")
     codec._known = dict.fromkeys(range(KEYS_MAX), codec.encode(0))
+    codec._hashes = dict.fromkeys(range(KEYS_MAX), 0)
     codec.encode("one more")
+    codec.hash("one more")
 
-    assert 1 == len(codec._known)
+    assert [1, 1] == [len(codec._known), len(codec._hashes)]
 
 
-def test_codec_says_where() -> None:
+@pytest.mark.parametrize("name", ["encode", "hash"])
+def test_codec_says_where(name: str) -> None:
     with pytest.raises(df.KeyEncodingError, match=r"^transform 'x': NaN|^transform 'x': nan"):
-        KeyCodec("transform 'x'").encode(math.nan)
+        getattr(KeyCodec("transform 'x'"), name)(math.nan)
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_texts_are_encoded_as_the_library_does(text: str) -> None:
+    """Short ones are done by hand."""
+    assert encode_key(text) == cbor2.dumps(text, canonical=True)
 
 
 @given(key=KEYS)

@@ -115,11 +115,11 @@ def test_a_sum_is_folded_once_for_each_key(bundles: list[list[Row]]) -> None:
     assert table.take() == [(key, GLOBAL_WINDOW, totals[key], counts[key]) for key in counts]
 
 
-@pytest.mark.parametrize(("value", "waiting"), [(1, 99), ((1, 2.5), 99), ("text", 9), ({}, 9)])
+@pytest.mark.parametrize(("value", "waiting"), [(1, 99), ((1, 2.5), 99), ("text", 4), ({}, 4)])
 def test_few_records_of_unknown_size_wait(
     value: Any, waiting: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is a number is not large; of anything else a tenth is held as it came."""
+    """What is a number is not large; of anything else a twentieth is held as it came."""
     monkeypatch.setattr(partial_table, "WAITING_MAX", 100)
     lifter = lifter_of(df.CountCombineFn(), WindowingStrategy())
     table, folded = PartialTable(lifter), []
