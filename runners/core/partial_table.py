@@ -12,7 +12,7 @@ from windowing.window import GLOBAL_WINDOW, Window
 
 #: Records that wait to be folded, at most, if their values are a few numbers.  More at a time cost less.
 WAITING_MAX = 200_000
-#: How much more room is given to records of other values: nobody knows how large these are.
+#: As how many of them a record of another value counts: nobody knows how large it is.
 _OTHERS_WEIGHT = 20
 #: Values of a bundle that are looked at to know.
 _SAMPLE = 10
