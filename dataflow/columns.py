@@ -127,7 +127,7 @@ class RepeatedColumn(Column[T]):
         return [self.value] * self._size
 
     def _slice(self, start: int, length: int) -> RepeatedColumn[T]:
-        return RepeatedColumn(self.value, max(0, min(length, self._size - start)))
+        return RepeatedColumn(self.value, length)
 
 
 class WindowColumn(Column[Window]):
