@@ -183,3 +183,12 @@ class Production:
     late: Sequence[LateRecord] = ()
     dead: Sequence[DeadLetter] = ()
     tables: Sequence[TableWrite] = ()
+
+    def named_ranges(self) -> set[RangeId]:
+        """Every range that it names, but one that is born with it; the ends of its channels need no fence."""
+        channels = {*self.delivered, *self.acknowledged}
+        channels.update(checkpoint.channel for checkpoint in self.checkpoints)
+        named = {fence.range_id for fence in self.fences}
+        for channel in channels:
+            named.update(channel)
+        return named

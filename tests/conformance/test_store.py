@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from runners.errors import StoreError
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import Store
 from runners.millwheel.store.postgres import PostgresStore
@@ -33,6 +34,7 @@ from tests.conformance.broken_adapters.journalling import (
     SettlesTooMuch,
     SortsTheJournal,
 )
+from tests.conformance.broken_adapters.on_postgres import Breakage, looks_up_fenced_ranges_only
 from tests.conformance.broken_adapters.reading import (
     DividesTheCellsOfAHash,
     LooksAtOneTokenOnly,
@@ -59,6 +61,8 @@ from tests.conformance.broken_adapters.reshaping import (
     AcceptsAnyBounds,
     ForgetsTies,
     KeepsTies,
+    KnowsRangesFromItsFirstCommit,
+    SendsToAnybody,
     StartsNewRangesFromNothing,
 )
 from tests.conformance.broken_adapters.resolving import (
@@ -157,6 +161,8 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (NumbersAllRequestsTogether, "requests_are_numbered_for_each_job"),
         (NumbersAllJobsTogether, "signals_are_numbered_for_each_job"),
         (DividesTheCellsOfAHash, "pages_are_all_cells_in_order"),
+        (KnowsRangesFromItsFirstCommit, "a_commit_may_name_ranges_that_others_have_made"),
+        (SendsToAnybody, "a_range_that_nobody_has_made_is_refused"),
         (LooksAtOneTokenOnly, "a_former_owner_reads_nothing"),
         (LooksAtTheTokenFirst, "owners_that_change_while_one_reads"),
         (ReadsOneCell, "cells_are_read_by_their_keys"),
@@ -174,5 +180,25 @@ def test_suite_rejects(broken: type[MemoryStore], check: str) -> None:
     checks = {check.__name__: check for check in CHECKS}
     store = broken()
 
-    with pytest.raises(ConformanceError):
+    with pytest.raises((ConformanceError, StoreError)):
         checks[f"check_{check}"](lambda: store)
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"),
+    [
+        (looks_up_fenced_ranges_only, "a_commit_may_name_ranges_that_others_have_made"),
+    ],
+)
+@pytest.mark.postgres
+def test_suite_rejects_on_postgres(
+    broken: Breakage,
+    check: str,
+    postgres_stores: StoreFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken(monkeypatch)
+    checks = {check.__name__: check for check in CHECKS}
+
+    with pytest.raises((ConformanceError, StoreError)):
+        checks[f"check_{check}"](postgres_stores)

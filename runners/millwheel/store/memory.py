@@ -221,6 +221,8 @@ class MemoryStore(MemoryRequests):
                     return Fenced(fence.range_id)
             keys = {f.range_id: job.ranges[f.range_id].keys for f in production.fences}
             check_fenced(production, keys, job.ranges)
+            if unknown := production.named_ranges() - job.ranges.keys():
+                raise unknown_range(production.job, min(unknown))
             self._check_new(job, production)
             self._apply(job, production)
             return Committed()

@@ -3,9 +3,9 @@
 from functools import partial
 
 from runners.errors import StoreError
-from runners.millwheel.ids import Fence, RangeId
+from runners.millwheel.ids import Channel, Fence, RangeId
 from runners.millwheel.key_range import KEY_SPACE_END, KeyRange
-from runners.millwheel.production import Production, Reshape
+from runners.millwheel.production import Checkpoint, Production, Reshape
 from runners.millwheel.signals import SignalMark
 from runners.millwheel.store.port import Committed, Fenced
 from runners.testing.store_conformance.world import (
@@ -13,6 +13,7 @@ from runners.testing.store_conformance.world import (
     JOB,
     LOW,
     RANGES,
+    SPLIT,
     Owner,
     StoreFactory,
     cell,
@@ -82,6 +83,53 @@ def check_the_former_owner_is_fenced_after_a_split(connect: StoreFactory) -> Non
     both = Owner(store, LOW, _BORN)
     both.commit(cells=[cell(b"a", b"1", 0), cell(b"b", b"2", _AT)])
     expect_equal(store.commit(owner.production()), Fenced(LOW), "a commit of the former owner")
+
+
+def check_a_commit_may_name_ranges_that_others_have_made(connect: StoreFactory) -> None:
+    """Where a split was made by another connection, its channels are there at once for owners that are not fenced."""
+    sender = Owner(opened(connect), SPLIT, name="sender")
+    sender.commit(checkpoints=[Checkpoint(Channel(SPLIT, LOW), 1, 0, b"before")])
+    receiver = Owner(connect(), HIGH, name="receiver")
+    receiver.commit(delivered={Channel(LOW, HIGH): 1})
+    Owner(connect(), LOW, name="parent").commit(reshape=_SPLIT)
+
+    there, back = Channel(SPLIT, _BORN), Channel(_BORN, HIGH)
+    receiver.commit(delivered={back: 1})
+    sender.commit(checkpoints=[Checkpoint(there, 1, 0, b"after")])
+    taken = take_over(sender.store, SPLIT)
+    expect_equal([c.payload for c in taken.checkpoints], [b"before", b"after"], "productions")
+    expect_equal(taken.sent, {Channel(SPLIT, LOW): 1, there: 1}, "sent")
+    delivered = take_over(receiver.store, HIGH).delivered
+    expect_equal(delivered, {Channel(LOW, HIGH): 1, back: 1}, "delivered")
+
+    # And once more, for the other end.
+    last = Owner(connect(), SPLIT)
+    last.commit()
+    both = Owner(connect(), LOW, _BORN)
+    both.commit(untied=frozenset([_BORN]))
+    Owner(connect(), _BORN).commit(
+        reshape=Reshape(
+            keys={
+                _BORN: KeyRange(_AT, _AT + 1),
+                RangeId("count", 3): KeyRange(_AT + 1, _LOW_KEYS.high),
+            },
+            tied_to=_BORN,
+        )
+    )
+    last.commit(acknowledged={Channel(SPLIT, RangeId("count", 3)): 0, there: 1})
+
+
+def check_a_range_that_nobody_has_made_is_refused(connect: StoreFactory) -> None:
+    """A channel to it would be one that nobody ever reads; nothing is committed, and who is fenced hears just that."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    nowhere = [Checkpoint(Channel(LOW, RangeId("count", 99)), 1, 0, b"lost")]
+    astray = owner.production(checkpoints=nowhere, cells=[cell(b"k", b"1")])
+    expect_error(StoreError, lambda: store.commit(astray), "a production to nobody")
+    owner.commit()
+    Owner(connect(), LOW, name="successor")
+    expect_equal(store.commit(astray), Fenced(LOW), "the same by a former owner")
+    expect_equal(cells_of(store), {}, "cells of a production to nobody")
 
 
 def check_a_merge_gives_all_keys_to_one(connect: StoreFactory) -> None:

@@ -4,7 +4,9 @@ from typing import Any
 
 import attrs
 
+from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
+from runners.millwheel.store.guards import unknown_range
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.memory_job import StoredJob
 from runners.millwheel.store.port import CommitOutcome, Committed
@@ -52,3 +54,31 @@ class KeepsTies(MemoryStore):
 
     def _apply(self, job: StoredJob, production: Production) -> None:
         super()._apply(job, attrs.evolve(production, untied=frozenset()))
+
+
+class KnowsRangesFromItsFirstCommit(MemoryStore):
+    """An owner has looked up the ranges of the job once, and what was made since it cannot send to."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        owner = tuple((fence.range_id, fence.token) for fence in production.fences)
+        job = self._jobs[production.job]
+        known = self._known.setdefault(owner, frozenset(job.ranges))
+        if unknown := production.named_ranges() - known:
+            raise unknown_range(production.job, min(unknown))
+        return super().commit(production)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[tuple[tuple[RangeId, int], ...], frozenset[RangeId]] = {}
+
+
+class SendsToAnybody(MemoryStore):
+    """Keeps productions for ranges that nobody has."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        job = self._jobs[production.job]
+        known = [each for each in production.checkpoints if each.channel.receiver in job.ranges]
+        outcome = super().commit(attrs.evolve(production, checkpoints=known))
+        if isinstance(outcome, Committed):
+            self._apply_deliveries(job, production)
+        return outcome

@@ -30,6 +30,7 @@ from runners.millwheel.store.guards import (
     check_fences,
     check_names,
     unknown_job,
+    unknown_range,
 )
 from runners.millwheel.store.port import (
     CommitOutcome,
@@ -205,14 +206,10 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         check_fences(production)
         for write in production.tables:
             check_write(write)
+        ids = self._ids_of(production)
+        if isinstance(ids, Fenced):
+            return ids
         fenced = [fence.range_id for fence in production.fences]
-        ids = self._ids.get(production.job)
-        if ids is None or not ids.ranges.keys() >= set(fenced):
-            ids = self._load(production.job)
-        for range_id in fenced:
-            if ids is None or range_id not in ids.ranges:
-                return Fenced(range_id)
-        assert ids is not None
         keys = {range_id: ids.ranges[range_id].keys for range_id in fenced}
         check_fenced(production, keys, ids.ranges)
         opened = self.connect()
@@ -226,6 +223,28 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
             self._ids.pop(production.job, None)
             return Fenced(ids.by_number[outcome])
         return outcome
+
+    def _ids_of(self, production: Production) -> JobIds | Fenced:
+        """The numbers of all ranges that a production names, each of which another connection may just have made.
+
+        Raises:
+            StoreError: a range that is not fenced is not there, though the fences hold.
+        """
+        named, ids = production.named_ranges(), self._ids.get(production.job)
+        if ids is not None and named <= ids.ranges.keys():
+            return ids
+        found = self._transact(lambda opened: catalog.read_job(opened, production.job))
+        rows = {} if found is None else found[0].ranges
+        for fence in production.fences:
+            if fence.range_id not in rows or rows[fence.range_id].token != fence.token:
+                # Also the end of whoever names what an update has left behind.
+                self._ids.pop(production.job, None)
+                return Fenced(fence.range_id)
+        assert found is not None
+        if unknown := named - rows.keys():
+            raise unknown_range(production.job, min(unknown))
+        ids = self._ids[production.job] = found[1]
+        return ids
 
     def _send(
         self, opened: psycopg.Connection[Any], statements: Sequence[Statement]
