@@ -3,7 +3,7 @@
 Re-exports the public names of `windowing` (where) and `triggers` (when, how).  Knows no engine.
 """
 
-from dataflow.combine_fn import CombineFn
+from dataflow.combine_fn import CombineFn, associative
 from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn
 from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, nondeterministic
 from dataflow.errors import (
@@ -186,6 +186,7 @@ __all__ = [
     "WindowStart",
     "WithTimestamps",
     "WriteToPostgres",
+    "associative",
     "merge_overlapping",
     "nondeterministic",
     "on_timer",

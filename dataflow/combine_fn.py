@@ -8,12 +8,17 @@ Dataflow Model, section 2.2 (lifted combines as in FlumeJava).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any
 
 import attrs
 
+from dataflow.errors import PipelineError
+
 #: A `CallableCombineFn` folds its buffer when it has grown to this many values.
 _BUFFER_VALUES_MAX = 64
+#: Built-in functions that say of their own results what they say of all the values.
+_ASSOCIATIVE_BUILTINS = (sum, min, max, any, all)
 
 
 class CombineFn(ABC):
@@ -90,9 +95,12 @@ class ListCombineFn(CombineFn):
 
 @attrs.frozen
 class CallableCombineFn(CombineFn):
-    """A function from an iterable to a value, such as ``sum`` or ``max``, that is associative and commutative."""
+    """A function from values to a value, such as ``sum`` or ``max``, that is associative and commutative.
 
-    function: Callable[[Iterable[Any]], Any]
+    It is called on parts of a group, and on what it has said of them.
+    """
+
+    function: Callable[[list[Any]], Any]
 
     def create_accumulator(self) -> list[Any]:
         """An empty buffer."""
@@ -120,11 +128,72 @@ class CallableCombineFn(CombineFn):
         return self.function(accumulator)
 
 
+@attrs.frozen
+class WholeGroupCombineFn(ListCombineFn):
+    """A function from all values of a group to its result; of its own results it is asked nothing.
+
+    It may be any function of which values there are; in which order it gets them means nothing.
+    """
+
+    function: Callable[[list[Any]], Any]
+
+    def extract_output(self, accumulator: list[Any]) -> Any:
+        """The function of a copy, which it may change."""
+        return self.function(list(accumulator))
+
+
 def can_retract_input(combine_fn: CombineFn) -> bool:
     """Whether the class defines `CombineFn.retract_input`."""
     return type(combine_fn).retract_input is not CombineFn.retract_input
 
 
-def as_combine_fn(fn: CombineFn | Callable[[Iterable[Any]], Any]) -> CombineFn:
-    """``fn`` itself, or a `CallableCombineFn` around a plain function."""
-    return fn if isinstance(fn, CombineFn) else CallableCombineFn(fn)
+def associative(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Declare that a function from values to a value may be called on parts of a group, and then on what it said.
+
+    ``fn([fn(some), fn(others)])`` must be ``fn([*some, *others])``, and ``fn([fn(some)])`` be ``fn(some)``, whatever
+    the order; `dataflow.testing.laws.check_combine_fn` checks that.
+    A group then costs its sender and its owner one value.  Without it all values of a group are sent and kept, and
+    folded for each pane, except for ``sum``, ``min``, ``max``, ``any`` and ``all``, which are known.
+
+    Example::
+
+        @df.associative
+        def union(sets):
+            return frozenset().union(*sets)
+
+    Raises:
+        PipelineError: ``fn`` is no function; a `CombineFn` needs no declaration.
+    """
+    if isinstance(fn, CombineFn) or not callable(fn):
+        raise PipelineError(
+            f"df.associative is for functions from values to a value, not {fn!r}",
+            hint="a CombineFn says itself how parts are merged: pass it as it is",
+        )
+
+    # A function of its own: not every callable takes an attribute, and not every one is the user's to mark.
+    @wraps(fn)
+    def declared(values: list[Any]) -> Any:
+        return fn(values)
+
+    declared.__dataflow_associative__ = True  # type: ignore[attr-defined]
+    return declared
+
+
+def as_combine_fn(fn: CombineFn | Callable[[list[Any]], Any]) -> CombineFn:
+    """``fn`` itself, or a plain function as one: of parts where that is known to be right, else of the whole group.
+
+    Raises:
+        PipelineError: it is neither.
+    """
+    if isinstance(fn, CombineFn):
+        return fn
+    if not callable(fn) or (isinstance(fn, type) and issubclass(fn, CombineFn)):
+        raise PipelineError(
+            f"values cannot be combined with {fn!r}",
+            hint="give a function from values to a value, such as sum, or a CombineFn, e.g. df.MeanCombineFn(); "
+            "classes must be called",
+        )
+    is_associative = getattr(fn, "__dataflow_associative__", False)
+    if is_associative or any(fn is known for known in _ASSOCIATIVE_BUILTINS):
+        return CallableCombineFn(fn)
+    return WholeGroupCombineFn(fn)

@@ -9,7 +9,7 @@ from dataflow.serialization import dumps, loads
 
 
 def check_combine_fn(
-    combine_fn: CombineFn | Callable[[Iterable[Any]], Any],
+    combine_fn: CombineFn | Callable[[list[Any]], Any],
     values: Iterable[Any],
     *,
     by: Callable[[Any], Any] = lambda output: output,
@@ -26,7 +26,8 @@ def check_combine_fn(
       before it is put in, and from an accumulator of nothing.
 
     Args:
-        combine_fn: yours, or a plain function such as ``sum``.
+        combine_fn: yours, or a function such as ``sum`` that is `dataflow.associative`; of another, which is called on
+            whole groups, only the order of the values is checked.
         values: what is combined; at least one for anything to be checked.
         by: what two outputs are compared by, where equal ones may look different: ``sorted`` for lists in any order,
             ``lambda mean: round(mean, 9)`` for floats.

@@ -9,7 +9,7 @@ Dataflow Model, sections 1.2 and 2.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
@@ -57,7 +57,7 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
         size: int,
         *,
         period: int | None = None,
-        combine_fn: CombineFn | Callable[[Iterable[Any]], Any] | None = None,
+        combine_fn: CombineFn | Callable[[list[Any]], Any] | None = None,
         time_sorted: bool = False,
     ) -> None:
         for name, given in (("size", size), ("period", size if period is None else period)):

@@ -6,7 +6,7 @@ so both are one mechanism.  Dataflow Model, section 2.2.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
@@ -22,13 +22,19 @@ class CombinePerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[A
     """``(key, value)`` pairs to ``(key, result)`` per window and firing.
 
     Args:
-        fn: a `CombineFn`, or an associative and commutative function from an iterable to a value, such as ``sum``.
+        fn: a `CombineFn`, or a function from a list of values, in any order, to a value.
 
     Accumulators are built before the shuffle, so a hot key costs its sender, not its owner.
     The one of a key and window must fit into memory.
+    A function is called on all values of a group, which are its accumulator, and again for each pane; only ``sum``,
+    ``min``, ``max``, ``any`` and ``all``, and what `dataflow.associative` declares, are called on parts of it and on
+    what they said of these, for the price of one value.
+
+    Raises:
+        PipelineError: ``fn`` is neither.
     """
 
-    def __init__(self, fn: CombineFn | Callable[[Iterable[Any]], Any]) -> None:
+    def __init__(self, fn: CombineFn | Callable[[list[Any]], Any]) -> None:
         self._given = fn
         self._combine_fn = as_combine_fn(fn)
 

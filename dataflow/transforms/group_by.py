@@ -6,7 +6,7 @@ are its inputs and outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -68,13 +68,14 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
         row_class(tuple(self._keys))
 
     def aggregate_field(
-        self, field: Expression, combine_fn: CombineFn | Callable[[Iterable[Any]], Any], name: str
+        self, field: Expression, combine_fn: CombineFn | Callable[[list[Any]], Any], name: str
     ) -> GroupBy:
         """The same with one more aggregate.
 
         Args:
             field: the name of a field, or a function of the element.
-            combine_fn: as for `CombinePerKey`: ``sum``, ``min``, ``max``, ``df.CountCombineFn()``, ...
+            combine_fn: as for `CombinePerKey`: ``sum``, ``min``, ``max``, ``df.CountCombineFn()``, ...; any other
+                function is called on all values of the group.
             name: what the result is called.
         """
         _check_expression(field)

@@ -1,6 +1,7 @@
 """check_combine_fn, as it is shipped for users: what is right passes, and what is wrong is caught."""
 
 from collections.abc import Iterable
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -122,7 +123,8 @@ def test_a_combine_fn_of_ones_own_that_is_right(values: list[int]) -> None:
 @pytest.mark.parametrize(
     ("combine_fn", "says"),
     [
-        (len, "does not always say the same"),
+        (df.associative(len), "does not always say the same"),
+        (df.associative(mean), "does not always say the same"),
         (MeanOfMeans(), "merged from"),
         (Last(), "commutative"),
         (StartsAtOne(), "merged from"),

@@ -56,7 +56,7 @@ def tap(pipeline: Pipeline) -> list[Tap]:
         folding = Folding.of(pcoll)
         combine_fn, mode = node.operation.combine_fn, folding.mode
         combine: Combine | None = None
-        if isinstance(combine_fn, ListCombineFn):
+        if type(combine_fn) is ListCombineFn:
             combine = _concatenated
         elif isinstance(combine_fn, CallableCombineFn):
             combine = combine_fn.function

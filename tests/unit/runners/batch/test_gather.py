@@ -119,8 +119,13 @@ def test_what_does_not_grow_waits_for_the_end(combine_fn: Any) -> None:
 
 @pytest.mark.parametrize(
     ("combine_fn", "of"),
-    [(ListCombineFn(), int), (max, str), (lambda sets: set().union(*sets), lambda each: {each})],
-    ids=["list", "max of text", "union"],
+    [
+        (ListCombineFn(), int),
+        (max, str),
+        (df.associative(lambda sets: set().union(*sets)), lambda each: {each}),
+        (len, int),
+    ],
+    ids=["list", "max of text", "union", "of the whole group"],
 )
 @pytest.mark.usefixtures("small_bounds")
 def test_what_grows_is_sent_in_bounded_parts(combine_fn: Any, of: Callable[[int], Any]) -> None:
