@@ -30,7 +30,9 @@ def late_payload(arrival: LateArrival) -> bytes:
 
 def stored_late_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same mapping as `late_mapping`, of a row of a store."""
-    return {**row, **loads(row["payload"])}
+    # Its number is for who deletes it.
+    kept = {name: value for name, value in row.items() if name != "number"}
+    return {**kept, **loads(row["payload"])}
 
 
 def count_by_transform(counts: Iterable[tuple[str, int]]) -> dict[str, int]:

@@ -83,7 +83,9 @@ def dead_payload(letter: DeadLetter) -> bytes:
 
 def stored_dead_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same mapping as `dead_mapping`, of a row of a store."""
-    return {**row, **loads(row["payload"])}
+    # Its number is for who deletes it.
+    kept = {name: value for name, value in row.items() if name != "number"}
+    return {**kept, **loads(row["payload"])}
 
 
 def run_isolated(

@@ -41,6 +41,8 @@ _SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
+    # A stream's tables are small and turn over quickly: in a minute, by default, they grow to many times their size.
+    "autovacuum_naptime": "10s",
     "jit": "off",  # compiling costs more than the short statements of a bundle
 }
 

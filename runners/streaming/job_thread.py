@@ -18,6 +18,7 @@ from dataflow.pipeline import Pipeline
 from runners.core.plan import plan
 from runners.errors import CodeMissingError, JobFailedError
 from runners.millwheel.guarantees import check_guarantees
+from runners.millwheel.housekeeping import Housekeeper, Retention
 from runners.millwheel.master.balancer import Balancer
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
@@ -57,11 +58,13 @@ class StreamingJob:
         workers: int,
         options: WorkerOptions,
         balance: bool,
+        retention: Retention,
         show_progress: bool,
     ) -> None:
         self._prepared, self._context, self._keeper = prepared, context, keeper
         self._workers, self._options = workers, options
         self._show_progress, self._balance = show_progress, balance
+        self._retention = retention
         self._clock = SystemClock()
         self._cancelled, self._pausing = threading.Event(), threading.Event()
         self._switches: SimpleQueue[Switch] = SimpleQueue()
@@ -219,7 +222,9 @@ class StreamingJob:
         spark_job = _SparkJob(self._context, launch, self._workers)
         try:
             with (
-                StoreReader(open_store(self._prepared.dsn), job.job, master, desk) as reader,
+                StoreReader(
+                    open_store(self._prepared.dsn), job.job, master, desk, self._housekeeper(master)
+                ) as reader,
                 Progress(f"streaming {job.job}", show=self._show_progress) as progress,
             ):
                 self._lead(master, desk, spark_job, reader, progress)
@@ -230,6 +235,11 @@ class StreamingJob:
         self._is_over = master.is_done or desk.is_cancelled or self._cancelled.is_set()
         if master.is_done:
             self._prepared.finish(is_drained=desk.is_draining)
+
+    def _housekeeper(self, master: Master) -> Housekeeper:
+        # By what was committed before this run: what ranges have acted on since, their next driver need not know yet.
+        acted_on = master.latest_signal
+        return Housekeeper(self._prepared.job.job, self._retention, self._clock, lambda: acted_on)
 
     def _lead(
         self,

@@ -10,6 +10,7 @@ from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult
 from runners.core.plan import plan
 from runners.millwheel.guarantees import Guarantees, check_guarantees
+from runners.millwheel.housekeeping import Retention
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.versions.update import UpdatePlan
 from runners.millwheel.worker.worker_options import WorkerOptions
@@ -42,6 +43,9 @@ class StreamingRunner:
             by default.
         balance: have the job move, split and merge key ranges by itself, by what they have to do
             (docs/how-to/run-a-stream.md).
+        keep_late: how long records that came too late are kept in the store (`timedelta`, or seconds); how many they
+            were is known for ever.  None: as long as the job.
+        keep_dead: the same for dead letters.
         records_per_second: slows each split of each source down to this speed; for replays and demonstrations.
         update: have a job that runs another pipeline go over to this one, after saying what that keeps and loses
             (docs/how-to/change-a-running-pipeline.md).  None: refuse it.
@@ -64,6 +68,8 @@ class StreamingRunner:
         guarantees: Mapping[str, Guarantees] = MappingProxyType({}),
         state_cache_bytes: int | None = 256 << 20,
         balance: bool = False,
+        keep_late: DurationLike | None = None,
+        keep_dead: DurationLike | None = None,
         records_per_second: float | None = None,
         update: Update | None = None,
         master: str | None = None,
@@ -94,6 +100,7 @@ class StreamingRunner:
             state_cache_bytes=state_cache_bytes,
         )
         self._update, self._balance = update, balance
+        self._retention = Retention.of(keep_late=keep_late, keep_dead=keep_dead)
 
     @property
     def job(self) -> str:
@@ -139,6 +146,7 @@ class StreamingRunner:
                 workers=self._stream.workers,
                 options=self._worker_options,
                 balance=self._balance,
+                retention=self._retention,
                 show_progress=self._stream.show_progress,
             )
             until_started.pop_all()

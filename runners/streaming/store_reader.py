@@ -1,5 +1,7 @@
 """StoreReader: brings a job's signals and requests from the store to its master, and answers back.
 
+Between two looks it does the `runners.millwheel.housekeeping` of the job.
+
 It reads and writes in a thread of its own: a store that does not answer for a while must not keep the master from its
 workers, who take a silent master for a dead one.
 
@@ -15,6 +17,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from runners.errors import StoreError
+from runners.millwheel.housekeeping import Housekeeper
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.requests import Answer, StoredRequest
@@ -38,10 +41,19 @@ class StoreReader:
         job: the job's name in it.
         master: of the job; has not made a step yet.
         desk: beside it.
+        housekeeper: of the job.
     """
 
-    def __init__(self, store: Store, job: str, master: Master, desk: RequestDesk) -> None:
+    def __init__(
+        self,
+        store: Store,
+        job: str,
+        master: Master,
+        desk: RequestDesk,
+        housekeeper: Housekeeper,
+    ) -> None:
         self._store, self._job, self._master, self._desk = store, job, master, desk
+        self._housekeeper = housekeeper
         self._signals: SimpleQueue[Signal] = SimpleQueue()
         self._requests: SimpleQueue[StoredRequest] = SimpleQueue()
         self._answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
@@ -108,6 +120,7 @@ class StoreReader:
                     self._answer()
                     if not is_last:
                         self._read()
+                        self._housekeeper.step(self._store)
                     is_cut_off = False
                 except StoreError as error:
                     # The store connects again by itself; what is sent meanwhile is kept there.

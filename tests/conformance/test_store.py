@@ -34,6 +34,13 @@ from tests.conformance.broken_adapters.journalling import (
     SettlesTooMuch,
     SortsTheJournal,
 )
+from tests.conformance.broken_adapters.keeping import (
+    ForgetsHowManyWereLate,
+    PrunesTheLastIndex,
+    PrunesWhatIsOnItsWay,
+    PurgesWhatCameLater,
+    PurgesWhateverItsAge,
+)
 from tests.conformance.broken_adapters.on_postgres import Breakage, looks_up_fenced_ranges_only
 from tests.conformance.broken_adapters.reading import (
     DividesTheCellsOfAHash,
@@ -122,6 +129,11 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (SettlesAllRanges, "the_journal_goes_when_it_is_settled"),
         (SettlesTooMuch, "the_journal_goes_when_it_is_settled"),
         (SortsTheJournal, "the_journal_is_in_order"),
+        (ForgetsHowManyWereLate, "late_records_and_dead_letters_are_purged"),
+        (PurgesWhatCameLater, "late_records_and_dead_letters_are_purged"),
+        (PurgesWhateverItsAge, "late_records_and_dead_letters_are_purged"),
+        (PrunesTheLastIndex, "the_last_index_is_not_pruned"),
+        (PrunesWhatIsOnItsWay, "ranges_that_were_merged_are_pruned"),
         (AcceptsAnyBounds, "ranges_cover_the_same_keys_as_before"),
         (AcknowledgesTooMuch, "productions_until_acknowledged"),
         (AddsRowsInPlaceOfReplacing, "keyed_table"),

@@ -16,6 +16,7 @@ import pytest
 
 import dataflow as df
 from runners.core.plan import plan
+from runners.millwheel.housekeeping import Housekeeper, Retention
 from runners.millwheel.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
@@ -205,7 +206,11 @@ def test_a_lost_connection_is_opened_again(store_dsn: str, numbers: Path) -> Non
             return has_heard
 
         with StoreReader(
-            PostgresStore(store_dsn), "cut", master, RequestDesk(master, ManualClock())
+            PostgresStore(store_dsn),
+            "cut",
+            master,
+            RequestDesk(master, ManualClock()),
+            Housekeeper("cut", Retention(), ManualClock(), lambda: 0),
         ) as reader:
             store.send_signal("cut", "flush")
             until(hears(reader, 1))

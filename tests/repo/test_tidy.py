@@ -15,7 +15,6 @@ import attrs
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 FOLDERS = (
     "windowing",
@@ -43,13 +42,6 @@ class Source:
     @classmethod
     def parse(cls, path: Path, text: str) -> "Source":
         return cls(path, text, ast.parse(text, path))
-
-
-def long_file(source: Source) -> Iterator[Complaint]:
-    """Too long to be read in one sitting: split it by noun."""
-    count = source.text.count("\n")
-    if count > FILE_LINES_MAX:
-        yield count, f"{count} lines, at most {FILE_LINES_MAX}"
 
 
 def long_function(source: Source) -> Iterator[Complaint]:
@@ -84,7 +76,6 @@ def note_without_issue(source: Source) -> Iterator[Complaint]:
 
 
 RULES: list[Callable[[Source], Iterator[Complaint]]] = [
-    long_file,
     long_function,
     undocumented_module,
     bare_except,
@@ -143,7 +134,6 @@ def test_every_markdown_file_has_one_title() -> None:
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (long_file, '"""Doc."""\n' + "\n" * FILE_LINES_MAX),
         (long_function, "def f():\n" + "    pass\n" * FUNCTION_LINES_MAX),
         (undocumented_module, "x = 1\n"),
         (bare_except, "try:\n    pass\nexcept:\n    pass\n"),

@@ -42,7 +42,7 @@ class WatchedCluster(Cluster):
 
     #: Slow is not stuck.
     live_ms = 1 << 40
-    most_bytes = most_waiting = 0
+    most_bytes = most_waiting = most_source_bytes = 0
     slowness, slow_slot = 0.0, 1
 
     def start_worker(self, slot: int) -> Any:
@@ -62,6 +62,12 @@ class Watched:
         worked = self.worker.step()
         sent = [owned.outbox.open_bytes for owned in self.worker._ranges.values()]
         self.cluster.most_bytes = max(self.cluster.most_bytes, *sent, 0)
+        from_sources = [
+            owned.outbox.open_bytes
+            for owned in self.worker._ranges.values()
+            if owned.range_id.computation == "read"
+        ]
+        self.cluster.most_source_bytes = max(self.cluster.most_source_bytes, sum(from_sources))
         self.cluster.most_waiting = max(self.cluster.most_waiting, len(self.worker._courier.inbox))
         return worked
 
@@ -107,3 +113,36 @@ def test_what_is_on_the_way_is_bounded(
     assert sum(total for _, total in cluster.store.read_table(table)) == sum(range(RECORDS))
     assert cluster.most_bytes <= LIMIT_BYTES + SLACK_BYTES, f"seed={seed}"
     assert cluster.most_waiting <= 200, f"seed={seed}"
+
+
+@costly(cells=1)
+@given(seed=st.integers(0, 2**32), slowness=st.sampled_from([0.9, 0.97]))
+@pytest.mark.slow
+def test_many_splits_together_are_bounded_and_each_has_its_turn(seed: int, slowness: float) -> None:
+    """A receiver of a thousand splits would otherwise have a thousand times the bound of one."""
+    splits = 24
+    pipeline = df.Pipeline(DirectRunner())
+    (
+        pipeline
+        | "read" >> df.Read(ScriptedSource(*(_script(split) for split in range(splits))))
+        | "group" >> df.GroupByKey()
+        | "row" >> df.Map(lambda pair: {"key": pair[0], "total": len(set(pair[1]))})
+        | "write" >> df.WriteToPostgres("totals", columns={"key": int, "total": int})
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_module, "SOURCES_UNACKNOWLEDGED_BYTES_MAX", LIMIT_BYTES)
+        patch.setattr(cluster_module, "ROUNDS_MAX", 1 << 20)
+        patch.setattr(WatchedCluster, "slow_slot", 1)
+        patch.setattr(WatchedCluster, "slowness", slowness)
+        cluster = WatchedCluster(pipeline.graph(), seed, 0.0)
+        cluster.run()
+    (table,) = pipeline.graph().tables()
+
+    assert sum(total for _, total in cluster.store.read_table(table)) == splits * 40, f"seed={seed}"
+    # What one split reads in a step may go over the bound, and nothing after it.
+    assert cluster.most_source_bytes <= LIMIT_BYTES + 2_000, f"seed={seed}"
+
+
+def _script(split: int) -> list[Batch]:
+    values = [(number % 5, (split, number, PADDING)) for number in range(40)]
+    return [Batch(values[start : start + 5], [start] * 5) for start in range(0, 40, 5)]

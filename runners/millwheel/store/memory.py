@@ -19,6 +19,7 @@ import attrs
 
 from dataflow.io.table import Row, TableSpec
 from runners.core.changelog import apply_table_write, check_write
+from runners.core.clock import Clock
 from runners.core.late import count_by_transform
 from runners.errors import StoreError
 from runners.millwheel.ids import Fence, RangeId
@@ -40,6 +41,7 @@ from runners.millwheel.store.guards import (
     unknown_range,
 )
 from runners.millwheel.store.memory_job import (
+    Kept,
     StoredJob,
     StoredTable,
     add_tables,
@@ -47,17 +49,20 @@ from runners.millwheel.store.memory_job import (
     apply_record_ids,
     apply_reshape,
     count_rows,
+    delete_retired,
     family,
     has_landed,
     is_same_table,
     job_row,
     new_range,
+    purge,
     read_page,
     read_range,
 )
 from runners.millwheel.store.memory_requests import MemoryRequests
 from runners.millwheel.store.memory_update import count_state, updated_job
 from runners.millwheel.store.port import (
+    PRUNED,
     CellKey,
     CommitOutcome,
     Committed,
@@ -66,18 +71,24 @@ from runners.millwheel.store.port import (
     JobSpec,
     JobSummary,
     JobUpdate,
+    KeptKind,
     StateCounts,
     TakenRange,
 )
+from runners.system_clock import SystemClock
 
 
 class MemoryStore(MemoryRequests):
     """The store port on dictionaries; `runners.millwheel.store.port.Store` has the contract.
 
     Thread-safe, unlike the port asks: one instance stands for all connections to one store.
+
+    Args:
+        clock: for how long late records, and the like, have been there; by default that of the system.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._jobs: dict[str, StoredJob] = {}
         self._tables: dict[str, StoredTable] = {}
@@ -266,19 +277,41 @@ class MemoryStore(MemoryRequests):
         """The job's late records, oldest first."""
         with self._lock:
             stored = self._jobs.get(job)
-            return [attrs.asdict(record) for record in stored.late] if stored else []
+            return [kept.fields() for kept in stored.late] if stored else []
 
     def read_dead_letters(self, job: str) -> Sequence[Mapping[str, Any]]:
         """The job's dead letters, oldest first."""
         with self._lock:
             stored = self._jobs.get(job)
-            return [attrs.asdict(letter) for letter in stored.dead] if stored else []
+            return [kept.fields() for kept in stored.dead] if stored else []
 
     def read_late_counts(self, job: str) -> Mapping[str, int]:
         """How many records came too late, by transform."""
         with self._lock:
-            late = self._jobs[job].late if job in self._jobs else ()
-            return count_by_transform((record.transform, record.count) for record in late)
+            if job not in self._jobs:
+                return {}
+            stored = self._jobs[job]
+            late = [(kept.row.transform, kept.row.count) for kept in stored.late]
+            return count_by_transform([*late, *stored.purged_late.items()])
+
+    def purge(
+        self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
+    ) -> int:
+        """Delete late records or dead letters; how many."""
+        with self._lock:
+            if job not in self._jobs:
+                return 0
+            until_ms = self._clock.monotonic_ms() - round(older_than_s * 1_000)
+            return purge(self._jobs[job], kind, until_ms, up_to)
+
+    def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
+        """Delete ranges that were merged into others; what else there is goes with the process."""
+        with self._lock:
+            counts = dict.fromkeys(PRUNED, 0)
+            if job in self._jobs:
+                until_ms = self._clock.monotonic_ms() - round(older_than_s * 1_000)
+                counts["ranges"] = delete_retired(self._jobs[job], until_ms)
+            return counts
 
     def statistics(self, job: str) -> Mapping[str, int]:
         """Row counts of the job by kind; all zero for a job that does not exist."""
@@ -324,10 +357,15 @@ class MemoryStore(MemoryRequests):
         apply_record_ids(job, production)
         if production.reshape is not None:
             apply_reshape(job, production.reshape, next(self._tokens))
+        recorded_ms = self._clock.monotonic_ms()
         for range_id in production.untied:
-            job.ranges[range_id] = attrs.evolve(job.ranges[range_id], tied_to=None)
-        job.late.extend(map(escaped_late, production.late))
-        job.dead.extend(map(escaped_dead, production.dead))
+            row = job.ranges[range_id] = attrs.evolve(job.ranges[range_id], tied_to=None)
+            if row.keys is None and row.split is None:
+                job.retired_ms[range_id] = recorded_ms
+        for record in map(escaped_late, production.late):
+            job.late.append(Kept(next(self._tokens), recorded_ms, record))
+        for letter in map(escaped_dead, production.dead):
+            job.dead.append(Kept(next(self._tokens), recorded_ms, letter))
         for write in production.tables:
             apply_table_write(self._table(write.table).rows, write)
 

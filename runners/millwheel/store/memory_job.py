@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -23,11 +24,27 @@ from runners.millwheel.store.port import (
     CellKey,
     JobRow,
     JobSpec,
+    KeptKind,
     RangeRow,
     RangeSpec,
     StoredTimer,
     TakenRange,
 )
+
+_R = TypeVar("_R", LateRecord, DeadLetter)
+
+
+@attrs.frozen
+class Kept(Generic[_R]):
+    """A late record or dead letter, with its number and when it was recorded."""
+
+    number: int
+    recorded_ms: int
+    row: _R
+
+    def fields(self) -> Mapping[str, Any]:
+        """As the port shows it."""
+        return {"number": self.number, **attrs.asdict(self.row)}
 
 
 @attrs.define
@@ -48,8 +65,12 @@ class StoredJob:
     acknowledged: dict[Channel, int] = attrs.field(factory=dict)
     #: Event times by digest, of each range.
     record_ids: dict[RangeId, dict[bytes, int]] = attrs.field(factory=dict)
-    late: list[LateRecord] = attrs.field(factory=list)
-    dead: list[DeadLetter] = attrs.field(factory=list)
+    late: list["Kept[LateRecord]"] = attrs.field(factory=list)
+    dead: list["Kept[DeadLetter]"] = attrs.field(factory=list)
+    #: How many late records were purged, by transform.
+    purged_late: dict[str, int] = attrs.field(factory=dict)
+    #: When ranges that were merged into others had nothing left to do, on the store's clock.
+    retired_ms: dict[RangeId, int] = attrs.field(factory=dict)
     signals: list[Signal] = attrs.field(factory=list)
     requests: list[StoredRequest] = attrs.field(factory=list)
     #: Last bundle committed under each token that was taken away, which makes `resolve` exact.
@@ -204,6 +225,45 @@ def add_tables(tables: dict[str, StoredTable], spec: JobSpec) -> None:
             )
     for table in spec.tables:
         tables.setdefault(table.name, StoredTable(table, spec.job, set())).users.add(spec.job)
+
+
+def purge(job: StoredJob, kind: KeptKind, until_ms: int, up_to: int | None) -> int:
+    """Delete late records or dead letters that are old enough; how many."""
+
+    def is_kept(kept: Kept[Any]) -> bool:
+        return kept.recorded_ms > until_ms or (up_to is not None and kept.number > up_to)
+
+    rows: list[Any] = job.late if kind == "late" else job.dead
+    gone = [kept.row for kept in rows if not is_kept(kept)]
+    rows[:] = [kept for kept in rows if is_kept(kept)]
+    if kind == "late":
+        for row in gone:
+            job.purged_late[row.transform] = job.purged_late.get(row.transform, 0) + row.count
+    return len(gone)
+
+
+def delete_retired(job: StoredJob, until_ms: int) -> int:
+    """Delete ranges that were merged into others long ago; how many.
+
+    The last index of a computation stays, so that no other range is ever given it.
+    """
+    last = {each.computation: each.index for each in sorted(job.ranges)}
+    open_channels = [channel for channel, pending in job.checkpoints.items() if pending]
+    gone = {
+        range_id
+        for range_id, at_ms in job.retired_ms.items()
+        if at_ms <= until_ms
+        and range_id.index < last[range_id.computation]
+        and not any(range_id in channel for channel in open_channels)
+    }
+    for range_id in gone:
+        del job.ranges[range_id], job.retired_ms[range_id]
+    for channels in (job.delivered, job.acknowledged, job.checkpoints):
+        for channel in [each for each in channels if not gone.isdisjoint(each)]:
+            del channels[channel]
+    for key in [key for key in job.last_bundles if key[0] in gone]:
+        del job.last_bundles[key]
+    return len(gone)
 
 
 def count_rows(job: StoredJob) -> Mapping[str, int]:

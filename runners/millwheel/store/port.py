@@ -17,7 +17,7 @@ MillWheel, section 6; DESIGN section 6.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import attrs
 
@@ -49,6 +49,10 @@ class Indeterminate:
 
 
 CommitOutcome = Committed | Fenced | Indeterminate
+#: What a job keeps for people: records that came too late, and records that user code could not take.
+KeptKind = Literal["late", "dead"]
+#: What `Store.prune` deletes.
+PRUNED = ("ranges", "owners", "requests", "signals")
 #: Key hash and `CellWrite.cell_key`: one cell of a computation.
 CellKey = tuple[int, bytes]
 
@@ -378,13 +382,46 @@ class Store(Protocol):
         """All rows of a result table, columns in the order of the spec, in no particular order."""
 
     def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
-        """The job's late records: transform, key, window_start_us, window_end_us, watermark_us, payload, count."""
+        """The job's late records, oldest first: number, and the fields of `LateRecord`.
+
+        ``number`` grows from one record to the next; `purge` takes it.
+        """
 
     def read_dead_letters(self, job: str) -> Sequence[Mapping[str, Any]]:
-        """The job's dead letters, oldest first: stage, error, traceback, tries, timestamp_us, payload."""
+        """The job's dead letters, oldest first: number, as in `read_late`, and the fields of `DeadLetter`."""
 
     def read_late_counts(self, job: str) -> Mapping[str, int]:
-        """How many records of the job came too late (the sum of their counts), by transform; without zeros."""
+        """How many records of the job came too late (the sum of their counts), by transform; without zeros.
+
+        Those that were purged count too.
+        """
+
+    def purge(
+        self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
+    ) -> int:
+        """Delete late records or dead letters of the job; how many rows that was, 0 of an unknown job.
+
+        Idempotent, and safe while the job runs: it takes no fence.
+
+        Args:
+            job: its name.
+            kind: which of the two.
+            older_than_s: only those that were recorded at least so long ago, in seconds.
+            up_to: only those whose ``number`` is not above this; None: whatever it is.
+        """
+
+    def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
+        """Delete what the job has left behind and nobody will ask for; how many rows, by `PRUNED` kind.
+
+        Ranges that were merged into others, with their channels and fences; former owners of ranges; requests that were
+        answered; signals.  Idempotent, and safe while the job runs.
+
+        Args:
+            job: its name.
+            older_than_s: only what was done with at least so long ago, in seconds.  It has to be longer than a message
+                can be on its way, or a worker asleep: a day, say.
+            signals_up_to: every range that listens to signals has acted on those up to this number.
+        """
 
     def statistics(self, job: str) -> Mapping[str, int]:
         """Row counts of the job by kind: `runners.millwheel.store.guards.STATISTICS` names them."""

@@ -64,6 +64,9 @@ RECORDS_PER_STEP, COLUMN_RECORDS_PER_STEP = 5_000, 20_000
 DELIVERIES_PER_STEP = 64
 #: A source range stops reading, and a computation working, while this much of what it sent is not acknowledged.
 UNACKNOWLEDGED_BYTES_MAX = 4 << 20
+#: All source ranges of a worker together stop at this much: a thousand splits would have as many times the above on its
+#: way to one receiver.
+SOURCES_UNACKNOWLEDGED_BYTES_MAX = 64 << 20
 
 
 @attrs.frozen(kw_only=True)
@@ -104,6 +107,8 @@ class Worker:
         )
         self._settler = Settler(self._computations, self._committer, clock)
         self._inputs_us: dict[str, int] = {}
+        #: By source, the range that was read last.
+        self._last_read: dict[str, RangeId] = {}
         self._percentiles_us: dict[str, int] = {}
         self._slowest_source_us = MIN_TIMESTAMP_US
         self._is_draining = self._is_pausing = False
@@ -214,13 +219,17 @@ class Worker:
 
     def _read(self, computation: SourceComputation) -> bool:
         worked, limit_us = False, self._spec.options.skew_limit_us
-        for owned in computation.unfinished():
+        sources = [owned for owned in self._ranges.values() if owned.keys is None]
+        open_bytes = sum(owned.outbox.open_bytes for owned in sources)
+        for owned in self._in_turn(computation.unfinished()):
             if self._is_draining:
                 self._committer.commit(computation.end(owned.range_id))
                 worked = True
                 continue
             if owned.outbox.open_bytes > UNACKNOWLEDGED_BYTES_MAX:
                 continue
+            if open_bytes > SOURCES_UNACKNOWLEDGED_BYTES_MAX:
+                break
             if limit_us is not None and owned.watermark_us > self._slowest_source_us + limit_us:
                 continue
             bucket = self._buckets[owned.range_id]
@@ -228,12 +237,22 @@ class Worker:
             allowed = bucket.available(COLUMN_RECORDS_PER_STEP if is_columnar else RECORDS_PER_STEP)
             if not allowed:
                 continue
+            self._last_read[owned.range_id.computation] = owned.range_id
+            open_bytes -= owned.outbox.open_bytes
             draft, count = computation.read(owned.range_id, allowed, now_us=self._clock.now_us())
             bucket.spend(count)
             self._committer.commit(draft)
+            open_bytes += owned.outbox.open_bytes
             self._committer.counts["read"] += count
             worked |= draft is not None
         return worked
+
+    def _in_turn(self, sources: Sequence[OwnedRange]) -> Sequence[OwnedRange]:
+        """Ranges of a source, beginning behind the one that was read last: each has its turn when not all may read."""
+        for index, owned in enumerate(sources):
+            if owned.range_id == self._last_read.get(owned.range_id.computation):
+                return [*sources[index + 1 :], *sources[: index + 1]]
+        return sources
 
     def _flush_acknowledged(self) -> None:
         """Delete what has been acknowledged although nothing else is to be committed."""

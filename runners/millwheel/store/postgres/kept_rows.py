@@ -1,4 +1,4 @@
-"""What jobs keep for people: late records, dead letters, and how much there is of everything."""
+"""What jobs keep for people: late records, dead letters, and how much there is of everything; and how it goes again."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,12 +7,19 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 
 from runners.millwheel.store.guards import STATISTICS
+from runners.millwheel.store.port import PRUNED, KeptKind
+from runners.millwheel.store.postgres import takeover
+from runners.millwheel.store.postgres.arrays import Int4Array
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES, job_queries
 
+#: Rows that one transaction deletes: short enough that nobody waits for it, and no log grows by much.
+_PURGED_AT_ONCE = 10_000
+_EVERY_NUMBER = (1 << 63) - 1
+
 
 class KeptRowVerbs(JobReads):
-    """The verbs of the port that read them."""
+    """The verbs of the port that read and delete them."""
 
     def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
         """The job's late records, oldest first."""
@@ -33,6 +40,42 @@ class KeptRowVerbs(JobReads):
             return counts
         return dict.fromkeys(STATISTICS, 0)
 
+    def purge(
+        self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
+    ) -> int:
+        """Delete late records or dead letters, some thousands in a transaction; how many rows that was."""
+        parameters = {
+            "older_than_s": older_than_s,
+            "up_to": _EVERY_NUMBER if up_to is None else up_to,
+            "rows": _PURGED_AT_ONCE,
+        }
+        purged = 0
+        while True:
+            rows = self._on_own(f"purge_{kind}", job, parameters)
+            count = int(rows[0][0]) if rows else 0
+            purged += count
+            if count < _PURGED_AT_ONCE:
+                return purged
+
+    def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
+        """Delete what the job has left behind, in one transaction."""
+
+        def work(opened: Connection[Any]) -> Mapping[str, int]:
+            found = opened.execute(QUERIES["keep_job"], {"name": job}).fetchone()
+            if found is None:
+                return dict.fromkeys(PRUNED, 0)
+            parameters = {
+                "job_id": found[0],
+                "older_than_s": older_than_s,
+                "signals_up_to": signals_up_to,
+            }
+            counts = {"ranges": _delete_retired(opened, found[0], parameters)}
+            for kind in PRUNED[1:]:
+                counts[kind] = opened.execute(QUERIES[f"forget_{kind}"], parameters).rowcount
+            return counts
+
+        return self._transact(work)
+
     def _read_own(self, query: str, job: str) -> Sequence[Mapping[str, Any]]:
         """Rows from tables of the job; none if there is no such job."""
 
@@ -45,3 +88,33 @@ class KeptRowVerbs(JobReads):
             return cursor.execute(job_queries(found[0])[query], {"job_id": found[0]}).fetchall()
 
         return self._transact(work)
+
+    def _on_own(
+        self, query: str, job: str, parameters: Mapping[str, Any]
+    ) -> Sequence[tuple[Any, ...]]:
+        """What a statement on tables of the job answers; nothing if there is no such job."""
+
+        def work(opened: Connection[Any]) -> Sequence[tuple[Any, ...]]:
+            found = opened.execute(QUERIES["keep_job"], {"name": job}).fetchone()
+            if found is None:
+                return []
+            statement = job_queries(found[0])[query]
+            return opened.execute(statement, {"job_id": found[0], **parameters}).fetchall()
+
+        return self._transact(work)
+
+
+def _delete_retired(opened: Connection[Any], number: int, parameters: Mapping[str, Any]) -> int:
+    """Delete ranges that were merged into others, with all that is theirs; how many."""
+    queries = job_queries(number)
+    rows = opened.execute(queries["find_retired_ranges"], parameters).fetchall()
+    if not rows:
+        return 0
+    numbers = [range_number for (range_number,) in rows]
+    takeover.lock_fences(opened, numbers)
+    range_ids = {"range_ids": Int4Array.of(numbers)}
+    for name in ("deliveries", "acknowledgements", "journal", "record_ids"):
+        opened.execute(queries[f"delete_{name}_of"], range_ids)
+    opened.execute(QUERIES["delete_fences_of"], range_ids)
+    opened.execute(QUERIES["delete_ranges"], range_ids)
+    return len(numbers)

@@ -173,9 +173,12 @@ def _read(
             )
         )
     for receiver, sender, sequence in fetched["read_deliveries"]:
-        delivered[receiver][Channel(names[sender], names[receiver])] = sequence
+        # A worker that had slept may have written down what a range that is deleted by now had sent it.
+        if sender in names:
+            delivered[receiver][Channel(names[sender], names[receiver])] = sequence
     for sender, receiver, sequence in fetched["read_acknowledgements"]:
-        sent[sender][Channel(names[sender], names[receiver])] = sequence
+        if receiver in names:
+            sent[sender][Channel(names[sender], names[receiver])] = sequence
     for sender, receiver, sequence, min_timestamp_us, payload in fetched["read_productions"]:
         channel = Channel(names[sender], names[receiver])
         checkpoints[sender].append(Checkpoint(channel, sequence, min_timestamp_us, payload))

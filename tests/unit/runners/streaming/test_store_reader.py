@@ -9,6 +9,7 @@ import pytest
 import dataflow as df
 from runners.core.plan import plan
 from runners.errors import StoreError, StoreUnreachableError
+from runners.millwheel.housekeeping import Housekeeper, Retention
 from runners.millwheel.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
@@ -86,8 +87,12 @@ def start(store: MemoryStore, *, is_listening: bool = True) -> Master:
     return Master(job, execution, 1, LocalNetwork().endpoint("master"), ManualClock())
 
 
+def housekeeper() -> Housekeeper:
+    return Housekeeper("job", Retention(), ManualClock(), lambda: 0)
+
+
 def reader_of(store: MemoryStore, master: Master) -> StoreReader:
-    return StoreReader(store, "job", master, RequestDesk(master, ManualClock()))
+    return StoreReader(store, "job", master, RequestDesk(master, ManualClock()), housekeeper())
 
 
 def answers_of(store: MemoryStore) -> list[Answer | None]:
@@ -181,7 +186,7 @@ def test_what_was_asked_before_is_drained_or_cancelled_and_nothing_else(
         store.send_request("job", each)
     store.answer_request("job", 1, Answer(is_done=True, text="done"))
     desk = RequestDesk(master, ManualClock())
-    with StoreReader(store, "job", master, desk):
+    with StoreReader(store, "job", master, desk, housekeeper()):
         assert desk.is_draining
         assert desk.is_cancelled
 

@@ -225,8 +225,11 @@ SELECT b.range_id, f.owner, f.watermark_us, f.signal_number, f.signal_hash, f.pe
 FROM born b JOIN dataflow.fences f ON f.range_id = b.tied_to;
 
 -- name: untie_ranges
--- From here on they may have owners of their own.
-UPDATE dataflow.ranges SET tied_to = NULL WHERE range_id = ANY(%(range_ids)b);
+-- From here on they may have owners of their own; one without keys has nothing left to do.
+UPDATE dataflow.ranges
+SET tied_to = NULL,
+    retired_at = CASE WHEN first_hash IS NULL AND split IS NULL THEN now() END
+WHERE range_id = ANY(%(range_ids)b);
 
 -- name: read_tied
 -- Who must have the same owner as some ranges.
@@ -625,22 +628,105 @@ SELECT set_config('enable_seqscan', 'on', TRUE);
 
 -- name: read_late
 -- Late records of a job, oldest first.
-SELECT l.transform, l.key, l.window_start_us, l.window_end_us, l.watermark_us, l.payload, l.count
+SELECT l.late_record_id AS number, l.transform, l.key, l.window_start_us, l.window_end_us,
+       l.watermark_us, l.payload, l.count
 FROM {late_records} l
 ORDER BY l.late_record_id;
 
 -- name: read_dead_letters
 -- Dead letters of a job, oldest first.
-SELECT d.stage, d.error, d.traceback, d.tries, d.timestamp_us, d.payload
+SELECT d.dead_letter_id AS number, d.stage, d.error, d.traceback, d.tries, d.timestamp_us, d.payload
 FROM {dead_letters} d
 ORDER BY d.dead_letter_id;
 
 -- name: read_late_counts
--- How many records of a job came too late, for each transform that dropped any.
-SELECT l.transform, sum(l.count)::bigint AS count
-FROM {late_records} l
-GROUP BY l.transform
-ORDER BY l.transform;
+-- How many records of a job came too late, for each transform that dropped any; with those that were purged.
+SELECT each.transform, sum(each.count)::bigint AS count
+FROM (
+    SELECT l.transform, l.count FROM {late_records} l
+    UNION ALL
+    SELECT p.source, p.count FROM dataflow.purged p
+    WHERE p.job_id = %(job_id)s AND p.kind = 'late'
+) each
+GROUP BY each.transform
+ORDER BY each.transform;
+
+-- name: purge_late
+-- Some of the late records that may go; how many they were stays.
+WITH chosen AS (
+    SELECT l.late_record_id FROM {late_records} l
+    WHERE l.late_record_id <= %(up_to)s
+      AND l.recorded_at <= now() - %(older_than_s)s * INTERVAL '1 second'
+    ORDER BY l.late_record_id
+    LIMIT %(rows)s
+), gone AS (
+    DELETE FROM {late_records} l USING chosen c
+    WHERE l.late_record_id = c.late_record_id
+    RETURNING l.transform, l.count
+), counted AS (
+    INSERT INTO dataflow.purged AS p (job_id, kind, source, count)
+    SELECT %(job_id)s, 'late', g.transform, sum(g.count) FROM gone g GROUP BY g.transform
+    ON CONFLICT (job_id, kind, source) DO UPDATE SET count = p.count + EXCLUDED.count
+)
+SELECT count(*) FROM gone;
+
+-- name: purge_dead
+-- As purge_late.
+WITH chosen AS (
+    SELECT d.dead_letter_id FROM {dead_letters} d
+    WHERE d.dead_letter_id <= %(up_to)s
+      AND d.recorded_at <= now() - %(older_than_s)s * INTERVAL '1 second'
+    ORDER BY d.dead_letter_id
+    LIMIT %(rows)s
+), gone AS (
+    DELETE FROM {dead_letters} d USING chosen c
+    WHERE d.dead_letter_id = c.dead_letter_id
+    RETURNING d.stage
+), counted AS (
+    INSERT INTO dataflow.purged AS p (job_id, kind, source, count)
+    SELECT %(job_id)s, 'dead', g.stage, count(*) FROM gone g GROUP BY g.stage
+    ON CONFLICT (job_id, kind, source) DO UPDATE SET count = p.count + EXCLUDED.count
+)
+SELECT count(*) FROM gone;
+
+-- name: find_retired_ranges
+-- Ranges that were merged into others so long ago that nobody speaks of them any more.  The last index of a
+-- computation stays, so that no other range is ever given it.
+SELECT r.range_id
+FROM dataflow.computations c
+JOIN dataflow.ranges r USING (computation_id)
+WHERE c.job_id = %(job_id)s
+  AND r.retired_at <= now() - %(older_than_s)s * INTERVAL '1 second'
+  AND r.range_index < (SELECT max(o.range_index) FROM dataflow.ranges o
+                       WHERE o.computation_id = r.computation_id)
+  AND NOT EXISTS (SELECT FROM {productions} p
+                  WHERE p.sender_range_id = r.range_id OR p.receiver_range_id = r.range_id);
+
+-- name: delete_ranges
+-- Under the locks of their fences, which go too.
+DELETE FROM dataflow.ranges WHERE range_id = ANY(%(range_ids)b);
+
+-- name: forget_owners
+-- Owners that lost their ranges so long ago that none of their commits can be in doubt any more.
+DELETE FROM dataflow.reigns g
+USING dataflow.ranges r JOIN dataflow.computations c USING (computation_id)
+WHERE g.range_id = r.range_id AND c.job_id = %(job_id)s
+  AND g.ended_at <= now() - %(older_than_s)s * INTERVAL '1 second';
+
+-- name: forget_signals
+-- Signals that every range which listens has acted on.  The last one stays, because the next is numbered after it.
+DELETE FROM dataflow.signals s
+WHERE s.job_id = %(job_id)s
+  AND s.sent_at <= now() - %(older_than_s)s * INTERVAL '1 second'
+  AND s.number < (SELECT max(l.number) FROM dataflow.signals l WHERE l.job_id = %(job_id)s)
+  AND s.number <= %(signals_up_to)s;
+
+-- name: forget_requests
+-- Requests that were answered.  The last one stays, because the next is numbered after it.
+DELETE FROM dataflow.requests q
+WHERE q.job_id = %(job_id)s
+  AND q.answered_at <= now() - %(older_than_s)s * INTERVAL '1 second'
+  AND q.number < (SELECT max(l.number) FROM dataflow.requests l WHERE l.job_id = %(job_id)s);
 
 -- name: statistics
 -- Row counts of a job by kind, named as in guards.STATISTICS.
