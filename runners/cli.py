@@ -3,20 +3,20 @@
 Answers go to stdout, errors to stderr.  Exit status: 0; 2 when what was asked for cannot be done; 130 when interrupted.
 
 **Invariant:** nothing that it prints contains the password of a connection string, wherever on the line it was given.
-Nothing is unpickled: what late records contained is told by `StoreResult.late_records`, in the user's own program.
+Nothing is unpickled but by ``replay``, which runs a function of the user's.
 """
 
 import argparse
-import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, NoReturn
 
 from dataflow.errors import DataflowError
-from runners.errors import StoreError
+from runners.cli_kept import add_commands as add_kept_commands
+from runners.cli_text import find_job, print_table
 from runners.millwheel import requests
 from runners.millwheel.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
 from runners.millwheel.requests import Request, Verb
@@ -30,7 +30,8 @@ examples:
   dataflow signal scores flush
   dataflow ranges scores
   dataflow drain scores --wait
-  dataflow late scores --json | head
+  dataflow late scores --contents
+  dataflow purge scores --late 30d
 """
 _STORE_HELP = (
     f"a Postgres; by default ${STORE_VARIABLE}, where a password is better kept than on a command line, "
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def send_signal(store: Store, asked: argparse.Namespace) -> None:
     """Send a signal to a job, and say its number."""
-    _find(store, asked.job)
+    find_job(store, asked.job)
     number = store.send_signal(asked.job, asked.name)
     print(f"signal {number} of job {asked.job}: {asked.name}")
 
@@ -77,7 +78,7 @@ def show_jobs(store: Store, _: argparse.Namespace) -> None:
     if not jobs:
         print("no jobs")
         return
-    _print_table(
+    print_table(
         ("job", "mode", "state", "watermark", "ranges open", "listens to"),
         (
             (
@@ -101,9 +102,9 @@ def _state(job: JobSummary) -> str:
 
 def show_ranges(store: Store, asked: argparse.Namespace) -> None:
     """Print a line for each range of a job."""
-    _find(store, asked.job)
+    find_job(store, asked.job)
     job = store.read_job(asked.job)
-    _print_table(
+    print_table(
         ("range", "first key hash", "last key hash", "worker", "watermark", "state"),
         (
             (
@@ -127,7 +128,7 @@ def show_ranges(store: Store, asked: argparse.Namespace) -> None:
 
 def send_request(store: Store, asked: argparse.Namespace) -> None:
     """Ask a job for something; say the number of the request, or what has come of it."""
-    _find(store, asked.job)
+    find_job(store, asked.job)
     request: Request = asked.make(asked)
     number = store.send_request(asked.job, request)
     print(f"request {number} of job {asked.job}: {request}", flush=True)
@@ -139,92 +140,6 @@ def send_request(store: Store, asked: argparse.Namespace) -> None:
     if not answer.is_done:
         raise refused(asked.job, request, answer)
     print(answer.text)
-
-
-def show_late(store: Store, asked: argparse.Namespace) -> None:
-    """Print what a job has dropped as too late, and how much of it each transform has."""
-    _find(store, asked.job)
-    rows = [_late_row(record) for record in store.read_late(asked.job)]
-    if asked.json:
-        for row in rows:
-            print(json.dumps(row))
-        return
-    if not rows:
-        print(f"no late records in job {asked.job}")
-        return
-    _print_table([name.replace("_", " ") for name in rows[0]], (row.values() for row in rows))
-    print()
-    _print_table(("transform", "late records"), store.read_late_counts(asked.job).items())
-
-
-def show_dead(store: Store, asked: argparse.Namespace) -> None:
-    """Print the records that user code could not take, and why."""
-    _find(store, asked.job)
-    letters = store.read_dead_letters(asked.job)
-    if asked.json:
-        for letter in letters:
-            print(json.dumps(_dead_row(letter)))
-        return
-    if not letters:
-        print(f"no dead letters in job {asked.job}")
-        return
-    rows = [_dead_row(letter) for letter in letters]
-    for row in rows:
-        del row["traceback"]
-        row["error"] = row["error"].partition("\n")[0]
-    _print_table(rows[0], (row.values() for row in rows))
-
-
-def _dead_row(letter: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "stage": letter["stage"],
-        "time": format_timestamp(letter["timestamp_us"]),
-        "tries": letter["tries"],
-        "error": letter["error"],
-        "traceback": letter["traceback"],
-    }
-
-
-def _late_row(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "transform": record["transform"],
-        "key": record["key"],
-        "window_start": format_timestamp(record["window_start_us"]),
-        "window_end": format_timestamp(record["window_end_us"]),
-        "watermark": format_timestamp(record["watermark_us"]),
-        "count": record["count"],
-    }
-
-
-def _find(store: Store, name: str) -> JobSummary:
-    """The job of that name.
-
-    Raises:
-        StoreError: there is none.
-    """
-    jobs = {job.job: job for job in store.read_jobs()}
-    if name not in jobs:
-        raise StoreError(
-            f"there is no job {name!r} in this store",
-            detail=f"its jobs are: {', '.join(jobs)}" if jobs else "it has no jobs at all",
-            hint=f"run the job once, or choose its store with --store or ${STORE_VARIABLE}",
-        )
-    return jobs[name]
-
-
-def _print_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
-    """Columns of text, two blanks apart; on one line each, so that other programs can read them."""
-    lines = [[_shown(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        print("  ".join(padded).rstrip())
-
-
-def _shown(cell: object) -> str:
-    """A value on one line; what a terminal would obey is escaped."""
-    text = str(cell)
-    return text if text.isprintable() else ascii(text)
 
 
 def _without_secrets(text: str) -> str:
@@ -266,28 +181,7 @@ def _parser() -> argparse.ArgumentParser:
         "dataflow jobs --store postgresql://me@db.example.org/flights",
     )
     jobs.set_defaults(do=show_jobs)
-    late = _verb(
-        verbs,
-        "late",
-        "show the records that a job dropped because their window was gone",
-        "What they contained is told by late_records() of the result, in Python.",
-        "dataflow late scores --json | head",
-    )
-    late.add_argument("job", metavar="JOB", help="as given to the runner")
-    late.add_argument("--json", action="store_true", help="a JSON object on each line, no counts")
-    late.set_defaults(do=show_late)
-    dead = _verb(
-        verbs,
-        "dead",
-        "show the records that user code could not take, however often it was tried",
-        "What they contained is told by dead_letters() of the result, in Python.",
-        "dataflow dead scores --json | jq -r .traceback",
-    )
-    dead.add_argument("job", metavar="JOB", help="as given to the runner")
-    dead.add_argument(
-        "--json", action="store_true", help="a JSON object on each line, with the traceback"
-    )
-    dead.set_defaults(do=show_dead)
+    add_kept_commands(_with_job(verbs))
     ranges = _verb(
         verbs,
         "ranges",
@@ -371,6 +265,17 @@ def _request(
     )
     parser.set_defaults(do=send_request, make=make)
     return parser
+
+
+def _with_job(verbs: Any) -> Callable[[str, str, str, str], argparse.ArgumentParser]:
+    """Adds commands that are about one job."""
+
+    def add(name: str, what: str, more: str, example: str) -> argparse.ArgumentParser:
+        parser = _verb(verbs, name, what, more, example)
+        parser.add_argument("job", metavar="JOB", help="as given to the runner")
+        return parser
+
+    return add
 
 
 def _verb(verbs: Any, name: str, what: str, more: str, example: str) -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ from typing import Any
 from dataflow.do_fn import TimestampedValue
 from dataflow.serialization import dumps, loads
 from runners.core.cells import LateArrival
+from runners.core.do_fn_outputs import shown
 from windowing.timestamps import to_datetime
 
 
@@ -28,10 +29,16 @@ def late_payload(arrival: LateArrival) -> bytes:
     return dumps(_contents(arrival))
 
 
+def late_text(arrival: LateArrival) -> str:
+    """What a store keeps of a late arrival for people, who unpickle nothing."""
+    record = arrival.record
+    return shown(arrival.accumulator if record is None else record[0])
+
+
 def stored_late_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same mapping as `late_mapping`, of a row of a store."""
-    # Its number is for who deletes it.
-    kept = {name: value for name, value in row.items() if name != "number"}
+    # The one is for who deletes it, the other for who cannot unpickle it.
+    kept = {name: value for name, value in row.items() if name not in ("number", "contents")}
     return {**kept, **loads(row["payload"])}
 
 

@@ -81,10 +81,15 @@ def dead_payload(letter: DeadLetter) -> bytes:
         return dumps({**contents, "element": None})
 
 
+def dead_text(letter: DeadLetter) -> str:
+    """What a store keeps of a dead letter for people, who unpickle nothing."""
+    return shown(letter.element)
+
+
 def stored_dead_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same mapping as `dead_mapping`, of a row of a store."""
-    # Its number is for who deletes it.
-    kept = {name: value for name, value in row.items() if name != "number"}
+    # The one is for who deletes it, the other for who cannot unpickle it.
+    kept = {name: value for name, value in row.items() if name not in ("number", "contents")}
     return {**kept, **loads(row["payload"])}
 
 

@@ -15,7 +15,7 @@ import attrs
 from dataflow.io.table import TableWrite
 from runners.core import poison
 from runners.core.cells import LateArrival
-from runners.core.late import late_payload
+from runners.core.late import late_payload, late_text
 from runners.millwheel.ids import Channel, Fence, RangeId
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.signals import SignalMark
@@ -79,6 +79,8 @@ class LateRecord:
     #: Pickled payload as it would have entered the grouping, so that it can be replayed.
     payload: bytes
     count: int = 1
+    #: The record as text, shortened, for people.
+    contents: str = ""
 
     @classmethod
     def of(cls, transform: str, arrival: LateArrival) -> "LateRecord":
@@ -91,6 +93,7 @@ class LateRecord:
             watermark_us=arrival.watermark_us,
             payload=late_payload(arrival),
             count=arrival.count,
+            contents=late_text(arrival),
         )
 
 
@@ -98,7 +101,8 @@ class LateRecord:
 class DeadLetter:
     """A record that user code cannot take: in no result, kept as a row (`runners.core.poison`).
 
-    ``payload``: the pickled record as it came into the stage, so that it can be replayed.
+    ``payload``: the pickled record as it came into the stage, so that it can be replayed; ``contents``: the same as
+    text, shortened, for people.
     """
 
     stage: str
@@ -107,6 +111,7 @@ class DeadLetter:
     tries: int
     timestamp_us: int
     payload: bytes
+    contents: str = ""
 
     @classmethod
     def of(cls, letter: poison.DeadLetter) -> "DeadLetter":
@@ -118,6 +123,7 @@ class DeadLetter:
             tries=letter.tries,
             timestamp_us=letter.timestamp_us,
             payload=poison.dead_payload(letter),
+            contents=poison.dead_text(letter),
         )
 
 

@@ -40,6 +40,7 @@ from tests.conformance.broken_adapters.keeping import (
     PrunesWhatIsOnItsWay,
     PurgesWhatCameLater,
     PurgesWhateverItsAge,
+    ReplaysWhateverThereIs,
 )
 from tests.conformance.broken_adapters.on_postgres import Breakage, looks_up_fenced_ranges_only
 from tests.conformance.broken_adapters.reading import (
@@ -132,6 +133,7 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (ForgetsHowManyWereLate, "late_records_and_dead_letters_are_purged"),
         (PurgesWhatCameLater, "late_records_and_dead_letters_are_purged"),
         (PurgesWhateverItsAge, "late_records_and_dead_letters_are_purged"),
+        (ReplaysWhateverThereIs, "replays_are_about_the_same_rows_until_they_end"),
         (PrunesTheLastIndex, "the_last_index_is_not_pruned"),
         (PrunesWhatIsOnItsWay, "ranges_that_were_merged_are_pruned"),
         (AcceptsAnyBounds, "ranges_cover_the_same_keys_as_before"),

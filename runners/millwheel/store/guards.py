@@ -168,8 +168,12 @@ def escape_text(text: str) -> str:
 
 def escaped_late(record: LateRecord) -> LateRecord:
     """A late record with text that every store can keep."""
-    transform, key = escape_text(record.transform), escape_text(record.key)
-    return attrs.evolve(record, transform=transform, key=key)
+    return attrs.evolve(
+        record,
+        transform=escape_text(record.transform),
+        key=escape_text(record.key),
+        contents=escape_text(record.contents),
+    )
 
 
 def escaped_dead(letter: DeadLetter) -> DeadLetter:
@@ -179,6 +183,7 @@ def escaped_dead(letter: DeadLetter) -> DeadLetter:
         stage=escape_text(letter.stage),
         error=escape_text(letter.error),
         traceback=escape_text(letter.traceback),
+        contents=escape_text(letter.contents),
     )
 
 

@@ -304,6 +304,21 @@ class MemoryStore(MemoryRequests):
             until_ms = self._clock.monotonic_ms() - round(older_than_s * 1_000)
             return purge(self._jobs[job], kind, until_ms, up_to)
 
+    def begin_replay(self, job: str, kind: KeptKind) -> int | None:
+        """The number of the last row that the replay is about; None if there is none."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            if stored is None:
+                return None
+            rows: Sequence[Kept[Any]] = stored.late if kind == "late" else stored.dead
+            return stored.replays.setdefault(kind, rows[-1].number) if rows else None
+
+    def end_replay(self, job: str, kind: KeptKind) -> None:
+        """The replay is done."""
+        with self._lock:
+            if job in self._jobs:
+                self._jobs[job].replays.pop(kind, None)
+
     def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
         """Delete ranges that were merged into others; what else there is goes with the process."""
         with self._lock:

@@ -69,6 +69,8 @@ class StoredJob:
     dead: list["Kept[DeadLetter]"] = attrs.field(factory=list)
     #: How many late records were purged, by transform.
     purged_late: dict[str, int] = attrs.field(factory=dict)
+    #: The number of the last row of each replay that has begun.
+    replays: dict[KeptKind, int] = attrs.field(factory=dict)
     #: When ranges that were merged into others had nothing left to do, on the store's clock.
     retired_ms: dict[RangeId, int] = attrs.field(factory=dict)
     signals: list[Signal] = attrs.field(factory=list)

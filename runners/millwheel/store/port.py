@@ -410,6 +410,17 @@ class Store(Protocol):
             up_to: only those whose ``number`` is not above this; None: whatever it is.
         """
 
+    def begin_replay(self, job: str, kind: KeptKind) -> int | None:
+        """Begin to replay the late records or dead letters of the job, or go on with a replay that was cut off.
+
+        Returns:
+            The ``number`` of the last row that it is about: that of the last row there is, the first time, and the same
+            until `end_replay`, so that a replay that is repeated is about the same rows.  None if there are no rows.
+        """
+
+    def end_replay(self, job: str, kind: KeptKind) -> None:
+        """The rows were replayed.  Idempotent; no error if no replay has begun."""
+
     def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
         """Delete what the job has left behind and nobody will ask for; how many rows, by `PRUNED` kind.
 

@@ -65,6 +65,44 @@ def check_late_records_and_dead_letters_are_purged(connect: StoreFactory) -> Non
     expect_equal(store.read_late_counts(JOB), {}, "counts of a job made anew")
 
 
+def check_replays_are_about_the_same_rows_until_they_end(connect: StoreFactory) -> None:
+    """However often one is begun; the next one is about what has come since."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    expect_equal(store.begin_replay(JOB, "late"), None, "a replay of no late record")
+    expect_equal(store.begin_replay(JOB, "dead"), None, "a replay of no dead letter")
+    expect_equal(store.begin_replay("nobody", "late"), None, "a replay of an unknown job")
+    owner.commit(late=[_LATE], dead=[_DEAD, _DEAD])
+    first = store.begin_replay(JOB, "late")
+    expect_equal(first, store.read_late(JOB)[-1]["number"], "the last late record")
+    owner.commit(late=[_LATE])
+    expect_equal(connect().begin_replay(JOB, "late"), first, "a replay that was cut off")
+    dead = store.begin_replay(JOB, "dead")
+    expect_equal(dead, store.read_dead_letters(JOB)[-1]["number"], "the last dead letter")
+    store.purge(JOB, "late", up_to=first)
+    for _ in range(2):
+        connect().end_replay(JOB, "late")
+    second = store.begin_replay(JOB, "late")
+    expect_equal(second, store.read_late(JOB)[-1]["number"], "the next replay")
+    expect(second != first, "the next replay is about the same rows")
+    store.purge(JOB, "late")
+    expect_equal(store.begin_replay(JOB, "late"), None, "a replay of what is purged")
+    store.end_replay("nobody", "late")
+
+
+def check_what_records_contain_is_text(connect: StoreFactory) -> None:
+    """For people, who unpickle nothing; whatever characters user data put into it."""
+    store = opened(connect)
+    contents = "ann\0, \ud800"
+    owner = Owner(store, LOW)
+    owner.commit(
+        late=[attrs.evolve(_LATE, contents=contents)], dead=[attrs.evolve(_DEAD, contents="bob")]
+    )
+    (late,), (dead,) = connect().read_late(JOB), connect().read_dead_letters(JOB)
+    expect_equal(late["contents"], "ann\\x00, \\ud800", "a late record as text")
+    expect_equal(dead["contents"], "bob", "a dead letter as text")
+
+
 def _merged(store: Store) -> tuple[Owner, RangeId]:
     """A job whose last range but one was merged away; who owns the rest, and the range that is no more."""
     low, high = RANGES

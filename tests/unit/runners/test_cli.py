@@ -3,13 +3,18 @@
 import json
 import re
 import shlex
+import sys
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
 from runners import cli
 from runners.cli import main
+from runners.core import poison
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import even_ranges
 from runners.millwheel.production import DeadLetter, LateRecord, Production
@@ -18,6 +23,7 @@ from runners.millwheel.signals import Signal
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import JobSpec, RangeSpec, Store
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.window import Window
 
 RANGE = RangeId("sum", 0)
 DSN = "postgresql://me:s3cret@localhost:5432/flights"
@@ -163,6 +169,111 @@ def test_dead_letters_say_what_failed(
     assert row.endswith("transform 'parse' (job.py:12) raised ValueError: no")
     assert main(["dead", "scores", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["traceback"] == "Traceback ..."
+
+
+def test_contents_are_shown_on_demand(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_job(store)
+    letter = DeadLetter(
+        stage="read", error="no", traceback="", tries=3, timestamp_us=0, payload=b"", contents="17"
+    )
+    commit(store, late=[attrs.evolve(late("'a'", 2), contents="('a', 1)")], dead=[letter])
+
+    assert main(["late", "scores", "--contents"]) == 0
+    assert "('a', 1)" in capsys.readouterr().out
+    assert main(["dead", "scores", "--contents", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["contents"] == "17"
+
+
+def test_purge_deletes_by_age_and_says_how_many(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_job(store)
+    commit(store, late=[late("'a'", 2), late("'b'", 1)])
+
+    assert main(["purge", "scores"]) == 2
+    assert "it was not said what to purge" in capsys.readouterr().err
+    assert main(["purge", "scores", "--late", "1.5h", "--dead", "all"]) == 0
+    assert capsys.readouterr().out == (
+        "0 late records of job scores are deleted\n0 dead letters of job scores are deleted\n"
+    )
+    assert main(["purge", "scores", "--late", "all"]) == 0
+    assert capsys.readouterr().out == "2 late records of job scores are deleted\n"
+    assert main(["late", "scores"]) == 0
+    assert capsys.readouterr().out == "no late records in job scores\n"
+    with pytest.raises(SystemExit):
+        main(["purge", "scores", "--late", "soon"])
+    assert "e.g. 90m, 12h, 30d" in capsys.readouterr().err
+
+
+class Corrections:
+    """A user's module for `dataflow replay`."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[Any]]] = []
+        self.fails = False
+
+    def add(self, rows: Sequence[Mapping[str, Any]], name: str) -> None:
+        self.calls.append((name, [row["element"].value for row in rows]))
+        if self.fails:
+            raise ZeroDivisionError
+
+
+@pytest.fixture
+def corrections(monkeypatch: pytest.MonkeyPatch) -> Corrections:
+    module: Corrections = Corrections()
+    monkeypatch.setitem(sys.modules, "corrections", module)
+    return module
+
+
+def dead_letter(element: object) -> DeadLetter:
+    letter = poison.DeadLetter(
+        stage="read", element=element, timestamp_us=0, window=Window(0, 1), sign=1, error="",
+        traceback="", tries=1,
+    )  # fmt: skip
+    return DeadLetter.of(letter)
+
+
+def test_replay_hands_over_the_same_records_until_it_is_done(
+    store: MemoryStore, corrections: Corrections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What comes meanwhile is for the next time, and what was not replayed stays."""
+    open_job(store)
+    commit(store, dead=[dead_letter(1), dead_letter("two")])
+    arguments = ["replay", "scores", "corrections:add", "--dead"]
+    corrections.fails = True
+    assert main(arguments) == 2
+    assert "corrections:add raised ZeroDivisionError" in capsys.readouterr().err
+    commit(store, dead=[dead_letter(3)])
+    corrections.fails = False
+    assert main(arguments) == 0
+    assert main(arguments) == 0
+    assert "no dead letters in job scores" not in capsys.readouterr().out
+    assert main(arguments) == 0
+    assert "no dead letters in job scores" in capsys.readouterr().out
+
+    names, elements = zip(*corrections.calls, strict=True)
+    assert elements == ([1, "two"], [1, "two"], [3])
+    assert names[0] == names[1] != names[2]
+
+
+def test_replay_can_keep_what_it_replays(
+    store: MemoryStore, corrections: Corrections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_job(store)
+    commit(store, dead=[dead_letter(1)])
+    assert main(["replay", "scores", "corrections:add", "--dead", "--keep"]) == 0
+    assert len(store.read_dead_letters("scores")) == 1
+
+
+@pytest.mark.parametrize("function", ["nowhere:add", "json:nothing", "json", "json:__doc__"])
+def test_replay_needs_a_function(
+    store: MemoryStore, function: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_job(store)
+    assert main(["replay", "scores", function]) == 2
+    assert function in capsys.readouterr().err
 
 
 def test_ranges_are_a_table(store: MemoryStore, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,16 @@ class KeptRowVerbs(JobReads):
             if count < _PURGED_AT_ONCE:
                 return purged
 
+    def begin_replay(self, job: str, kind: KeptKind) -> int | None:
+        """The number of the last row that the replay is about; None if there is none."""
+        rows = self._on_own(f"begin_replay_{kind}", job, {})
+        return int(rows[0][0]) if rows else None
+
+    def end_replay(self, job: str, kind: KeptKind) -> None:
+        """The replay is done."""
+        parameters = {"name": job, "kind": kind}
+        self._transact(lambda opened: opened.execute(QUERIES["end_replay"], parameters).rowcount)
+
     def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
         """Delete what the job has left behind, in one transaction."""
 

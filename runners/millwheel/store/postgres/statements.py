@@ -259,6 +259,7 @@ def _late(production: Production, ids: JobIds) -> list[Statement]:
         "watermarks_us": Int8Array.of([record.watermark_us for record in late]),
         "payloads": ByteaArray.of([record.payload for record in late]),
         "counts": Int8Array.of([record.count for record in late]),
+        "contents": TextArray.of([escape_text(record.contents) for record in late]),
     }
     return [(ids.queries["insert_late"], parameters)]
 
@@ -275,5 +276,6 @@ def _dead(production: Production, ids: JobIds) -> list[Statement]:
         "tries": Int4Array.of([letter.tries for letter in dead]),
         "timestamps_us": Int8Array.of([letter.timestamp_us for letter in dead]),
         "payloads": ByteaArray.of([letter.payload for letter in dead]),
+        "contents": TextArray.of([escape_text(letter.contents) for letter in dead]),
     }
     return [(ids.queries["insert_dead_letters"], parameters)]

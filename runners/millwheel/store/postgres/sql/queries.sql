@@ -135,15 +135,16 @@ WHERE p.sender_range_id = a.sender_range_id AND p.receiver_range_id = a.receiver
 -- name: insert_late
 -- Not in any result, but not lost either.
 INSERT INTO {late_records}
-    (job_id, transform, key, window_start_us, window_end_us, watermark_us, payload, count)
+    (job_id, transform, key, window_start_us, window_end_us, watermark_us, payload, count, contents)
 SELECT * FROM unnest(%(job_ids)b, %(transforms)b, %(keys)b, %(window_starts_us)b,
-                     %(window_ends_us)b, %(watermarks_us)b, %(payloads)b, %(counts)b);
+                     %(window_ends_us)b, %(watermarks_us)b, %(payloads)b, %(counts)b,
+                     %(contents)b);
 
 -- name: insert_dead_letters
 INSERT INTO {dead_letters}
-    (job_id, stage, error, traceback, tries, timestamp_us, payload)
+    (job_id, stage, error, traceback, tries, timestamp_us, payload, contents)
 SELECT * FROM unnest(%(job_ids)b, %(stages)b, %(errors)b, %(tracebacks)b, %(tries)b,
-                     %(timestamps_us)b, %(payloads)b);
+                     %(timestamps_us)b, %(payloads)b, %(contents)b);
 
 -- name: advance_signals
 -- How far ranges have come with the job's signals; only when it has changed, and never back.
@@ -629,13 +630,14 @@ SELECT set_config('enable_seqscan', 'on', TRUE);
 -- name: read_late
 -- Late records of a job, oldest first.
 SELECT l.late_record_id AS number, l.transform, l.key, l.window_start_us, l.window_end_us,
-       l.watermark_us, l.payload, l.count
+       l.watermark_us, l.payload, l.count, l.contents
 FROM {late_records} l
 ORDER BY l.late_record_id;
 
 -- name: read_dead_letters
 -- Dead letters of a job, oldest first.
-SELECT d.dead_letter_id AS number, d.stage, d.error, d.traceback, d.tries, d.timestamp_us, d.payload
+SELECT d.dead_letter_id AS number, d.stage, d.error, d.traceback, d.tries, d.timestamp_us, d.payload,
+       d.contents
 FROM {dead_letters} d
 ORDER BY d.dead_letter_id;
 
@@ -688,6 +690,25 @@ WITH chosen AS (
     ON CONFLICT (job_id, kind, source) DO UPDATE SET count = p.count + EXCLUDED.count
 )
 SELECT count(*) FROM gone;
+
+-- name: begin_replay_late
+-- Up to the last late record that there is; a replay that has begun goes as far as it did then.
+INSERT INTO dataflow.replays AS r (job_id, kind, up_to)
+SELECT %(job_id)s, 'late', max(l.late_record_id) FROM {late_records} l HAVING count(*) > 0
+ON CONFLICT (job_id, kind) DO UPDATE SET up_to = r.up_to
+RETURNING up_to;
+
+-- name: begin_replay_dead
+-- As begin_replay_late.
+INSERT INTO dataflow.replays AS r (job_id, kind, up_to)
+SELECT %(job_id)s, 'dead', max(d.dead_letter_id) FROM {dead_letters} d HAVING count(*) > 0
+ON CONFLICT (job_id, kind) DO UPDATE SET up_to = r.up_to
+RETURNING up_to;
+
+-- name: end_replay
+-- The next replay goes as far as there is something by then.
+DELETE FROM dataflow.replays r USING dataflow.jobs j
+WHERE r.job_id = j.job_id AND j.name = %(name)s AND r.kind = %(kind)s;
 
 -- name: find_retired_ranges
 -- Ranges that were merged into others so long ago that nobody speaks of them any more.  The last index of a

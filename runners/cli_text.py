@@ -1,0 +1,38 @@
+"""What the commands of ``dataflow`` share: finding a job, and tables of text."""
+
+from collections.abc import Iterable
+
+from runners.errors import StoreError
+from runners.millwheel.store.port import JobSummary, Store
+from runners.registry import STORE_VARIABLE
+
+
+def find_job(store: Store, name: str) -> JobSummary:
+    """The job of that name.
+
+    Raises:
+        StoreError: there is none.
+    """
+    jobs = {job.job: job for job in store.read_jobs()}
+    if name not in jobs:
+        raise StoreError(
+            f"there is no job {name!r} in this store",
+            detail=f"its jobs are: {', '.join(jobs)}" if jobs else "it has no jobs at all",
+            hint=f"run the job once, or choose its store with --store or ${STORE_VARIABLE}",
+        )
+    return jobs[name]
+
+
+def print_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+    """Columns of text, two blanks apart; on one line each, so that other programs can read them."""
+    lines = [[_shown(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print("  ".join(padded).rstrip())
+
+
+def _shown(cell: object) -> str:
+    """A value on one line; what a terminal would obey is escaped."""
+    text = str(cell)
+    return text if text.isprintable() else ascii(text)
