@@ -1,8 +1,8 @@
 """Keys as bytes: one deterministic encoding and one stable 64-bit hash, the same on every machine and in every run.
 
 The encoding is canonical CBOR (RFC 8949, section 4.2) of the few types that have one.
-Keys that Python calls equal (``1``, ``1.0``, ``True``) encode equally, so grouping in memory and
-routing by bytes agree.
+Of keys that are one key (``1``, ``1.0``, ``True``; see `dataflow.canonical_keys`) it encodes the canonical one, so
+grouping in memory and routing by bytes agree.
 """
 
 from datetime import date, datetime
@@ -11,8 +11,8 @@ from typing import Any
 
 import cbor2
 
+from dataflow.canonical_keys import canonical_key, refusal
 from dataflow.errors import KeyEncodingError
-from windowing.errors import TimeError
 from windowing.timestamps import to_datetime, to_timestamp_us
 
 #: A store finds state by key, and no entry of a Postgres index has more than 2,704 bytes.
@@ -20,10 +20,6 @@ KEY_BYTES_MAX = 2_000
 
 # Most keys are short texts: of those CBOR needs one byte more, which says how long they are (RFC 8949, section 3).
 _TEXT_HEADS = [bytes([0x60 + length]) for length in range(24)]
-
-_KEY_TYPES = (
-    "None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these"
-)
 
 
 def encode_key(key: Any) -> bytes:
@@ -42,9 +38,9 @@ def encode_key(key: Any) -> bytes:
         elif type(key) is bytes:
             encoded = cbor2.dumps(key)
         else:
-            encoded = cbor2.dumps(_canonical(key, key), canonical=True)
+            encoded = cbor2.dumps(_tagged(canonical_key(key)), canonical=True)
     except UnicodeEncodeError:
-        raise _refusal(key, "it contains a lone surrogate and so is not Unicode text") from None
+        raise refusal(key, "it contains a lone surrogate and so is not Unicode text") from None
     if len(encoded) > KEY_BYTES_MAX:
         raise KeyEncodingError(
             f"a key of {len(encoded):,} bytes is too long",
@@ -55,7 +51,7 @@ def encode_key(key: Any) -> bytes:
 
 
 def decode_key(encoded: bytes) -> Any:
-    """A key equal to the one that was encoded."""
+    """The canonical key of the one that was encoded."""
     return _restored(cbor2.loads(encoded))
 
 
@@ -68,26 +64,14 @@ def hash_key(encoded: bytes) -> int:
 _TUPLE, _DATETIME, _DATE = 0, 1, 2
 
 
-def _canonical(part: Any, key: Any) -> Any:
+def _tagged(part: Any) -> Any:
+    """What CBOR is to encode of a canonical key, or a part of one."""
     kind = type(part)
-    if kind in (str, bytes, int) or part is None:
-        return part
-    if kind is bool:
-        return int(part)
-    if kind is float:
-        if part != part:  # noqa: PLR0124 - NaN is the only value unlike itself
-            raise _refusal(key, "NaN is not equal to itself, so it cannot be a key")
-        return int(part) if part.is_integer() else part
     if kind is tuple:
-        return [_TUPLE, [_canonical(item, key) for item in part]]
-    if isinstance(part, datetime):
-        try:
-            return [_DATETIME, to_timestamp_us(part)]
-        except TimeError as error:
-            raise _refusal(key, error.fact) from None
-    if isinstance(part, date):
-        return [_DATE, part.toordinal()]
-    raise _refusal(key, f"{kind.__module__}.{kind.__qualname__} has no deterministic encoding")
+        return [_TUPLE, [_tagged(item) for item in part]]
+    if kind is datetime:
+        return [_DATETIME, to_timestamp_us(part)]
+    return [_DATE, part.toordinal()] if kind is date else part
 
 
 def _restored(part: Any) -> Any:
@@ -99,11 +83,3 @@ def _restored(part: Any) -> Any:
     if tag == _DATE:
         return date.fromordinal(body)
     return to_datetime(body)
-
-
-def _refusal(key: Any, why: str) -> KeyEncodingError:
-    return KeyEncodingError(
-        f"{key!r} cannot be a key",
-        detail=why,
-        hint=f"keys are made of {_KEY_TYPES}; convert yours, e.g. to a tuple of its fields",
-    )

@@ -6,7 +6,7 @@ as it is.  Where columns do not suffice, functions here return None, and values 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -156,7 +156,7 @@ def _restored(blob: bytes, shape: tuple[Any, ...]) -> PartialColumns:
     starts_us, ends_us, counts, *arrays = [numbers_of(each) for each in columns[keys:]]
     ends = list(accumulate(sizes))
     return PartialColumns(
-        tuple(columns[:keys]),
+        canonical_columns(columns[:keys]),
         WindowColumn(starts_us, ends_us, size_us),
         counts,
         tuple(tuple(arrays[end - size : end]) for size, end in zip(sizes, ends, strict=True)),
@@ -165,8 +165,13 @@ def _restored(blob: bytes, shape: tuple[Any, ...]) -> PartialColumns:
     )
 
 
+def canonical_columns(keys: Iterable[pa.Array]) -> tuple[pa.Array, ...]:
+    """Key columns of canonical keys (`dataflow.canonical_keys`): booleans are 1 and 0."""
+    return tuple(key.cast(pa.int64()) if pa.types.is_boolean(key.type) else key for key in keys)
+
+
 def _exact_keys(values: Sequence[Any], like: pa.Array) -> pa.Array | None:
-    kinds = {pa.int64(): int, pa.bool_(): bool, pa.string(): str}
+    kinds = {pa.int64(): int, pa.string(): str}
     if any(type(each) is not kinds[like.type] for each in values):
         return None
     try:
@@ -188,14 +193,13 @@ def lifted_columns(
         windows = WindowColumn(starts_us, ends_us, MAX_TIMESTAMP_US - MIN_TIMESTAMP_US)
     if not isinstance(windows, WindowColumn):
         return None
-    groups = grouped(pairs.keys, windows, is_merging=is_merging)
+    keys = canonical_columns(pairs.keys)
+    groups = grouped(keys, windows, is_merging=is_merging)
     if groups is None:
         return None
     folds = zip(combiners, pairs.values, strict=True)
     accumulators = [each.lifted(values, groups) for each, values in folds]
-    return _together(
-        pairs.keys, windows, groups, groups.counts, accumulators, combiners, pairs.is_single
-    )
+    return _together(keys, windows, groups, groups.counts, accumulators, combiners, pairs.is_single)
 
 
 def merged_columns(parts: Sequence[PartialColumns], *, is_merging: bool) -> PartialColumns | None:

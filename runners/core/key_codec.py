@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from dataflow.canonical_keys import canonical_key
 from dataflow.coders import encode_key, hash_key
 from dataflow.errors import KeyEncodingError
 
@@ -36,7 +37,8 @@ class KeyCodec:
             known = EncodedKey(encoded, hash_key(encoded))
             if len(self._known) >= KEYS_MAX:
                 self._known.clear()
-            self._known[key] = known
+            # By the canonical key: the two readings of an hour that comes twice are equal, and not one key.
+            self._known[canonical_key(key)] = known
         return known
 
     def hash(self, key: Any) -> int:
@@ -46,7 +48,7 @@ class KeyCodec:
             known = hash_key(self._encoded(key))
             if len(self._hashes) >= KEYS_MAX:
                 self._hashes.clear()
-            self._hashes[key] = known
+            self._hashes[canonical_key(key)] = known
         return known
 
     def _encoded(self, key: Any) -> bytes:

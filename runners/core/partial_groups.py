@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from dataflow.canonical_keys import PLAIN_TYPES, canonical_key
 from windowing.window import Window, windows_of
 
 #: Key, window, and what belongs to them.
@@ -33,7 +34,13 @@ def by_window_and_key(
 
 
 def chains(keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any]) -> Iterator[Group]:
-    """The items of each key in chains of windows that overlap, and the window over each chain."""
+    """The items of each key in chains of windows that overlap, and the window over each chain.
+
+    The keys given need not be canonical; those of the groups are.
+
+    Raises:
+        KeyEncodingError: something cannot be a key.
+    """
     starts_us, ends_us = [window[0] for window in windows], [window[1] for window in windows]
     #: Of each chain: its key, bounds and items; and by key, which of them is the latest.
     owners: list[Any] = []
@@ -44,9 +51,12 @@ def chains(keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any])
     for index in sorted(range(len(starts_us)), key=starts_us.__getitem__):
         key, end_us = keys[index], ends_us[index]
         chain = latest.get(key)
+        if chain is None and type(key) not in PLAIN_TYPES:
+            key = canonical_key(key)
+            chain = latest.get(key)
         if chain is None or starts_us[index] >= to_us[chain]:
             latest[key] = len(found)
-            owners.append(key)
+            owners.append(key if chain is None else owners[chain])
             from_us.append(starts_us[index])
             to_us.append(end_us)
             found.append([items[index]])

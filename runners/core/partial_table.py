@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from runners.core.partials import Held, Lifter, Partial, Waiting
+from runners.core.partials import Held, Lifter, Partial
 from runners.core.stateful_inputs import StatefulInputs
 from runners.core.unfolded_partials import UnfoldedPartials
+from runners.core.values_by_key import ValuesByKey
 from windowing.window import GLOBAL_WINDOW, Window
 
 #: Records that wait to be folded, at most, if their values are a few numbers.  More at a time cost less.
@@ -110,7 +111,7 @@ class _Unfolded:
 
     def __init__(self) -> None:
         self.weight = 0
-        self.by_window: Waiting = defaultdict(lambda: defaultdict(list))
+        self.by_window = ValuesByKey()
         self.pairs: list[tuple[Any, Any]] = []
         self.windows: list[Window] = []
 

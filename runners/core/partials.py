@@ -1,7 +1,7 @@
 """Partials: what crosses the shuffle to a grouping, accumulated as far as one bundle allows (lifted combines).
 
-A partial is ``(key, window, accumulator, count)``.  Merging windows are merged here as well: proto-sessions of one
-bundle merge associatively.
+A partial is ``(key, window, accumulator, count)``, and its key is canonical (`dataflow.canonical_keys`).
+Merging windows are merged here as well: proto-sessions of one bundle merge associatively.
 
 Where records may be taken back, inputs carry their sign, and windows that merge stay apart until they are grouped,
 because a merge may have to be undone.
@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from dataflow.canonical_keys import canonical_key
 from dataflow.columns import Int64s, IntColumn, PairColumns, picked
-from dataflow.errors import DataflowError, TransformError
+from dataflow.errors import DataflowError, KeyEncodingError, TransformError
 from dataflow.graph import PipelineGraph, TransformNode
 from runners.core.accumulation import Accumulation
 from runners.core.bundle import Bundle
@@ -28,6 +29,7 @@ from runners.core.pairs import refuse_other_than_pairs
 from runners.core.partial_groups import Group, by_window_and_key, chains
 from runners.core.partial_parts import together
 from runners.core.unfolded_partials import Pairs, UnfoldedPartials, Windows
+from runners.core.values_by_key import ValuesByKey
 from windowing.checks import checked_merges
 from windowing.merging import merges_what_overlaps
 from windowing.timestamps import MIN_TIMESTAMP_US
@@ -51,8 +53,6 @@ class LatePartial(tuple[Any, Window, Any, int]):  # noqa: SLOT001 - tuples canno
 
 
 _PAIRS = frozenset((tuple,))
-#: By window and key: values, in their order.
-Waiting = dict[Window, dict[Any, list[Any]]]
 #: By key: accumulator, and number of records.
 Held = dict[Any, list[Any]]
 
@@ -90,6 +90,7 @@ class Lifter:
 
         Raises:
             TransformError: an element is not a pair, or a key cannot be hashed; also when the partials are looked at.
+            KeyEncodingError: something cannot be a key; likewise.
         """
         if self.combiners is not None and isinstance(bundle.values, PairColumns):
             found = self._lifted_columns(bundle, watermark_us)
@@ -106,6 +107,8 @@ class Lifter:
                 and min(bundle.timestamps_us, default=watermark_us) < watermark_us
             ):
                 pairs, windows, late = self._without_late(pairs, bundle, watermark_us)
+        except KeyEncodingError as error:
+            raise error.located(str(self._node)) from None
         except (TypeError, ValueError) as error:
             raise self._refused(bundle.values, error) from error
         partials = UnfoldedPartials(pairs, windows, self.partials)
@@ -123,9 +126,11 @@ class Lifter:
         if self._is_overlap_merging and windows is not None:
             try:
                 return chains([key for key, _ in pairs], windows, [value for _, value in pairs])
+            except KeyEncodingError as error:
+                raise error.located(str(self._node)) from None
             except (TypeError, ValueError) as error:
                 raise self._refused(pairs, error) from error
-        by_window: Waiting = defaultdict(lambda: defaultdict(list))
+        by_window = ValuesByKey()
         self.sort_into(by_window, pairs, windows)
         found = (
             (key, window, values)
@@ -134,24 +139,17 @@ class Lifter:
         )
         return found if self._merging is None else self._merged(found)
 
-    def sort_into(self, waiting: Waiting, pairs: Pairs, windows: Windows) -> None:
-        """Put each value to the others of its key and window, which are made where there are none.
+    def sort_into(self, waiting: ValuesByKey, pairs: Pairs, windows: Windows) -> None:
+        """Put each value to the others of its canonical key and window, which are made where there are none.
 
         Raises:
             TransformError: an element is not a pair, or a key cannot be hashed.
+            KeyEncodingError: something cannot be a key.
         """
         try:
-            if windows is None:
-                groups = waiting[GLOBAL_WINDOW]
-                for key, value in pairs:
-                    groups[key].append(value)
-                return
-            last: Window | None = None
-            for (key, value), window in zip(pairs, windows, strict=True):
-                # Records that follow each other mostly share the very window: then nothing is hashed but the key.
-                if window is not last:
-                    last, groups = window, waiting[window]
-                groups[key].append(value)
+            waiting.add(pairs, windows)
+        except KeyEncodingError as error:
+            raise error.located(str(self._node)) from None
         except (TypeError, ValueError) as error:
             raise self._refused(pairs, error) from error
 
@@ -281,7 +279,9 @@ class Lifter:
             else:
                 hash(key)  # nothing else looks at it here
                 record = LateElement(element[1], timestamp_us, sign)
-                late.append(LatePartial.of((key, window, self._folded([value]), 1), record))
+                late.append(
+                    LatePartial.of((canonical_key(key), window, self._folded([value]), 1), record)
+                )
         return kept, kept_windows, late
 
     def _merged(self, groups: Iterable[Group]) -> Iterator[Group]:

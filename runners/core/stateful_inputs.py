@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from dataflow.canonical_keys import PLAIN_TYPES, CanonicalKeys
+from dataflow.errors import KeyEncodingError
 from dataflow.graph import PipelineGraph, StatefulParDo, TransformNode
 from runners.core.bundle import Bundle
 from runners.core.keyed_state import Input
@@ -24,13 +26,15 @@ class StatefulInputs:
         self._node = node
 
     def lift(self, bundle: Bundle, *, watermark_us: int) -> list[Partial]:
-        """Partials of a bundle of ``(key, value)`` pairs; late ones need not be kept apart.
+        """Partials of a bundle of ``(key, value)`` pairs, by canonical keys; late ones need not be kept apart.
 
         Raises:
             TransformError: an element is not a pair, or a key cannot be hashed.
+            KeyEncodingError: something cannot be a key.
         """
         size = len(bundle)
         groups: dict[tuple[Any, Window], list[Input]] = defaultdict(list)
+        keys = CanonicalKeys()
         refuse_other_than_pairs(self._node, bundle.values)
         columns = zip(
             bundle.values,
@@ -40,8 +44,12 @@ class StatefulInputs:
             bundle.signs or [+1] * size,
             strict=True,
         )
-        for (key, value), window, timestamp_us, pane, sign in columns:
-            groups[key, window].append((value, timestamp_us, pane, sign))
+        try:
+            for (key, value), window, timestamp_us, pane, sign in columns:
+                one = key if type(key) in PLAIN_TYPES else keys[key]
+                groups[one, window].append((value, timestamp_us, pane, sign))
+        except KeyEncodingError as error:
+            raise error.located(str(self._node)) from None
         return [(key, window, inputs, len(inputs)) for (key, window), inputs in groups.items()]
 
     def combined(self, partials: Iterable[Partial]) -> list[Partial]:

@@ -13,6 +13,7 @@ from dataflow.rows import is_row_type
 from runners.core.bundle import Bundle
 from runners.core.changelog import check_rows
 from runners.core.table_columns import TableColumns
+from runners.core.table_values import as_held
 
 
 def table_write(node: TransformNode, table: TableSpec, bundle: Bundle) -> TableWrite:
@@ -31,7 +32,7 @@ def table_write(node: TransformNode, table: TableSpec, bundle: Bundle) -> TableW
             return TableWrite(
                 table=table, upserts=found if is_keyed else (), inserts=() if is_keyed else found
             )
-    rows = _rows(node, list(table.columns), bundle.values)
+    rows = as_held(table, _rows(node, list(table.columns), bundle.values))
     try:
         check_rows(table, rows)
     except TableRowError as error:

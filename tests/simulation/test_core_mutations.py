@@ -6,7 +6,11 @@ from typing import Any
 import attrs
 import pytest
 
+from dataflow.canonical_keys import CanonicalKeys
+from dataflow.coders import encode_key, hash_key
 from dataflow.serialization import loads
+from runners.core import partial_groups, partials, stateful_inputs, values_by_key
+from runners.core.key_codec import EncodedKey, KeyCodec
 from runners.errors import JobFailedError
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.master.master import Master
@@ -213,6 +217,23 @@ def hand_out_tied_ranges_one_by_one(patch: Patch) -> None:
     patch.setattr(memory, "family", lambda _, range_ids: list(range_ids))
 
 
+def take_keys_as_they_come(patch: Patch) -> None:
+    """A key is what Python calls equal to it, until it has been in the store."""
+
+    def encoded(codec: KeyCodec, key: Any) -> EncodedKey:
+        found = codec._known.get(key)
+        if found is None:
+            found = EncodedKey(encode_key(key), hash_key(encode_key(key)))
+            codec._known[key] = found
+        return found
+
+    for module in (values_by_key, stateful_inputs, partial_groups, partials):
+        for name in ("canonical_key", "are_canonical"):
+            patch.setattr(module, name, lambda key: key, raising=False)
+    patch.setattr(CanonicalKeys, "__missing__", lambda _, key: key)
+    patch.setattr(KeyCodec, "encode", encoded)
+
+
 RESHAPING = {Fault.SPLIT, Fault.MERGE, Fault.MOVE, Fault.CRASH}
 #: Where it takes long with everything, what finds it.
 OPTIONS: Mapping[Any, Mapping[str, Any]] = {
@@ -237,6 +258,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (send_before_the_commit, "sums", "I9"),
         (skip_the_token, "sums", "I6"),
         (take_deliveries_before_the_watermark, "late", "I2"),
+        (take_keys_as_they_come, "keys", "I"),
         (tell_of_a_range_what_others_have_told, "chain", "I4"),
         (token_per_owner, "sums", "I6"),
         (untie_at_once, "chain", "I"),

@@ -12,6 +12,7 @@ import attrs
 
 import dataflow as df
 from runners.testing.simulator.scripts import SECONDS, guessing, retrying, truthful
+from runners.testing.simulator.spellings import as_shown, spelled
 from runners.testing.simulator.typed import TypedSource
 
 Build = Callable[[df.Pipeline, Random], None]
@@ -336,6 +337,33 @@ def _typed(p: df.Pipeline, random: Random) -> None:
         _write(results | f"{name} pair" >> df.Map(lambda each: (each[0], tuple(each[1:]))), name)
 
 
+def _keys(p: df.Pipeline, random: Random) -> None:
+    """Keys that can be written in several ways, in windows of all kinds, and what user code sees of them."""
+    records = p | "read" >> df.Read(truthful(random)) | "spell" >> df.Map(spelled)
+    groups = (
+        records
+        | "windows"
+        >> df.WindowInto(
+            random.choice([df.FixedWindows(60), df.Sessions(30), df.GlobalWindows()]),
+            trigger=random.choice(TRIGGERS),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+            allowed_lateness=LATENESS,
+        )
+        | "group" >> df.GroupByKey()
+    )
+    numbered: Any = (
+        records
+        | "minutes" >> df.WindowInto(df.FixedWindows(60))
+        | "number" >> df.ParDo(Numbered()).with_outputs("silent")
+    )
+    sums = (
+        groups | "add" >> df.Map(lambda pair: (pair[0], sum(pair[1]))) | "show" >> df.Map(as_shown)
+    )
+    _write(sums, "sums")
+    _write(numbered.main | "show numbers" >> df.Map(as_shown), "numbers", has_key=False)
+    _write(numbered.silent | "show silences" >> df.Map(as_shown), "silences", has_key=False)
+
+
 PIPELINES: Mapping[str, NamedPipeline] = {
     each.name: each
     for each in (
@@ -349,5 +377,8 @@ PIPELINES: Mapping[str, NamedPipeline] = {
         NamedPipeline(name="late", build=_late, whole="group"),
         NamedPipeline(name="retries", build=_retries, whole="group"),
         NamedPipeline(name="typed", build=_typed),
+        NamedPipeline(
+            name="keys", build=_keys, tables=("sums", "numbers", "silences"), whole="group"
+        ),
     )
 }

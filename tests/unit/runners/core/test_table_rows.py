@@ -1,7 +1,9 @@
 """The net effect of a bundle of signed rows on a table."""
 
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -78,3 +80,34 @@ def test_values_are_checked_before_keys_are_compared() -> None:
         df.DataflowError, match=r"^transform 'write' .here.py:1.: a row does not fit"
     ):
         table_write(NODE, TABLE, Bundle([{"key": [1], "value": 1}], [0]))
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+#: The clocks of Berlin show this twice, and Python calls both readings equal.
+TWICE = datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN)
+MOMENTS = TableSpec(name="moments", columns={"at": datetime, "flag": bool}, key=("at", "flag"))
+
+
+def test_two_moments_that_a_clock_shows_alike_are_two_rows() -> None:
+    """In one bundle as in two: rows are held, and compared, in UTC."""
+    changes = [{"at": at, "flag": True} for at in (TWICE, TWICE.replace(fold=1))]
+    whole: Rows = {}
+    apply_table_write(whole, table_write(NODE, MOMENTS, Bundle(changes, [0, 0])))
+    single: Rows = {}
+    for each in changes:
+        apply_table_write(single, table_write(NODE, MOMENTS, Bundle([each], [0])))
+
+    assert whole == single
+    assert ["00:30 UTC", "01:30 UTC"] == [f"{at:%H:%M %Z}" for at, _ in whole.values()]
+
+
+def test_a_column_of_booleans_takes_the_key_that_is_said_for_one() -> None:
+    """1 and 0, and no other number."""
+    rows: Rows = {}
+    values = [{"at": TWICE, "flag": flag} for flag in (1, False)]
+    apply_table_write(rows, table_write(NODE, MOMENTS, Bundle(values, [0, 0])))
+
+    assert [True, False] == [flag for _, flag in rows.values()]
+    assert all(type(flag) is bool for _, flag in rows.values())
+    with pytest.raises(df.TableRowError, match=r"flag \(bool\) holds 2"):
+        table_write(NODE, MOMENTS, Bundle([{"at": TWICE, "flag": 2}], [0]))
