@@ -56,8 +56,12 @@ class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any,
     its length, compares like a list, and cannot be changed.  It is there as long as the task; ``list(values)`` may be
     kept longer, and takes the memory, and so does sending it to another grouping, which gets a list.
 
-    Keys that Python calls equal are one key, and any of them may be said: after a worker has been replaced ``True`` and
-    ``1.0`` are ``1``.
+    Keys are made of None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these.  Equal ones
+    are one key, of which the same one is always said: ``1`` for ``True`` and ``1.0``, and moments in UTC, whatever zone
+    they came in (``key.astimezone(zone)`` has it again).
+
+    Raises, where the pipeline runs:
+        KeyEncodingError: something else is a key; names the transform, and says how to make a key of it.
     """
 
     def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Sequence[Any]]]:

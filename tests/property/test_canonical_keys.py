@@ -72,7 +72,8 @@ def is_same(one: Any, other: Any) -> bool:
         return one.astimezone(UTC) == other.astimezone(UTC)
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(is_same, one, other))
-    return bool(one == other)
+    # numpy compares element by element.
+    return not isinstance(one, tuple) and not isinstance(other, tuple) and bool(one == other)
 
 
 def spelled(key: Any) -> str:
