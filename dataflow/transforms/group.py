@@ -56,9 +56,9 @@ class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any,
     its length, compares like a list, and cannot be changed.  It is there as long as the task; ``list(values)`` may be
     kept longer, and takes the memory, and so does sending it to another grouping, which gets a list.
 
-    Keys are made of None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these.  Equal ones
-    are one key, of which the same one is always said: ``1`` for ``True`` and ``1.0``, and moments in UTC, whatever zone
-    they came in (``key.astimezone(zone)`` has it again).
+    Keys are made of None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these.  Equal
+    ones are one key, of which the same one is always said: ``1`` for ``True`` and ``1.0``, and moments in UTC, whatever
+    zone they came in (``key.astimezone(zone)`` has it again).
 
     Raises, where the pipeline runs:
         KeyEncodingError: something else is a key; names the transform, and says how to make a key of it.
