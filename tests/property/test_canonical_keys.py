@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import attrs
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import pendulum
 import pyarrow as pa
 import pytest
