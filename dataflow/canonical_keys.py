@@ -17,7 +17,6 @@ from decimal import Decimal
 from enum import Enum
 from itertools import chain
 from typing import Any
-from uuid import UUID
 
 import attrs
 import numpy as np
@@ -132,7 +131,6 @@ def _exactly(canonical: Any, part: Any, key: Any) -> Any:
 #: How to make a key of a value of some type; the first that it is an instance of.
 _CONVERSIONS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (Enum, "e.g. key.name or key.value"),
-    (UUID, "e.g. str(key)"),
     (Decimal, "e.g. to an int of the smallest unit, or str(key.normalize())"),
     (timedelta, "e.g. key // timedelta(microseconds=1)"),
     ((set, frozenset), "e.g. tuple(sorted(key))"),
@@ -149,6 +147,8 @@ def _conversion(part: Any) -> str:
     for kinds, conversion in _CONVERSIONS:
         if isinstance(part, kinds):
             return conversion
+    if type(part).__module__ == "uuid":
+        return "e.g. str(key)"
     is_record: Callable[[Any], bool] = attrs.has
     if dataclasses.is_dataclass(part):
         return "e.g. dataclasses.astuple(key)"
