@@ -147,6 +147,63 @@ def triggers() -> st.SearchStrategy[df.Trigger]:
     )
 
 
+def silent_until_on_time(*, with_counts: bool = True) -> st.SearchStrategy[df.Trigger]:
+    """Compositions around `AfterWatermark` that fire when the watermark reaches the end of the window, and not before.
+
+    Whatever stands beside it there either never fires, or, ``with_counts``, would after one record.
+    """
+    never = st.sampled_from([df.Never(), df.AfterCount(1_000)])
+    ready = st.sampled_from(
+        [df.AfterCount(1), df.Always()] if with_counts else [df.DefaultTrigger()]
+    )
+    after = st.lists(triggers(), max_size=2)
+
+    def composites(part: st.SearchStrategy[df.Trigger]) -> st.SearchStrategy[df.Trigger]:
+        return st.one_of(
+            st.builds(df.Repeatedly, part),
+            st.builds(lambda each, more: df.AfterEach(each, *more), part, after),
+            st.builds(df.AfterAny, part, part),
+            st.builds(df.AfterAny, never, part),
+            st.builds(df.AfterAll, part, part),
+            st.builds(df.AfterAll, part, ready),
+            st.builds(df.OrFinally, never, part),
+            st.builds(df.OrFinally, part, never),
+        )
+
+    late = st.none() | triggers()
+    whole = late.map(lambda each: df.AfterWatermark(late=each))
+    return st.recursive(st.one_of(whole, st.just(df.DefaultTrigger())), composites, max_leaves=4)
+
+
+def on_time_triggers() -> st.SearchStrategy[df.Trigger]:
+    """Compositions around `AfterWatermark` that fire when the watermark reaches the end of the window.
+
+    They may fire before, and after; at that moment they do.
+    """
+    silent, often = silent_until_on_time(), triggers().map(df.Repeatedly)
+    after = st.lists(triggers(), max_size=2)
+
+    def composites(part: st.SearchStrategy[df.Trigger]) -> st.SearchStrategy[df.Trigger]:
+        return st.one_of(
+            st.builds(df.Repeatedly, part),
+            st.builds(lambda each, more: df.AfterEach(each, *more), part, after),
+            st.builds(df.OrFinally, part, st.just(df.Never())),
+        )
+
+    return st.recursive(
+        st.one_of(
+            silent,
+            after_watermark(),
+            silent_until_on_time(with_counts=False).map(
+                lambda each: df.AfterEach(df.AfterCount(1), each)
+            ),
+            st.builds(df.OrFinally, often, silent),
+        ),
+        composites,
+        max_leaves=3,
+    )
+
+
 #: Zones, and a day on which their clocks change: by an hour, by half an hour, or never.
 CLOCK_CHANGES = [
     ("Europe/Berlin", "2024-03-31"),

@@ -5,13 +5,15 @@ Pure transitions; above `windowing`, below `dataflow`.  Dataflow Model, section 
 
 from triggers.accumulation import AccumulationMode
 from triggers.after_count import AfterCount, Always, Never
+from triggers.after_each import AfterEach
 from triggers.after_processing_time import AfterProcessingTime, AtPeriod
 from triggers.after_signal import AfterSignal
 from triggers.after_watermark import AfterWatermark
-from triggers.composite import AfterAll, AfterAny, AfterEach, OrFinally, Repeatedly
+from triggers.composite import AfterAll, AfterAny, OrFinally
 from triggers.data_driven import AfterBytes, AfterPattern, AfterPunctuation, DataDrivenTrigger
 from triggers.default_trigger import DefaultTrigger
 from triggers.firing_behavior import FiringBehavior
+from triggers.repeatedly import Repeatedly
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
 from triggers.windowing_strategy import WindowingStrategy

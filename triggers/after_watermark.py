@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from triggers.checks import check_trigger
-from triggers.composite import Repeatedly
+from triggers.repeatedly import Repeatedly
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
 from windowing.window import Window
 
@@ -119,7 +119,8 @@ class AfterWatermark(Trigger):
             after = self.late.on_fire(state.late, window, watermark_us=watermark_us, now_us=now_us)
             return Progress(state._replace(late=after.state))
         if watermark_us >= window.end_us:
-            return Progress(state._replace(is_on_time_said=True), is_finished=self.late is None)
+            said = self.initial_state()._replace(is_on_time_said=True)
+            return Progress(said, is_finished=self.late is None)
         assert self.early is not None
         after = self.early.on_fire(state.early, window, watermark_us=watermark_us, now_us=now_us)
         return Progress(state._replace(early=after.state))
@@ -137,20 +138,21 @@ class AfterWatermark(Trigger):
         wakeup = trigger.next_wakeup(inner, window, watermark_us=watermark_us, now_us=now_us)
         return end.sooner(wakeup.ahead_of(watermark_us, now_us))
 
-    def on_merge(
-        self, sources: Sequence[Progress], window: Window, *, watermark_us: int
-    ) -> Progress:
-        """Rewind: the merged window has said its on-time pane only if its own end has passed."""
-        states: list[_Phases] = [source.state for source in sources]
-        merged = _Phases(
-            _merged(self.early, [state.early for state in states], window),
-            _merged(self.late, [state.late for state in states], window),
-            watermark_us >= window.end_us and any(state.is_on_time_said for state in states),
+    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+        """Back to the early phase, if the on-time pane was said for an end that is ahead again."""
+        state: _Phases = progress.state
+        if state.is_on_time_said and watermark_us < window.end_us:
+            return Progress(self.initial_state())
+        early, late = (
+            None
+            if phase is None
+            else phase.on_growth(Progress(inner), window, watermark_us=watermark_us).state
+            for phase, inner in ((self.early, state.early), (self.late, state.late))
         )
-        return Progress(merged, is_finished=merged.is_on_time_said and self.late is None)
+        return Progress(_Phases(early, late, state.is_on_time_said), progress.is_finished)
 
     def merge_states(self, states: Sequence[_Phases], window: Window) -> _Phases:
-        """As part of a composite: the on-time pane is ahead unless all have said it."""
+        """The on-time pane is ahead unless all have said it."""
         return _Phases(
             _merged(self.early, [state.early for state in states], window),
             _merged(self.late, [state.late for state in states], window),

@@ -1,174 +1,30 @@
-"""Composite triggers: Repeatedly, AfterEach, AfterAny, AfterAll, OrFinally.
+"""Composite triggers of parts that are asked side by side: AfterAny, AfterAll, OrFinally.
 
 Each part believes it is alone: a composite hands on what it is told and keeps the parts' states side by side.
+Of a part that has fired for the last time the state is kept too (`Fired`): when the window grows, the end of the window
+for which the part fired may be ahead again, and then the composite has not finished either.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
 
 from triggers.checks import is_trigger
+from triggers.parts import Fired, checked_parts, grown, heard_by, kept, merged
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
-from windowing.errors import WindowError
 from windowing.window import Window
-
-
-@attrs.frozen
-class Repeatedly(Trigger):
-    """Start the part again whenever it has finished; never finishes itself."""
-
-    part: Trigger = attrs.field(validator=is_trigger)
-
-    @property
-    def reads_values(self) -> bool:
-        """If the part does."""
-        return self.part.reads_values
-
-    @property
-    def early_firings(self) -> EarlyFirings:
-        """The part's, over and over unless it gets stuck."""
-        part = self.part.early_firings
-        return EarlyFirings.REPEATED if part is EarlyFirings.THEN_FINISHES else part
-
-    def initial_state(self) -> Any:
-        """The part's."""
-        return self.part.initial_state()
-
-    def on_elements(
-        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
-    ) -> Any:
-        """The part's."""
-        return self.part.on_elements(
-            state, window, elements, watermark_us=watermark_us, now_us=now_us
-        )
-
-    @property
-    def signals(self) -> frozenset[str]:
-        """Those of the part."""
-        return self.part.signals
-
-    def on_signal(
-        self, state: Any, window: Window, name: str, *, watermark_us: int, now_us: int
-    ) -> Any:
-        """The part's."""
-        return self.part.on_signal(state, window, name, watermark_us=watermark_us, now_us=now_us)
-
-    def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """When the part does."""
-        return self.part.should_fire(state, window, watermark_us=watermark_us, now_us=now_us)
-
-    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
-        """The part starts again when it has finished."""
-        after = self.part.on_fire(state, window, watermark_us=watermark_us, now_us=now_us)
-        return Progress(self.initial_state()) if after.is_finished else after
-
-    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
-        """The part's."""
-        return self.part.next_wakeup(state, window, watermark_us=watermark_us, now_us=now_us)
-
-    def merge_states(self, states: Sequence[Any], window: Window) -> Any:
-        """The part's."""
-        return self.part.merge_states(states, window)
-
-
-@attrs.frozen(init=False)
-class AfterEach(Trigger):
-    """The parts one after the other; finished when the last has.  Its state: which part, and that part's state."""
-
-    parts: tuple[Trigger, ...]
-
-    def __init__(self, *parts: Trigger) -> None:
-        self.__attrs_init__(_checked("AfterEach", parts))
-
-    @property
-    def reads_values(self) -> bool:
-        """If any part does."""
-        return any(part.reads_values for part in self.parts)
-
-    @property
-    def early_firings(self) -> EarlyFirings:
-        """Those of the parts up to the first that does not finish."""
-        for turn, part in enumerate(self.parts):
-            firings = part.early_firings
-            if firings is EarlyFirings.NEVER and turn:
-                return EarlyFirings.THEN_WAITS
-            if firings is not EarlyFirings.THEN_FINISHES:
-                return firings
-        return EarlyFirings.THEN_FINISHES
-
-    def initial_state(self) -> tuple[int, Any]:
-        """At the first part."""
-        return 0, self.parts[0].initial_state()
-
-    def on_elements(
-        self,
-        state: tuple[int, Any],
-        window: Window,
-        elements: Elements,
-        *,
-        watermark_us: int,
-        now_us: int,
-    ) -> tuple[int, Any]:
-        """Seen by the part whose turn it is."""
-        turn, inner = state
-        inner = self.parts[turn].on_elements(
-            inner, window, elements, watermark_us=watermark_us, now_us=now_us
-        )
-        return turn, inner
-
-    @property
-    def signals(self) -> frozenset[str]:
-        """Those of all the parts."""
-        return _heard_by(self.parts)
-
-    def on_signal(
-        self, state: tuple[int, Any], window: Window, name: str, *, watermark_us: int, now_us: int
-    ) -> tuple[int, Any]:
-        """Heard by the part whose turn it is."""
-        turn, inner = state
-        inner = self.parts[turn].on_signal(
-            inner, window, name, watermark_us=watermark_us, now_us=now_us
-        )
-        return turn, inner
-
-    def should_fire(
-        self, state: tuple[int, Any], window: Window, *, watermark_us: int, now_us: int
-    ) -> bool:
-        """When the part does whose turn it is."""
-        turn, inner = state
-        return self.parts[turn].should_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
-
-    def on_fire(
-        self, state: tuple[int, Any], window: Window, *, watermark_us: int, now_us: int
-    ) -> Progress:
-        """The next part's turn comes when this one has finished."""
-        turn, inner = state
-        after = self.parts[turn].on_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
-        if not after.is_finished:
-            return Progress((turn, after.state))
-        if turn + 1 == len(self.parts):
-            return Progress(state, is_finished=True)
-        return Progress((turn + 1, self.parts[turn + 1].initial_state()))
-
-    def next_wakeup(
-        self, state: tuple[int, Any], window: Window, *, watermark_us: int, now_us: int
-    ) -> Wakeup:
-        """That of the part whose turn it is."""
-        turn, inner = state
-        return self.parts[turn].next_wakeup(inner, window, watermark_us=watermark_us, now_us=now_us)
-
-    def merge_states(self, states: Sequence[tuple[int, Any]], window: Window) -> tuple[int, Any]:
-        """Back to the earliest turn: what has come to only one of the windows has not come to all of the merged one."""
-        turn = min(each for each, _ in states)
-        inner = [each for other, each in states if other == turn]
-        return turn, self.parts[turn].merge_states(inner, window)
 
 
 class _Together(Trigger):
     """Parts that see everything side by side and are asked together; fires once."""
 
     parts: tuple[Trigger, ...]
+
+    @abstractmethod
+    def is_enough(self, answers: Iterable[bool]) -> bool:
+        """Whether so many of the parts are enough."""
 
     @property
     def reads_values(self) -> bool:
@@ -190,49 +46,77 @@ class _Together(Trigger):
     ) -> tuple[Any, ...]:
         """Seen by every part."""
         return tuple(
-            part.on_elements(inner, window, elements, watermark_us=watermark_us, now_us=now_us)
+            inner
+            if type(inner) is Fired
+            else part.on_elements(inner, window, elements, watermark_us=watermark_us, now_us=now_us)
             for part, inner in zip(self.parts, state, strict=True)
         )
 
     @property
     def signals(self) -> frozenset[str]:
         """Those of all the parts."""
-        return _heard_by(self.parts)
+        return heard_by(self.parts)
 
     def on_signal(
         self, state: tuple[Any, ...], window: Window, name: str, *, watermark_us: int, now_us: int
     ) -> tuple[Any, ...]:
         """Heard by every part."""
         return tuple(
-            part.on_signal(inner, window, name, watermark_us=watermark_us, now_us=now_us)
+            inner
+            if type(inner) is Fired
+            else part.on_signal(inner, window, name, watermark_us=watermark_us, now_us=now_us)
             for part, inner in zip(self.parts, state, strict=True)
         )
 
-    def answers(
+    def should_fire(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> list[bool]:
-        """What each part says to `should_fire`."""
-        return [
-            part.should_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
+    ) -> bool:
+        """Whether enough parts would, or have."""
+        return self.is_enough(
+            type(inner) is Fired
+            or part.should_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
             for part, inner in zip(self.parts, state, strict=True)
-        ]
+        )
 
     def on_fire(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
     ) -> Progress:
-        """Once."""
-        return Progress(self.initial_state(), is_finished=True)
+        """Once; it is kept which parts it was for, and the others begin anew if it is asked again."""
+        states = []
+        for part, inner in zip(self.parts, state, strict=True):
+            if type(inner) is Fired:
+                states.append(inner)
+            elif part.should_fire(inner, window, watermark_us=watermark_us, now_us=now_us):
+                after = part.on_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
+                states.append(Fired(after.state))
+            else:
+                states.append(part.initial_state())
+        return Progress(tuple(states), is_finished=True)
 
     def next_wakeup(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
     ) -> Wakeup:
         """The soonest that is still ahead."""
-        return _soonest(zip(self.parts, state, strict=True), window, watermark_us, now_us)
+        waiting = (
+            (part, inner)
+            for part, inner in zip(self.parts, state, strict=True)
+            if type(inner) is not Fired
+        )
+        return _soonest(waiting, window, watermark_us, now_us)
+
+    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+        """Finished only if enough of the parts for which it fired still are."""
+        states = tuple(
+            grown(part, inner, window, watermark_us)
+            for part, inner in zip(self.parts, progress.state, strict=True)
+        )
+        have_fired = (type(inner) is Fired for inner in states)
+        return Progress(states, progress.is_finished and self.is_enough(have_fired))
 
     def merge_states(self, states: Sequence[tuple[Any, ...]], window: Window) -> tuple[Any, ...]:
         """Part by part."""
         return tuple(
-            part.merge_states(inner, window)
+            merged(part, inner, window)
             for part, inner in zip(self.parts, zip(*states, strict=True), strict=True)
         )
 
@@ -244,18 +128,16 @@ class AfterAny(_Together):
     parts: tuple[Trigger, ...]
 
     def __init__(self, *parts: Trigger) -> None:
-        self.__attrs_init__(_checked("AfterAny", parts))
+        self.__attrs_init__(checked_parts("AfterAny", parts))
 
     @property
     def early_firings(self) -> EarlyFirings:
         """One, if any part has one."""
         return _once(fires=any(_fires(part) for part in self.parts))
 
-    def should_fire(
-        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> bool:
-        """Whether any part would."""
-        return any(self.answers(state, window, watermark_us=watermark_us, now_us=now_us))
+    def is_enough(self, answers: Iterable[bool]) -> bool:
+        """Any."""
+        return any(answers)
 
 
 @attrs.frozen(init=False)
@@ -265,18 +147,16 @@ class AfterAll(_Together):
     parts: tuple[Trigger, ...]
 
     def __init__(self, *parts: Trigger) -> None:
-        self.__attrs_init__(_checked("AfterAll", parts))
+        self.__attrs_init__(checked_parts("AfterAll", parts))
 
     @property
     def early_firings(self) -> EarlyFirings:
         """One, if every part has one."""
         return _once(fires=all(_fires(part) for part in self.parts))
 
-    def should_fire(
-        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> bool:
-        """Whether every part would."""
-        return all(self.answers(state, window, watermark_us=watermark_us, now_us=now_us))
+    def is_enough(self, answers: Iterable[bool]) -> bool:
+        """All."""
+        return all(answers)
 
 
 @attrs.frozen
@@ -345,10 +225,13 @@ class OrFinally(Trigger):
     ) -> Progress:
         """Finished when ``until`` has fired, or ``part`` has finished."""
         part, until = state
-        if self.until.should_fire(until, window, watermark_us=watermark_us, now_us=now_us):
-            return Progress(state, is_finished=True)
-        after = self.part.on_fire(part, window, watermark_us=watermark_us, now_us=now_us)
-        return Progress((after.state, until), after.is_finished)
+        time = {"watermark_us": watermark_us, "now_us": now_us}
+        if self.part.should_fire(part, window, **time):
+            part = kept(self.part.on_fire(part, window, **time))
+        is_over = self.until.should_fire(until, window, **time)
+        if is_over:
+            until = Fired(self.until.on_fire(until, window, **time).state)
+        return Progress((part, until), is_over or type(part) is Fired)
 
     def next_wakeup(
         self, state: tuple[Any, Any], window: Window, *, watermark_us: int, now_us: int
@@ -357,14 +240,23 @@ class OrFinally(Trigger):
         both = zip((self.part, self.until), state, strict=True)
         return _soonest(both, window, watermark_us, now_us)
 
+    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+        """Finished only if that for which it finished still is."""
+        part, until = progress.state
+        if progress.is_finished and type(part) is not Fired and type(until) is not Fired:
+            # Whoever this is a part of has taken the last firing, which was that of the part, for its own.
+            part = Fired(part)
+        part, until = (
+            grown(trigger, inner, window, watermark_us)
+            for trigger, inner in zip((self.part, self.until), (part, until), strict=True)
+        )
+        have_fired = type(part) is Fired or type(until) is Fired
+        return Progress((part, until), progress.is_finished and have_fired)
+
     def merge_states(self, states: Sequence[tuple[Any, Any]], window: Window) -> tuple[Any, Any]:
         """Each for itself."""
         parts, untils = zip(*states, strict=True)
-        return self.part.merge_states(parts, window), self.until.merge_states(untils, window)
-
-
-def _heard_by(parts: Iterable[Trigger]) -> frozenset[str]:
-    return frozenset().union(*(part.signals for part in parts))
+        return merged(self.part, parts, window), merged(self.until, untils, window)
 
 
 def _fires(trigger: Trigger) -> bool:
@@ -384,12 +276,3 @@ def _soonest(
         # A part whose time has come must not hide one whose time is still ahead.
         soonest = soonest.sooner(wakeup.ahead_of(watermark_us, now_us))
     return soonest
-
-
-def _checked(name: str, parts: tuple[Trigger, ...]) -> tuple[Trigger, ...]:
-    if not parts or not all(isinstance(part, Trigger) for part in parts):
-        raise WindowError(
-            f"{name} needs triggers, not {parts!r}",
-            hint=f"e.g. df.{name}(df.AfterCount(10), ...); classes must be called",
-        )
-    return parts

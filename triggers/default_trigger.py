@@ -37,3 +37,7 @@ class DefaultTrigger(Trigger):
     def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
         """The end of the window."""
         return Wakeup(event_us=window.end_us)
+
+    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+        """A composite for which it has fired is to ask it again, if the end of the window is ahead again."""
+        return Progress(None, progress.is_finished and watermark_us >= window.end_us)

@@ -72,8 +72,9 @@ class Elements(NamedTuple):
 class Trigger(ABC):
     """Decides, for one key and window, when a pane is emitted.  Instances are frozen values.
 
-    Write one of your own by overriding the abstract verbs; `merge_states` too, if its state is not None,
-    `early_firings`, if it waits for the watermark or finishes, and `signals` with `on_signal`, if it hears signals.
+    Write one of your own by overriding the abstract verbs.  Override `merge_states` too, if its state is not None;
+    `early_firings`, if it waits for the watermark or finishes; `on_growth`, if it fires for the end of the window; and
+    `signals` with `on_signal`, if it hears signals.
     """
 
     @property
@@ -142,6 +143,19 @@ class Trigger(ABC):
             )
         return states[0]
 
+    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+        """How far the trigger is in ``window``, which was smaller when it was so far.
+
+        Override it where the trigger waits for the end of the window: the end for which it has fired may be ahead
+        again.  A trigger that is made of others asks each of them.
+
+        Args:
+            progress: how far it was; finished also if it is part of a trigger that asks it no more.
+            window: as it is now; it covers what it was.
+            watermark_us: of event time.
+        """
+        return progress
+
     def on_merge(
         self,
         sources: Sequence[Progress],
@@ -151,13 +165,13 @@ class Trigger(ABC):
     ) -> Progress:
         """How far the trigger is in ``window``, into which windows that were so far have merged.
 
-        It has finished only where it had in all of them, so a closed window does not silence the others.
+        Each of them has first grown.  It has finished only where it then has in all of them, so a closed window does
+        not silence the others.
         """
-        if len(sources) == 1:
-            return sources[0]  # the window has only grown
-        open_states = [source.state for source in sources if not source.is_finished]
-        if not open_states:
-            return sources[0]
+        grown = [self.on_growth(source, window, watermark_us=watermark_us) for source in sources]
+        open_states = [each.state for each in grown if not each.is_finished]
+        if len(grown) == 1 or not open_states:
+            return grown[0]
         return Progress(self.merge_states(open_states, window))
 
 

@@ -18,6 +18,7 @@ from tests.oracle.laws import (
     _check_freed,
     microseconds,
     place,
+    places_on_time,
     window_fn,
     windowed,
 )
@@ -72,6 +73,27 @@ def check_every_moment(
         first, second = said_at(log, step)
 
         assert expected(always, first) == normal(always, second)
+
+
+def check_chain_on_time(
+    windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.Trigger, chain: Chain
+) -> None:
+    """When the watermark passes a window of the second grouping, that says what the first says then, and is on time.
+
+    Also where it has grown, merged, shrunk or come apart since it spoke last.  The second trigger fires at that moment.
+    """
+    windowing = windowing._replace(percentile=100)
+    log = run_chain(windowing, arrivals, trigger, chain)
+    done, before_us = 0, -(1 << 62)
+    for arrival, step in zip(arrivals, log.steps, strict=False):
+        watermark_us = max(before_us, arrival.watermark_us)
+        first, second = said_at(log, step)
+        on_time = places_on_time([p for p in log.panes[done:step] if p.transform == "second"])
+        for where, answer in expected(chain, first).items():
+            if before_us < where[2] <= watermark_us:
+                assert where in on_time, "the end of a window is news"
+                assert answer == normal(chain, second).get(where), "the on-time pane"
+        done, before_us = step, watermark_us
 
 
 def run_chain(

@@ -47,6 +47,16 @@ HARD_STREAMS: dict[str, tuple[Windowing, list[Arrivals]]] = {
         Windowing("sessions", 10, 0, 100),
         arrivals_of(([("a", 0)], 12), ([("a", 9)], 12), ([], 30)),
     ),
+    "a said session grows past the watermark again and again": (
+        Windowing("sessions", 10, 0, 100),
+        arrivals_of(([("a", 1)], 11), ([("a", 5)], 15), ([("a", 3)], 15), ([("a", 14)], 24)),
+    ),
+    "two said sessions are joined past the watermark, by one that has not said anything, and it grows": (
+        Windowing("sessions", 10, 0, 100),
+        arrivals_of(
+            ([("a", 0), ("a", 11)], 21), ([("a", 15)], 22), ([("a", 5)], 25), ([("a", 24)], 40)
+        ),
+    ),
     "a new session overlaps a closed one": (
         Windowing("sessions", 10),
         arrivals_of(([("a", 0)], 11), ([("a", 5)], 11)),

@@ -195,22 +195,35 @@ def check_retracting_fold(
     _check_freed(log)
 
 
-def check_on_time(
-    windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.AfterWatermark
-) -> None:
-    """When the watermark passes a window, also one that has merged, it says all that has come."""
+def check_on_time(windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.Trigger) -> None:
+    """When the watermark passes a window, also one that has merged, it says all that has come, and that it is on time.
+
+    Args:
+        windowing: how windows come about.
+        arrivals: what comes.
+        trigger: fires when the watermark passes the end of a window.
+    """
     windowing = windowing._replace(percentile=100)
     log = run_grouping(windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING, trigger)
     said: dict[Place, Any] = {}
     done, before_us = 0, -(1 << 62)
     for count, step in enumerate(log.steps[:-1], start=1):
-        _apply(said, log.panes[done:step])
+        panes = log.panes[done:step]
+        _apply(said, panes)
         done = step
         watermark_us = max(before_us, arrivals[count - 1].watermark_us)
+        on_time = places_on_time(panes)
         for group in evaluate(windowing, arrivals[:count]).groups:
             if before_us < group.end_us <= watermark_us:
+                assert place(group) in on_time, "the end of a window is news"
                 assert group.values == sorted(said.get(place(group), [])), "the on-time pane"
         before_us = watermark_us
+
+
+def places_on_time(panes: Sequence[LoggedPane]) -> set[Place]:
+    """The windows for which there is an on-time pane."""
+    timing = df.PaneTiming.ON_TIME
+    return {pane_place(each) for each in panes if each.sign > 0 and each.pane.timing is timing}
 
 
 CHECKS: dict[Mode, Callable[[Windowing, Sequence[Arrivals]], None]] = {

@@ -9,7 +9,15 @@ from tests.oracle import chained
 from tests.oracle.chained import FROZEN, Chain
 from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.hard_streams import HARD_CHAINS, HARD_STREAMS
-from tests.strategies import own_gaps, sessions, sliding, streams, triggers, windowings
+from tests.strategies import (
+    on_time_triggers,
+    own_gaps,
+    sessions,
+    sliding,
+    streams,
+    triggers,
+    windowings,
+)
 
 #: The nightly profile digs for minutes.
 pytestmark = pytest.mark.timeout(3600)
@@ -66,6 +74,24 @@ def test_the_second_grouping_is_right_at_every_moment(
 ) -> None:
     """What it says is always made of exactly what the first one says."""
     chained.check_every_moment(windowing, arrivals, trigger, chain)
+
+
+@given(
+    windowing=FIRST,
+    arrivals=streams(),
+    trigger=triggers(),
+    second=st.one_of(sessions(ZERO), windowings(ZERO)).filter(lambda each: each.kind != "own gaps"),
+    on_time=on_time_triggers(),
+)
+def test_a_window_of_answers_speaks_when_the_watermark_passes_it(
+    windowing: Windowing,
+    arrivals: list[Arrivals],
+    trigger: df.Trigger,
+    second: Windowing,
+    on_time: df.Trigger,
+) -> None:
+    """Also a session of what may be taken back, that has grown or come apart."""
+    chained.check_chain_on_time(windowing, arrivals, trigger, Chain(second, on_time))
 
 
 @pytest.mark.parametrize("name", HARD_STREAMS)

@@ -6,10 +6,14 @@ from hypothesis import given
 import dataflow as df
 from tests.oracle import laws
 from tests.oracle.evaluator import Arrivals, Windowing
-from tests.strategies import after_watermark, streams, triggers, windowings
+from tests.oracle.hard_streams import HARD_STREAMS
+from tests.strategies import on_time_triggers, streams, triggers, windowings
 
 #: The nightly profile digs for minutes.
 pytestmark = pytest.mark.timeout(3600)
+
+#: The streams in which sessions that have spoken grow past the watermark.
+GROWING = [name for name in HARD_STREAMS if "past the watermark" in name]
 
 
 @given(windowing=windowings(), arrivals=streams(), trigger=triggers())
@@ -36,9 +40,20 @@ def test_retracting_panes_fold_to_the_oracle(
     laws.check_retracting_fold(windowing, arrivals, trigger)
 
 
-@given(windowing=windowings(), arrivals=streams(), trigger=after_watermark())
+@given(windowing=windowings(), arrivals=streams(), trigger=on_time_triggers())
 def test_a_window_speaks_when_the_watermark_passes_it(
-    windowing: Windowing, arrivals: list[Arrivals], trigger: df.AfterWatermark
+    windowing: Windowing, arrivals: list[Arrivals], trigger: df.Trigger
 ) -> None:
-    """Whatever it said before, and although it may have merged."""
+    """Whatever it said before, wherever in the trigger `AfterWatermark` stands, and although it may have merged."""
     laws.check_on_time(windowing, arrivals, trigger)
+
+
+@given(trigger=on_time_triggers())
+@pytest.mark.parametrize(
+    "name", [name for name in HARD_STREAMS if "grow" in name or "join" in name]
+)
+def test_a_session_that_has_spoken_and_grows_speaks_at_its_new_end(
+    name: str, trigger: df.Trigger
+) -> None:
+    """The same in streams that were written for it."""
+    laws.check_on_time(*HARD_STREAMS[name], trigger)

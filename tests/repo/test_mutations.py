@@ -18,14 +18,18 @@ from runners.core.partials import Lifter
 from runners.core.signed_combine import MultisetCombineFn
 from runners.core.timers import TimerQueue
 from runners.core.window_lifecycle import WindowLifecycle
-from tests.oracle import laws
+from tests.oracle import laws, test_triggers_against_oracle
 from tests.oracle.chained import check_hard_chain
 from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.hard_streams import HARD_CHAINS, HARD_STREAMS
-from tests.strategies import NOTHING_SAID_US, after_watermark, streams, windowings
+from tests.strategies import NOTHING_SAID_US, on_time_triggers, streams, windowings
 from tests.unit.triggers import test_triggers
+from triggers.after_each import AfterEach
 from triggers.after_watermark import AfterWatermark
-from triggers.trigger import Trigger
+from triggers.composite import AfterAll, AfterAny, OrFinally
+from triggers.default_trigger import DefaultTrigger
+from triggers.repeatedly import Repeatedly
+from triggers.trigger import Progress, Trigger
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.fixed import FixedWindows
 from windowing.sessions import Sessions
@@ -39,6 +43,17 @@ pytestmark = pytest.mark.slow
 EXAMPLES_MAX = 300
 
 Patch = pytest.MonkeyPatch
+#: In each of them something else has to know that the end of a window is ahead again.
+ON_TIME = (
+    df.AfterWatermark(late=df.AfterCount(3)),
+    df.Repeatedly(df.AfterWatermark(late=df.AfterCount(3))),
+    df.AfterEach(df.AfterWatermark(), df.AfterCount(3)),
+    df.AfterAny(df.AfterCount(5), df.AfterWatermark()),
+    df.AfterAll(df.AfterCount(1), df.AfterWatermark()),
+    df.OrFinally(df.Repeatedly(df.AfterCount(2)), df.AfterWatermark()),
+    df.AfterAny(df.DefaultTrigger(), df.Never()),
+    df.AfterAny(df.Repeatedly(df.AfterWatermark()), df.Never()),
+)
 
 
 def expire_by_the_percentile(patch: Patch) -> None:
@@ -235,8 +250,25 @@ def take_back_merged_windows_too_late(patch: Patch) -> None:
 
 
 def merge_without_rewinding_triggers(patch: Patch) -> None:
-    """A merged session goes on with the progress of its first source."""
-    patch.setattr(AfterWatermark, "on_merge", lambda _, sources, *args, **times: sources[0])
+    """A session that has said its on-time pane and grows has said it for good."""
+    patch.setattr(AfterWatermark, "on_growth", Trigger.on_growth)
+
+
+def _no_rewinding_in(composite: Any) -> Callable[[Patch], None]:
+    def mutate(patch: Patch) -> None:
+        patch.setattr(composite, "on_growth", Trigger.on_growth)
+
+    mutate.__name__ = f"no_rewinding_in_{composite.__name__}"
+    return mutate
+
+
+def a_part_that_fires_is_forgotten(patch: Patch) -> None:
+    """Of parts side by side nobody knows afterwards which of them it was that fired."""
+    patch.setattr(
+        AfterAny,
+        "on_fire",
+        lambda trigger, *args, **times: Progress(trigger.initial_state(), is_finished=True),
+    )
 
 
 def a_closed_trigger_silences_the_others(patch: Patch) -> None:
@@ -271,6 +303,8 @@ MUTATIONS: list[Callable[[Patch], None]] = [
     split_sessions_wait_for_their_trigger,
     take_back_merged_windows_too_late,
     merge_without_rewinding_triggers,
+    *map(_no_rewinding_in, (Repeatedly, AfterEach, AfterAny, AfterAll, OrFinally, DefaultTrigger)),
+    a_part_that_fires_is_forgotten,
     a_closed_trigger_silences_the_others,
     expire_by_the_percentile,
 ]
@@ -295,6 +329,9 @@ def look_for_a_counterexample(examples_max: int) -> None:
         for mode in df.AccumulationMode:
             laws.CHECKS[mode](windowing, arrivals)
             laws.check_panes(windowing, arrivals, mode)
+    for name in test_triggers_against_oracle.GROWING:
+        for trigger in ON_TIME:
+            laws.check_on_time(*HARD_STREAMS[name], trigger)
     for chain in HARD_CHAINS.values():
         check_hard_chain(*chain)
 
@@ -310,13 +347,13 @@ def look_for_a_counterexample(examples_max: int) -> None:
         windowing=windowings(),
         arrivals=streams(),
         mode=st.sampled_from(df.AccumulationMode),
-        trigger=after_watermark(),
+        trigger=on_time_triggers(),
     )
     def check(
         windowing: Windowing,
         arrivals: list[Arrivals],
         mode: df.AccumulationMode,
-        trigger: df.AfterWatermark,
+        trigger: df.Trigger,
     ) -> None:
         laws.CHECKS[mode](windowing, arrivals)
         laws.check_panes(windowing, arrivals, mode)
@@ -325,6 +362,9 @@ def look_for_a_counterexample(examples_max: int) -> None:
     check()
     test_triggers.test_a_merge_rewinds_the_trigger()
     test_triggers.test_a_finished_session_does_not_silence_the_one_it_joins()
+    test_triggers.test_what_was_fired_by_count_is_not_undone_when_a_session_grows(
+        df.AfterAny(df.AfterCount(1), df.AfterWatermark())
+    )
 
 
 def _change_merged_state(patch: Patch, change: Callable[[WindowState, Window], None]) -> None:

@@ -248,6 +248,63 @@ def test_a_merge_rewinds_the_trigger() -> None:
     assert ["aO", "bcO"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
 
 
+ON_TIME = df.AfterWatermark()
+THEN_THREE = df.AfterWatermark(late=df.AfterCount(3))
+FIVE = df.AfterCount(5)
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        ON_TIME,
+        THEN_THREE,
+        df.DefaultTrigger(),
+        df.Repeatedly(ON_TIME),
+        df.Repeatedly(THEN_THREE),
+        df.AfterEach(ON_TIME, FIVE),
+        df.AfterEach(df.AfterCount(1), ON_TIME, FIVE),
+        df.AfterAny(FIVE, ON_TIME),
+        df.AfterAny(FIVE, df.DefaultTrigger()),
+        df.AfterAny(FIVE, df.Repeatedly(ON_TIME)),
+        df.AfterAny(FIVE, df.AfterEach(ON_TIME, FIVE)),
+        df.AfterAny(FIVE, df.OrFinally(THEN_THREE, FIVE)),
+        df.AfterAll(df.AfterCount(1), ON_TIME),
+        df.Repeatedly(df.AfterAll(df.AfterCount(1), ON_TIME)),
+        df.OrFinally(df.Repeatedly(FIVE), ON_TIME),
+        df.OrFinally(ON_TIME, FIVE),
+        df.AfterAny(FIVE, df.AfterAll(df.AfterCount(1), df.AfterEach(ON_TIME))),
+    ],
+    ids=shown,
+)
+def test_a_session_that_has_spoken_and_grows_speaks_at_its_new_end(trigger: df.Trigger) -> None:
+    """Wherever in the trigger `AfterWatermark` stands, with one source, and with two that have both spoken."""
+    stage = Stage(trigger, df.Sessions(10))
+    stage.add("a", at_s=1).watermark(11).add("b", at_s=5).watermark(14)
+
+    assert stage.told in (["aO"], ["aE", "O"])
+    stage.watermark(15)
+    assert "bO" == stage.told[-1]
+
+    stage = Stage(trigger, df.Sessions(10))
+    stage.add("a", at_s=0).add("b", at_s=16).watermark(26).add("d", at_s=20).add("c", at_s=8)
+    before = list(stage.told)
+    stage.watermark(29)
+    assert before == stage.told
+    stage.watermark(30)
+    assert ["cdO"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told[len(before) :]]
+
+
+@pytest.mark.parametrize("trigger", [df.AfterAny(df.AfterCount(1), ON_TIME), df.AfterCount(1)])
+def test_what_was_fired_by_count_is_not_undone_when_a_session_grows(
+    trigger: df.Trigger,
+) -> None:
+    """A count that was enough has been enough."""
+    stage = Stage(trigger, df.Sessions(10))
+    stage.add("a", at_s=1).watermark(9).add("b", at_s=5).watermark(15)
+
+    assert ["aE"] == stage.told
+
+
 def test_states_that_nobody_knows_how_to_merge_are_refused() -> None:
     """Even if they are equal: two counts of one are not a count of one."""
 

@@ -1,0 +1,125 @@
+"""AfterEach: triggers one after the other."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from triggers.parts import checked_parts, heard_by
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from windowing.window import Window
+
+
+@attrs.frozen(init=False)
+class AfterEach(Trigger):
+    """The parts one after the other; finished when the last has.
+
+    Its state: those of the parts up to the one whose turn it is.
+    """
+
+    parts: tuple[Trigger, ...]
+
+    def __init__(self, *parts: Trigger) -> None:
+        self.__attrs_init__(checked_parts("AfterEach", parts))
+
+    @property
+    def reads_values(self) -> bool:
+        """If any part does."""
+        return any(part.reads_values for part in self.parts)
+
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """Those of the parts up to the first that does not finish."""
+        for turn, part in enumerate(self.parts):
+            firings = part.early_firings
+            if firings is EarlyFirings.NEVER and turn:
+                return EarlyFirings.THEN_WAITS
+            if firings is not EarlyFirings.THEN_FINISHES:
+                return firings
+        return EarlyFirings.THEN_FINISHES
+
+    def initial_state(self) -> tuple[Any, ...]:
+        """At the first part."""
+        return (self.parts[0].initial_state(),)
+
+    def on_elements(
+        self,
+        state: tuple[Any, ...],
+        window: Window,
+        elements: Elements,
+        *,
+        watermark_us: int,
+        now_us: int,
+    ) -> tuple[Any, ...]:
+        """Seen by the part whose turn it is."""
+        *before, inner = state
+        inner = self._turn(state).on_elements(
+            inner, window, elements, watermark_us=watermark_us, now_us=now_us
+        )
+        return (*before, inner)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Those of all the parts."""
+        return heard_by(self.parts)
+
+    def on_signal(
+        self, state: tuple[Any, ...], window: Window, name: str, *, watermark_us: int, now_us: int
+    ) -> tuple[Any, ...]:
+        """Heard by the part whose turn it is."""
+        *before, inner = state
+        heard = self._turn(state).on_signal(
+            inner, window, name, watermark_us=watermark_us, now_us=now_us
+        )
+        return state if heard is inner else (*before, heard)
+
+    def should_fire(
+        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
+    ) -> bool:
+        """When the part does whose turn it is."""
+        return self._turn(state).should_fire(
+            state[-1], window, watermark_us=watermark_us, now_us=now_us
+        )
+
+    def on_fire(
+        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
+    ) -> Progress:
+        """The next part's turn comes when this one has finished."""
+        *before, inner = state
+        after = self._turn(state).on_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
+        states = (*before, after.state)
+        if not after.is_finished:
+            return Progress(states)
+        if len(states) == len(self.parts):
+            return Progress(states, is_finished=True)
+        return Progress((*states, self.parts[len(states)].initial_state()))
+
+    def next_wakeup(
+        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
+    ) -> Wakeup:
+        """That of the part whose turn it is."""
+        return self._turn(state).next_wakeup(
+            state[-1], window, watermark_us=watermark_us, now_us=now_us
+        )
+
+    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+        """Back to the first part that had finished for an end that is ahead again."""
+        states: list[Any] = []
+        turns = len(progress.state)
+        for turn, (part, inner) in enumerate(zip(self.parts, progress.state, strict=False), 1):
+            had_finished = turn < turns or progress.is_finished
+            after = part.on_growth(Progress(inner, had_finished), window, watermark_us=watermark_us)
+            states.append(after.state)
+            if not after.is_finished:
+                return Progress(tuple(states))
+        return Progress(tuple(states), is_finished=True)
+
+    def merge_states(self, states: Sequence[tuple[Any, ...]], window: Window) -> tuple[Any, ...]:
+        """Back to the earliest turn: what has come to only one of the windows has not come to all of the merged one."""
+        earliest = min(states, key=len)
+        *before, _ = earliest
+        inner = [state[-1] for state in states if len(state) == len(earliest)]
+        return (*before, self._turn(earliest).merge_states(inner, window))
+
+    def _turn(self, state: tuple[Any, ...]) -> Trigger:
+        return self.parts[len(state) - 1]

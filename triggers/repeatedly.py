@@ -1,0 +1,105 @@
+"""Repeatedly: a trigger that is started again whenever it has finished."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import attrs
+
+from triggers.checks import is_trigger
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from windowing.window import Window
+
+
+class _Finished(NamedTuple):
+    """In place of the state of a part that is about to start again: the state that it finished with.
+
+    Kept because the end of the window for which it may have finished is ahead again when the window grows.
+    """
+
+    state: Any
+
+
+@attrs.frozen
+class Repeatedly(Trigger):
+    """Start the part again whenever it has finished; never finishes itself."""
+
+    part: Trigger = attrs.field(validator=is_trigger)
+
+    @property
+    def reads_values(self) -> bool:
+        """If the part does."""
+        return self.part.reads_values
+
+    @property
+    def early_firings(self) -> EarlyFirings:
+        """The part's, over and over unless it gets stuck."""
+        part = self.part.early_firings
+        return EarlyFirings.REPEATED if part is EarlyFirings.THEN_FINISHES else part
+
+    def initial_state(self) -> Any:
+        """The part's."""
+        return self.part.initial_state()
+
+    def on_elements(
+        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
+    ) -> Any:
+        """The part's."""
+        return self.part.on_elements(
+            self._running(state), window, elements, watermark_us=watermark_us, now_us=now_us
+        )
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Those of the part."""
+        return self.part.signals
+
+    def on_signal(
+        self, state: Any, window: Window, name: str, *, watermark_us: int, now_us: int
+    ) -> Any:
+        """The part's."""
+        running = self._running(state)
+        heard = self.part.on_signal(running, window, name, watermark_us=watermark_us, now_us=now_us)
+        return state if heard is running else heard
+
+    def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
+        """When the part does."""
+        return self.part.should_fire(
+            self._running(state), window, watermark_us=watermark_us, now_us=now_us
+        )
+
+    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+        """The part starts again when it has finished."""
+        after = self.part.on_fire(
+            self._running(state), window, watermark_us=watermark_us, now_us=now_us
+        )
+        if not after.is_finished:
+            return after
+        # Most parts finish for good, whatever becomes of the window.
+        is_final = type(self.part).on_growth is Trigger.on_growth
+        return Progress(self.initial_state() if is_final else _Finished(after.state))
+
+    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
+        """The part's."""
+        return self.part.next_wakeup(
+            self._running(state), window, watermark_us=watermark_us, now_us=now_us
+        )
+
+    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+        """Where the part is; before its last firing, if that was for an end that is ahead again."""
+        has_finished = type(progress.state) is _Finished
+        part = Progress(
+            progress.state.state if has_finished else progress.state,
+            is_finished=has_finished or progress.is_finished,
+        )
+        after = self.part.on_growth(part, window, watermark_us=watermark_us)
+        if not after.is_finished:
+            return Progress(after.state)
+        return Progress(_Finished(after.state), progress.is_finished)
+
+    def merge_states(self, states: Sequence[Any], window: Window) -> Any:
+        """The part's, of the windows in which it has not finished; what starts again adds nothing."""
+        running = [state for state in states if type(state) is not _Finished]
+        return self.part.merge_states(running, window) if running else states[0]
+
+    def _running(self, state: Any) -> Any:
+        return self.part.initial_state() if type(state) is _Finished else state
