@@ -17,7 +17,6 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import attrs
 import psutil
@@ -32,8 +31,9 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.production import Production
 from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.store.postgres import PostgresStore
-from runners.millwheel.worker import worker as worker_module
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.worker import Worker, WorkerSpec
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.system_clock import SystemClock
 from runners.testing.local_network import LocalNetwork
 
@@ -102,16 +102,23 @@ def pipeline(path: Path) -> df.Pipeline:
 
 
 def run(
-    dsn: str, p: df.Pipeline, job: str, *, ranges: int = 2, profile: cProfile.Profile | None = None
+    dsn: str,
+    p: df.Pipeline,
+    job: str,
+    *,
+    records: int = STEP_LIMITS.records,
+    ranges: int = 2,
+    profile: cProfile.Profile | None = None,
 ) -> Costs:
-    """Run a pipeline to its end, in this thread."""
+    """Run a pipeline to its end, in this thread, so many records in a step."""
     execution, clock, network = plan(p.graph()), SystemClock(), LocalNetwork()
     with ExitStack() as stack:
         store = stack.enter_context(closing(CountingStore(dsn)))
         admin = stack.enter_context(psycopg.connect(dsn, autocommit=True))
         spec = job_spec(job, "streaming", execution, splits_desired=1, ranges_per_grouping=ranges)
         master = Master(store.open_job(spec), execution, 1, network.endpoint("master"), clock)
-        worker_spec = WorkerSpec(job=job, slot=0, worker="w", master="master")
+        options = WorkerOptions(steps=StepLimits(records=records))
+        worker_spec = WorkerSpec(job=job, slot=0, worker="w", master="master", options=options)
         worker = Worker(worker_spec, execution, store, network.endpoint("w"), clock)
         postgres = psutil.Process(admin.info.backend_pid).parent()
         assert postgres is not None
@@ -149,9 +156,9 @@ def main() -> None:
         write_events(path, options.records)
         for step in map(int, options.steps.split(",")):
             profile = cProfile.Profile() if options.profile else None
-            with patch.object(worker_module, "RECORDS_PER_STEP", step), database(dsn) as fresh:
+            with database(dsn) as fresh:
                 found = [
-                    run(fresh, pipeline(path), f"costs {number}", profile=profile)
+                    run(fresh, pipeline(path), f"costs {number}", records=step, profile=profile)
                     for number in range(options.rounds)
                 ]
             worker_us, postgres_us = (

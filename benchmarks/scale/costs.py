@@ -25,7 +25,6 @@ from runners.millwheel.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.postgres import PostgresStore
-from runners.millwheel.worker import worker as worker_module
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.zmq_transport import JobKeys, ZmqTransport
@@ -78,8 +77,8 @@ def measured(dsn: str) -> Costs:
     runs, read_s = [], []
     for step, ranges in _RUNS:
         with database(dsn) as fresh, _timed_reads() as spent_s:
-            with patch.object(worker_module, "RECORDS_PER_STEP", step):
-                runs.append(stream_costs.run(fresh, _visits(step), "costs", ranges=ranges))
+            costs = stream_costs.run(fresh, _visits(step), "costs", records=step, ranges=ranges)
+            runs.append(costs)
             read_s.append(sum(spent_s))
     counts = np.array([[RECORDS, each.commits, each.productions] for each in runs], dtype=float)
     record_us, step_us, production_us = explained(counts, [each.worker_s for each in runs])

@@ -24,10 +24,10 @@ from runners.millwheel.messages import Deliver
 from runners.millwheel.shapes import Routing
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import Committed
-from runners.millwheel.worker import column_state, journal
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.step_limits import StepLimits
 from tests.columnar import Batch, Collection, EventSource, Recorder, note_bundles, read
 from tests.property.test_columns import (
     BATCHES,
@@ -54,8 +54,6 @@ def small_steps() -> Iterator[None]:
     """So that a few records are enough for several of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(column_windows, "FOLD_PARTIALS_MIN", 3)
-        patch.setattr(column_state, "PANES_PER_STEP", 2)
-        patch.setattr(journal, "SETTLED_PER_STEP", 1)
         yield
 
 
@@ -131,6 +129,7 @@ class Grouped:
             self._router,
             self._store,
             cache_bytes=self._cache_bytes,
+            steps=StepLimits(panes=2, settled=1),
         )
         note_bundles(self._owner._stage.executor, self.spoken)
         taken = self._store.acquire(JOB, list(self._keys), "somebody")

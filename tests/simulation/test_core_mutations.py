@@ -26,7 +26,7 @@ from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.source_computation import SourceComputation
-from runners.millwheel.worker.worker import DELIVERIES_PER_STEP, Worker
+from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator import Fault, SimulationError, SyncPoint, simulate
 from runners.testing.simulator.store import SimulatedStore
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -61,7 +61,7 @@ def acknowledge_before_the_commit(patch: Patch) -> None:
     """The sender forgets what the receiver may still lose."""
 
     def take(worker: Worker, name: str, computation: GroupingComputation) -> bool:
-        deliveries = worker._courier.inbox.take(name, DELIVERIES_PER_STEP)
+        deliveries = worker._courier.inbox.take(name, worker._spec.options.steps.deliveries)
         if not deliveries:
             return False
         draft = computation.deliver(deliveries, worker._clock.now_us())

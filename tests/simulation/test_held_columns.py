@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from runners.core import column_windows
 from runners.core.column_windows import ColumnWindows
 from runners.millwheel.ids import RangeId
-from runners.millwheel.worker import column_state
 from runners.millwheel.worker import journal as journals
 from runners.millwheel.worker.column_state import ColumnState, Release, Released, Whole
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.settler import Settler
-from runners.testing.simulator import SimulationError, simulate
+from runners.millwheel.worker.step_limits import StepLimits
+from runners.testing.simulator import SimulationError, dice, simulate
 from windowing.window import Window
 
 Patch = pytest.MonkeyPatch
@@ -29,9 +29,8 @@ EXAMPLES = max(5, settings.get_profile(settings.get_current_profile_name()).max_
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: Patch) -> None:
     monkeypatch.setattr(journals, "JOURNAL_BYTES_MAX", 300)
-    monkeypatch.setattr(journals, "SETTLED_PER_STEP", 1)
+    monkeypatch.setattr(dice, "STEPS", (StepLimits(panes=2, settled=1),))
     monkeypatch.setattr(column_windows, "FOLD_PARTIALS_MIN", 3)
-    monkeypatch.setattr(column_state, "PANES_PER_STEP", 2)
 
 
 @pytest.fixture(params=[300, 5_000])

@@ -15,7 +15,8 @@ from runners.millwheel.worker.cell_cache import CellCache
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.journal import Journal
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.testing.simulator import SimulationError, simulate
+from runners.millwheel.worker.step_limits import StepLimits
+from runners.testing.simulator import SimulationError, dice, simulate
 from runners.testing.simulator.pipelines import PIPELINES
 from tests.effort import by_profile
 
@@ -28,7 +29,7 @@ EXAMPLES = by_profile(dev=5, ci=20, nightly=2_500)
 def short_journals(monkeypatch: Patch, request: pytest.FixtureRequest) -> None:
     """With the longer one most windows are born and gone between two settlements."""
     monkeypatch.setattr(journals, "JOURNAL_BYTES_MAX", request.param)
-    monkeypatch.setattr(journals, "SETTLED_PER_STEP", 1)
+    monkeypatch.setattr(dice, "STEPS", (StepLimits(settled=1),))
 
 
 @pytest.mark.slow

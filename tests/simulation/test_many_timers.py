@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from runners.millwheel.worker import grouping_computation
 from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.worker import Worker
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.scripted_source import Batch, ScriptedSource
-from runners.testing.simulator import Cluster, SimulationError, simulate
+from runners.testing.simulator import Cluster, SimulationError, dice, simulate
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.process import Steps
 
@@ -25,7 +26,7 @@ KEYS, TIMERS_PER_STEP = 200, 10
 def test_pipelines_with_few_timers_in_a_step(
     pipeline: str, timers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grouping_computation, "TIMERS_PER_STEP", timers)
+    monkeypatch.setattr(dice, "STEPS", (StepLimits(timers=timers),))
 
     simulate(pipeline, seeds=15)
 
@@ -43,9 +44,12 @@ def test_simulator_rejects_deliveries_between_timers(monkeypatch: pytest.MonkeyP
                 worked |= worker._read(computation)
         return worked
 
-    monkeypatch.setattr(grouping_computation, "TIMERS_PER_STEP", 1)
     monkeypatch.setattr(Worker, "_work", work)
 
+    # Only where a step does hardly anything.
+    with monkeypatch.context() as patch:
+        patch.setattr(dice, "STEPS", (STEP_LIMITS,))
+        simulate("late", seeds=SEEDS_MAX // 3)
     with pytest.raises(SimulationError, match=r"(?s)seed \d+: I2.*replay: .* --seed \d+"):
         simulate("late", seeds=SEEDS_MAX)
 
@@ -75,9 +79,8 @@ class Watched:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_end_of_many_keys_is_many_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_many_keys_is_many_steps(seed: int) -> None:
     """So that a worker that has much to say is not taken for dead meanwhile, nor keeps all of it in memory."""
-    monkeypatch.setattr(grouping_computation, "TIMERS_PER_STEP", TIMERS_PER_STEP)
     p = df.Pipeline()
     (
         p
@@ -87,7 +90,8 @@ def test_the_end_of_many_keys_is_many_steps(seed: int, monkeypatch: pytest.Monke
         | "row" >> df.Map(lambda pair: {"key": pair[0], "count": pair[1]})
         | df.WriteToPostgres("counts", columns={"key": int, "count": int})
     )
-    cluster = WatchedCluster(p.graph(), seed, faults=())
+    options = WorkerOptions(steps=StepLimits(timers=TIMERS_PER_STEP))
+    cluster = WatchedCluster(p.graph(), seed, faults=(), options=options)
     cluster.run()
 
     (table,) = p.graph().tables()

@@ -5,8 +5,7 @@ said because of signals, the panes add up to the same.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +17,8 @@ from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.serialization import loads
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
-from runners.millwheel.worker import grouping_computation
+from runners.millwheel.worker.step_limits import StepLimits
+from runners.millwheel.worker.worker_options import WorkerOptions
 from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster, batches, build, row, scripted
@@ -111,12 +111,8 @@ class _GatedReader(SourceReader):
         return batch
 
 
-@contextmanager
-def few_cells_in_a_step() -> Iterator[None]:
-    """A range with three cells hears a signal in two commits."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouping_computation, "CELLS_PER_STEP", 2)
-        yield
+#: A range with three cells hears a signal in two commits.
+FEW_CELLS = WorkerOptions(steps=StepLimits(cells=2))
 
 
 def build_panes(p: df.Pipeline, source: Any, window_fn: df.WindowFn, trigger: df.Trigger) -> None:
@@ -181,21 +177,18 @@ def test_each_window_hears_a_signal_once_of_all_that_was_read(
     )
     pipeline = df.Pipeline(DirectRunner())
     build_panes(pipeline, df.Read(source), window_fn, trigger)
-    cluster = Cluster(pipeline.graph(), seed, crash_rate)
-    with few_cells_in_a_step():
-        for phase in read:
-            source.gates = [
-                gate + len(split) for gate, split in zip(source.gates, phase, strict=True)
-            ]
-            cluster.run_until(lambda: _has_read(cluster, source.gates))
-            for _ in range(signals):
-                sent = cluster.store.send_signal("sim", "flush")
-            cluster.run_until(lambda up_to=sent: _has_heard(cluster, up_to))  # type: ignore[misc]
-            if crash_rate and cluster.random.random() < 0.5:
-                cluster.run_until(lambda: not cluster.shared.is_down)
-                cluster.start_driver()
-        source.gates = [gate + 1 for gate in source.gates]
-        cluster.run()
+    cluster = Cluster(pipeline.graph(), seed, crash_rate, options=FEW_CELLS)
+    for phase in read:
+        source.gates = [gate + len(split) for gate, split in zip(source.gates, phase, strict=True)]
+        cluster.run_until(lambda: _has_read(cluster, source.gates))
+        for _ in range(signals):
+            sent = cluster.store.send_signal("sim", "flush")
+        cluster.run_until(lambda up_to=sent: _has_heard(cluster, up_to))  # type: ignore[misc]
+        if crash_rate and cluster.random.random() < 0.5:
+            cluster.run_until(lambda: not cluster.shared.is_down)
+            cluster.start_driver()
+    source.gates = [gate + 1 for gate in source.gates]
+    cluster.run()
 
     for spec in direct.graph().tables():
         rows = Counter(tuple(each.values()) for each in expected.read_table(spec.name))
@@ -234,15 +227,14 @@ def test_panes_add_up_whenever_signals_come(
     expected = direct.run()
     pipeline = df.Pipeline(DirectRunner())
     build(pipeline, source, trigger)
-    cluster = Cluster(pipeline.graph(), seed, crash_rate=0.1)
+    cluster = Cluster(pipeline.graph(), seed, crash_rate=0.1, options=FEW_CELLS)
 
     def send_now_and_then() -> bool:
         if cluster.random.random() < 0.1:
             cluster.store.send_signal("sim", cluster.random.choice(sorted(trigger.signals)))
         return cluster.master.is_done
 
-    with few_cells_in_a_step():
-        cluster.run_until(send_now_and_then)
+    cluster.run_until(send_now_and_then)
     cluster.run()
 
     for spec in direct.graph().tables():

@@ -22,10 +22,8 @@ from runners.core.single_panes import SinglePanes
 from runners.errors import StoreError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from windowing.window import Window
-
-#: Panes that speak in one step, unless more are of windows with the same end: bounds the size of a commit.
-PANES_PER_STEP = 200_000
 
 
 @attrs.frozen
@@ -52,10 +50,13 @@ class ColumnState:
     Args:
         panes: what its windows say; None: nothing is ever held.
         bytes_max: how much may be held between two steps; None: whatever there is.
+        steps: how much of it speaks in one step.
     """
 
-    def __init__(self, panes: SinglePanes | None, bytes_max: int | None) -> None:
-        self._panes, self._bytes_max = panes, bytes_max
+    def __init__(
+        self, panes: SinglePanes | None, bytes_max: int | None, steps: StepLimits = STEP_LIMITS
+    ) -> None:
+        self._panes, self._bytes_max, self._steps = panes, bytes_max, steps
         self._held: dict[RangeId, ColumnWindows] = {}
         self._singles: set[Window] = set()
         #: None of the partials that were taken in last: what partials look like that can be held.
@@ -149,9 +150,9 @@ class ColumnState:
         With it the event time up to which that is all.
         """
         ends_us = np.concatenate([each.ends_us(until_us) for each in self._held.values()])
-        if len(ends_us) > PANES_PER_STEP:
+        if len(ends_us) > self._steps.panes:
             ends_us.sort()
-            first_us, next_us = int(ends_us[0]), int(ends_us[PANES_PER_STEP])
+            first_us, next_us = int(ends_us[0]), int(ends_us[self._steps.panes])
             until_us = max(first_us, next_us - 1)
         popped = {range_id: held.pop_due(until_us) for range_id, held in self._held.items()}
         return {range_id: parts for range_id, parts in popped.items() if parts}, until_us

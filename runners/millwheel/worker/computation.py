@@ -55,6 +55,7 @@ def build_computations(
                 guarantees=guarantees,
                 # What is not committed yet must not be read back as it was.
                 cache_bytes=cache_bytes if guarantees.strong_productions else None,
+                steps=options.steps,
             )
     return computations
 

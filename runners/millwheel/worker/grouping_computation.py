@@ -35,14 +35,10 @@ from runners.millwheel.worker.journal import Journal
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reshaping import merge, split
 from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.stored_cells import CellTable, StoredCells
 from triggers.timestamp_combiner import TimestampCombiner
 from windowing.window import Window
-
-#: Timers that fire in one step: bounds the size of a commit when the watermark jumps.
-TIMERS_PER_STEP = 10_000
-#: Cells that hear a signal in one step: bounds the size of a commit likewise.
-CELLS_PER_STEP = 10_000
 
 
 class GroupingComputation:
@@ -57,6 +53,7 @@ class GroupingComputation:
         tries: see `StageExecutor`.
         guarantees: what it may do without.
         cache_bytes: how much of the cells is in memory between two steps; None: all.
+        steps: how much it does in one step.
     """
 
     def __init__(
@@ -70,8 +67,10 @@ class GroupingComputation:
         tries: int | None = None,
         guarantees: Guarantees = BOTH,
         cache_bytes: int | None = None,
+        steps: StepLimits = STEP_LIMITS,
     ) -> None:
         self._job, self._router, self._guarantees, self._name = job, router, guarantees, stage.name
+        self._steps = steps
         self._stage = GroupingStage(plan, stage, tries=tries)
         self._is_merging = self._stage.machine.is_merging
         strategy = plan.graph.pcollections[stage.root.inputs[0]].strategy
@@ -92,9 +91,11 @@ class GroupingComputation:
         )
         self._cells = CellCache(self._stored.read, cache_bytes)
         #: What is held in place of cells and timers.
-        self.columns = ColumnState(self._stage.panes, cache_bytes)
+        self.columns = ColumnState(self._stage.panes, cache_bytes, steps)
         #: What is durable and not in cells and timers yet.
-        self.journal = Journal(stage.name, self._cells, self._stored, self.columns, self._locate)
+        self.journal = Journal(
+            stage.name, self._cells, self._stored, self.columns, self._locate, steps
+        )
         #: Which of them has a key.
         self._map = KeyMap({})
         #: How far it has acted; nothing may be taken in that was sent to it while it is before what the master says.
@@ -278,7 +279,7 @@ class GroupingComputation:
         for owned in behind:
             number, heard_hash = owned.signal_mark
             first_hash = heard_hash if number == signal.number - 1 else 0
-            for page, next_hash in self._stored.pages(owned, first_hash, CELLS_PER_STEP):
+            for page, next_hash in self._stored.pages(owned, first_hash, self._steps.cells):
                 self._cells.bring_back(page)
                 # What the store does not have yet hears it too.
                 told = dict.fromkeys(
@@ -323,7 +324,7 @@ class GroupingComputation:
             watermark_us=min(watermark_us, self.columns.next_end_us),
             now_us=now_us,
             percentile_watermark_us=percentile_us,
-            timers_max=TIMERS_PER_STEP,
+            timers_max=self._steps.timers,
         )
         hold_us, draft = self._told_us, Draft(self._job)
         self._cells.need(cell_id for cell_id, _, _ in due)
@@ -331,7 +332,7 @@ class GroupingComputation:
         if step is None and self.columns.next_end_us <= watermark_us:
             step = self._speak(draft, watermark_us, clock)
         timer_us = self._timers.next_event_us()
-        is_over = self.columns.next_end_us > watermark_us and len(due) < TIMERS_PER_STEP
+        is_over = self.columns.next_end_us > watermark_us and len(due) < self._steps.timers
         if is_over and (timer_us is None or timer_us > watermark_us):
             self.time.act_on(watermark_us, percentile_us)
             self.columns.has_acted(watermark_us)

@@ -33,12 +33,11 @@ from runners.millwheel.worker.cell_cache import CellCache
 from runners.millwheel.worker.column_state import ColumnState
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.stored_cells import StoredCells
 
 #: A computation's journal on one worker is not longer than this, and what settling it takes beside.
 JOURNAL_BYTES_MAX = 16 << 20
-#: Cells, and timers, that one commit brings up to date.
-SETTLED_PER_STEP = 5_000
 
 #: What has changed in a range: cells, None for those that are gone, and timers.
 _Changes = tuple[OwnedRange, list[tuple[CellId, Any]], list[tuple[TimerId, int | None]]]
@@ -63,6 +62,7 @@ class Journal:
         stored: those in the store.
         columns: what is held as columns.
         locate: as `Locate`.
+        steps: how much it settles in one step.
     """
 
     def __init__(
@@ -72,9 +72,10 @@ class Journal:
         stored: StoredCells,
         columns: ColumnState,
         locate: Locate,
+        steps: StepLimits = STEP_LIMITS,
     ) -> None:
         self._computation, self._cells, self._stored = computation, cells, stored
-        self._columns, self._locate = columns, locate
+        self._columns, self._locate, self._steps = columns, locate, steps
         #: Timers that have changed since their table was written.
         self._timers: dict[TimerId, int | None] = {}
         #: Timers that their table has, rather too many than too few.
@@ -209,13 +210,14 @@ class Journal:
         is_empty = True
         # Of what was born and is gone there may be any number, and nothing to write.
         while is_empty and self._round is not None:
-            cells = list(islice(self._round.cells, SETTLED_PER_STEP))
-            timers = list(islice(self._round.timers, SETTLED_PER_STEP))
+            most = self._steps.settled
+            cells = list(islice(self._round.cells, most))
+            timers = list(islice(self._round.timers, most))
             written = self._cell_writes(draft, cells), self._timer_writes(draft, timers)
             draft.write(*written)
             draft.when_committed(self._cells.settle(cells))
             is_empty = not any(written)
-            if len(cells) < SETTLED_PER_STEP and len(timers) < SETTLED_PER_STEP:
+            if len(cells) < most and len(timers) < most:
                 self._end_round(draft)
         return True
 

@@ -58,10 +58,6 @@ from runners.millwheel.worker.token_bucket import TokenBucket
 from runners.millwheel.worker.worker_options import WorkerOptions
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
-#: Records that a source hands over in one step, and the same where they come as columns.
-RECORDS_PER_STEP, COLUMN_RECORDS_PER_STEP = 5_000, 20_000
-#: Deliveries that one step of a computation takes in.
-DELIVERIES_PER_STEP = 64
 #: A source range stops reading, and a computation working, while this much of what it sent is not acknowledged.
 UNACKNOWLEDGED_BYTES_MAX = 4 << 20
 #: All source ranges of a worker together stop at this much: a thousand splits would have as many times the above on its
@@ -197,7 +193,7 @@ class Worker:
         return worked
 
     def _take_deliveries(self, name: str, computation: GroupingComputation) -> bool:
-        deliveries = self._courier.inbox.take(name, DELIVERIES_PER_STEP)
+        deliveries = self._courier.inbox.take(name, self._spec.options.steps.deliveries)
         if not deliveries:
             return False
         channels = dict.fromkeys(each.channel for each in deliveries)
@@ -219,6 +215,7 @@ class Worker:
 
     def _read(self, computation: SourceComputation) -> bool:
         worked, limit_us = False, self._spec.options.skew_limit_us
+        steps = self._spec.options.steps
         sources = [owned for owned in self._ranges.values() if owned.keys is None]
         open_bytes = sum(owned.outbox.open_bytes for owned in sources)
         for owned in self._in_turn(computation.unfinished()):
@@ -234,7 +231,7 @@ class Worker:
                 continue
             bucket = self._buckets[owned.range_id]
             is_columnar = computation.reads_columns(owned.range_id)
-            allowed = bucket.available(COLUMN_RECORDS_PER_STEP if is_columnar else RECORDS_PER_STEP)
+            allowed = bucket.available(steps.column_records if is_columnar else steps.records)
             if not allowed:
                 continue
             self._last_read[owned.range_id.computation] = owned.range_id

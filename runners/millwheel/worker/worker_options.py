@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import attrs
 
 from runners.millwheel.guarantees import Guarantees
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 
 
 @attrs.frozen(kw_only=True)
@@ -18,6 +19,7 @@ class WorkerOptions:
             likes.
         state_cache_bytes: how much state a worker keeps in memory between two steps; None: all that it has.
         guarantees: of computations that do without some, by name.
+        steps: how much they do in one step.
     """
 
     records_per_second: float | None = None
@@ -25,3 +27,4 @@ class WorkerOptions:
     skew_limit_us: int | None = None
     guarantees: Mapping[str, Guarantees] = attrs.field(factory=dict)
     state_cache_bytes: int | None = None
+    steps: StepLimits = STEP_LIMITS

@@ -1,27 +1,48 @@
-"""SkewedClock: the wall clock of one process, which may be wrong, over the virtual time that all share."""
+"""SkewedClock: the clocks of one process, which may be wrong, over the virtual time that all share."""
+
+import attrs
 
 from runners.testing.manual_clock import ManualClock
 
 
-class SkewedClock:
-    """See `runners.core.clock`; monotonic time is true, as it is on a real machine."""
+@attrs.frozen
+class Drift:
+    """How the clocks of a process differ from those of others.
 
-    def __init__(self, true: ManualClock) -> None:
-        self._true = true
+    ``origin_ms``: what its monotonic clock says at first, more than theirs.  ``rate``: how fast both of its clocks run.
+    """
+
+    origin_ms: int = 0
+    rate: float = 1.0
+
+
+class SkewedClock:
+    """See `runners.core.clock`.
+
+    Args:
+        true: the time that all share.
+        drift: how it differs.
+    """
+
+    def __init__(self, true: ManualClock, drift: Drift) -> None:
+        self._true, self._drift, self._born_ms = true, drift, true.monotonic_ms()
         self._ahead_us = 0
 
     def jump(self, us: int) -> None:
-        """Go forward, or back, at once."""
+        """Go forward, or back, at once; the monotonic clock never does."""
         self._ahead_us += us
 
     def correct(self) -> None:
         """Tell the true time again."""
-        self._ahead_us = 0
+        self._ahead_us -= self.now_us() - self._true.now_us()
 
     def now_us(self) -> int:
         """Microseconds since 1970, as this process believes."""
-        return self._true.now_us() + self._ahead_us
+        elapsed_ms = self._true.monotonic_ms() - self._born_ms
+        drifted_us = int(1_000 * elapsed_ms * (self._drift.rate - 1))
+        return self._true.now_us() + drifted_us + self._ahead_us
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since the start."""
-        return self._true.monotonic_ms()
+        """Milliseconds since some moment, as this process counts them."""
+        elapsed_ms = self._true.monotonic_ms() - self._born_ms
+        return self._born_ms + self._drift.origin_ms + int(elapsed_ms * self._drift.rate)

@@ -6,6 +6,7 @@ others go on above it, so it can be stopped anywhere and go on later as if nothi
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.requests import Request
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.worker.committer import WorkerStoppedError
+from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.manual_clock import ManualClock
@@ -34,8 +36,9 @@ from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.network import VirtualNetwork
 from runners.testing.simulator.panes import PaneLog, Tap
 from runners.testing.simulator.process import Steps, WorkerProcess
-from runners.testing.simulator.sources import FragileReader, with_sources
+from runners.testing.simulator.sources import fragile
 from runners.testing.simulator.store import SharedStore, SimulatedStore
+from runners.testing.simulator.strikes import strike
 from runners.testing.simulator.trace import Trace
 
 T = TypeVar("T")
@@ -50,7 +53,6 @@ _SILENCE_MS = 10_000
 _DEPTH_MAX = 3
 #: Former workers that are still there, at most.
 _ZOMBIES_MAX = 4
-_HOUR_US = 3_600_000_000
 
 
 class Cluster:
@@ -92,7 +94,9 @@ class Cluster:
         self.dice = Dice(seed, faults)
         self.options = options
         if options.state_cache_bytes is None:
-            self.options = attrs.evolve(options, state_cache_bytes=self.dice.cache_bytes)
+            self.options = attrs.evolve(self.options, state_cache_bytes=self.dice.cache_bytes)
+        if options.steps == STEP_LIMITS:
+            self.options = attrs.evolve(self.options, steps=self.dice.steps)
         self.random: Random = self.dice.random
         self.clock = ManualClock()
         self.trace = Trace(self.clock, is_told=is_told)
@@ -120,7 +124,7 @@ class Cluster:
         """A new driver finds the job in the store; it has a network of its own, so it hears no worker of another."""
         self._drivers += 1
         self._shown_us: dict[str, int] = {}
-        self._driver_clock = SkewedClock(self.clock)
+        self._driver_clock = SkewedClock(self.clock, self.dice.drift())
         self._driver_store = SimulatedStore(self.shared, "driver", self.dice, lambda _: None)
         self.network = VirtualNetwork(self.clock, self.dice, self.ledger.sent, self.trace)
         self.job = job = self._driver_store.open_job(self.spec)
@@ -201,15 +205,8 @@ class Cluster:
             self.workers[struck.slot] = None
         if not self._is_driver_dead:
             self._in_driver(lambda: balance(self.master, len(self.workers), dice, self.trace))
-        if dice.strikes(Fault.PARTITION):
-            duration_ms = dice.duration_ms()
-            self.trace.note(struck.name, f"is cut off for {duration_ms} ms")
-            struck.network.isolate(struck.name, duration_ms)
-        if dice.strikes(Fault.CLOCK_JUMP):
-            jump_us = _HOUR_US if dice.is_heads() else -_HOUR_US
-            clock = struck.clock if dice.is_heads() else self._driver_clock
-            self.trace.note(struck.name, f"has a clock jump by {jump_us} us")
-            clock.jump(jump_us)
+        names = [each.name for each in current if each is not struck]
+        strike(struck, [_MASTER, *names], self._driver_clock, dice, self.trace)
 
     def _replace(self) -> None:
         """What Spark does: start what has died again."""
@@ -233,7 +230,13 @@ class Cluster:
     def _start_process(self, slot: int) -> WorkerProcess:
         self._born += 1
         name = f"worker-{slot}-{self._born}"
-        process = WorkerProcess(name, slot, SkewedClock(self.clock), self.network)
+        clock = SkewedClock(self.clock, self.dice.drift())
+
+        def sync(point: SyncPoint) -> None:
+            self._sync(process, point)
+
+        store = SimulatedStore(self.shared, name, self.dice, sync)
+        process = WorkerProcess(name, slot, clock, self.network, store, sync)
         self._processes.append(process)
         self._starting = process
         self.trace.note(name, "starts")
@@ -243,10 +246,6 @@ class Cluster:
     def start_worker(self, slot: int) -> Steps:
         """The worker of a new process; a test can override it, and put something around the worker."""
         process = self._starting
-
-        def sync(point: SyncPoint) -> None:
-            self._sync(process, point)
-
         spec = WorkerSpec(
             job=JOB,
             slot=slot,
@@ -255,39 +254,17 @@ class Cluster:
             version=self.job.version,
             options=self.options,
         )
-        endpoint = self.network.endpoint(process.name, lambda: sync(SyncPoint.BEFORE_SEND))
-        store = SimulatedStore(self.shared, process.name, self.dice, sync)
-        worker = Worker(spec, self._plan_for(process, sync), store, endpoint, process.clock)
+        endpoint = self.network.endpoint(process.name, partial(process.sync, SyncPoint.BEFORE_SEND))
+        worker = Worker(spec, self._plan_for(process), process.store, endpoint, process.clock)
         process.worker = worker
         with suppress(ProcessDied):
             worker.start()
         return worker
 
-    def _plan_for(self, process: WorkerProcess, sync: Callable[[SyncPoint], None]) -> ExecutionPlan:
+    def _plan_for(self, process: WorkerProcess) -> ExecutionPlan:
         graph = self._graph if self._shipped is None else loads_code(self._shipped)
-
-        def told(batch: SourceBatch) -> None:
-            self.trace.note(
-                process.name, f"reads {len(batch.values)} records, {batch.status.value}"
-            )
-            self.trace.tell(
-                process.name,
-                lambda: [
-                    (
-                        f"  reads {list(batch.values)!r}, watermark {batch.watermark_us} us",
-                        frozenset(),
-                    )
-                ],
-            )
-
-        return plan(
-            with_sources(
-                graph,
-                lambda source, split, position: FragileReader(
-                    source.open(split, position), sync, self._records_max(), told
-                ),
-            )
-        )
+        told = partial(_note_read, self.trace, process.name)
+        return plan(fragile(graph, process.sync, self._records_max, told))
 
     def _records_max(self) -> int:
         return self.random.choice([1, 3, 1_000])
@@ -366,7 +343,7 @@ class Cluster:
             process.die()
             return
         self._lull = 0 if worked else self._lull + 1
-        silence_ms = self.clock.monotonic_ms() - worker.heard_ms
+        silence_ms = process.clock.monotonic_ms() - worker.heard_ms
         if worker.is_stopped or (not worked and silence_ms > _SILENCE_MS):
             self.trace.note(process.name, "ends")
             process.die()
@@ -398,3 +375,9 @@ class Cluster:
         left = self.store.statistics(JOB)
         if any(left[each] for each in ("cells", "timers", "checkpoints")):
             raise InvariantError(f"I10: the job is done and not clean: {dict(left)}")
+
+
+def _note_read(trace: Trace, who: str, batch: SourceBatch) -> None:
+    trace.note(who, f"reads {len(batch.values)} records, {batch.status.value}")
+    what = f"  reads {list(batch.values)!r}, watermark {batch.watermark_us} us"
+    trace.tell(who, lambda: [(what, frozenset())])

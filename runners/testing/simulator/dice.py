@@ -1,9 +1,11 @@
 """Dice: everything in a run that is left to chance, out of one seed."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from random import Random
 
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+from runners.testing.simulator.clock import Drift
 from runners.testing.simulator.fault import Fault
 
 #: How often a fault strikes where it can; a run draws one of them.
@@ -23,9 +25,26 @@ _RATES = {
     Fault.SPLIT: (0.01, 0.05),
     Fault.MERGE: (0.01, 0.05),
     Fault.CLOCK_JUMP: (0.01,),
+    Fault.CLOCK_DRIFT: (1.0,),
+    Fault.ONE_WAY: (0.003, 0.01),
+    Fault.HALF_OPEN: (0.003, 0.01),
+    Fault.STORE_CUT: (0.003, 0.01),
 }
 #: How much state a worker keeps in memory: all, nothing, or that of a few windows; a run draws one of them.
 CACHES_BYTES = (None, 0, 4_000)
+#: How much a worker does in one step: what it does in a running job, or hardly anything; a run draws one of them.
+STEPS = (
+    STEP_LIMITS,
+    STEP_LIMITS,
+    StepLimits(records=1, column_records=1, deliveries=1, timers=1, cells=1, panes=1, settled=1),
+    STEP_LIMITS,
+    STEP_LIMITS,
+    StepLimits(records=2, column_records=2, deliveries=2, timers=2, cells=2, panes=2, settled=2),
+)
+#: How fast the clocks of a process run, and where its monotonic one begins.
+_RATES_OF_CLOCKS, _ORIGINS_MS = (0.5, 0.95, 1.0, 1.05, 2.0), (60_000, 86_400_000)
+#: Kinds of which there is no end: how often they strike does not matter.
+_ENDLESS = (Fault.DUPLICATE, Fault.CLOCK_DRIFT)
 #: Faults of one run, at most; then the job must come to its end.
 FAULTS_MAX = 25
 
@@ -52,6 +71,8 @@ class Dice:
         self.is_healed = not self.rates
         #: How much state each worker keeps in memory.
         self.cache_bytes = Random(f"cache {seed}").choice(CACHES_BYTES)  # noqa: S311
+        #: How much each worker does in one step.
+        self.steps = Random(f"steps {seed}").choice(STEPS)  # noqa: S311
         self._latency_ms_max = self._strikes.choice([5, 50, 400])
 
     def strikes(self, fault: Fault) -> bool:
@@ -60,7 +81,7 @@ class Dice:
         if rate is None or self.is_healed or self._strikes.random() >= rate:
             return False
         self.struck[fault] += 1
-        if self.struck.total() - self.struck[Fault.DUPLICATE] >= FAULTS_MAX:
+        if self.struck.total() - sum(map(self.struck.__getitem__, _ENDLESS)) >= FAULTS_MAX:
             self.is_healed = True
         return True
 
@@ -73,6 +94,17 @@ class Dice:
     def duration_ms(self) -> int:
         """How long a fault lasts: mostly short, sometimes past every timeout."""
         return self._strikes.choice([5, 100, 1_000, 3_000, 20_000])
+
+    def drift(self) -> Drift:
+        """That of a new process; it stays when nothing fails any more."""
+        if Fault.CLOCK_DRIFT not in self.rates:
+            return Drift()
+        self.struck[Fault.CLOCK_DRIFT] += 1
+        return Drift(self._strikes.choice(_ORIGINS_MS), self._strikes.choice(_RATES_OF_CLOCKS))
+
+    def one_of(self, names: Sequence[str]) -> str:
+        """Whom it strikes."""
+        return self._strikes.choice(names)
 
     def is_heads(self) -> bool:
         """One of two ways in which a fault can go."""

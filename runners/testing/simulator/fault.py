@@ -9,10 +9,11 @@ The numbers are those of the fault matrix that the core is built against:
 | F3 driver killed | `Fault.DRIVER_CRASH`: between and inside the steps of the master |
 | F4 executor lost, task tried again | `Fault.ZOMBIE`: a second worker for a slot whose first lives on |
 | F5, F16 store restarts, refuses, times out | `Fault.OUTAGE`: every verb raises for a while |
-| F8 network cut, slow | `Fault.DELAY`, `Fault.PARTITION` |
+| F8 network cut, slow | `Fault.DELAY`, `Fault.PARTITION`, `Fault.STORE_CUT` |
+| F8 one-way loss, half-open connections | `Fault.ONE_WAY`, `Fault.HALF_OPEN` |
 | F9 zombie writer | `Fault.PAUSE` at every `SyncPoint`, often replaced meanwhile |
 | F10 delayed commit | `Fault.LATE_COMMIT`: it lands when it likes, or is refused |
-| F11 clocks jump | `Fault.CLOCK_JUMP`: the wall clock of one process, an hour either way |
+| F11 clocks jump, drift | `Fault.CLOCK_JUMP`: the wall clock of one process, an hour either way; `Fault.CLOCK_DRIFT` |
 | F12, F13 delivered twice, in another order | `Fault.DUPLICATE`; links have delays of their own |
 | F14 Bloom filter full, or lost | the pipeline `retries`: tiny filters, which are lost with each worker |
 | F20 ranges move, split and merge while the job runs | `Fault.MOVE`, `Fault.SPLIT`, `Fault.MERGE` |
@@ -50,10 +51,16 @@ class Fault(StrEnum):
     DELAY = "delay"
     #: A connection breaks: what is on its way on one link is gone.
     LOSS = "loss"
-    #: A delivery or an acknowledgement arrives once more, later.
+    #: A message arrives once more, later; only a delivery or an acknowledgement out of its order.
     DUPLICATE = "duplicate"
     #: One process cannot be reached, and reaches nobody, for a while.
     PARTITION = "partition"
+    #: What one process sends, or what it is sent, is lost, for a while or for good; the other direction works.
+    ONE_WAY = "one-way"
+    #: A connection whose other end is gone: it takes what it is given, for a while, and nothing arrives.
+    HALF_OPEN = "half-open"
+    #: One worker cannot reach the store, for a while or for good, and everybody else can; messages go to and fro.
+    STORE_CUT = "store-cut"
     #: The master has ranges go from one worker to another.
     MOVE = "move"
     #: The master has a key range divided.
@@ -62,6 +69,8 @@ class Fault(StrEnum):
     MERGE = "merge"
     #: The wall clock of a process jumps, forward or back.
     CLOCK_JUMP = "clock-jump"
+    #: The clocks of each process run faster or slower than the others, and its monotonic one begins anywhere.
+    CLOCK_DRIFT = "clock-drift"
 
 
 #: Every kind; each run has some of them.

@@ -1,8 +1,8 @@
 """VirtualNetwork: transports of one thread, with links that are slow, break, and are cut.
 
 As ZeroMQ over TCP: on one link (one sender, one receiver) messages arrive in order or, when the connection breaks, not
-at all; links have nothing to do with each other.  A delivery or an acknowledgement can arrive twice, and then in any
-order, because workers send these again.
+at all; links have nothing to do with each other.  Any message can arrive twice; a delivery or an acknowledgement then
+in any order, because workers send these again.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,6 +26,8 @@ from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.fault import Fault
 from runners.testing.simulator.trace import Trace
 
+#: How long after a message its copy comes, where the order is kept.
+_IN_TURN_MS_MAX = 1_000
 #: Sender and receiver.
 Link = tuple[str, str]
 
@@ -47,6 +49,9 @@ class VirtualNetwork:
         self._inboxes: dict[str, list[tuple[int, int, Link, bytes]]] = {}
         self._free_ms: dict[Link, int] = {}
         self._cut_until_ms: dict[str, int] = {}
+        #: Until when what somebody sends, or is sent, is lost; and what goes on one link.
+        self._mute_until_ms: dict[tuple[str, bool], float] = {}
+        self._half_open_until_ms: dict[Link, int] = {}
         self._number = 0
 
     def endpoint(self, address: str, sync: Callable[[], None]) -> "VirtualTransport":
@@ -58,9 +63,18 @@ class VirtualNetwork:
         """Remove an endpoint and everything on its way to it; what it has sent still arrives."""
         self._inboxes.pop(address, None)
 
+    def drop(self, link: Link) -> None:
+        """Lose what is on its way on a link."""
+        inbox = self._inboxes.get(link[1], [])
+        inbox[:] = sorted(each for each in inbox if each[2] != link)
+
     def isolate(self, address: str, duration_ms: int) -> None:
         """Let nothing in or out for a while; it arrives afterwards."""
         self._cut_until_ms[address] = self._clock.monotonic_ms() + duration_ms
+
+    def mute(self, address: str, duration_ms: float, *, is_deaf: bool) -> None:
+        """Lose what somebody sends for a while, or, if it is deaf, what it is sent; the other way works."""
+        self._mute_until_ms[address, is_deaf] = self._clock.monotonic_ms() + duration_ms
 
     def put(self, link: Link, message: bytes) -> None:
         """Send a message."""
@@ -74,19 +88,37 @@ class VirtualNetwork:
             return
         if self._dice.strikes(Fault.LOSS):
             self._trace.note(sender, f"loses its connection to {receiver}")
-            inbox[:] = sorted(each for each in inbox if each[2] != link)
+            self.drop(link)
             return
         now_ms = self._clock.monotonic_ms()
+        if self._swallows(link, now_ms):
+            return
         start_ms = max(
             now_ms, self._cut_until_ms.get(sender, 0), self._cut_until_ms.get(receiver, 0)
         )
         due_ms = max(start_ms + self._dice.latency_ms(), self._free_ms.get(link, 0))
         self._free_ms[link] = due_ms
         self._push(inbox, due_ms, link, message)
-        if self._dice.strikes(Fault.DUPLICATE) and isinstance(
-            decode(message), Deliver | Acknowledge
-        ):
-            self._push(inbox, due_ms + self._dice.duration_ms(), link, message)
+        if self._dice.strikes(Fault.DUPLICATE):
+            again_ms = due_ms + self._dice.duration_ms()
+            if not isinstance(decode(message), Deliver | Acknowledge):
+                # On its link it is in turn, and what comes after it waits.
+                again_ms = self._free_ms[link] = min(again_ms, due_ms + _IN_TURN_MS_MAX)
+            self._push(inbox, again_ms, link, message)
+
+    def half_open(self, link: Link, duration_ms: int) -> None:
+        """Lose what is sent on a link for a while."""
+        self._half_open_until_ms[link] = self._clock.monotonic_ms() + duration_ms
+
+    def _swallows(self, link: Link, now_ms: int) -> bool:
+        """Whether what is sent on a link is lost, and nobody notices."""
+        sender, receiver = link
+        until_ms = (
+            self._half_open_until_ms.get(link, 0),
+            self._mute_until_ms.get((sender, False), 0),
+            self._mute_until_ms.get((receiver, True), 0),
+        )
+        return now_ms < max(until_ms)
 
     def take(self, address: str) -> list[bytes]:
         """Everything that has arrived."""
@@ -138,7 +170,8 @@ class VirtualTransport:
         return self._network.take(self._address)
 
     def forget(self, address: str) -> None:
-        """Nothing is queued here."""
+        """What is on its way to the other is lost."""
+        self._network.drop((self._address, address))
 
     def close(self) -> None:
         """Leave the network."""

@@ -1,12 +1,15 @@
 """WorkerProcess: one worker with its clock, and whether the process that it stands for is alive."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import attrs
 
 from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator.clock import SkewedClock
+from runners.testing.simulator.fault import SyncPoint
 from runners.testing.simulator.network import VirtualNetwork
+from runners.testing.simulator.store import SimulatedStore
 
 
 class Steps(Protocol):
@@ -22,7 +25,8 @@ class WorkerProcess:
 
     ``worker``: None while it is being made.  ``stepper``: what is asked to do its next step; the worker, unless a test
     has put something around it (`Cluster.start_worker`).
-    ``network``: that of the driver which started it.
+    ``network``: that of the driver which started it.  ``store``: its connection to the store.
+    ``sync``: called at the points at which it can die or be paused.
     ``is_paused``: it stands still inside a step.
     """
 
@@ -30,6 +34,8 @@ class WorkerProcess:
     slot: int
     clock: SkewedClock
     network: VirtualNetwork
+    store: SimulatedStore
+    sync: Callable[[SyncPoint], None]
     worker: Worker | None = None
     stepper: Steps | None = None
     is_dead: bool = False

@@ -79,6 +79,21 @@ class FragileReader(SourceReader):
         self._inner.close()
 
 
+def fragile(
+    graph: PipelineGraph,
+    sync: Callable[[SyncPoint], None],
+    records_max: Callable[[], int],
+    told: Callable[[SourceBatch], None],
+) -> PipelineGraph:
+    """The graph with a `FragileReader` for every split; ``records_max`` is asked for each of them."""
+    return with_sources(
+        graph,
+        lambda source, split, position: FragileReader(
+            source.open(split, position), sync, records_max(), told
+        ),
+    )
+
+
 @attrs.define
 class Promise:
     """Whether the sources of a pipeline keep their word, so that nothing can be late.

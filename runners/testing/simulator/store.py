@@ -55,6 +55,11 @@ class SharedStore:
         self._trace.note("store", f"is out of reach for {duration_ms} ms")
 
     @property
+    def now_ms(self) -> int:
+        """The virtual time."""
+        return self._clock.monotonic_ms()
+
+    @property
     def is_down(self) -> bool:
         """Whether it refuses everything just now."""
         return self._clock.monotonic_ms() < self._down_until_ms
@@ -99,6 +104,11 @@ class SimulatedStore:
         self, shared: SharedStore, who: str, dice: Dice, sync: Callable[[SyncPoint], None]
     ) -> None:
         self._shared, self._who, self._dice, self._sync = shared, who, dice, sync
+        self._cut_until_ms = 0.0
+
+    def cut_off(self, duration_ms: float) -> None:
+        """Let nothing reach the store for a while; others are not concerned."""
+        self._cut_until_ms = self._shared.now_ms + duration_ms
 
     def commit(self, production: Production) -> CommitOutcome:
         """Commit; the reply, or the commit itself, may get lost."""
@@ -123,7 +133,7 @@ class SimulatedStore:
     def resolve(self, production: Production) -> CommitOutcome:
         """Look up what became of a commit."""
         self._sync(SyncPoint.BEFORE_RESOLVE)
-        if self._shared.is_down:
+        if self._is_away:
             return Indeterminate("the store is out of reach")
         return self._shared.inner.resolve(production)
 
@@ -188,6 +198,10 @@ class SimulatedStore:
         # Verbs that neither masters nor workers use while a job runs.
         return getattr(self._shared.inner, verb)
 
+    @property
+    def _is_away(self) -> bool:
+        return self._shared.is_down or self._shared.now_ms < self._cut_until_ms
+
     def _reach(self) -> None:
-        if self._shared.is_down:
+        if self._is_away:
             raise StoreError("the store is out of reach", hint="this is a simulated outage")

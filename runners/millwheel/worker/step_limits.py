@@ -1,0 +1,30 @@
+"""StepLimits: how much a worker does in one step, which is one commit."""
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class StepLimits:
+    """Bounds how large a commit is, and how long others wait until they are heard; results do not depend on it.
+
+    Attributes:
+        records: that a source hands over.
+        column_records: the same where they come as columns, of which many are little work.
+        deliveries: that a computation takes in.
+        timers: that fire.
+        cells: that hear a signal.
+        panes: of what is held as columns that speak, unless more are of windows with the same end.
+        settled: cells, and timers, that are brought up to date with the journal.
+    """
+
+    records: int = 5_000
+    column_records: int = 20_000
+    deliveries: int = 64
+    timers: int = 10_000
+    cells: int = 10_000
+    panes: int = 200_000
+    settled: int = 5_000
+
+
+#: As much as a running job needs.
+STEP_LIMITS = StepLimits()

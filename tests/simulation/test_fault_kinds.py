@@ -1,0 +1,109 @@
+"""Each of these faults is there for a reason: a core broken on purpose that only this one finds."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from runners.errors import JobFailedError, StoreError
+from runners.millwheel.master.master import Master
+from runners.millwheel.messages import Assign, Register
+from runners.millwheel.production import Checkpoint
+from runners.millwheel.worker.courier import Courier
+from runners.millwheel.worker.worker import Worker
+from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, dice, simulate
+
+pytestmark = pytest.mark.slow
+
+Patch = pytest.MonkeyPatch
+#: Far more than any of the mutations needs to be found.
+SEEDS_MAX = 1_000
+#: With every other fault, each of which does not find it.
+SEEDS_OF_OTHERS = 60
+#: A delivery that is sent for so long is not sent any more.
+PATIENCE_MS = 8_000
+
+
+def wait_for_the_store(patch: Patch) -> None:
+    """A worker that cannot take ranges over stays, and waits until it can."""
+    take_over = Worker._take_over
+
+    def broken(worker: Worker, assign: Assign) -> None:
+        with suppress(StoreError):
+            take_over(worker, assign)
+
+    patch.setattr(Worker, "_take_over", broken)
+
+
+def wait_for_the_silent(patch: Patch) -> None:
+    """A worker keeps its ranges until another comes in its place."""
+    patch.setattr(Master, "_take_from_the_silent", lambda _: None)
+
+
+def give_up_sending(patch: Patch) -> None:
+    """What is not acknowledged is sent again for a while only, to the same worker."""
+    send, first_ms = Courier.send, dict[Any, int]()
+
+    def broken(courier: Courier, checkpoint: Checkpoint) -> None:
+        now_ms = courier._clock._true.monotonic_ms()  # type: ignore[attr-defined]
+        channel, sequence, *_ = checkpoint
+        place = courier, channel, sequence, courier._routes.get(channel.receiver)
+        if now_ms - first_ms.setdefault(place, now_ms) < PATIENCE_MS:
+            send(courier, checkpoint)
+
+    patch.setattr(Courier, "send", broken)
+
+
+def believe_the_clock_of_the_master(patch: Patch) -> None:
+    """When the master was heard is noted as the master says it, and compared with the worker's own clock."""
+    hear = Worker._hear
+
+    def broken(worker: Worker, *news: Any) -> None:
+        hear(worker, *news)
+        worker.heard_ms = worker._clock._true.monotonic_ms()  # type: ignore[attr-defined]
+
+    patch.setattr(Worker, "_hear", broken)
+
+
+def refuse_who_registers_twice(patch: Patch) -> None:
+    """A worker whose name is known is taken for another one with the same name."""
+    place = Master._place
+
+    def broken(master: Master, register: Register) -> None:
+        if master._slots[register.slot].worker == register.worker:
+            master.failure = JobFailedError("I11: two workers with one name")
+        place(master, register)
+
+    patch.setattr(Master, "_place", broken)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("mutation", "fault", "others"),
+    [
+        (wait_for_the_store, Fault.STORE_CUT, {Fault.MOVE}),
+        (wait_for_the_silent, Fault.ONE_WAY, set()),
+        (give_up_sending, Fault.HALF_OPEN, set()),
+        (believe_the_clock_of_the_master, Fault.CLOCK_DRIFT, set()),
+        (refuse_who_registers_twice, Fault.DUPLICATE, set()),
+    ],
+)
+def test_only_this_fault_finds_it(
+    mutation: Callable[[Patch], None], fault: Fault, others: set[Fault], monkeypatch: Patch
+) -> None:
+    mutation(monkeypatch)
+
+    simulate("sums", seeds=SEEDS_OF_OTHERS, faults=ALL_FAULTS - {fault})
+    with pytest.raises((SimulationError, JobFailedError), match=r"(?s)I11.*") as failure:
+        simulate("sums", seeds=SEEDS_MAX, faults={fault, *others})
+    replay = [str(failure.value), *getattr(failure.value, "__notes__", ())]
+    assert "replay: python -m runners.testing.simulator" in "\n".join(replay)
+
+
+def test_one_seed_in_three_takes_tiny_steps() -> None:
+    """Some breakages are seen only then (`test_many_timers.py`)."""
+    tiny = [seed for seed in range(300) if dice.Dice(seed, ()).steps.timers <= 2]
+
+    assert 70 < len(tiny) < 130
+    assert {dice.Dice(seed, ()).steps.timers for seed in tiny} == {1, 2}
