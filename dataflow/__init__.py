@@ -5,7 +5,7 @@ Re-exports the public names of `windowing` (where) and `triggers` (when, how).  
 
 from dataflow.combine_fn import CombineFn, associative
 from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn
-from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, nondeterministic
+from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue, nondeterministic
 from dataflow.errors import (
     DataflowError,
     DataLossWarning,
@@ -184,6 +184,7 @@ __all__ = [
     "WindowFn",
     "WindowInto",
     "WindowStart",
+    "WindowedValue",
     "WithTimestamps",
     "WriteToPostgres",
     "associative",

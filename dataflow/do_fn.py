@@ -18,6 +18,7 @@ import pyarrow as pa
 from dataflow import user_state
 from dataflow.errors import PipelineError
 from windowing.timestamps import DurationLike, TimestampLike, to_timestamp_us
+from windowing.window import Window
 
 
 class DoFnParam(Enum):
@@ -85,10 +86,16 @@ class DoFn:
         """Once on a worker before anything else: open connections, load models."""
 
     def start_bundle(self) -> None:
-        """Before the first element of a bundle."""
+        """Before the first element of a bundle.
+
+        A bundle that fails is not finished, and may come again: whatever it has left in ``self`` is cleared here.
+        """
 
     def process(self, element: Any, /) -> Iterable[Any] | None:
-        """Outputs for one element: values, `TimestampedValue` or `TaggedOutput`; None for none."""
+        """Outputs for one element: values, `TimestampedValue` or `TaggedOutput`; None for none.
+
+        One value is no outputs, even if it could be iterated: a text, bytes, a dict or a named tuple is refused.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define process(self, element)")
 
     def process_batch(self, batch: pa.RecordBatch) -> Any:
@@ -109,8 +116,15 @@ class DoFn:
         """
         raise NotImplementedError(f"{type(self).__name__} must define process_batch(self, batch)")
 
-    def finish_bundle(self) -> None:
-        """After the last element of a bundle."""
+    def finish_bundle(self) -> Iterable[Any] | None:
+        """After the last element of a bundle; may emit what it has been gathered for.
+
+        No element says there when an output happened: each is a `WindowedValue`, or one inside a `TaggedOutput`.
+        Its window is one of the bundle's elements; its event time is not before all of these, but for the transform's
+        ``allowed_timestamp_skew``.  In the global window a `TimestampedValue` is enough.
+        It has no pane.  Where the input may be taken back nothing can be emitted here: what a bundle said would have
+        to be taken back with another bundle.
+        """
 
     def teardown(self) -> None:
         """Once on a worker when it stops in good order."""
@@ -128,6 +142,23 @@ class TimestampedValue:
 
     def __init__(self, value: Any, timestamp: TimestampLike) -> None:
         self.__attrs_init__(value, to_timestamp_us(timestamp))
+
+
+@attrs.frozen(init=False)
+class WindowedValue:
+    """An output of `DoFn.finish_bundle`, with an event time and a window of its own."""
+
+    value: Any
+    timestamp_us: int
+    window: Window
+
+    def __init__(self, value: Any, timestamp: TimestampLike, window: Window) -> None:
+        if not isinstance(window, Window):
+            raise PipelineError(
+                f"a WindowedValue needs a window, not {window!r}",
+                hint="ask for it in process, with window=df.DoFn.WindowParam",
+            )
+        self.__attrs_init__(value, to_timestamp_us(timestamp), window)
 
 
 @attrs.frozen

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dataflow.computations.computation import Computation
 from dataflow.errors import PipelineError
+from dataflow.user_code import check_hooks
 
 
 def check_name(name: object, what: str, location: str) -> str:
@@ -29,6 +30,7 @@ def check_computation(computation: object, what: str) -> None:
             f"{what} does not say what to do with a record",
             hint=f"define process_record(self, record) in class {type(computation).__name__}",
         )
+    check_hooks(computation, ("setup", "process_record", "process_timer", "teardown"), what)
     initial = type(computation).initial_state
     if initial is not None and not callable(initial):
         raise PipelineError(

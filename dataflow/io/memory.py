@@ -1,11 +1,30 @@
 """MemorySource: values that are part of the pipeline itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dataflow.do_fn import TimestampedValue
+from dataflow.errors import PipelineError
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+
+def listed_elements(given: Iterable[Any], what: str) -> list[Any]:
+    """The elements that were given; of a dict its items.
+
+    Raises:
+        PipelineError: it is a single value.
+    """
+    if isinstance(given, dict):
+        return list(given.items())
+    is_row = isinstance(given, tuple) and hasattr(type(given), "_fields")
+    if is_row or isinstance(given, str | bytes | bytearray) or not isinstance(given, Iterable):
+        raise PipelineError(
+            f"{what} needs several elements, not one value",
+            detail=f"it was given {given!r:.200}",
+            hint="put it into a list",
+        )
+    return list(given)
 
 
 class MemorySource(Source):

@@ -18,6 +18,7 @@ import attrs
 
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
+from dataflow.io.memory import listed_elements
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
@@ -81,9 +82,10 @@ class TestStream(PTransform["Pipeline", PCollection[Any]]):
         A `TimestampedValue` brings its event time; other values are as old as the watermark is now.
 
         Raises:
-            PipelineError: an element would be at the end of time, which no window contains.
+            PipelineError: an element would be at the end of time, which no window contains; or one value is given in
+                place of several, as for `Create`.
         """
-        elements = list(elements)
+        elements = listed_elements(elements, "add_elements")
         timestamps_us = tuple(
             each.timestamp_us if isinstance(each, TimestampedValue) else self._watermark_us
             for each in elements

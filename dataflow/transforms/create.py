@@ -9,7 +9,7 @@ from dataflow.errors import PipelineError
 from dataflow.graph import MAIN
 from dataflow.graph import Read as ReadOperation
 from dataflow.io.arrival import ArrivalTime, ArrivalTimeSource
-from dataflow.io.memory import MemorySource
+from dataflow.io.memory import MemorySource, listed_elements
 from dataflow.io.source import Source
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
@@ -76,10 +76,14 @@ class Create(PTransform["Pipeline", PCollection[T]]):
     """The given values.
 
     A `TimestampedValue` sets its event time; other values are at the beginning of time.
+    Of a dict they are its items, pairs of key and value.
+
+    Raises:
+        PipelineError: what is given is one value, or none: a text, bytes, a named tuple, or what cannot be iterated.
     """
 
     def __init__(self, values: Iterable[T]) -> None:
-        self._values = list(values)
+        self._values: list[Any] = listed_elements(values, "Create")
 
     def expand(self, pcoll: Pipeline) -> PCollection[T]:
         """Read them from memory."""

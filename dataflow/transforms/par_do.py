@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import wraps
+from inspect import isgeneratorfunction
 from typing import Any, TypeVar
 
 from dataflow.do_fn import (
@@ -27,6 +28,7 @@ from dataflow.pcollection import PCollection, PCollectionTuple
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
 from dataflow.stateful import is_asking_for_state, stateful_signature
+from dataflow.user_code import check_user_code
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
 T = TypeVar("T")
@@ -174,6 +176,7 @@ class WithTimestamps(_CallableTransform[T]):
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[T]:
         """Add the primitive."""
+        check_user_code(CallableDoFn(self._fn, self.shape), pcoll.pipeline.here())
         stamped = _stamping(self._fn)
         if is_nondeterministic(CallableDoFn(self._fn, self.shape)):
             nondeterministic(stamped)
@@ -197,6 +200,7 @@ def _add(
 ) -> dict[str, PCollection[Any]]:
     pipeline = pcoll.pipeline
     here = pipeline.here()
+    check_user_code(fn, here)
     if isinstance(fn, DoFn) and stateful_signature(fn, here) is not None:
         return _add_stateful(fn, pcoll, tags, skew_us)
     if has_process_batch(fn) and is_nondeterministic(fn) and pcoll.node.retracted_by:
@@ -205,6 +209,12 @@ def _add(
             f"{pcoll.node.retracted_by}",
             detail="what it made of each element would have to be remembered",
             hint="define process instead of process_batch",
+        )
+    if isinstance(fn, DoFn) and pcoll.node.retracted_by and isgeneratorfunction(fn.finish_bundle):
+        raise PipelineError(
+            f"{here} emits from finish_bundle, and its input may be taken back by {pcoll.node.retracted_by}",
+            detail="what was made of a bundle could not be taken back with one of its elements",
+            hint="emit from process; or put df.ToChangelog() before it; or let that grouping accumulate or discard",
         )
     requested_params(fn.process if isinstance(fn, DoFn) else fn.function, here)
     if isinstance(fn, CallableDoFn) and is_asking_for_state(fn.function):

@@ -3,9 +3,10 @@
 An exception becomes a `TransformError` that names the user's transform, line and element.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, islice
 from operator import length_hint
+from types import GeneratorType
 from typing import Any
 
 from dataflow.column_fn import ColumnFunction
@@ -23,7 +24,8 @@ from dataflow.graph import ParDo, TransformNode
 from runners.core.batch_do_fn import BatchDoFn
 from runners.core.bundle import Bundle
 from runners.core.cells import Said
-from runners.core.do_fn_outputs import DoFnOutputs, Emit, failure, hook_failure
+from runners.core.do_fn_outputs import DoFnOutputs, Emit, failure, naming_hook
+from runners.core.emitted import BundleEnd, check_not_retracted, check_silent, outputs_of
 from windowing.pane import NO_FIRING
 from windowing.timestamps import to_datetime
 from windowing.window import GLOBAL_WINDOW
@@ -36,7 +38,8 @@ class DoFnInvoker:
     """Runs one ParDo; ``emit(tag, bundle)`` takes its outputs."""
 
     def __init__(self, node: TransformNode, operation: ParDo, emit: Emit) -> None:
-        self._node, self._outputs = node, DoFnOutputs(node, operation, emit)
+        self._node, self._operation = node, operation
+        self._outputs = DoFnOutputs(node, operation, emit)
         self._is_nondeterministic = is_nondeterministic(operation.fn)
         fn = operation.fn
         self._do_fn = fn if isinstance(fn, DoFn) else None
@@ -46,6 +49,8 @@ class DoFnInvoker:
         )
         self._params = requested_params(self._call, str(node))
         self._shape = fn.shape if isinstance(fn, CallableDoFn) else Shape.FLAT_MAP
+        name = getattr(self._call, "__name__", type(self._call).__name__)
+        self._where = name if self._do_fn is None else "process"
         self._run = {
             Shape.MAP: self._run_map,
             Shape.FLAT_MAP: self._run_flat_map,
@@ -54,15 +59,15 @@ class DoFnInvoker:
 
     def setup(self) -> None:
         """Start the DoFn's life on this worker."""
-        self._call_hook("setup")
+        self._call_silent_hook("setup")
 
     def teardown(self) -> None:
         """End it."""
-        self._call_hook("teardown")
+        self._call_silent_hook("teardown")
 
     def process(self, bundle: Bundle) -> None:
         """Run the bundle through and emit what comes out."""
-        self._call_hook("start_bundle")
+        self._call_silent_hook("start_bundle")
         if self._is_nondeterministic and bundle.sayings is not None:
             self._run_remembering(bundle, bundle.sayings)
         elif self._batch is not None and self._batch.takes(bundle.values):
@@ -71,16 +76,25 @@ class DoFnInvoker:
                 self._outputs.emit(self._outputs.main, output)
         else:
             self._run(bundle)
-        self._call_hook("finish_bundle")
+        self._finish(bundle)
 
-    def _call_hook(self, name: str) -> None:
+    def _call_silent_hook(self, name: str) -> None:
+        if self._do_fn is not None:
+            with naming_hook(self._node, self._do_fn, name):
+                check_silent(self._node, getattr(self._do_fn, name)(), name)
+
+    def _finish(self, bundle: Bundle) -> None:
         if self._do_fn is None:
             return
-        try:
-            getattr(self._do_fn, name)()
-        except Exception as error:
-            where = f"{type(self._do_fn).__name__}.{name}"
-            raise hook_failure(self._node, error, where) from error
+        with naming_hook(self._node, self._do_fn, "finish_bundle"):
+            returned = self._do_fn.finish_bundle()
+            if returned is None:
+                return
+            check_not_retracted(self._node, bundle, returned)
+            windows = {GLOBAL_WINDOW} if bundle.windows is None else set(bundle.windows)
+            end = BundleEnd(self._node, self._operation, min(bundle.timestamps_us), windows)
+            outputs = list(end.outputs(returned))
+        self._outputs.emit_finished(outputs)
 
     def _run_map(self, bundle: Bundle) -> None:
         if isinstance(self._call, ColumnFunction):
@@ -115,8 +129,11 @@ class DoFnInvoker:
         index = 0
         try:
             for index, element in enumerate(bundle.values):
-                outputs: Iterable[Any] | None = call(element)
+                outputs = call(element)
                 if outputs is not None:
+                    kind = type(outputs)
+                    if kind is not list and kind is not GeneratorType:
+                        outputs = outputs_of(self._node, outputs, self._where)
                     values.extend(outputs)
                     indexes.extend([index] * (len(values) - len(indexes)))
                 if len(values) >= PART_OUTPUTS:
@@ -135,11 +152,9 @@ class DoFnInvoker:
 
     def _output_parts(self, element: Any, call: Callable[[Any], Any]) -> Iterator[list[Any]]:
         try:
-            outputs: Iterable[Any] | None = call(element)
-            if outputs is not None:
-                left = iter(outputs)
-                while values := list(islice(left, PART_OUTPUTS)):
-                    yield values
+            left = iter(outputs_of(self._node, call(element), self._where))
+            while values := list(islice(left, PART_OUTPUTS)):
+                yield values
         except Exception as error:
             raise failure(self._node, error, element) from error
 
@@ -168,7 +183,7 @@ class DoFnInvoker:
             call = self._bound(bundle)
             for element in bundle.values:
                 try:
-                    yield list(call(element) or ())
+                    yield list(outputs_of(self._node, call(element), self._where))
                 except Exception as error:
                     raise failure(self._node, error, element) from error
         elif self._shape is Shape.FILTER:

@@ -1,19 +1,25 @@
 """What comes out of user code: outputs sorted by tag and checked, errors with the transform, line and element."""
 
-from collections.abc import Callable, Sequence
-from datetime import timedelta
-from typing import Any
+from __future__ import annotations
 
-from dataflow.do_fn import TaggedOutput, TimestampedValue
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue
 from dataflow.errors import TransformError
 from dataflow.graph import MAIN, ParDo, StatefulParDo, TransformNode
 from runners.core.bundle import Bundle
 from windowing.timestamps import format_timestamp
 
+if TYPE_CHECKING:
+    from runners.core.emitted import Finished
+
 Emit = Callable[[str, Bundle], None]
 
 _ELEMENT_CHARACTERS_MAX = 500
-_WRAPPERS = frozenset((TimestampedValue, TaggedOutput))
+_WRAPPERS = frozenset((TimestampedValue, TaggedOutput, WindowedValue))
 
 
 class DoFnOutputs:
@@ -43,6 +49,8 @@ class DoFnOutputs:
             if type(value) is TaggedOutput:
                 tag, value = value.tag, value.value
             timestamp_us = bundle.timestamps_us[index]
+            if type(value) is WindowedValue:
+                raise self._windowed(value)
             if type(value) is TimestampedValue:
                 self._check_timestamp(value.timestamp_us, timestamp_us, bundle.values[index])
                 timestamp_us, value = value.timestamp_us, value.value
@@ -55,6 +63,23 @@ class DoFnOutputs:
         for tag, (tag_indexes, tag_values, timestamps_us) in by_tag.items():
             self.emit(tag, bundle.take(tag_indexes, tag_values, timestamps_us=timestamps_us))
 
+    def emit_finished(self, outputs: Iterable[Finished]) -> None:
+        """Emit what comes with no element, at the end of a bundle.
+
+        Raises:
+            TransformError: a tag is unknown.
+        """
+        by_tag: dict[str, list[Finished]] = {}
+        for output in outputs:
+            tag = self.main if output.tag is None else output.tag
+            if tag not in self._tags:
+                raise self._unknown_tag(tag)
+            by_tag.setdefault(tag, []).append(output)
+        for tag, some in by_tag.items():
+            values = [each.value for each in some]
+            times_us = [each.timestamp_us for each in some]
+            self.emit(tag, Bundle(values, times_us, [each.window for each in some]))
+
     def _check_timestamp(self, output_us: int, input_us: int, element: Any) -> None:
         if output_us < input_us - self._skew_us:
             allowed = f", by more than {timedelta(microseconds=self._skew_us)}" * bool(
@@ -66,6 +91,14 @@ class DoFnOutputs:
                 hint="the watermark may have passed it already; set event times where the source is "
                 "read (event_time=...), or allow it with allowed_timestamp_skew=...",
             )
+
+    def _windowed(self, value: WindowedValue) -> TransformError:
+        return TransformError(
+            f"{self._node} emitted a WindowedValue for an element",
+            detail=f"{shown(value)}; an output for an element is in the windows of the element",
+            hint="yield the value, or df.TimestampedValue(value, timestamp); a WindowedValue is for finish_bundle; "
+            "windows are given with df.WindowInto",
+        )
 
     def _unknown_tag(self, tag: str) -> TransformError:
         return TransformError(
@@ -93,6 +126,17 @@ def hook_failure(node: TransformNode, error: Exception, where: str) -> Transform
         detail=f"in {where}",
         hint="correct the DoFn",
     )
+
+
+@contextmanager
+def naming_hook(node: TransformNode, fn: DoFn, name: str) -> Iterator[None]:
+    """Have what a hook of a DoFn raises be a `TransformError` that names it."""
+    try:
+        yield
+    except TransformError:
+        raise
+    except Exception as error:
+        raise hook_failure(node, error, f"{type(fn).__name__}.{name}") from error
 
 
 def shown(element: Any) -> str:

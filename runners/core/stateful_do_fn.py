@@ -24,6 +24,7 @@ from typing import Any
 
 import attrs
 
+from dataflow.do_fn import TaggedOutput
 from dataflow.errors import TransformError
 from dataflow.graph import StatefulParDo, TransformNode
 from dataflow.serialization import dumps
@@ -200,7 +201,10 @@ class _Step:
             else:
                 self._set_timers(cell_id, cell, self._wakeup(cell_id, cell))
             self._effects.touched.add(cell_id)
-        self._effects.dead = self._machine.invoker.finish_bundle()
+        outputs, self._effects.dead = self._machine.invoker.finish_bundle()
+        for each in outputs:
+            value = each.value if each.tag is None else TaggedOutput(each.tag, each.value)
+            self._effects.say(value, each.timestamp_us, each.window, NO_FIRING)
         return self._effects
 
     def _begin(self, cell_id: CellId, cell: KeyedState) -> None:

@@ -1,13 +1,13 @@
 """StatefulInvoker: calls the methods of a stateful DoFn with what they ask for."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
 from dataflow.do_fn import DoFn, DoFnParam
 from dataflow.errors import DataflowError, TransformError
-from dataflow.graph import TransformNode
+from dataflow.graph import StatefulParDo, TransformNode
 from dataflow.serialization import dumps, loads
 from dataflow.stateful import Request, StatefulSignature
 from dataflow.user_state import (
@@ -26,11 +26,12 @@ from dataflow.user_state import (
     TimerName,
     TimerParam,
 )
-from runners.core.do_fn_outputs import failure, hook_failure
+from runners.core.do_fn_outputs import failure, hook_failure, naming_hook
+from runners.core.emitted import BundleEnd, Finished, check_silent, outputs_of
 from runners.core.keyed_state import KeyedState, UserTimers, spec_name
 from runners.core.poison import DeadLetter, dead_letter
 from windowing.pane import NO_FIRING, PaneInfo
-from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us, to_datetime
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us, to_datetime
 from windowing.window import Window
 
 
@@ -74,7 +75,8 @@ class StatefulInvoker:
         *,
         tries: int | None = None,
     ) -> None:
-        self._node, self._fn, self._tries = node, fn, tries
+        assert isinstance(node.operation, StatefulParDo)
+        self._node, self._operation, self._fn, self._tries = node, node.operation, fn, tries
         self._dead: list[DeadLetter] = []
         self._process: Callable[..., Any] = fn.process
         self._process_params = _resolvers(signature.process.requests)
@@ -83,22 +85,34 @@ class StatefulInvoker:
             for timer, method in signature.callbacks.items()
         }
         self._is_in_bundle = False
+        #: Of the calls of this bundle; kept where the end of a bundle can say something.
+        self._emits_at_end = type(fn).finish_bundle is not DoFn.finish_bundle
+        self._earliest_us, self._windows = MAX_TIMESTAMP_US, set[Window]()
 
     def setup(self) -> None:
         """Start the DoFn's life on this worker."""
-        self._call_hook("setup")
+        self._call_silent_hook("setup")
 
     def teardown(self) -> None:
         """End it."""
-        self._call_hook("teardown")
+        self._call_silent_hook("teardown")
 
-    def finish_bundle(self) -> list[DeadLetter]:
-        """End the bundle, if one has begun; what could not be processed in it."""
+    def finish_bundle(self) -> tuple[list[Finished], list[DeadLetter]]:
+        """End the bundle, if one has begun: what is emitted there, and what could not be processed in it.
+
+        Raises:
+            TransformError: ``finish_bundle`` raised, or emitted what it cannot.
+        """
+        outputs: list[Finished] = []
         if self._is_in_bundle:
             self._is_in_bundle = False
-            self._call_hook("finish_bundle")
+            if self._emits_at_end:
+                with naming_hook(self._node, self._fn, "finish_bundle"):
+                    end = BundleEnd(self._node, self._operation, self._earliest_us, self._windows)
+                    outputs = list(end.outputs(self._fn.finish_bundle()))
+                self._earliest_us, self._windows = MAX_TIMESTAMP_US, set()
         dead, self._dead = self._dead, []
-        return dead
+        return outputs, dead
 
     def process(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
         """The outputs for one element.
@@ -113,11 +127,11 @@ class StatefulInvoker:
         )
 
     def _processed(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
-        self._begin()
+        self._begin(call)
         element = (call.key, value)
         params = {name: resolve(cell, call) for name, resolve in self._process_params.items()}
         try:
-            return _listed(self._process(element, **params))
+            return self._listed(self._process(element, **params), "process")
         except Exception as error:
             raise failure(self._node, error, element) from error
 
@@ -132,11 +146,11 @@ class StatefulInvoker:
         return self._tried(lambda: self._fired(cell, timer, call), cell, (call.key, timer), call)
 
     def _fired(self, cell: KeyedState, timer: TimerName, call: Call) -> list[Any]:
-        self._begin()
+        self._begin(call)
         name, callback, resolvers = self._callbacks[spec_name(timer)]
         params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
         try:
-            return _listed(callback(**params))
+            return self._listed(callback(**params), name)
         except TransformError:
             raise
         except Exception as error:
@@ -168,22 +182,21 @@ class StatefulInvoker:
                     self._dead.append(letter)
         return []
 
-    def _begin(self) -> None:
+    def _begin(self, call: Call) -> None:
         if not self._is_in_bundle:
-            self._call_hook("start_bundle")
+            self._call_silent_hook("start_bundle")
             self._is_in_bundle = True
+        if self._emits_at_end:
+            self._earliest_us = min(self._earliest_us, call.timestamp_us)
+            self._windows.add(call.window)
 
-    def _call_hook(self, name: str) -> None:
-        try:
-            getattr(self._fn, name)()
-        except Exception as error:
-            where = f"{type(self._fn).__name__}.{name}"
-            raise hook_failure(self._node, error, where) from error
+    def _call_silent_hook(self, name: str) -> None:
+        with naming_hook(self._node, self._fn, name):
+            check_silent(self._node, getattr(self._fn, name)(), name)
 
-
-def _listed(outputs: Iterable[Any] | None) -> list[Any]:
-    # At once, because a generator changes state while it runs.
-    return [] if outputs is None else list(outputs)
+    def _listed(self, returned: Any, where: str) -> list[Any]:
+        # At once, because a generator changes state while it runs.
+        return [] if returned is None else list(outputs_of(self._node, returned, where))
 
 
 def _resolvers(requests: Mapping[str, Request]) -> dict[str, _Resolve]:

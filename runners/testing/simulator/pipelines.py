@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 import dataflow as df
+from runners.testing.simulator.bundle_sums import BundleSums
 from runners.testing.simulator.scripts import SECONDS, guessing, retrying, truthful
 from runners.testing.simulator.spellings import as_shown, spelled
 from runners.testing.simulator.typed import TypedSource
@@ -364,6 +365,25 @@ def _keys(p: df.Pipeline, random: Random) -> None:
     _write(numbered.silent | "show silences" >> df.Map(as_shown), "silences", has_key=False)
 
 
+def _bundles(p: df.Pipeline, random: Random) -> None:
+    """What is said at the ends of bundles: of records as they are read, and of what a grouping says."""
+    sums = (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "windows" >> df.WindowInto(df.FixedWindows(60))
+        | "presum" >> df.ParDo(BundleSums())
+        | "sum" >> df.CombinePerKey(sum)
+    )
+    totals = (
+        sums
+        | "parity" >> df.Map(lambda pair: (pair[0] % 2, pair[1]))
+        | "presum again" >> df.ParDo(BundleSums())
+        | "total" >> df.CombinePerKey(sum)
+    )
+    _write(sums, "sums")
+    _write(totals, "totals")
+
+
 PIPELINES: Mapping[str, NamedPipeline] = {
     each.name: each
     for each in (
@@ -380,5 +400,6 @@ PIPELINES: Mapping[str, NamedPipeline] = {
         NamedPipeline(
             name="keys", build=_keys, tables=("sums", "numbers", "silences"), whole="group"
         ),
+        NamedPipeline(name="bundles", build=_bundles),
     )
 }

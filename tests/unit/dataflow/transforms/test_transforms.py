@@ -155,7 +155,7 @@ def test_long_elements_are_cut_in_errors() -> None:
 
 
 def test_flat_map_that_returns_no_iterable() -> None:
-    with pytest.raises(df.TransformError, match="TypeError"):
+    with pytest.raises(df.TransformError, match="cannot be iterated"):
         run(df.FlatMap(lambda x: x))
 
 

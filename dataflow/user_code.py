@@ -1,0 +1,90 @@
+"""User code that would not run, or whose results would go nowhere, is refused when it is applied.
+
+Calling a function with ``yield`` in it runs nothing before somebody asks for its values, and calling one that is
+``async`` runs nothing before somebody awaits it.  Hooks of a `DoFn` but for ``finish_bundle`` are asked for nothing,
+and nobody awaits anything.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dataflow.do_fn import CallableDoFn, DoFn, Shape
+from dataflow.errors import PipelineError
+from dataflow.user_state import timer_of
+
+#: What nobody takes an output from.
+_SILENT_HOOKS = ("setup", "start_bundle", "teardown")
+
+
+def check_user_code(fn: DoFn | CallableDoFn, what: str) -> None:
+    """Look at user code that is about to become a part of the pipeline.
+
+    Args:
+        fn: the code.
+        what: how to name it in an error.
+
+    Raises:
+        PipelineError: a part of it is asynchronous, or a generator that nobody would ask for values.
+    """
+    if isinstance(fn, CallableDoFn):
+        name = getattr(fn.function, "__name__", type(fn.function).__name__)
+        check_runs(fn.function, name, what, is_iterated=fn.shape is Shape.FLAT_MAP)
+        return
+    callbacks = [name for name in dir(type(fn)) if timer_of(inspect.getattr_static(type(fn), name))]
+    for name in ("process", "finish_bundle", *callbacks):
+        check_runs(getattr(fn, name), f"{type(fn).__name__}.{name}", what)
+    check_hooks(fn, _SILENT_HOOKS, what)
+    if inspect.isgeneratorfunction(fn.process_batch):
+        raise PipelineError(
+            f"{what} has a process_batch with a yield in it",
+            detail=f"{type(fn).__name__}.process_batch: it returns one batch, and is not iterated",
+            hint="return the batch, or (batch, indexes)",
+        )
+
+
+def check_hooks(owner: object, names: tuple[str, ...], what: str) -> None:
+    """Look at methods that say nothing.
+
+    Raises:
+        PipelineError: one is asynchronous, or has a ``yield`` in it.
+    """
+    for name in names:
+        check_runs(getattr(owner, name), f"{type(owner).__name__}.{name}", what, is_iterated=False)
+
+
+def check_runs(call: Callable[..., Any], name: str, what: str, *, is_iterated: bool = True) -> None:
+    """Look whether calling a function runs it.
+
+    Args:
+        call: the function.
+        name: what it is called in an error.
+        what: the transform that it belongs to, as an error names it.
+        is_iterated: whether what it returns is iterated.
+
+    Raises:
+        PipelineError: calling it does not run it.
+    """
+    code = _code_of(call)
+    if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
+        raise PipelineError(
+            f"{what} has an async function, which nobody awaits",
+            detail=f"{name} would never be run",
+            hint="write it without async; what must wait for something may block, or run an event loop of its own",
+        )
+    if not is_iterated and inspect.isgeneratorfunction(code):
+        raise PipelineError(
+            f"{what} has a yield where nothing is emitted",
+            detail=f"{name} would be called, and never be run",
+            hint="use no yield here: outputs come from process, finish_bundle and the timer methods of a df.DoFn, from "
+            "the function of a df.FlatMap, and from produce of a Computation",
+        )
+
+
+def _code_of(call: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(call, partial):
+        call = call.func
+    if inspect.isroutine(call) or isinstance(call, type):
+        return call
+    return type(call).__call__

@@ -1,0 +1,34 @@
+"""Every runner as a fixture: what holds for one has to hold for all."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.batch import BatchRunner
+from runners.direct import DirectRunner
+from runners.streaming import StreamingRunner
+
+#: Makes a runner of one of the kinds; a job of its own for each test.
+MakeRunner = Callable[..., df.Runner]
+
+_ON_SPARK = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+
+
+@pytest.fixture(
+    params=[
+        "direct",
+        pytest.param("batch", marks=_ON_SPARK),
+        pytest.param("streaming", marks=_ON_SPARK),
+    ]
+)
+def make_runner(request: pytest.FixtureRequest) -> MakeRunner:
+    """``make_runner(**options)``: direct in small bundles, or the real thing."""
+    if request.param == "direct":
+        return partial(DirectRunner, bundle_records=3)
+    store: Any = request.getfixturevalue("store_dsn")
+    master: Any = request.getfixturevalue("spark_master")
+    kind = BatchRunner if request.param == "batch" else StreamingRunner
+    return partial(kind, job="job", store=store, master=master, show_progress=False)

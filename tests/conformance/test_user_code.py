@@ -1,0 +1,127 @@
+"""What user code emits is there on every runner, and what it cannot emit is refused with the transform and the line."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pytest
+
+import dataflow as df
+from tests.conformance.conftest import MakeRunner
+
+SCORES = [
+    df.TimestampedValue((f"user{number % 3}", number), 7 * number % 200) for number in range(60)
+]
+COLUMNS = {"user": str, "start": datetime, "at": datetime, "value": int}
+SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
+
+
+class Sale(NamedTuple):
+    shop: str
+    amount: int
+
+
+class Gathered(df.DoFn):
+    """Says the sums of a bundle when it ends, one for each key and window, at the latest time that it has seen."""
+
+    def start_bundle(self) -> None:
+        self.sums: dict[Any, int] = defaultdict(int)
+        self.latest: dict[Any, datetime] = {}
+
+    def process(
+        self,
+        element: tuple[str, int],
+        /,
+        at: Any = df.DoFn.TimestampParam,
+        window: Any = df.DoFn.WindowParam,
+    ) -> None:
+        place = element[0], window
+        self.sums[place] += element[1]
+        self.latest[place] = max(at, self.latest.get(place, at))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for (key, window), total in self.sums.items():
+            yield df.WindowedValue((key, total), self.latest[key, window], window)
+            yield df.TaggedOutput("keys", df.WindowedValue((key, 1), window.start, window))
+
+
+class GatheredWithState(Gathered):
+    """The same beside state."""
+
+    def process(
+        self,
+        element: tuple[str, int],
+        /,
+        at: Any = df.DoFn.TimestampParam,
+        window: Any = df.DoFn.WindowParam,
+        seen: Any = df.DoFn.StateParam(SEEN),
+    ) -> None:
+        seen.add(1)
+        super().process(element, at, window)
+
+
+def row(
+    pair: tuple[str, int],
+    window: df.Window = df.DoFn.WindowParam,
+    at: datetime = df.DoFn.TimestampParam,
+) -> dict[str, Any]:
+    return {"user": pair[0], "start": window.start, "at": at, "value": pair[1]}
+
+
+@pytest.mark.parametrize("gather", [Gathered, GatheredWithState])
+def test_what_a_bundle_ends_with_is_emitted(
+    gather: type[Gathered], make_runner: MakeRunner
+) -> None:
+    """However the input is cut into bundles, the sums of the sums are those of the input."""
+    p = df.Pipeline(make_runner())
+    windowed: Any = p | df.Create(SCORES) | df.WindowInto(df.FixedWindows(60))
+    gathered: Any = windowed | df.ParDo(gather(), allowed_timestamp_skew=60).with_outputs("keys")
+    for name, pcoll in {"sums": gathered.main, "ones": gathered.keys}.items():
+        combine = sum if name == "sums" else max
+        totals: Any = pcoll | f"total {name}" >> df.CombinePerKey(combine)
+        totals | f"row {name}" >> df.Map(row) | name >> df.WriteToPostgres(name, columns=COLUMNS)
+    result = p.run()
+    result.wait_until_finish()
+
+    expected: dict[Any, int] = defaultdict(int)
+    for score in SCORES:
+        user, value = score.value
+        expected[user, score.timestamp_us // 60_000_000 * 60] += value
+    sums = {
+        (each["user"], each["start"].timestamp()): each["value"]
+        for each in result.read_table("sums")
+    }
+    assert expected == sums
+    assert len(expected) == len(result.read_table("sums")) == len(result.read_table("ones"))
+    assert [] == list(result.late_records())
+
+
+def text(element: Any) -> Any:
+    return "two words"
+
+
+def mapping(element: Any) -> Any:
+    return {"user": element[0]}
+
+
+def typed_row(element: Any) -> Any:
+    return Sale("Oslo", 3)
+
+
+@pytest.mark.parametrize("returned", [text, mapping, typed_row])
+def test_one_value_in_place_of_outputs_is_refused(
+    returned: Callable[[Any], Any], make_runner: MakeRunner
+) -> None:
+    p = df.Pipeline(make_runner())
+    outputs: Any = p | df.Create(SCORES) | "explode" >> df.FlatMap(returned)
+    (
+        outputs
+        | df.Map(lambda each: {"text": str(each)})
+        | df.WriteToPostgres("t", columns={"text": str})
+    )
+
+    with pytest.raises(
+        df.DataflowError, match=r"'explode' \(.*test_user_code.py:\d+\) returned one value"
+    ):
+        p.run().wait_until_finish()
