@@ -22,6 +22,7 @@ from dataflow.io.arrival import ARRIVAL_TIME
 from dataflow.io.csv_files import ReadFromCsv
 from dataflow.io.json_lines import ReadFromJsonLines
 from dataflow.io.postgres import WriteToPostgres
+from dataflow.io.set_aside import SetAside
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.io.table import ColumnType
 from dataflow.pcollection import PCollection, PCollectionTuple
@@ -160,6 +161,7 @@ __all__ = [
     "Repeatedly",
     "Runner",
     "Sessions",
+    "SetAside",
     "SlidingWindows",
     "Source",
     "SourceBatch",

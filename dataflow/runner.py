@@ -57,17 +57,20 @@ class PipelineResult(Protocol):
         """
 
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
-        """Records that made user code fail whenever they were tried, oldest first, with these fields.
+        """Records that made user code fail whenever they were tried, or that could not be read, oldest first.
 
         Only where the runner was told to keep them (``tries_per_record``); else the first failure ends the run.
+        Each has these fields.
 
         * ``stage``: the label of the read, grouping or stateful DoFn whose record it is;
         * ``error``, ``traceback``: what failed, and the user's transform and line;
         * ``tries``: how often the record was tried alone;
         * ``timestamp_us``, ``window_start_us``, ``window_end_us``, ``sign``: of the record as it came into the stage;
         * ``element``: the record with its event time, a `TimestampedValue` ready for `Create`; None where it cannot
-          be pickled;
-        * ``text``: its ``repr``, shortened.
+          be pickled, or could not be read;
+        * ``text``: its ``repr``, shortened;
+        * ``origin``: None, or where the record is, if it was set aside when a file was read: ``path``, ``line``
+          (from 1), ``start_bytes``, ``end_bytes``, and ``raw``, the first 64 KiB of these bytes.
         """
 
     def late_counts(self) -> Mapping[str, int]:

@@ -13,7 +13,7 @@ import dataflow as df
 from benchmarks.cases import GAP_MS, PERIOD_MS, THROUGHPUT, WINDOW_MS
 from benchmarks.task import Task
 from benchmarks.workloads import WATERMARK_BOUND_S
-from dataflow.io.files import texts_of
+from dataflow.io.files import text_of
 from dataflow.io.lines import LineSource
 
 TABLE = "answers"
@@ -26,9 +26,9 @@ class LinesSource(LineSource):
     def check_head(self, path: str) -> None:
         """Any file has lines."""
 
-    def records(self, path: str, lines: Sequence[bytes], offset: int) -> Sequence[str]:
+    def records(self, path: str, lines: Sequence[bytes]) -> Sequence[str]:
         """As they are."""
-        return list(texts_of(path, lines, offset))
+        return [text_of(path, line) for line in lines]
 
 
 class CountAndSum(df.CombineFn):

@@ -8,6 +8,7 @@ its time before it is there, so a log that is delayed, or whose machine is down,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,9 +16,10 @@ import attrs
 
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.csv_files import CsvSource
+from dataflow.io.file_reader import unreadable_file
 from dataflow.io.files import FileSource
 from dataflow.io.json_values import JsonLinesSource
-from dataflow.io.source import Source, SourceBatch, SourceReader
+from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
     DurationLike,
@@ -102,14 +104,12 @@ class FileInjector(Source):
             return to_timestamp_us(self._created(Path(path)))
         files = self._files(path)
         (split,) = files.splits(1)
-        reader = files.open(split, None)
-        try:
-            times_us = reader.read(1).timestamps_us
-        finally:
-            reader.close()
-        return clamp_timestamp_us(
-            min(times_us, default=MAX_TIMESTAMP_US) - (self._disorder_us or 0)
-        )
+        with closing(files.open(split, None)) as reader:
+            batch = reader.read(1)
+            while not batch.values and batch.status is not SplitStatus.FINISHED:
+                batch = reader.read(1)
+        first_us = min(batch.timestamps_us, default=MAX_TIMESTAMP_US)
+        return clamp_timestamp_us(first_us - (self._disorder_us or 0))
 
     def _files(self, pattern: str) -> FileSource:
         return self.source_class(
@@ -129,7 +129,16 @@ class _InjectorReader(SourceReader):
                 return SourceBatch(
                     values=[], timestamps_us=[], position=self._position, watermark_us=begins_us
                 )
-            self._files.check()
+            unreadable = unreadable_file(self._files, Path(self._split.path))
+            if unreadable is not None:
+                return SourceBatch(
+                    values=[],
+                    timestamps_us=[],
+                    position=self._position,
+                    watermark_us=MAX_TIMESTAMP_US,
+                    status=SplitStatus.FINISHED,
+                    set_aside=[unreadable],
+                )
             (whole,) = self._files.splits(1)
             self._inner = self._files.open(whole, self._position)
         batch = self._inner.read(max_records)

@@ -15,14 +15,15 @@ from pathlib import Path
 import attrs
 
 from dataflow.errors import InputError
+from dataflow.io.file_reader import unreadable_file
 from dataflow.io.files import FileSource, FileSplit
 from dataflow.io.name_set import NameRun, NameSet
+from dataflow.io.set_aside import SetAside
 from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
 
 #: Files read to their end that are watched for growing after it, which would be data lost.
 _GUARDED_FILES = 100
-_SCAN_BYTES = 1 << 20
 
 
 @attrs.frozen(kw_only=True)
@@ -72,6 +73,8 @@ class FolderReader(SourceReader):
         self._waiting: list[tuple[int, str]] = []
         self._sizes: deque[tuple[str, int]] = deque(maxlen=_GUARDED_FILES)
         self._inner: SourceReader | None = None
+        #: A file that is of another format, and that nobody has been told of.
+        self._unreadable: list[SetAside] = []
         self._is_whole = self._has_ended = False
         self._looked_us: int | None = None
 
@@ -79,6 +82,9 @@ class FolderReader(SourceReader):
         """Records of one file; none where there is nothing at the moment."""
         has_looked = self._look()
         if self._inner is None and not self._go_on(may_have_grown=has_looked):
+            if self._unreadable:
+                unreadable, self._unreadable = self._unreadable, []
+                return self._batch([], [], SplitStatus.ACTIVE, unreadable)
             return self._batch([], [], self._quiet_status())
         assert self._inner is not None
         batch = self._inner.read(max_records)
@@ -86,7 +92,7 @@ class FolderReader(SourceReader):
         self._newest_us = max([self._newest_us, *batch.timestamps_us])
         if batch.status is SplitStatus.FINISHED:
             self._end_piece()
-        return self._batch(batch.values, batch.timestamps_us, SplitStatus.ACTIVE)
+        return self._batch(batch.values, batch.timestamps_us, SplitStatus.ACTIVE, batch.set_aside)
 
     def close(self) -> None:
         """Close the current file."""
@@ -95,7 +101,11 @@ class FolderReader(SourceReader):
             self._inner = None
 
     def _batch(
-        self, values: Sequence[object], timestamps_us: Sequence[int], status: SplitStatus
+        self,
+        values: Sequence[object],
+        timestamps_us: Sequence[int],
+        status: SplitStatus,
+        set_aside: Sequence[SetAside] = (),
     ) -> SourceBatch:
         return SourceBatch(
             values=values,
@@ -109,6 +119,7 @@ class FolderReader(SourceReader):
             ),
             watermark_us=self._watermark_us(),
             status=status,
+            set_aside=set_aside,
         )
 
     def _quiet_status(self) -> SplitStatus:
@@ -171,8 +182,12 @@ class FolderReader(SourceReader):
                     self._newest_us = MIN_TIMESTAMP_US
             if self._open_piece(self._share.folder / self._name):
                 return True
-            if self._name is not None:
+            if self._is_waiting():
                 return False
+
+    def _is_waiting(self) -> bool:
+        """Whether the current file may grow, or there is something to say of the one before."""
+        return self._name is not None or bool(self._unreadable)
 
     def _open_piece(self, path: Path) -> bool:
         """Open what is there of the current file and not read; a file with nothing more is done."""
@@ -189,11 +204,17 @@ class FolderReader(SourceReader):
         self._is_whole = silent_us >= self._share.settle_us or not self._share.settle_us
         end = found.st_size
         if not self._is_whole:
-            end = _record_end(files, path, self._offset or 0, end)
+            end = files.record_end(str(path), self._offset or 0, end)
         if self._offset is None:
             if not self._is_whole and not end:
                 return False
-            files.check()
+            unreadable = unreadable_file(files, path)
+            if unreadable is not None:
+                if self._is_whole:
+                    self._unreadable = [unreadable]
+                    self._offset = end
+                    self._end_file()
+                return False
             self._offset = files.head_bytes(str(path))
         if self._offset >= end:
             if self._is_whole:
@@ -225,20 +246,3 @@ def _names(folder: Path) -> list[str]:
             detail=str(error),
             hint="put it back; the job goes on where it was",
         ) from error
-
-
-def _record_end(files: FileSource, path: Path, start: int, end: int) -> int:
-    """The end of the last record in these bytes of a file, the first of which begins one; ``start`` if none ends."""
-    found, quotes = start, 0
-    with path.open("rb") as file:
-        file.seek(start)
-        at = start
-        while at < end and (piece := file.read(min(_SCAN_BYTES, end - at))):
-            line_end = len(piece)
-            while (line_end := piece.rfind(b"\n", 0, line_end)) >= 0:
-                if files.is_boundary(quotes + piece.count(b'"', 0, line_end)):
-                    found = at + line_end + 1
-                    break
-            quotes += piece.count(b'"')
-            at += len(piece)
-    return found

@@ -75,6 +75,11 @@ class ArrivalTimeSource(Source):
         """As the source is."""
         return self.source.is_bounded
 
+    @property
+    def keeps_set_aside(self) -> bool:
+        """As the source does."""
+        return self.source.keeps_set_aside
+
     def check(self) -> None:
         """As the source does."""
         self.source.check()

@@ -1,15 +1,31 @@
 """ReadFromCsv, and the source behind it."""
 
+import copy
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
 import attrs
 
 from dataflow.errors import InputError
-from dataflow.io.files import BOM, FileReader, FileSource, FileSplit, ReadFromFiles, texts_of
+from dataflow.io.csv_quotes import QuoteScan
+from dataflow.io.file_reader import FileReader
+from dataflow.io.files import (
+    BOM,
+    PIECE_BYTES,
+    FileSource,
+    FileSplit,
+    ReadFromFiles,
+    RecordBytes,
+    text_of,
+)
 from dataflow.io.source import SourceReader
+from dataflow.io.whole_lines import WholeLines
+
+#: A character has at most so many bytes.
+_CHARACTER_BYTES_MAX = 4
 
 
 @attrs.frozen(kw_only=True)
@@ -25,92 +41,142 @@ class CsvSource(FileSource):
                 detail="the first line is empty or binary" if header else "the file is empty",
                 hint="the first line must name the columns, separated by commas",
             )
-        names = self._names(path, header)
+        names = self.names(path)
         if len(set(names)) != len(names):
             raise InputError(f"{path} names a column twice", detail=f"header: {names}")
+
+    def check_format(self, path: str) -> None:
+        """Without a header nobody knows what the rows are."""
+        self.check_head(path)
 
     def open(self, split: FileSplit, position: int | None) -> SourceReader:
         """Read from a byte offset on."""
         return _RowReader(self, split, position)
 
-    def rows(self, path: str, lines: Iterator[str]) -> Iterator[Mapping[str, str]]:
-        """One mapping per row, taking no line before the row that needs it is asked for.
+    def records_of(self, path: str, raw: bytes) -> Sequence[Mapping[str, str]]:
+        """The row that some bytes are.
 
         Raises:
-            InputError: a row has another number of fields than the header, or is no CSV.
+            InputError: it has another number of fields than the header, or is no CSV.
         """
-        names = self._names(path, _header(path))
-        width = len(names)
-        rows = csv.reader(lines, strict=True)
+        names = self.names(path)
+        lines = [text_of(path, line) for line in raw.splitlines(keepends=True)]
         try:
-            for row in rows:
-                if len(row) != width:
-                    if not row:
-                        continue
-                    raise InputError(
-                        f"{path} has a row with {len(row)} fields, its header has {width}",
-                        detail=f"row: {row!r}",
-                        hint="correct the row; a field with a comma or a line break must be quoted",
-                    )
-                yield dict(zip(names, row, strict=True))
+            rows = [row for row in csv.reader(lines, strict=True) if row]
         except csv.Error as error:
             raise InputError(
                 f"{path} is not well-formed CSV",
-                detail=f"line {rows.line_num} of the part being read: {error}",
+                detail=str(error),
                 hint="correct the file; quotes inside a quoted field are doubled",
             ) from error
+        for row in rows:
+            if len(row) != len(names):
+                raise InputError(
+                    f"{path} has a row with {len(row)} fields, its header has {len(names)}",
+                    detail=f"row: {row!r}",
+                    hint="correct the row; a field with a comma or a line break must be quoted",
+                )
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def units(self, lines: Iterable[bytes]) -> Iterator[RecordBytes]:
+        """Lines, of which those with a line end in a quoted field are one with the next."""
+        scan, raw, size, field_bytes = QuoteScan(), list[bytes](), 0, 0
+        for line in lines:
+            scan.pass_over(line)
+            size += len(line)
+            field_bytes = len(line) if b'"' in line else field_bytes + len(line)
+            # What is larger than any field may be is malformed, and not kept in memory.
+            if field_bytes <= csv.field_size_limit() * _CHARACTER_BYTES_MAX or not raw:
+                raw.append(line)
+            if not scan.is_in_quotes:
+                yield RecordBytes(b"".join(raw), size)
+                scan, raw, size, field_bytes = QuoteScan(), [], 0, 0
+        if raw:
+            yield RecordBytes(b"".join(raw), size)
 
     def head_bytes(self, path: str) -> int:
         """Those of the header line."""
         return len(_header(path))
 
-    def is_boundary(self, prefix_quotes: int) -> bool:
-        """A line end inside quotes belongs to a field."""
-        return prefix_quotes % 2 == 0
+    def record_starts(
+        self, path: str, start: int, wanted: Sequence[int], size: int
+    ) -> Iterator[int]:
+        """Looks at quotes from the start of the file, as only that tells which line ends are in a quoted field."""
+        scan = QuoteScan()
+        with Path(path).open("rb") as file:
+            for offset in wanted:
+                file.seek(start)
+                while start < offset and (piece := file.read(min(offset - start, PIECE_BYTES))):
+                    scan.pass_over(piece)
+                    start += len(piece)
+                with closing(WholeLines(path, start, size)) as lines:
+                    for line in lines:
+                        scan.pass_over(line)
+                        start += len(line)
+                        if not scan.is_in_quotes:
+                            break
+                yield start
 
-    def _names(self, path: str, header: bytes) -> list[str]:
-        lines = header.removeprefix(BOM).splitlines(keepends=True)
+    def record_end(self, path: str, start: int, end: int) -> int:
+        """The last line end that is not in a quoted field."""
+        scan, found = QuoteScan(), start
+        with closing(WholeLines(path, start, end, is_growing=True)) as lines:
+            for piece in lines.pieces(PIECE_BYTES):
+                before, at = copy.copy(scan), start
+                start += len(piece)
+                scan.pass_over(piece)
+                if not scan.is_in_quotes:
+                    found = start
+                    continue
+                for line in piece.splitlines(keepends=True):
+                    before.pass_over(line)
+                    at += len(line)
+                    found = found if before.is_in_quotes else at
+        return found
+
+    def names(self, path: str) -> list[str]:
+        """What the header of a file names its columns."""
+        lines = _header(path).removeprefix(BOM).splitlines(keepends=True)
         try:
-            return next(csv.reader([line.decode("utf-8") for line in lines], strict=True))
+            return next(csv.reader([text_of(path, line) for line in lines], strict=True))
         except csv.Error as error:
             raise InputError(
                 f"{path} has a header that is not well-formed CSV",
                 detail=str(error),
                 hint="correct the file; quotes inside a quoted field are doubled",
             ) from None
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path} is not UTF-8 text", detail=str(error), hint="convert the file to UTF-8"
-            ) from None
 
 
 def _header(path: str) -> bytes:
     """The first line, or lines where a quoted name spans several."""
-    with Path(path).open("rb") as file:
-        header = file.readline()
-        while header.count(b'"') % 2 and (line := file.readline()):
+    scan, header = QuoteScan(), b""
+    with closing(WholeLines(path, 0, Path(path).stat().st_size)) as lines:
+        for line in lines:
+            scan.pass_over(line if header else line.removeprefix(BOM))
             header += line
+            if not scan.is_in_quotes:
+                break
     return header
 
 
 class _RowReader(FileReader):
     def __init__(self, source: CsvSource, split: FileSplit, position: int | None) -> None:
+        self._names = source.names(split.path)
         super().__init__(source, split, position)
-        self._rows = source.rows(split.path, self._lines())
+
+    def begin(self) -> None:
+        self._rows = csv.reader(self._texts(), strict=True)
 
     def take(self, max_records: int) -> Sequence[Mapping[str, str]]:
-        rows = list(islice(self._rows, max_records))
-        if len(rows) < max_records and not self.is_at_end:
-            raise self.cut_short()
-        return rows
+        names, rows = self._names, list[list[str]]()
+        while not rows and not self.is_at_end:
+            rows = list(filter(None, islice(self._rows, max_records)))
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def _lines(self) -> Iterator[str]:
-        for line in self.file:
-            if self.is_at_end:
-                return
-            (text,) = texts_of(self.split.path, [line], self.offset)
+    def _texts(self) -> Iterator[str]:
+        for line in self.lines:
             self.offset += len(line)
-            yield text
+            yield line.decode("utf-8")
 
 
 class ReadFromCsv(ReadFromFiles):
@@ -128,7 +194,8 @@ class ReadFromCsv(ReadFromFiles):
 
     Raises:
         InputError: a file is missing or malformed: when the pipeline is built as far as the header
-            tells, else when it is read.
+            tells, else when it is read, with the file, the line and its bytes.  With ``tries_per_record`` a malformed
+            row, or one without an event time, is a dead letter instead.
     """
 
     source_class = CsvSource

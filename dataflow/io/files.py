@@ -2,63 +2,83 @@
 
 A file is divided at record boundaries, a position is the byte offset of the next record, and a batch ends on a record.
 Compressed files are not read.  A record may span lines where the format allows it (quoted CSV fields).
+
+A line ends with LF, CR LF or CR.  Where a record ends is certain for one that is malformed, too: it depends on the file
+alone, so the others are the same however the file is divided.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing
 from glob import glob
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
-from dataflow.columns import RepeatedColumn
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import ArrivalTime
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.io.max_ahead import MaxAhead
+from dataflow.io.source import Source, SourceReader
+from dataflow.io.whole_lines import WholeLines
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.transforms.create import Read
-from windowing.timestamps import (
-    MAX_TIMESTAMP_US,
-    MIN_TIMESTAMP_US,
-    DurationLike,
-    TimestampLike,
-    to_duration_us,
-    to_timestamp_us,
-    to_timestamps_us,
-)
+from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
 if TYPE_CHECKING:
     from dataflow.pipeline import Pipeline
 
 #: Files are not cut into pieces smaller than this: below it, opening costs more than reading.
 SPLIT_BYTES_MIN = 2 << 20
-_SCAN_BYTES = 1 << 20
+#: What is looked through in one go.
+PIECE_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"
 
 
 @attrs.frozen
 class FileSplit:
-    """The records of one file that start in ``[start_bytes, end_bytes)``."""
+    """The records of one file that start in ``[start_bytes, end_bytes)``.
+
+    ``began_us``: when the input was divided, which is when the job began, if anything depends on that.
+    """
 
     path: str
     start_bytes: int
     end_bytes: int
+    began_us: int | None = None
+
+
+@attrs.frozen
+class RecordBytes:
+    """A record as it is in a file, well-formed or not: ``size`` bytes, of which ``raw`` are the first, or all."""
+
+    raw: bytes
+    size: int
 
 
 @attrs.frozen(kw_only=True)
 class FileSource(Source):
-    """Records of files that match a pattern; see `dataflow.io.csv_files.ReadFromCsv` for the arguments."""
+    """Records of files that match a pattern; see `dataflow.io.csv_files.ReadFromCsv` for the arguments.
+
+    ``max_ahead``: which records are set aside because they are too far ahead; None: none is.
+    ``is_repeatable``: what is too far ahead is asked of the time when the job began.
+    """
 
     pattern: str
     event_time: Callable[[Any], TimestampLike] | None = None
     max_disorder_us: int | None = None
+    max_ahead: MaxAhead | None = None
+    is_repeatable: bool = False
+
+    @property
+    def keeps_set_aside(self) -> bool:
+        """Whether there is a limit for event times."""
+        return self.max_ahead is not None
 
     def check(self) -> None:
         """Raise `InputError` where a file is missing, empty of header, or not text."""
@@ -66,11 +86,7 @@ class FileSource(Source):
             try:
                 self.check_head(path)
             except OSError as error:
-                raise InputError(
-                    f"{path} cannot be read",
-                    detail=str(error),
-                    hint="check that it is a file, and that you may read it",
-                ) from None
+                raise not_opened(path, error) from None
 
     def splits(self, desired: int) -> Sequence[FileSplit]:
         """Whole files, or pieces of at least `SPLIT_BYTES_MIN` where more are desired than there are files."""
@@ -78,18 +94,60 @@ class FileSource(Source):
         pieces = max(1, desired // len(paths))
         return [split for path in paths for split in self._split_file(path, pieces)]
 
+    def repeatable(self) -> Self:
+        """The same, with one ceiling for event times however often it is read."""
+        return attrs.evolve(self, is_repeatable=True)
+
+    def ceiling(self, split: FileSplit) -> MaxAhead | None:
+        """What is too far ahead in a split."""
+        if self.max_ahead is None or not self.is_repeatable or split.began_us is None:
+            return self.max_ahead
+        return self.max_ahead.since(split.began_us)
+
+    @abstractmethod
+    def open(self, split: FileSplit, position: int | None) -> SourceReader:
+        """Read from a byte offset on."""
+
     @abstractmethod
     def check_head(self, path: str) -> None:
-        """Raise `InputError` if the file cannot be of this format."""
+        """Raise `InputError` if the file cannot be of this format, as far as its beginning tells."""
+
+    def check_format(self, path: str) -> None:
+        """Raise `InputError` if no record of the file can be read, whatever the records are."""
+
+    @abstractmethod
+    def records_of(self, path: str, raw: bytes) -> Sequence[Any]:
+        """The record that some bytes are; none where a line is empty.  Raises `InputError` if they are malformed."""
+
+    def units(self, lines: Iterable[bytes]) -> Iterator[RecordBytes]:
+        """Lines, the first of which begins a record, as records; here each is one."""
+        return (RecordBytes(line, len(line)) for line in lines)
 
     def head_bytes(self, path: str) -> int:
         """Bytes before the first record; here those of a byte order mark, which some editors write."""
         with Path(path).open("rb") as file:
             return len(BOM) if file.read(len(BOM)) == BOM else 0
 
-    def is_boundary(self, prefix_quotes: int) -> bool:
-        """Whether a line end after so many quote characters ends a record."""
-        return True
+    def record_starts(
+        self, path: str, start: int, wanted: Sequence[int], size: int
+    ) -> Iterator[int]:
+        """For each wanted offset, ascending, a record start at or after it.
+
+        Args:
+            path: of the file.
+            start: where its first record begins.
+            wanted: offsets behind that.
+            size: of the file.
+        """
+        for offset in wanted:
+            with closing(WholeLines(path, offset, size)) as lines:
+                # Where the offset is between CR and LF, the LF is the rest of the line.
+                yield offset + len(next(iter(lines), b""))
+
+    def record_end(self, path: str, start: int, end: int) -> int:
+        """Where the last record ends that is whole in these bytes of a file that may grow; ``start`` if none is."""
+        with closing(WholeLines(path, start, end, is_growing=True)) as lines:
+            return start + sum(map(len, lines.pieces(PIECE_BYTES)))
 
     def _paths(self) -> list[str]:
         if Path(self.pattern).is_file():  # also where its name has brackets
@@ -106,132 +164,30 @@ class FileSource(Source):
         start, size = self.head_bytes(path), Path(path).stat().st_size
         pieces = max(1, min(pieces, (size - start) // SPLIT_BYTES_MIN))
         wanted = [start + (size - start) * piece // pieces for piece in range(1, pieces)]
-        bounds = [start, *_record_starts(self, path, wanted), size]
-        return [FileSplit(path, low, high) for low, high in pairwise(bounds) if low < high] or [
-            FileSplit(path, start, size)
-        ]
+        bounds = [start, *self.record_starts(path, start, wanted, size), size]
+        began_us = None if self.max_ahead is None else self.max_ahead.now_us()
+        return [
+            FileSplit(path, low, high, began_us) for low, high in pairwise(bounds) if low < high
+        ] or [FileSplit(path, start, size, began_us)]
 
 
-def _record_starts(source: FileSource, path: str, wanted: Sequence[int]) -> Iterator[int]:
-    """For each wanted offset the first record start at or after it.
-
-    Counts quotes from the start of the file, because only that tells a line end from one inside a quoted field.
-    """
-    with Path(path).open("rb") as file:
-        quotes = 0
-        for offset in wanted:
-            while (left := offset - file.tell()) > 0:
-                quotes += file.read(min(left, _SCAN_BYTES)).count(b'"')
-            while line := file.readline():
-                quotes += line.count(b'"')
-                if source.is_boundary(quotes):
-                    break
-            yield file.tell()
+def not_opened(path: str, error: OSError) -> InputError:
+    """What to say of a file that cannot be opened."""
+    return InputError(
+        f"{path} cannot be read",
+        detail=str(error),
+        hint="check that it is a file, and that you may read it",
+    )
 
 
-class FileReader(SourceReader):
-    """Reads a split from front to back; what the next records are is up to the format.
-
-    Args:
-        source: how.
-        split: what.
-        position: from where on; None: from the start.
-    """
-
-    def __init__(self, source: FileSource, split: FileSplit, position: int | None) -> None:
-        self._event_time, self._max_disorder_us = source.event_time, source.max_disorder_us
-        self.split = split
-        #: Of the next record.
-        self.offset = split.start_bytes if position is None else position
-        self.file: BinaryIO = Path(split.path).open("rb")  # noqa: SIM115 - closed by close()
-        self.file.seek(self.offset)
-        self._watermark_us = MIN_TIMESTAMP_US
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether there is nothing more."""
-        return self.offset >= self.split.end_bytes
-
-    @abstractmethod
-    def take(self, max_records: int) -> Sequence[Any]:
-        """The next records, at most so many and at least one; moves `offset` behind them."""
-
-    def times_us(self, records: Sequence[Any]) -> Sequence[int]:
-        """The event time of each record."""
-        return event_times_us(self.split.path, self._event_time, records)
-
-    def newest_us(self, timestamps_us: Sequence[int]) -> int | None:
-        """The latest of the event times of some records; None if none has one."""
-        return max(timestamps_us, default=None) if self._event_time is not None else None
-
-    def read(self, max_records: int) -> SourceBatch:
-        """At most ``max_records`` more records."""
-        records = () if self.is_at_end else self.take(max_records)
-        timestamps_us = self.times_us(records)
-        if self._max_disorder_us is not None:
-            newest_us = self.newest_us(timestamps_us)
-            if newest_us is not None:
-                self._watermark_us = max(self._watermark_us, newest_us - self._max_disorder_us)
-        return SourceBatch(
-            values=records,
-            timestamps_us=timestamps_us,
-            position=self.offset,
-            watermark_us=MAX_TIMESTAMP_US if self.is_at_end else self._watermark_us,
-            status=SplitStatus.FINISHED if self.is_at_end else SplitStatus.ACTIVE,
-        )
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
-
-    def cut_short(self) -> InputError:
-        """What to say of a file that ends before the split does."""
-        return InputError(
-            f"{self.split.path} became shorter while it was read",
-            detail=f"it ended at byte {self.offset}, not {self.split.end_bytes}",
-            hint="do not change files while they are read",
-        )
-
-
-def texts_of(path: str, lines: Iterable[bytes], offset: int) -> Iterator[str]:
-    """Lines of a file, the first of which begins at ``offset``, as text.  Raises `InputError` where they are not."""
-    for line in lines:
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path} is not UTF-8 text",
-                detail=f"near byte {offset}: {error}",
-                hint="convert the file to UTF-8",
-            ) from None
-        offset += len(line)
-        yield text
-
-
-def event_times_us(
-    path: str, event_time: Callable[[Any], TimestampLike] | None, values: Sequence[Any]
-) -> Sequence[int]:
-    """The event time of each record of a file.
-
-    Raises:
-        InputError: a record has none.
-    """
-    if event_time is None:
-        return RepeatedColumn(MIN_TIMESTAMP_US, len(values))
-    with suppress(Exception):  # what follows finds the record, and raises
-        return to_timestamps_us(list(map(event_time, values)))
-    timestamps_us = []
-    for value in values:
-        try:
-            timestamps_us.append(to_timestamp_us(event_time(value)))
-        except Exception as error:
-            raise InputError(
-                f"{path} has a record without an event time",
-                detail=f"event_time raised {type(error).__name__}: {error}; record: {value!r}",
-                hint="correct the record, or return an instant for it from event_time and sort "
-                "it out in the pipeline",
-            ) from error
-    return timestamps_us
+def text_of(path: str, raw: bytes) -> str:
+    """Bytes of a file as text.  Raises `InputError` where they are not UTF-8."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8 text", detail=str(error), hint="convert the file to UTF-8"
+        ) from None
 
 
 class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):

@@ -1,6 +1,6 @@
 """Typed rows from JSON lines: blocks of lines, parsed as columns.
 
-A block ends at a line end, so a position stays the byte offset of the next line.  Blocks that the column parser does
+A block is of whole lines, so a position stays the byte offset of the next line.  Blocks that the column parser does
 not take, or that might mean something else to it, are parsed line by line, which gives the same rows, or the error with
 its line.
 """
@@ -19,8 +19,9 @@ from pyarrow import json as arrow_json
 from dataflow.arrow_numbers import numbers_of
 from dataflow.columns import ARROW_TYPES, IntColumn, Rows
 from dataflow.errors import InputError
-from dataflow.io.files import FileReader, FileSource, FileSplit, event_times_us
-from dataflow.io.json_values import check_first_line, parse_json
+from dataflow.io.file_reader import FileReader, event_times_us
+from dataflow.io.files import FileSource, FileSplit, text_of
+from dataflow.io.json_values import check_first_lines, parse_json
 from dataflow.io.source import SourceReader
 from dataflow.rows import RowField
 from windowing.timestamps import (
@@ -55,8 +56,8 @@ class JsonRowsSource(FileSource):
     unit_us: int = US_PER_SECOND
 
     def check_head(self, path: str) -> None:
-        """The first line parses."""
-        check_first_line(path)
+        """One of the first lines parses."""
+        check_first_lines(path)
 
     def open(self, split: FileSplit, position: int | None) -> SourceReader:
         """Read from a byte offset on."""
@@ -68,16 +69,16 @@ class JsonRowsSource(FileSource):
         Raises:
             InputError: a line is not such a row; it says which.
         """
+        block = _with_line_feeds(block)
         table = self._parsed(block)
         if table is not None:
             return Rows(table.combine_chunks().to_batches()[0], self.row_type)
-        try:
-            text = block.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path} is not UTF-8 text", detail=str(error), hint="convert the file to UTF-8"
-            ) from None
-        return [self._row(path, line) for line in text.split("\n") if line.strip()]
+        lines = text_of(path, block).split("\n")
+        return [self._row(path, line) for line in lines if line.strip()]
+
+    def records_of(self, path: str, raw: bytes) -> Sequence[Any]:
+        """The row of a line."""
+        return self.rows(path, raw)
 
     def _parsed(self, block: bytes) -> pa.Table | None:
         """The block as a table, with one row for each of its lines; None if it is not certain to be that."""
@@ -102,29 +103,27 @@ class JsonRowsSource(FileSource):
     def _row(self, path: str, line: str) -> Any:
         value = parse_json(path, line)
         if not isinstance(value, Mapping):
-            raise self._refusal(path, line, "it is no object")
-        return self.row_type._make([self._field(path, line, value, each) for each in self.fields])
+            raise self._refusal(path, "it is no object")
+        return self.row_type._make([self._field(path, value, each) for each in self.fields])
 
-    def _field(self, path: str, line: str, members: Mapping[str, Any], field: RowField) -> Any:
+    def _field(self, path: str, members: Mapping[str, Any], field: RowField) -> Any:
         value = members.get(field.name)
         if value is None:
             if field.is_optional:
                 return None
-            raise self._refusal(path, line, f"the field {field.name!r} is missing")
+            raise self._refusal(path, f"the field {field.name!r} is missing")
         if type(value) is field.kind:
             return value
         if field.kind is float and type(value) is int:
             return float(value)
         raise self._refusal(
-            path,
-            line,
-            f"the field {field.name!r} is {value!r}, and not of type {field.kind.__name__}",
+            path, f"the field {field.name!r} is {value!r}, and not of type {field.kind.__name__}"
         )
 
-    def _refusal(self, path: str, line: str, why: str) -> InputError:
+    def _refusal(self, path: str, why: str) -> InputError:
         return InputError(
             f"{path} has a line that is no {self.row_type.__name__}",
-            detail=f"{why}; line: {line[:200]!r}",
+            detail=why,
             hint="correct the line or the type; a field that may be missing is declared as ... | None",
         )
 
@@ -136,6 +135,13 @@ def _lines_of_objects(block: bytes) -> int:
     is_end = characters[:-1] == ord("\n")
     are_objects = characters[0] == ord("{") and (characters[1:][is_end] == ord("{")).all()
     return int(np.count_nonzero(is_end)) + 1 if are_objects else 0
+
+
+def _with_line_feeds(block: bytes) -> bytes:
+    """The same lines, each ended by LF."""
+    if b"\r" not in block:
+        return block
+    return block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _is_utf8(block: bytes) -> bool:
@@ -152,11 +158,9 @@ class _RowsReader(FileReader):
     reads_columns = True
 
     def __init__(self, source: JsonRowsSource, split: FileSplit, position: int | None) -> None:
-        super().__init__(source, split, position)
         self._source = source
         self._line_bytes: float = _LINE_BYTES_FIRST
-        self._block = b""
-        self._rows: Sequence[Any] = ()
+        super().__init__(source, split, position)
 
     def take(self, max_records: int) -> Sequence[Any]:
         while not self._rows and not self.is_at_end:
@@ -165,17 +169,14 @@ class _RowsReader(FileReader):
         self._pass_over(len(rows))
         return rows
 
+    def begin(self) -> None:
+        self._block = b""
+        self._rows: Sequence[Any] = ()
+
     def _read_block(self, max_records: int) -> None:
         """The next lines of the split, about as many as are asked for; their rows may be none."""
-        left = self.split.end_bytes - self.offset
         wanted = int(max_records * self._line_bytes * _FILL)
-        size = min(left, BLOCK_BYTES_MAX, max(_BLOCK_BYTES_MIN, wanted))
-        block = self.file.read(size)
-        if len(block) < left and not block.endswith(b"\n"):
-            block += self.file.readline()
-        if len(block) < size:
-            self.offset += len(block)
-            raise self.cut_short()
+        block = self.lines.piece(min(BLOCK_BYTES_MAX, max(_BLOCK_BYTES_MIN, wanted)))
         self._block, self._rows = block, self._source.rows(self.split.path, block)
         if self._rows:
             self._line_bytes = len(block) / len(self._rows)
@@ -229,12 +230,13 @@ def _instant(value: Any, unit_us: int) -> TimestampLike:
 
 def _end_of_line(block: bytes, count: int, *, is_dense: bool) -> int:
     """Where the line of the ``count``-th row ends; ``is_dense`` if no line is empty."""
-    if is_dense:
+    if is_dense and b"\r" not in block:
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
         return int(ends[count - 1]) + 1
     end = 0
-    while count:
-        newline = block.index(b"\n", end) + 1
-        count -= bool(block[end:newline].strip())
-        end = newline
+    for line in block.splitlines(keepends=True):
+        end += len(line)
+        count -= bool(line.strip())
+        if not count:
+            break
     return end

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,12 @@ import attrs
 import msgspec
 
 from dataflow.errors import InputError
-from dataflow.io.files import BOM, texts_of
+from dataflow.io.files import BOM, text_of
 from dataflow.io.lines import LineSource
+from dataflow.io.whole_lines import WholeLines
 
+#: A line that is malformed is left to whoever reads; that a file is of another format is said before.
+_LINES_LOOKED_AT = 10
 _decode = msgspec.json.Decoder().decode
 
 
@@ -20,26 +25,35 @@ class JsonLinesSource(LineSource):
     """One JSON value per line; empty lines are passed over."""
 
     def check_head(self, path: str) -> None:
-        """The first line parses."""
-        check_first_line(path)
+        """One of the first lines parses."""
+        check_first_lines(path)
 
-    def records(self, path: str, lines: Sequence[bytes], offset: int) -> Sequence[Any]:
+    def records(self, path: str, lines: Sequence[bytes]) -> Sequence[Any]:
         """One value per line.  Raises `InputError` on a line that is not JSON."""
         try:
             return list(map(_decode, lines))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # A line is empty, or is not JSON, or only nearly so, as NaN is, which `json` takes.
-            return [
-                parse_json(path, text) for text in texts_of(path, lines, offset) if text.strip()
-            ]
+            texts = [text_of(path, line) for line in lines]
+            return [parse_json(path, text) for text in texts if text.strip()]
 
 
-def check_first_line(path: str) -> None:
-    """Raise `InputError` if the first line of a file is not JSON."""
-    with Path(path).open("rb") as file:
-        line = file.readline().removeprefix(BOM)
-    if line.strip():
-        parse_json(path, line.decode("utf-8", errors="replace"))
+def check_first_lines(path: str) -> None:
+    """Raise `InputError` if none of the first lines of a file is JSON: it is something else."""
+    with closing(WholeLines(path, 0, Path(path).stat().st_size)) as lines:
+        first = [line.removeprefix(BOM) for line in islice(lines, _LINES_LOOKED_AT)]
+    found: InputError | None = None
+    for number, line in enumerate(first, 1):
+        if line.strip():
+            try:
+                parse_json(path, line.decode("utf-8", errors="replace"))
+            except InputError as error:
+                shown = f"{error.detail}; line {number}: {line[:200]!r}"
+                found = found or InputError(error.fact, detail=shown, hint=error.hint)
+            else:
+                return
+    if found is not None:
+        raise found
 
 
 def parse_json(path: str, line: str) -> Any:
@@ -47,8 +61,11 @@ def parse_json(path: str, line: str) -> Any:
     try:
         return json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
+        why = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            why = f"{error.msg} at its character {error.pos + 1}"
         raise InputError(
             f"{path} has a line that is not JSON",
-            detail=f"{error}; line: {line[:200]!r}",
+            detail=why,
             hint="write one JSON value per line",
         ) from None

@@ -7,7 +7,8 @@ from typing import Any
 
 import attrs
 
-from dataflow.io.files import FileReader, FileSource, FileSplit
+from dataflow.io.file_reader import FileReader
+from dataflow.io.files import FileSource, FileSplit
 from dataflow.io.source import SourceReader
 
 
@@ -19,9 +20,13 @@ class LineSource(FileSource):
         """Read from a byte offset on."""
         return _LineReader(self, split, position)
 
+    def records_of(self, path: str, raw: bytes) -> Sequence[Any]:
+        """That of one line."""
+        return self.records(path, [raw])
+
     @abstractmethod
-    def records(self, path: str, lines: Sequence[bytes], offset: int) -> Sequence[Any]:
-        """The records of some lines with their ends, the first of which begins at ``offset`` of the file.
+    def records(self, path: str, lines: Sequence[bytes]) -> Sequence[Any]:
+        """The records of some lines with their ends.
 
         Raises:
             InputError: a line is malformed.
@@ -30,21 +35,16 @@ class LineSource(FileSource):
 
 class _LineReader(FileReader):
     def __init__(self, source: LineSource, split: FileSplit, position: int | None) -> None:
-        super().__init__(source, split, position)
         self._source = source
+        super().__init__(source, split, position)
+
+    def begin(self) -> None:
+        self._next_lines = iter(self.lines)
 
     def take(self, max_records: int) -> Sequence[Any]:
         records: Sequence[Any] = ()
         while not records and not self.is_at_end:
-            lines = list(islice(self.file, max_records))
-            sizes = list(map(len, lines))
-            size, left = sum(sizes), self.split.end_bytes - self.offset
-            while size > left:
-                # The next split begins with this line.
-                size -= sizes.pop()
-            if len(lines) < max_records and size < left:
-                self.offset += size
-                raise self.cut_short()
-            records = self._source.records(self.split.path, lines[: len(sizes)], self.offset)
-            self.offset += size
+            lines = list(islice(self._next_lines, max_records))
+            records = self._source.records(self.split.path, lines)
+            self.offset += sum(map(len, lines))
         return records

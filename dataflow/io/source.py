@@ -14,6 +14,8 @@ from typing import Any
 
 import attrs
 
+from dataflow.io.set_aside import SetAside
+
 
 class SplitStatus(Enum):
     """What a split says of itself."""
@@ -33,6 +35,8 @@ class SourceBatch:
     ``position`` resumes right after them and is committed together with what they cause, so they are read once as far
     as anyone can see.  ``watermark_us`` bounds from below the event times still to come from this split;
     a record that breaks the promise is late data, never an error.
+    ``set_aside``: records among them that are not handed over because they are malformed, and where each is.  Where the
+    runner keeps dead letters they become such, in the same commit as the others; else the first of them ends the run.
     ``processing_time_us``: the test's clock, when this batch arrives.  The direct runner follows it, never back; other
     runners have a clock of their own, or none.
     ``signals``: the names of signals that a test sends, after the records; to the direct runner alone, as a job of
@@ -46,6 +50,12 @@ class SourceBatch:
     status: SplitStatus = SplitStatus.ACTIVE
     processing_time_us: int | None = None
     signals: tuple[str, ...] = ()
+    set_aside: Sequence[SetAside] = ()
+
+    @property
+    def records(self) -> int:
+        """How many records were read, those that were set aside among them."""
+        return len(self.values) + len(self.set_aside)
 
 
 class SourceReader(ABC):
@@ -56,7 +66,11 @@ class SourceReader(ABC):
 
     @abstractmethod
     def read(self, max_records: int) -> SourceBatch:
-        """At most ``max_records`` more records; may be none.  Raises `InputError` on malformed input."""
+        """At most ``max_records`` more records, with those that are set aside; may be none.
+
+        Raises:
+            InputError: the input cannot be read on.  A record that is malformed is set aside instead.
+        """
 
     def close(self) -> None:  # noqa: B027 - most readers hold nothing
         """Release files and connections.  Idempotent."""
@@ -79,6 +93,11 @@ class Source(ABC):
 
     def check(self) -> None:  # noqa: B027 - some inputs cannot be wrong
         """Raise `InputError` if the input cannot be read, before any work starts."""
+
+    @property
+    def keeps_set_aside(self) -> bool:
+        """Whether its readers may set records aside that are always kept (`SetAside.is_always_kept`)."""
+        return False
 
     @abstractmethod
     def splits(self, desired: int) -> Sequence[Any]:

@@ -32,6 +32,7 @@ from runners.batch.range_writer import RangeWriter, ReadSoFar
 from runners.batch.spilled_groups import SPILL_BYTES, SpilledGroups
 from runners.core.bundle import Bundle
 from runners.core.grouping import GroupingStage, StageClock, Step
+from runners.core.poison import letters_set_aside
 from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.stage_executor import StageExecutor
 from runners.millwheel.ids import RangeId
@@ -200,7 +201,8 @@ class Attempt:
             bundle_max = BUNDLE_ROWS if reader.reads_columns else BUNDLE_RECORDS
             records_max = bundle_max if unwritten else written.records - records
             batch = reader.read(min(bundle_max, records_max))
-            status, records = batch.status, records + len(batch.values)
+            status, records = batch.status, records + batch.records
+            aside = letters_set_aside(batch, self._stage.root, tries=self._work.tries)
             bundle = Bundle(batch.values, batch.timestamps_us)
             # The watermark stays at the beginning, so no id is forgotten, and nothing is late.
             judged = None if ids is None else ids.judge(bundle, _WHILE_INPUT.watermark_us)
@@ -209,7 +211,7 @@ class Attempt:
                 watermark_us=_WHILE_INPUT.watermark_us,
                 now_us=_WHILE_INPUT.now_us,
             )
-            outputs.dead[:0] = judged.dead if judged is not None else ()
+            outputs.dead[:0] = [*aside, *(judged.dead if judged is not None else ())]
             yield from overflow.packed()
             yield from self._gatherer.add(outputs.groups)
             if writer is not None and not unwritten:
@@ -218,7 +220,7 @@ class Attempt:
                 writer.write(outputs.tables, outputs.dead)
                 if writer.is_full:
                     writer.commit(ReadSoFar(records, batch.position), is_last=False)
-            if not batch.values and status is not SplitStatus.FINISHED:
+            if not batch.records and status is not SplitStatus.FINISHED:
                 self._pause(status)
         yield from self._gatherer.flush()
         if writer is not None:
@@ -270,7 +272,11 @@ class Attempt:
 
     def _enter_writer(self) -> RangeWriter | None:
         """The range, taken over; None for a stage that writes nothing, and so fences nothing."""
-        if not self._stage.tables and self._work.tries is None:
+        operation = self._stage.root.operation
+        may_have_dead = self._work.tries is not None or (
+            isinstance(operation, Read) and operation.source.keeps_set_aside
+        )
+        if not self._stage.tables and not may_have_dead:
             return None
         store = open_store(self._work.dsn)
         return self._stack.enter_context(

@@ -3,6 +3,7 @@
 A stage's transforms run over a bundle.  When one of them fails, the bundle is tried again in halves, down to single
 records; a record that has failed alone as often as it may is left out with all that it would have caused in the stage.
 What is kept is the record as it came into the stage, so that it can be fed again when the code is right.
+What a source's reader cannot read comes here set aside (`dataflow.io.set_aside`), with its place in the input.
 A stateful DoFn is tried on one element, or timer, at a time; when it fails, state and timers are as before.
 
 Trying is all that happens to a record of a bundle that fails: user code may see it several times, as after a crash.
@@ -20,11 +21,14 @@ import attrs
 
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import DataflowError, PipelineError
+from dataflow.graph import TransformNode
+from dataflow.io.set_aside import Origin, SetAside
+from dataflow.io.source import SourceBatch
 from dataflow.serialization import dumps, loads
 from runners.core.bundle import Bundle
 from runners.core.do_fn_outputs import shown
-from windowing.timestamps import to_datetime
-from windowing.window import Window
+from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
+from windowing.window import GLOBAL_WINDOW, Window
 
 
 @attrs.frozen(kw_only=True)
@@ -33,6 +37,8 @@ class DeadLetter:
 
     ``stage``: the read, grouping or stateful DoFn whose record it is; ``element``, ``timestamp_us``, ``window`` and
     ``sign`` are the record there; of a timer that failed, the key and the timer's name.
+    ``origin``: where the record is in its file, if a reader has set it aside; ``element`` is None if it could not be
+    read.
     ``error`` says what failed, with the user's transform and line; ``tries``: how often it was tried alone.
     """
 
@@ -44,6 +50,7 @@ class DeadLetter:
     error: str
     traceback: str
     tries: int
+    origin: Origin | None = None
 
 
 def checked_tries(tries: int | None) -> int | None:
@@ -83,14 +90,47 @@ def dead_payload(letter: DeadLetter) -> bytes:
 
 def dead_text(letter: DeadLetter) -> str:
     """What a store keeps of a dead letter for people, who unpickle nothing."""
-    return shown(letter.element)
+    return shown(_seen(letter))
 
 
 def stored_dead_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same mapping as `dead_mapping`, of a row of a store."""
     # The one is for who deletes it, the other for who cannot unpickle it.
     kept = {name: value for name, value in row.items() if name not in ("number", "contents")}
-    return {**kept, **loads(row["payload"])}
+    return {"origin": None, **kept, **loads(row["payload"])}
+
+
+def letters_set_aside(
+    batch: SourceBatch, node: TransformNode, *, tries: int | None
+) -> list[DeadLetter]:
+    """The records that a reader has set aside, as dead letters.
+
+    Args:
+        batch: as the reader handed it over.
+        node: the read.
+        tries: whether records may be left out: not None.
+
+    Raises:
+        InputError: one was set aside that may not be left out.
+    """
+    return [_letter_of(each, node, tries=tries) for each in batch.set_aside]
+
+
+def _letter_of(aside: SetAside, node: TransformNode, *, tries: int | None) -> DeadLetter:
+    error = aside.error.located(str(node))
+    if tries is None and not aside.is_always_kept:
+        raise error from aside.cause
+    error.__cause__ = aside.cause
+    return dead_letter(
+        error,
+        stage=node.label,
+        element=aside.element,
+        timestamp_us=MIN_TIMESTAMP_US if aside.timestamp_us is None else aside.timestamp_us,
+        window=GLOBAL_WINDOW,
+        sign=+1,
+        tries=1,
+        origin=aside.origin,
+    )
 
 
 def run_isolated(
@@ -148,6 +188,7 @@ def dead_letter(
     window: Window,
     sign: int,
     tries: int,
+    origin: Origin | None = None,
 ) -> DeadLetter:
     """A record that has failed for the last time."""
     return DeadLetter(
@@ -159,6 +200,7 @@ def dead_letter(
         error=_storable(str(error)),
         traceback=_storable("".join(traceback.format_exception(error.__cause__ or error))),
         tries=tries,
+        origin=origin,
     )
 
 
@@ -180,10 +222,22 @@ def _restore(bundle: Bundle, remembered: list[Mapping[str, list[list[Any]]] | No
         said.remembered = before and {label: list(kept) for label, kept in before.items()}
 
 
+def _seen(letter: DeadLetter) -> Any:
+    """The record, or the bytes that are none."""
+    if letter.element is None and letter.origin is not None:
+        return letter.origin.raw
+    return letter.element
+
+
 def _contents(letter: DeadLetter) -> dict[str, Any]:
+    origin, element = letter.origin, letter.element
+    is_unread = origin is not None and element is None
     return {
-        "element": TimestampedValue(letter.element, to_datetime(letter.timestamp_us)),
-        "text": shown(letter.element),
+        "element": None
+        if is_unread
+        else TimestampedValue(element, to_datetime(letter.timestamp_us)),
+        "text": dead_text(letter),
+        "origin": None if origin is None else attrs.asdict(origin),
         "window_start_us": letter.window.start_us,
         "window_end_us": letter.window.end_us,
         "sign": letter.sign,

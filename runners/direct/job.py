@@ -16,7 +16,7 @@ from runners.core.changelog import Rows, apply_table_write
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.percentile_watermark import ProgressSketch, percentile_watermark_us
 from runners.core.plan import ExecutionPlan, Stage
-from runners.core.poison import DeadLetter
+from runners.core.poison import DeadLetter, letters_set_aside
 from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.signals import unheard_signal
 from runners.core.stage_executor import StageExecutor, StageOutputs
@@ -54,6 +54,8 @@ class Job:
     """Everything that a run has in memory."""
 
     def __init__(self, execution: ExecutionPlan, *, tries: int | None = None) -> None:
+        self._tries = tries
+        self._nodes = {stage.name: stage.root for stage in execution.sources()}
         self._sources = {
             stage.name: StageExecutor(execution, stage, tries=tries)
             for stage in execution.sources()
@@ -106,6 +108,8 @@ class Job:
         ]:
             for split in unfinished:
                 batch = self._judged(split, split.reader.read(bundle_records))
+                node = self._nodes[split.stage]
+                self._dead += letters_set_aside(batch, node, tries=self._tries)
                 if batch.processing_time_us is not None:
                     self._let_time_pass(batch.processing_time_us)
                 self._take(split, batch)

@@ -49,6 +49,103 @@ def test_every_runner_leaves_the_same_rows_and_letters(
     assert sorted(each[0] for each in found.letters) == sorted(each["stage"] for each in said)
 
 
+ENGINES = pytest.mark.parametrize(
+    "engine", [partial(BatchRunner, partitions=3), StreamingRunner], ids=["batch", "streaming"]
+)
+
+
+def write_lines(path: Path) -> int:
+    """Lines of which every hundredth is malformed, has no event time, or one that raises; the sum of the others."""
+    lines, total = [], 0
+    for number in range(30_000):
+        if number % 100 == 99:
+            lines.append([b"{no", b'{"at": null, "n": 1}', b'{"at": "x\xff"}'][number // 100 % 3])
+        else:
+            lines.append(json.dumps({"at": number, "n": number}).encode())
+            total += number
+    path.write_bytes(b"\r".join(lines))
+    return total
+
+
+def read_numbers(p: df.Pipeline, path: Path, event_time: Callable[[Any], Any]) -> None:
+    """A table of the sums of every thousand seconds."""
+    (
+        p
+        | "read" >> df.ReadFromJsonLines(path, event_time=event_time, max_disorder=60)
+        | "pair" >> df.Map(lambda record: ("n", record["n"]))
+        | "windows" >> df.WindowInto(df.FixedWindows(1000))
+        | "sum" >> df.CombinePerKey(sum)
+        | "row" >> df.Map(lambda pair: {"n": pair[1]})
+        | "sums" >> df.WriteToPostgres("sums", columns={"n": int})
+    )
+
+
+@ENGINES
+def test_lines_that_are_none_are_the_same_letters_on_every_runner(
+    engine: Callable[..., df.Runner], store_dsn: str, spark_master: str, tmp_path: Path
+) -> None:
+    """Each with its place in the file, and the others have their effect."""
+    path = tmp_path / "numbers.jsonl"
+    total = write_lines(path)
+    on_spark = engine(
+        job="job", store=store_dsn, master=spark_master, show_progress=False, tries_per_record=1
+    )
+    left = []
+    for runner in (DirectRunner(tries_per_record=1), on_spark):
+        pipeline = df.Pipeline(runner)
+        read_numbers(pipeline, path, lambda record: float(record["at"]))
+        result = pipeline.run()
+        result.wait_until_finish()
+        letters = sorted(result.dead_letters(), key=lambda each: each["origin"]["line"])
+        left.append([(each["origin"], each["error"], each["text"]) for each in letters])
+
+        assert total == sum(row["n"] for row in result.read_table("sums"))
+    assert left[0] == left[1]
+    assert 300 == len(left[0])
+    assert [*range(100, 30_001, 100)] == [origin["line"] for origin, _, _ in left[0]]
+
+
+@ENGINES
+def test_when_the_code_of_a_read_is_corrected_the_job_goes_on(
+    engine: Callable[..., df.Runner], store_dsn: str, spark_master: str, tmp_path: Path
+) -> None:
+    """The file stays as it is; and what only dead letters can take is such once they are switched on."""
+    path = tmp_path / "numbers.jsonl"
+    lines = [json.dumps({"at": number, "n": 1}) for number in range(20_000)]
+    lines[15_000] = '{"at": "never", "n": 1}'
+    lines[17_000] = "nope"
+    path.write_text("\n".join(lines))
+
+    def run(event_time: Callable[[Any], Any], tries: int | None) -> df.PipelineResult:
+        pipeline = df.Pipeline(
+            engine(
+                job="job",
+                store=store_dsn,
+                master=spark_master,
+                show_progress=False,
+                tries_per_record=tries,
+            )
+        )
+        read_numbers(pipeline, path, event_time)
+        result = pipeline.run()
+        result.wait_until_finish()
+        return result
+
+    def corrected(record: Any) -> float:
+        return 15_000.0 if record["at"] == "never" else record["at"]
+
+    with pytest.raises(df.InputError, match="without an event time") as caught:
+        run(lambda record: float(record["at"]), None)
+    assert "line 15001, bytes " in str(caught.value)
+    assert str(path) in str(caught.value)
+    with pytest.raises(df.InputError, match="line 17001, bytes "):
+        run(corrected, None)
+    result = run(corrected, 1)
+
+    assert 19_999 == sum(row["n"] for row in result.read_table("sums"))
+    assert [17_001] == [each["origin"]["line"] for each in result.dead_letters()]
+
+
 def reciprocals(*, flag: Path, at: str, count: int = 300) -> Callable[[df.Pipeline], None]:
     """Rows of numbers and of their groups; every tenth fails; a task is killed after its first commit."""
 

@@ -4,8 +4,8 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from itertools import pairwise
+from contextlib import closing, suppress
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dataflow.errors import InputError
-from dataflow.io import files
+from dataflow.io import csv_files, file_reader, files, whole_lines
 from dataflow.io.csv_files import CsvSource
+from dataflow.io.csv_quotes import QuoteScan
 from dataflow.io.files import FileSource, FileSplit
 from dataflow.io.json_values import JsonLinesSource
+from dataflow.io.set_aside import SetAside
 from dataflow.io.source import SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -38,15 +40,24 @@ same_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture]
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even tiny files, and scan them in tiny steps."""
     monkeypatch.setattr(files, "SPLIT_BYTES_MIN", 1)
-    monkeypatch.setattr(files, "_SCAN_BYTES", 3)
+    for module in (files, csv_files, file_reader):
+        monkeypatch.setattr(module, "PIECE_BYTES", 3)
+    monkeypatch.setattr(whole_lines, "READ_BYTES", 2)
 
 
-def csv_text(rows: Sequence[Sequence[str]], line_end: str, *, ends: bool) -> str:
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator=line_end, quoting=csv.QUOTE_ALL)
-    writer.writerows([("a", "b", 'the "third"\none'), *rows])
-    text = buffer.getvalue()
-    return text if ends else text.removesuffix(line_end)
+#: Also mixed in one file.
+LINE_ENDS = st.lists(st.sampled_from(["\n", "\r\n", "\r"]), min_size=1, max_size=3)
+
+
+def csv_text(rows: Sequence[Sequence[str]], line_ends: Sequence[str], *, ends: bool) -> str:
+    text = ""
+    for row, line_end in zip(
+        [("a", "b", 'the "third"\none'), *rows], cycle(line_ends), strict=False
+    ):
+        buffer = io.StringIO(newline="")
+        csv.writer(buffer, lineterminator="", quoting=csv.QUOTE_ALL).writerow(row)
+        text += buffer.getvalue() + line_end
+    return text if ends else text.rstrip("\r\n")
 
 
 def read_all(
@@ -90,39 +101,109 @@ def check_every_record_once(
 @same_file
 @given(
     rows=ROWS,
-    line_end=st.sampled_from(["\n", "\r\n"]),
+    line_ends=LINE_ENDS,
     ends=st.booleans(),
     bom=st.booleans(),
     pieces=st.integers(1, 9),
     most=st.integers(1, 5),
 )
 def test_csv(
-    tmp_path: Path, rows: Any, line_end: str, ends: bool, bom: bool, pieces: int, most: int
+    tmp_path: Path, rows: Any, line_ends: list[str], ends: bool, bom: bool, pieces: int, most: int
 ) -> None:
-    """Quoted commas, quotes and line breaks, CRLF, a byte order mark, no line end at the end."""
+    """Quoted commas, quotes and line breaks, any line end, a byte order mark, no line end at the end."""
     path = tmp_path / "rows.csv"
-    text = csv_text(rows, line_end, ends=ends)
+    text = csv_text(rows, line_ends, ends=ends)
     path.write_bytes(text.encode("utf-8-sig" if bom else "utf-8"))
     expected = [dict(zip(("a", "b", 'the "third"\none'), row, strict=True)) for row in rows]
 
     check_every_record_once(CsvSource(pattern=str(path)), expected, pieces, most)
 
 
+#: Any text at all, malformed for the most part.
+CSV_TEXT = st.lists(
+    st.sampled_from(["a", "1", ",", ",", '"', '"', "\n", "\r\n", "\r\n", "\r", "é"]), max_size=40
+).map("".join)
+
+
+@settings(same_file, max_examples=200)
+@given(text=CSV_TEXT, pieces=st.integers(1, 9), most=st.integers(1, 5))
+def test_rows_are_those_of_the_standard_library_and_no_byte_is_passed_over_in_silence(
+    tmp_path: Path, text: str, pieces: int, most: int
+) -> None:
+    """However the file is divided: a row, an empty line, or a record set aside with its bytes."""
+    check_any_text(tmp_path / "any.csv", text, pieces, most)
+
+
+def check_any_text(path: Path, text: str, pieces: int, most: int) -> None:
+    """The rows of a CSV file of two columns, and what is set aside, are right."""
+    header = "x,y\r"
+    text = text.removeprefix("\n")  # or it would be the header's
+    path.write_bytes((header + text).encode())
+    source = CsvSource(pattern=str(path))
+    values, aside = [], list[SetAside]()
+    for split in source.splits(pieces):
+        with closing(source.open(split, None)) as reader:
+            status = SplitStatus.ACTIVE
+            while status is not SplitStatus.FINISHED:
+                batch = reader.read(most)
+                status = batch.status
+                assert batch.records <= most
+                values += [(row["x"], row["y"]) for row in batch.values]
+                aside += batch.set_aside
+
+    places = [each.origin for each in aside if each.origin is not None]
+    assert len(places) == len(aside)
+    for each in places:
+        before = (header + text).encode()[: each.start_bytes].decode()
+        assert each.line == 1 + len(io.StringIO(before, newline=None).read().split("\n")) - 1
+        assert each.raw == path.read_bytes()[each.start_bytes : each.end_bytes]
+    rest, at = b"", 0
+    for each in places:
+        rest += path.read_bytes()[at : each.start_bytes]
+        at = each.end_bytes
+    rest += path.read_bytes()[at:]
+    # Without what was set aside the file is well-formed, and has these rows.
+    rows = csv.reader(io.StringIO(rest.decode(), newline=""), strict=True)
+    assert [tuple(row) for row in rows if row][1:] == values
+    with suppress(csv.Error):
+        everything = csv.reader(io.StringIO(header + text, newline=""), strict=True)
+        good = [tuple(row) for row in everything if len(row) == 2]
+        assert good[1:] == values
+
+
+@settings(max_examples=300)
+@given(text=st.text(st.sampled_from('a,"\n\r'), max_size=30), cuts=st.sets(st.integers(0, 30)))
+def test_quotes_are_followed_in_pieces_of_any_size(text: str, cuts: set[int]) -> None:
+    """As the standard library does without ``strict``: whether a record goes on behind each line end."""
+    data, scan, whole = text.encode(), QuoteScan(), QuoteScan()
+    bounds = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    for start, end in pairwise(bounds):
+        scan.pass_over(data[start:end])
+    whole.pass_over(data)
+    marked = [*csv.reader(io.StringIO(text + "\nmark", newline=""))]
+
+    assert scan.is_in_quotes == whole.is_in_quotes == (marked[-1] != ["mark"])
+
+
 @same_file
 @given(
     values=st.lists(JSON, max_size=12),
-    line_end=st.sampled_from(["\n", "\r\n", "\n\n"]),
+    line_ends=st.lists(
+        st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\r\r"]), min_size=1, max_size=3
+    ),
     ends=st.booleans(),
     bom=st.booleans(),
     pieces=st.integers(1, 9),
     most=st.integers(1, 5),
 )
 def test_json_lines(
-    tmp_path: Path, values: Any, line_end: str, ends: bool, bom: bool, pieces: int, most: int
+    tmp_path: Path, values: Any, line_ends: list[str], ends: bool, bom: bool, pieces: int, most: int
 ) -> None:
-    """Empty lines too."""
+    """Empty lines too, and any line end."""
     path = tmp_path / "values.jsonl"
-    text = line_end.join(map(json.dumps, values)) + (line_end if ends else "")
+    lines = zip(map(json.dumps, values), cycle(line_ends), strict=False)
+    text = "".join(map("".join, lines))
+    text = text if ends else text.rstrip("\r\n")
     path.write_bytes(text.encode("utf-8-sig" if bom else "utf-8"))
 
     check_every_record_once(JsonLinesSource(pattern=str(path)), values, pieces, most)
@@ -150,7 +231,7 @@ def test_a_json_value_is_what_the_standard_library_says(lines: list[str]) -> Non
         expected = repr([json.loads(line) for line in lines if line.strip()])
     read = None
     with suppress(InputError):
-        read = repr(source.records("values", [f"{line}\n".encode() for line in lines], 0))
+        read = repr(source.records("values", [f"{line}\n".encode() for line in lines]))
 
     assert expected == read
 

@@ -7,6 +7,7 @@ import os
 import pickle
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow.computations import CsvWatcher, JsonLinesWatcher, folder_reader
+from dataflow.computations import CsvWatcher, JsonLinesWatcher
 from dataflow.computations.file_watcher import FileWatcher
+from dataflow.io import csv_files, files, whole_lines
 from dataflow.io.source import SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US
 
@@ -28,7 +30,9 @@ SETTLE, POLL = 10, 1
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for the ends of records in tiny steps."""
-    monkeypatch.setattr(folder_reader, "_SCAN_BYTES", 3)
+    for module in (files, csv_files):
+        monkeypatch.setattr(module, "PIECE_BYTES", 3)
+    monkeypatch.setattr(whole_lines, "READ_BYTES", 2)
 
 
 def time_of(record: Any) -> float:
@@ -39,20 +43,22 @@ def hour_of(path: Path) -> int:
     return int(path.stem.rpartition("-")[2])
 
 
-def csv_text(records: list[tuple[int, str]]) -> str:
+def csv_text(records: list[tuple[int, str]], line_end: str = "\r\n") -> str:
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\r\n")
+    writer = csv.writer(buffer, lineterminator=line_end, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerows([("at", 'the "text"\nitself'), *records])
     return buffer.getvalue()
 
 
-def json_text(records: list[tuple[int, str]]) -> str:
-    return "".join(json.dumps({"at": at, "text": text}) + "\n" for at, text in records)
+def json_text(records: list[tuple[int, str]], line_end: str = "\n") -> str:
+    return "".join(json.dumps({"at": at, "text": text}) + line_end for at, text in records)
 
 
 FORMATS: list[tuple[type[FileWatcher], Callable[[list[tuple[int, str]]], str]]] = [
     (CsvWatcher, csv_text),
+    (CsvWatcher, partial(csv_text, line_end="\r")),
     (JsonLinesWatcher, json_text),
+    (JsonLinesWatcher, partial(json_text, line_end="\r")),
 ]
 
 TEXTS = st.text(st.sampled_from('a,"\n\ré😀'), max_size=4)

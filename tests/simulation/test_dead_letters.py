@@ -1,11 +1,15 @@
 """Poison records over the real master and workers, some of which die: the others are not delayed, and none is lost."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow.io.whole_lines import WholeLines
 from runners.core.poison import stored_dead_mapping
 from runners.direct import DirectRunner
 from runners.millwheel.worker.worker_options import WorkerOptions
@@ -69,3 +73,73 @@ def test_a_record_is_in_a_result_or_a_dead_letter(
     assert good == said + sum(total for _, total in elements["sum"]), f"seed={seed}"
     statistics = cluster.store.statistics("sim")
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
+
+
+#: Values with their times; a line that is no JSON; values whose time is none, or raises.
+LINES = st.lists(
+    st.tuples(st.integers(1, 99), st.integers(0, 600)).map(lambda pair: f"[{pair[0]}, {pair[1]}]")
+    | st.sampled_from(["[1, ", "nope", "[7, null]", '[8, "x"]', "\\udcff"]),
+    max_size=30,
+)
+
+
+@pytest.fixture
+def _files_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """At the end: a process that dies in a simulation leaves its files open, which no real one can."""
+    opened: list[WholeLines] = []
+    init = WholeLines.__init__
+
+    def noted(self: WholeLines, *args: Any, **options: Any) -> None:
+        init(self, *args, **options)
+        opened.append(self)
+
+    monkeypatch.setattr(WholeLines, "__init__", noted)
+    yield
+    for each in opened:
+        each.close()
+
+
+def time_of(pair: Any) -> Any:
+    return None if pair[1] is None else 0.0 + pair[1]
+
+
+@pytest.mark.usefixtures("_files_are_closed")
+@costly(cells=2)
+@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+@given(lines=LINES, line_end=st.sampled_from(["\n", "\r", "\r\n"]), seed=st.integers(0, 2**32))
+def test_a_line_is_in_a_result_or_a_dead_letter(
+    tmp_path_factory: pytest.TempPathFactory,
+    crash_rate: float,
+    lines: list[str],
+    line_end: str,
+    seed: int,
+) -> None:
+    """Exactly once each, with its place in the file, whatever dies."""
+    path: Path = tmp_path_factory.mktemp("lines") / "lines.jsonl"
+    path.write_bytes(line_end.join(["[0, 0]", *lines]).encode())
+    pipeline = df.Pipeline(DirectRunner())
+    (
+        pipeline
+        | "read" >> df.ReadFromJsonLines(path, event_time=time_of, max_disorder=600)
+        | "pair" >> df.Map(lambda pair: (pair[0] % 5, pair[0]))
+        | "minutes"
+        >> df.WindowInto(
+            df.FixedWindows(60),
+            accumulation_mode=df.AccumulationMode.DISCARDING,
+            allowed_lateness=7200,
+        )
+        | "sum" >> df.CombinePerKey(sum)
+        | "row" >> df.Map(row)
+        | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS)
+    )
+    cluster = Cluster(pipeline.graph(), seed, crash_rate, options=WorkerOptions(tries=1))
+    cluster.run()
+    (table,) = pipeline.graph().tables()
+    letters = [stored_dead_mapping(each) for each in cluster.store.read_dead_letters("sim")]
+    said = sum(int(each[3]) for each in cluster.store.read_table(table))
+    good = [line for line in lines if line[-1] == "]" and line not in ("[7, null]", '[8, "x"]')]
+    bad = [(number, line) for number, line in enumerate(lines, 2) if line not in good]
+
+    told = [(each["origin"]["line"], each["origin"]["raw"]) for each in letters]
+    assert bad == sorted((number, raw.decode().rstrip("\r\n")) for number, raw in told)
+    assert sum(int(line[1:].split(",")[0]) for line in good) == said, f"seed={seed}"

@@ -37,6 +37,7 @@ from runners.core.cells import Cell, CellId, window_holds
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.partials import Partial
 from runners.core.plan import ExecutionPlan
+from runners.core.poison import letters_set_aside
 from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.stage_executor import StageExecutor
 from runners.core.timers import Timers
@@ -199,7 +200,8 @@ class HistoryTask:
                 watermark_us=self._clock.watermark_us,
                 now_us=self._clock.now_us,
             )
-            outputs.dead[:0] = judged.dead if judged is not None else ()
+            aside = letters_set_aside(batch, self._stage.root, tries=self._history.tries)
+            outputs.dead[:0] = [*aside, *(judged.dead if judged is not None else ())]
             yield from self._sent(self._gatherer.add(outputs.groups))
             if not unwritten:
                 writer.pass_over(outputs.dead)

@@ -56,7 +56,7 @@ class SplitReader:
         self._reader.close()
 
     def read(self, records_max: int) -> SourceBatch | None:
-        """At most so many more records, at least one; None: the split is read.
+        """At most so many more records, at least one, which may be set aside; None: the split is read.
 
         Raises:
             InputError: the input is malformed.
@@ -78,7 +78,7 @@ class SplitReader:
             self.is_source_finished = end.is_source_finished
             return None
         batch = self._reader.read(min(records_max, end.records - self.records))
-        if len(batch.values) == 0:
+        if batch.records == 0:
             raise UnrepeatableError(
                 f"{self._where} has {self.records} records, and had {end.records} when it was read before",
                 detail="what came of the others is in the store already",
@@ -100,13 +100,13 @@ class SplitReader:
         return self._advance(batch)
 
     def _advance(self, batch: SourceBatch) -> SourceBatch | None:
-        self.records += len(batch.values)
+        self.records += batch.records
         self.position = batch.position
         self.is_source_finished = batch.status is SplitStatus.FINISHED
         if not self.is_source_finished:
             self.watermark_us = max(self.watermark_us, batch.watermark_us)
         is_there = self._until_us is not None and self.watermark_us >= self._until_us
-        is_empty = len(batch.values) == 0
+        is_empty = batch.records == 0
         self._is_over = is_there or self.is_source_finished or is_empty
         return None if is_empty else batch
 

@@ -14,6 +14,7 @@ from dataflow.serialization import dumps, loads
 from runners.core.bundle import Bundle
 from runners.core.percentile_watermark import ProgressSketch, percentile_of
 from runners.core.plan import ExecutionPlan, Stage
+from runners.core.poison import letters_set_aside
 from runners.core.record_ids import NewId, RecordIdJudge
 from runners.core.stage_executor import StageExecutor
 from runners.millwheel.guarantees import BOTH, Guarantees
@@ -57,6 +58,7 @@ class SourceComputation:
         assert isinstance(operation, Read)
         self._job, self._router, self._guarantees = job, router, guarantees
         self._name, self._source = stage.name, operation.source
+        self._node, self._tries = stage.root, tries
         self._ids, self.id_counts = ids, IdCounts()
         self._judge = None
         if operation.record_ids is not None:
@@ -134,10 +136,11 @@ class SourceComputation:
         is_finished = batch.status is SplitStatus.FINISHED
         owned.is_idle = batch.status is SplitStatus.IDLE
         watermark_us = MAX_TIMESTAMP_US if is_finished else batch.watermark_us
-        if not batch.values and not is_finished and watermark_us <= owned.watermark_us:
+        if not batch.records and not is_finished and watermark_us <= owned.watermark_us:
             return None, 0
         draft = Draft(self._job)
         draft.touch(owned)
+        draft.keep_dead(letters_set_aside(batch, self._node, tries=self._tries))
         bundle, ids = self._new(split, Bundle(batch.values, batch.timestamps_us), draft)
         outputs = self._executor.process(bundle, watermark_us=owned.watermark_us, now_us=now_us)
         draft.keep_dead(outputs.dead)
@@ -148,9 +151,9 @@ class SourceComputation:
             owned.sketch.add(bundle.timestamps_us)
         draft.move(owned, dumps(batch.position), is_finished=is_finished)
         split.is_finished = is_finished
-        self.meter.count(range_id, len(batch.values))
+        self.meter.count(range_id, batch.records)
         self._remember(split, ids, draft)
-        return draft, len(batch.values)
+        return draft, batch.records
 
     def _new(self, split: _Split, bundle: Bundle, draft: Draft) -> tuple[Bundle, Sequence[NewId]]:
         """What of a bundle counts, with its ids; what comes too late to tell goes into the draft."""

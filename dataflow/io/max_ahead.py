@@ -1,0 +1,94 @@
+"""MaxAhead: how far event times may be ahead of the clock, before a record is set aside.
+
+A watermark that follows the newest record follows a wrong one too: a clock set to 2099, a time in milliseconds taken
+for seconds.  Everything that is right is late from then on, and no watermark goes back.  So a record that is further
+ahead than can be is no news of event time: its reader leaves it out, and says so.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import attrs
+
+from dataflow.errors import InputError, PipelineError
+from dataflow.io.arrival import system_now_us
+from dataflow.io.set_aside import Origin, SetAside
+from windowing.timestamps import (
+    US_PER_SECOND,
+    DurationLike,
+    clamp_timestamp_us,
+    to_datetime,
+    to_duration_us,
+)
+
+#: A day: more than clocks and time zones differ.
+DEFAULT_MAX_AHEAD = timedelta(days=1)
+
+
+@attrs.frozen
+class MaxAhead:
+    """Says which event times are too far ahead.
+
+    Args:
+        limit_us: how far ahead of the clock an event time may be.
+        now_us: reads the clock, in microseconds since 1970; one of a test's own, for example.
+    """
+
+    limit_us: int
+    now_us: Callable[[], int] = system_now_us
+
+    @classmethod
+    def of(
+        cls, name: str, max_ahead: DurationLike | None, now_us: Callable[[], int] = system_now_us
+    ) -> "MaxAhead | None":
+        """What a user gave a read; None if everything is taken.
+
+        Raises:
+            PipelineError: it is negative.
+            TimeError: it is no duration.
+        """
+        if max_ahead is None:
+            return None
+        limit_us = to_duration_us(max_ahead)
+        if limit_us < 0:
+            raise PipelineError(
+                f"{name} was given a negative max_ahead, {max_ahead!r}",
+                hint="it says how far event times may be ahead of the clock: zero or more, or None",
+            )
+        return cls(limit_us, now_us)
+
+    def since(self, began_us: int) -> "MaxAhead":
+        """The same for who may read again what others have seen: time stands still when the reading began."""
+        return attrs.evolve(self, now_us=_Still(began_us))
+
+    def ceiling_us(self) -> int:
+        """The latest event time that is taken now."""
+        return clamp_timestamp_us(self.now_us() + self.limit_us)
+
+    def set_aside(self, path: str, origin: Origin, element: Any, timestamp_us: int) -> SetAside:
+        """What is said of a record of a file that is too far ahead."""
+        now_us = self.now_us()
+        ahead = timedelta(seconds=(timestamp_us - now_us) // US_PER_SECOND)
+        error = InputError(
+            f"{path} has a record whose event time is ahead of the clock by {ahead}",
+            detail=f"{origin}: its event time is {to_datetime(timestamp_us)}, the clock said {to_datetime(now_us)}, "
+            f"and max_ahead is {timedelta(microseconds=self.limit_us)}; the record is a dead letter, "
+            "and event time does not follow it",
+            hint="correct the record or event_time; if such times are right, give the read a larger max_ahead, or None",
+        )
+        return SetAside(
+            error=error,
+            origin=origin,
+            element=element,
+            timestamp_us=timestamp_us,
+            is_always_kept=True,
+        )
+
+
+@attrs.frozen
+class _Still:
+    now_us: int
+
+    def __call__(self) -> int:
+        return self.now_us

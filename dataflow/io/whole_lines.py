@@ -1,0 +1,88 @@
+"""WholeLines: the lines of a part of a file, whatever ends them, in pieces of any size.
+
+A line ends with LF, CR LF or CR, as for Python's text files, and the last line of a file may have no end.
+A piece ends where a line does: one that is cut, or whose CR may be the half of a CR LF, waits for the rest.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from dataflow.errors import InputError
+
+#: What is read of a file in one go, at least.
+READ_BYTES = 1 << 16
+
+
+class WholeLines:
+    """Reads lines with their ends, from front to back.
+
+    Args:
+        path: of the file.
+        start: where a line begins, in bytes.
+        end: where the part ends: at the end of a line, or of the file.
+        is_growing: the part may end within a line, which then is not read.
+
+    Raises:
+        InputError: the file ends before the part does.
+    """
+
+    def __init__(self, path: str, start: int, end: int, *, is_growing: bool = False) -> None:
+        self._path, self._end, self._is_growing = path, end, is_growing
+        self._file = Path(path).open("rb")  # noqa: SIM115 - closed by close()
+        self._file.seek(start)
+        self._at = start
+        #: The beginning of a line, the rest of which is not read yet.
+        self._begun = b""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """All of the part, in pieces of about so many bytes."""
+        return iter(lambda: self.piece(size), b"")
+
+    def piece(self, size: int) -> bytes:
+        """The next lines together, of about so many bytes and at least one line; empty at the end of the part.
+
+        Not to be mixed with reading line by line.
+        """
+        while self._at < self._end:
+            # A line that is longer than anybody thought is put together in steps that grow with it.
+            wanted = max(size - len(self._begun), len(self._begun), 1)
+            found = self._file.read(min(wanted, self._end - self._at))
+            if not found:
+                raise InputError(
+                    f"{self._path} became shorter while it was read",
+                    detail=f"it ended at byte {self._at}, not {self._end}",
+                    hint="do not change files while they are read",
+                )
+            self._at += len(found)
+            together = self._begun + found
+            is_all = self._at == self._end and not self._is_growing
+            length = len(together) if is_all else end_of_lines(together)
+            if length:
+                self._begun = together[length:]
+                return together[:length]
+            self._begun = together
+        return b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Line by line to the end of the part; there is one such iterator."""
+        return chain.from_iterable(iter(self._lines, []))
+
+    def _lines(self) -> list[bytes]:
+        return self.piece(READ_BYTES).splitlines(keepends=True)
+
+
+def end_of_lines(data: bytes) -> int:
+    """Where the last line ends that certainly does, whatever follows; 0 if none does."""
+    end = data.rfind(b"\n") + 1
+    # What follows a CR at the very end may be the LF that belongs to it.
+    return max(end, data.rfind(b"\r", end, len(data) - 1) + 1)
+
+
+def line_ends(data: bytes) -> int:
+    """How many lines end in whole lines; a CR LF is one end."""
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
