@@ -7,12 +7,13 @@ Nothing here is needed for an answer to be right, so a driver that cannot do it 
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
 from dataflow.errors import PipelineError
 from runners.core.clock import Clock
+from runners.millwheel.ids import RangeId
 from runners.millwheel.store.port import KeptKind, Store
 from windowing.timestamps import DurationLike, to_duration_us
 
@@ -58,6 +59,8 @@ class Housekeeper:
         self._job, self._retention, self._clock = job, retention, clock
         self._signals_acted_on = signals_acted_on
         self._due_ms = clock.monotonic_ms()
+        #: The ranges that the master knows to be retired; it says so from its own thread.
+        self.retired: Collection[RangeId] = frozenset()
 
     def step(self, store: Store) -> None:
         """Do a round, if it is time; then say in the log what was deleted.
@@ -77,7 +80,10 @@ class Housekeeper:
             if older_than_s is not None:
                 deleted[kind] = store.purge(self._job, kind, older_than_s=older_than_s)
         deleted |= store.prune(
-            self._job, older_than_s=PRUNED_AFTER_S, signals_up_to=self._signals_acted_on()
+            self._job,
+            older_than_s=PRUNED_AFTER_S,
+            retired=self.retired,
+            signals_up_to=self._signals_acted_on(),
         )
         if any(deleted.values()):
             what = ", ".join(f"{count} {kind}" for kind, count in deleted.items() if count)

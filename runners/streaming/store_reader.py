@@ -104,6 +104,7 @@ class StoreReader:
         if signals := list(_all_of(self._signals)):
             self._master.hear_signals(signals)
         self._desk.hear(_all_of(self._requests))
+        self._housekeeper.retired = self._master.retired
         self._take_answers()
 
     def _take_answers(self) -> None:

@@ -118,6 +118,11 @@ class Master:
         return self._signals.is_listening
 
     @property
+    def retired(self) -> frozenset[RangeId]:
+        """Ranges that were merged into others, and that no worker will be given any more."""
+        return frozenset(self._retired)
+
+    @property
     def latest_signal(self) -> int:
         """The number of the last signal that it knows."""
         return self._signals.latest

@@ -319,13 +319,20 @@ class MemoryStore(MemoryRequests):
             if job in self._jobs:
                 self._jobs[job].replays.pop(kind, None)
 
-    def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
+    def prune(
+        self,
+        job: str,
+        *,
+        older_than_s: float,
+        retired: Collection[RangeId] = (),
+        signals_up_to: int = 0,
+    ) -> Mapping[str, int]:
         """Delete ranges that were merged into others; what else there is goes with the process."""
         with self._lock:
             counts = dict.fromkeys(PRUNED, 0)
             if job in self._jobs:
                 until_ms = self._clock.monotonic_ms() - round(older_than_s * 1_000)
-                counts["ranges"] = delete_retired(self._jobs[job], until_ms)
+                counts["ranges"] = delete_retired(self._jobs[job], until_ms, retired)
             return counts
 
     def statistics(self, job: str) -> Mapping[str, int]:

@@ -1,6 +1,6 @@
 """StoredJob and StoredTable: what the memory store keeps of a job and of a result table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -244,8 +244,8 @@ def purge(job: StoredJob, kind: KeptKind, until_ms: int, up_to: int | None) -> i
     return len(gone)
 
 
-def delete_retired(job: StoredJob, until_ms: int) -> int:
-    """Delete ranges that were merged into others long ago; how many.
+def delete_retired(job: StoredJob, until_ms: int, known: Collection[RangeId]) -> int:
+    """Delete those of some ranges that were merged into others long ago; how many.
 
     The last index of a computation stays, so that no other range is ever given it.
     """
@@ -255,6 +255,7 @@ def delete_retired(job: StoredJob, until_ms: int) -> int:
         range_id
         for range_id, at_ms in job.retired_ms.items()
         if at_ms <= until_ms
+        and range_id in known
         and range_id.index < last[range_id.computation]
         and not any(range_id in channel for channel in open_channels)
     }

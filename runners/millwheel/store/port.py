@@ -421,7 +421,14 @@ class Store(Protocol):
     def end_replay(self, job: str, kind: KeptKind) -> None:
         """The rows were replayed.  Idempotent; no error if no replay has begun."""
 
-    def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
+    def prune(
+        self,
+        job: str,
+        *,
+        older_than_s: float,
+        retired: Collection[RangeId] = (),
+        signals_up_to: int = 0,
+    ) -> Mapping[str, int]:
         """Delete what the job has left behind and nobody will ask for; how many rows, by `PRUNED` kind.
 
         Ranges that were merged into others, with their channels and fences; former owners of ranges; requests that were
@@ -431,6 +438,8 @@ class Store(Protocol):
             job: its name.
             older_than_s: only what was done with at least so long ago, in seconds.  It has to be longer than a message
                 can be on its way, or a worker asleep: a day, say.
+            retired: the ranges that whoever gives ranges to workers knows to be retired.  It may not have heard of all
+                that are, and would have a worker take over one that is gone.
             signals_up_to: every range that listens to signals has acted on those up to this number.
         """
 

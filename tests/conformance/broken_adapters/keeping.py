@@ -1,10 +1,10 @@
 """Adapters that purge too much, or forget how much there was."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.memory_job import delete_retired
-from runners.millwheel.store.port import PRUNED, KeptKind
+from runners.millwheel.store.port import KeptKind
 
 
 class PurgesWhateverItsAge(MemoryStore):
@@ -41,26 +41,32 @@ class ForgetsHowManyWereLate(MemoryStore):
 class PrunesWhatIsOnItsWay(MemoryStore):
     """Deletes a range although somebody has not taken in yet what it sent."""
 
-    def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
+    def prune(self, job: str, **options: Any) -> Mapping[str, int]:
         with self._lock:
-            counts = dict.fromkeys(PRUNED, 0)
+            kept = dict(self._jobs[job].checkpoints) if job in self._jobs else {}
             if job in self._jobs:
-                stored = self._jobs[job]
-                kept = dict(stored.checkpoints)
-                stored.checkpoints.clear()
-                until_ms = self._clock.monotonic_ms() - round(older_than_s * 1_000)
-                counts["ranges"] = delete_retired(stored, until_ms)
-                stored.checkpoints.update(kept)
+                self._jobs[job].checkpoints.clear()
+            counts = super().prune(job, **options)
+            if job in self._jobs:
+                self._jobs[job].checkpoints.update(kept)
             return counts
+
+
+class PrunesWhatTheMasterStillHas(MemoryStore):
+    """Deletes a range that a worker may yet be given."""
+
+    def prune(self, job: str, **options: Any) -> Mapping[str, int]:
+        known = self._jobs[job].ranges if job in self._jobs else ()
+        return super().prune(job, **{**options, "retired": known})
 
 
 class PrunesTheLastIndex(MemoryStore):
     """The next range that is born is given the index of one that is gone."""
 
-    def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
+    def prune(self, job: str, **options: Any) -> Mapping[str, int]:
         with self._lock:
-            counts = dict(super().prune(job, older_than_s=older_than_s))
-            if job in self._jobs and older_than_s == 0:
+            counts = super().prune(job, **options)
+            if job in self._jobs and options["older_than_s"] == 0:
                 stored = self._jobs[job]
                 for range_id in list(stored.retired_ms):
                     if not any(range_id in channel for channel in stored.checkpoints):

@@ -1,11 +1,12 @@
 """What jobs keep for people: late records, dead letters, and how much there is of everything; and how it goes again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from psycopg import Connection
 from psycopg.rows import dict_row
 
+from runners.millwheel.ids import RangeId
 from runners.millwheel.store.guards import STATISTICS
 from runners.millwheel.store.port import PRUNED, KeptKind
 from runners.millwheel.store.postgres import takeover
@@ -67,8 +68,19 @@ class KeptRowVerbs(JobReads):
         parameters = {"name": job, "kind": kind}
         self._transact(lambda opened: opened.execute(QUERIES["end_replay"], parameters).rowcount)
 
-    def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> Mapping[str, int]:
+    def prune(
+        self,
+        job: str,
+        *,
+        older_than_s: float,
+        retired: Collection[RangeId] = (),
+        signals_up_to: int = 0,
+    ) -> Mapping[str, int]:
         """Delete what the job has left behind, in one transaction."""
+        ids = self._load(job)
+        if ids is None:
+            return dict.fromkeys(PRUNED, 0)
+        numbers = [ids.ranges[each].number for each in retired if each in ids.ranges]
 
         def work(opened: Connection[Any]) -> Mapping[str, int]:
             found = opened.execute(QUERIES["keep_job"], {"name": job}).fetchone()
@@ -77,6 +89,7 @@ class KeptRowVerbs(JobReads):
             parameters = {
                 "job_id": found[0],
                 "older_than_s": older_than_s,
+                "range_ids": Int4Array.of(numbers),
                 "signals_up_to": signals_up_to,
             }
             counts = {"ranges": _delete_retired(opened, found[0], parameters)}

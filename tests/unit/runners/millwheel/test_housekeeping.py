@@ -1,6 +1,8 @@
 """Housekeeping: what may go goes by its age, once a minute, and what is kept for ever stays."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -67,8 +69,8 @@ def test_a_round_comes_once_a_minute_also_when_one_failed() -> None:
     rounds = []
 
     class Counting(MemoryStore):
-        def prune(self, job: str, *, older_than_s: float, signals_up_to: int = 0) -> dict[str, int]:
-            rounds.append(signals_up_to)
+        def prune(self, job: str, **options: Any) -> Mapping[str, int]:
+            rounds.append(options["signals_up_to"])
             raise RuntimeError
 
     clock, store = ManualClock(), Counting()

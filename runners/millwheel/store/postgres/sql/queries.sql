@@ -717,6 +717,7 @@ SELECT r.range_id
 FROM dataflow.computations c
 JOIN dataflow.ranges r USING (computation_id)
 WHERE c.job_id = %(job_id)s
+  AND r.range_id = ANY(%(range_ids)s)
   AND r.retired_at <= now() - %(older_than_s)s * INTERVAL '1 second'
   AND r.range_index < (SELECT max(o.range_index) FROM dataflow.ranges o
                        WHERE o.computation_id = r.computation_id)
