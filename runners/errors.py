@@ -43,7 +43,7 @@ class CodeMissingError(DataflowError):
 
 
 class UnrepeatableError(DataflowError):
-    """A task that was run again failed on other records than before."""
+    """What was run again says something else than before, or would: other records, or failures on other ones."""
 
 
 class BackfillError(DataflowError):

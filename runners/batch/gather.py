@@ -6,20 +6,27 @@ Nothing is in order afterwards, and nothing needs to be: combining is commutativ
 event times only, and stateful DoFns are given their elements in the order of these.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dataflow.graph import TransformNode
 from dataflow.serialization import dumps
+from runners.batch.digests import MASK, Digest, salts_of, sums_of
 from runners.batch.layout import Layout
-from runners.core.column_partials import PartialColumns, divided
+from runners.core.column_partials import PartialColumns, divided_by, key_labels
 from runners.core.key_codec import KeyCodec
 from runners.core.partial_parts import parts_of
 from runners.core.partial_table import PartialTable
 from runners.core.partials import Lifter, Partial
 from runners.core.plan import ExecutionPlan, Stage
-from runners.core.stateful_inputs import lifter_of
+from runners.core.stateful_inputs import StatefulInputs, lifter_of
+from runners.core.unfolded_partials import UnfoldedPartials
 from runners.millwheel.key_range import range_index
+from windowing.window import GLOBAL_WINDOW, Window
 
 #: Records gathered for one grouping before they are packed, at most, where more of them take more room.
 RECORDS_MAX = 200_000
@@ -37,6 +44,8 @@ COLUMN_PARTIALS_MAX = 500_000
 
 #: What a shuffle moves: the number of the target, and a pickled list of partials for it, or of `PartBlob`.
 Packed = tuple[int, bytes]
+#: Key range, hash of a key, window, and number of records.
+Counted = tuple[int, int, Window, int]
 
 
 class PartBlob(NamedTuple):
@@ -84,6 +93,12 @@ class Gatherer:
         for lane in self._lanes.values():
             yield from lane.pack()
 
+    def digests(self) -> Mapping[int, int] | None:
+        """Of all partials so far, packed or not, by target (`runners.batch.digests`); None if nobody waits for any."""
+        if not self._lanes:
+            return None
+        return dict(each for lane in self._lanes.values() for each in lane.digests())
+
 
 class _Lane:
     """The way to one grouping."""
@@ -97,6 +112,11 @@ class _Lane:
         self._offset, self._count = layout.offsets[node.label], layout.counts[node.label]
         self._wanted = layout.wanted[node.label]
         self._table = PartialTable(self._lifter)
+        lifter = self._lifter
+        self._is_merging = isinstance(lifter, Lifter) and lifter.is_merging
+        self._digest = Digest(self._count, with_windows=not self._is_merging)
+        self._sign_of = lifter.sign_of if isinstance(lifter, Lifter) else None
+        self._net_count = lifter.net_count if isinstance(lifter, StatefulInputs) else None
         self._columns: list[PartialColumns] = []
         self._records_max = RECORDS_FIRST
         #: Unknown until some have been packed.
@@ -108,9 +128,40 @@ class _Lane:
             if sum(map(len, self._columns)) >= COLUMN_PARTIALS_MAX:
                 yield from self._pack_columns()
             return
+        if self._sign_of is not None:
+            # Once they are folded nobody knows how many were taken back.
+            self._digest.sums[:] = self._digest.with_counts(self._signed(partials, self._sign_of))
         self._table.add(partials)
         if self._is_full():
             yield from self.pack()
+
+    def digests(self) -> Iterator[tuple[int, int]]:
+        sums: Sequence[int] = self._digest.sums
+        if self._columns or (self._table.records and self._sign_of is None):
+            sums = self._digest.with_counts(self._waiting())
+        for index, each in enumerate(sums):
+            if index in self._wanted:
+                yield self._offset + index, each & MASK
+
+    def _signed(
+        self, partials: Sequence[Partial], sign_of: Callable[[Any], int]
+    ) -> Iterator[Counted]:
+        if not isinstance(partials, UnfoldedPartials):
+            return self._counted((key, window, count) for key, window, _, count in partials)
+        windows = partials.windows or repeat(GLOBAL_WINDOW)
+        # The pairs are as many as the windows, if there are any.
+        pairs = zip(partials.pairs, windows, strict=False)
+        return self._counted((key, window, sign_of(value)) for (key, value), window in pairs)
+
+    def _waiting(self) -> Iterator[Counted]:
+        yield from self._counted(self._table.counted())
+        for columns in self._columns:
+            yield from self._counted((key, window, count) for key, window, _, count in columns)
+
+    def _counted(self, counted: Iterable[tuple[Any, Window, int]]) -> Iterator[Counted]:
+        for key, window, count in counted:
+            key_hash = self._codec.hash(key)
+            yield range_index(key_hash, self._count), key_hash, window, count
 
     def _is_full(self) -> bool:
         table = self._table
@@ -129,8 +180,16 @@ class _Lane:
         hash_of, count = self._codec.hash, self._count
         by_range: list[list[Partial]] = [[] for _ in range(count)]
         records, taken = self._table.records, self._table.take()
+        sums, salt_of, net_count = self._digest.sums, self._digest.salt, self._net_count
+        has_signs = self._sign_of is not None
         for partial in taken:
-            by_range[range_index(hash_of(partial[0]), count)].append(partial)
+            key_hash = hash_of(partial[0])
+            index = range_index(key_hash, count)
+            by_range[index].append(partial)
+            if has_signs:
+                continue
+            records_of = partial[3] if net_count is None else net_count(partial)
+            sums[index] += (key_hash ^ salt_of(partial[1])) * records_of
         packed_bytes = 0
         for index, partials in enumerate(by_range):
             if index not in self._wanted:
@@ -151,11 +210,22 @@ class _Lane:
             for partials in waiting:
                 self._table.add(partials)
             return
-        hash_of, count = self._codec.hash, self._count
-        ranges = divided(merged, lambda key: range_index(hash_of(key), count))
-        for index, partials in ranges:
+        if not len(merged):
+            return
+        which, hashes = key_labels(merged, self._codec.hash)
+        ranges = [range_index(each, self._count) for each in hashes]
+        self._add_columns(merged, np.array(hashes, np.uint64)[which], np.array(ranges)[which])
+        for index, partials in divided_by(merged, which, ranges):
             if index in self._wanted:
                 yield self._offset + index, self._blob(partials)
+
+    def _add_columns(
+        self, partials: PartialColumns, hashes: NDArray[np.uint64], ranges: NDArray[np.int64]
+    ) -> None:
+        windows = partials.windows
+        salts = None if self._is_merging else salts_of(windows.starts_us, windows.ends_us)
+        for index, each in enumerate(sums_of(hashes, salts, partials.counts, ranges, self._count)):
+            self._digest.sums[index] += each
 
     def _blob(self, partials: Sequence[Partial]) -> bytes:
         if self._parts is None:

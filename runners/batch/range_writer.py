@@ -15,13 +15,17 @@ say is fenced by its token.
 The last commit marks the range as finished.  A finished range is never written again, in this run
 or in a later one of the same job.
 
+What a range has sent to later groupings is committed with its rows, as digests (`digests.py`), before anybody behind
+it can have all of it. Every later attempt must send the same: somebody may have counted the one, and somebody else is
+about to count the other. A range without rows commits these digests alone, when it is done.
+
 Dead letters are committed like rows.  An attempt may repeat what an earlier one has committed, for
 the stages downstream; user code that then fails on more records, or on fewer, would leave some in
 no result and in no letter, or in both.  So letters are counted, and such an attempt is given up.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,7 +35,12 @@ from dataflow.io.table import Row, TableSpec, TableWrite
 from dataflow.serialization import dumps, loads
 from runners.core import poison
 from runners.core.table_columns import TableColumns
-from runners.errors import StoreError, StoreUnreachableError, UnrepeatableError
+from runners.errors import (
+    JobMismatchError,
+    StoreError,
+    StoreUnreachableError,
+    UnrepeatableError,
+)
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.production import DeadLetter, Production
 from runners.millwheel.store.port import Committed, Indeterminate, RangeRow, Store
@@ -44,16 +53,27 @@ _FENCED_POLL_S = 0.5
 
 
 class FencedError(StoreError):
-    """A newer attempt owns the range; this one wrote nothing and never will."""
+    """A newer attempt owns the range, or a newer run the job; this one wrote nothing and never will."""
 
 
 @attrs.frozen
 class ReadSoFar:
-    """How far the committed bundles of a range have come, with so many dead letters."""
+    """How far the committed bundles of a range have come, with so many dead letters.
+
+    ``sent``: digests of what it had sent by then, by target; None: it sends nothing.  ``run``: of the job, which was
+    the one to send it.
+    """
 
     records: int = 0
     position: Any = None
     dead: int = 0
+    sent: Mapping[int, int] | None = None
+    run: int | None = None
+
+    @classmethod
+    def of(cls, row: RangeRow) -> "ReadSoFar":
+        """What a range of a batch has committed."""
+        return cls() if row.position is None else cls(*loads(row.position))
 
 
 class RangeWriter:
@@ -62,29 +82,62 @@ class RangeWriter:
     Args:
         store: closed with the writer.
         owner: unique among the attempts.
+        run: which run of the job the attempt belongs to (`JobRow.version`); None: whichever.
+        is_binding: whether what earlier runs have committed counts.  Where nothing but digests was, and nothing was
+            made of what they are about, it does not.
+        where: names the stage, for errors.
+        fenced_wait_s: how long a fenced attempt waits for the one that fenced it; by default `FENCED_WAIT_S`.
     """
 
-    def __init__(self, store: Store, job: str, range_id: RangeId, owner: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        job: str,
+        range_id: RangeId,
+        owner: str,
+        *,
+        run: int | None = None,
+        is_binding: bool = True,
+        where: str = "",
+        fenced_wait_s: float | None = None,
+    ) -> None:
         self._store, self._job, self._range_id, self._owner = store, job, range_id, owner
+        self._run, self._is_binding, self._where = run, is_binding, where or str(range_id)
+        self._fenced_wait_s = FENCED_WAIT_S if fenced_wait_s is None else fenced_wait_s
         self._pending: list[_TableBuffer] = []
         self._dead: list[DeadLetter] = []
         # Letters committed, by whichever attempt, and letters that this attempt has come upon.
         self._dead_committed = self._dead_met = 0
         self._row: RangeRow | None = None
+        self._before = ReadSoFar()
         self._bundle = 0
 
     def __enter__(self) -> Self:
         """Take the range over."""
         try:
-            taken = self._store.acquire(self._job, [self._range_id], self._owner)
+            taken = self._store.acquire(self._job, [self._range_id], self._owner, self._run)
+        except JobMismatchError as error:
+            self._store.close()
+            raise FencedError(
+                f"job {self._job} is being run anew",
+                detail=error.fact,
+                hint="nothing is lost: the run that was started last goes on, and the others end",
+            ) from None
         except BaseException:
             self._store.close()
             raise
-        self._row = taken[self._range_id].row
-        self._bundle = self._row.bundle
-        self.is_finished = self._is_done(self._row)
-        self._dead_committed = self.read_so_far.dead
+        row = taken[self._range_id].row
+        self._bundle = row.bundle
+        self._look_at(row)
         return self
+
+    def _look_at(self, row: RangeRow) -> None:
+        self._row, self._before = row, self._so_far_of(row)
+        counts = self._is_binding or self._before.run in (None, self._run)
+        if not counts:
+            self._before = ReadSoFar()
+        self.is_finished = counts and self._is_done(row)
+        self._dead_committed = self._before.dead
 
     def __exit__(
         self,
@@ -97,8 +150,7 @@ class RangeWriter:
     @property
     def read_so_far(self) -> ReadSoFar:
         """What earlier attempts have committed."""
-        assert self._row is not None
-        return self._so_far_of(self._row)
+        return self._before
 
     @property
     def is_full(self) -> bool:
@@ -123,8 +175,32 @@ class RangeWriter:
             buffer = self._buffer(write.table)
             buffer.add(write)
 
-    def commit(self, read_so_far: ReadSoFar | None = None, *, is_last: bool) -> None:
-        """Make the rows and letters kept so far durable.
+    def check_sent(self, sent: Mapping[int, int] | None) -> None:
+        """Compare digests of what this attempt has sent with those of an earlier one that was as far.
+
+        Raises:
+            UnrepeatableError: they differ.
+        """
+        before = self._before.sent
+        if sent is None or before is None:
+            return
+        if any(digest != before.get(target) for target, digest in sent.items()):
+            raise UnrepeatableError(
+                f"{self._where} gave other records when it was run again",
+                detail="a part of what it gave before is in results already: with the rest of what it gives now, "
+                "records would be lost, and others counted twice",
+                hint="let functions say the same of the same records (fixed seeds, no clock, no order of arrival); "
+                "fresh=True starts over",
+            )
+
+    def commit(
+        self,
+        read_so_far: ReadSoFar | None = None,
+        *,
+        is_last: bool,
+        sent: Mapping[int, int] | None = None,
+    ) -> None:
+        """Make the rows and letters kept so far durable, with the digests of what was sent so far.
 
         Returns normally, having written nothing, if another attempt has meanwhile finished the
         range.
@@ -132,16 +208,20 @@ class RangeWriter:
         Raises:
             FencedError: another attempt owns the range and has not finished it.
             StoreUnreachableError: nobody knows whether it was committed; the next attempt will see.
-            UnrepeatableError: what was committed before had other dead letters.
+            UnrepeatableError: what was committed before had other dead letters, or other digests.
         """
         self._check_dead(self._dead_met - len(self._dead))
         if self.is_finished:
+            if is_last:
+                self._check_end(read_so_far, sent)
             return
         assert self._row is not None
         fence = Fence(range_id=self._range_id, token=self._row.token, bundle=self._bundle + 1)
         so_far = None
-        if read_so_far is not None or self._dead_met:
-            so_far = attrs.evolve(read_so_far or ReadSoFar(), dead=self._dead_met)
+        if read_so_far is not None or self._dead_met or sent is not None:
+            so_far = attrs.evolve(
+                read_so_far or ReadSoFar(), dead=self._dead_met, sent=sent, run=self._run
+            )
         production = Production(
             job=self._job,
             fences=[fence],
@@ -166,6 +246,7 @@ class RangeWriter:
             self._wait_for_new_owner()
             if is_last:
                 self._check_dead(self._dead_met)
+                self._check_end(read_so_far, sent)
 
     # What a range's row says, and how that is written: otherwise where a stream is to go on from it.
 
@@ -173,7 +254,7 @@ class RangeWriter:
         return row.is_finished
 
     def _so_far_of(self, row: RangeRow) -> ReadSoFar:
-        return ReadSoFar() if row.position is None else ReadSoFar(*loads(row.position))
+        return ReadSoFar.of(row)
 
     def _progress(self, so_far: ReadSoFar | None, *, is_last: bool) -> dict[str, Any]:
         """The parts of a production that say how far the range is."""
@@ -184,6 +265,15 @@ class RangeWriter:
             "positions": positions,
             "finished": frozenset([self._range_id] if is_last else []),
         }
+
+    def _check_end(self, so_far: ReadSoFar | None, sent: Mapping[int, int] | None) -> None:
+        if so_far is not None and so_far.records != self._before.records:
+            raise UnrepeatableError(
+                f"{self._where} was read twice, up to {so_far.records} records and to {self._before.records}",
+                detail="what came of the ones or of the others is in the store already",
+                hint="do not change input while it is read; run the same again, or with fresh=True to start over",
+            )
+        self.check_sent(sent)
 
     def _check_dead(self, repeated: int) -> None:
         if repeated != self._dead_committed:
@@ -212,10 +302,10 @@ class RangeWriter:
             job = self._store.read_job(self._job)
             row = job and job.ranges.get(self._range_id)
             if row and self._is_done(row):
-                self.is_finished, self._row = True, row
-                self._dead_committed = self.read_so_far.dead
-                return
-            if not row or row.owner in (None, self._owner) or waited_s >= FENCED_WAIT_S:
+                self._look_at(row)
+                if self.is_finished:
+                    return
+            if not row or row.owner in (None, self._owner) or waited_s >= self._fenced_wait_s:
                 raise FencedError(
                     f"this attempt no longer owns {self._range_id} of job {self._job}",
                     detail=f"owner: {row.owner if row else 'none, the job was reset'}",

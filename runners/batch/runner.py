@@ -13,15 +13,20 @@ Absent, so far: one key with more values than fit into memory, and a range with 
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from types import MappingProxyType
+
+import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from runners.batch.layout import layout
+from runners.batch.repeating import begin_run, binding_ranges, check_continuable
 from runners.batch.spilled_groups import SPILL_BYTES
 from runners.batch.waves import run_waves
 from runners.core.poison import checked_tries
 from runners.progress import Progress
+from runners.registry import open_store
 from runners.spark.prepared_job import JobOptions, prepare
 from runners.spark.result import StoreResult
 from runners.spark.session import LOCAL_MASTER
@@ -34,8 +39,9 @@ class BatchRunner:
     """Runs a pipeline to the end of its input.
 
     Args:
-        job: names the run in the store; running it again continues it, and keeps what is written
-            even where the code has changed since.
+        job: names the run in the store; running it again continues it, and keeps what is written.  Code may be
+            corrected before, unless what it says of records whose results are written would be something else.
+            A run ends every other one of the same job that is still at work.
         store: DSN of a Postgres; by default that of the environment variable DATAFLOW_STORE, else
             an embedded one.
         fresh: forget the job, and drop the tables it created, before running.
@@ -90,6 +96,8 @@ class BatchRunner:
             InputError: a source cannot be read.
             PipelineError: something in the pipeline cannot be sent to workers.
             StoreError: there is no suitable store, or the job's name is taken by another pipeline.
+            UnrepeatableError: the job was interrupted, and its code says something else when it is run again, or is
+                marked with `df.nondeterministic`; what it has written stays as it is.
             DataflowError: what went wrong in the run; run again to continue.
         """
         prepared = prepare(
@@ -105,6 +113,10 @@ class BatchRunner:
         )
         if prepared.job.is_finished:
             return prepared.result
+        with closing(open_store(prepared.dsn)) as store:
+            prepared = attrs.evolve(prepared, job=begin_run(store, prepared.job))
+        bound = binding_ranges(prepared.plan, prepared.job.ranges)
+        check_continuable(prepared.plan, prepared.job, bound)
         wanted = layout(prepared.plan, prepared.job.ranges)
         with Progress(f"batch {self._job}", show=self._show_progress) as progress:
             if any(wanted.wanted.values()):
@@ -116,6 +128,7 @@ class BatchRunner:
                     progress,
                     tries=self._tries,
                     spill_bytes=self._spill_bytes,
+                    bound=bound,
                 )
         prepared.finish()
         return prepared.result

@@ -5,14 +5,17 @@ shuffle takes to their targets. An attempt may be run again at any time, also af
 succeeded, when a machine is lost with what it had for others: then it ships the same again, and
 writes nothing that is already written (range_writer.py).
 
-**Invariant:** a task commits the end of its range only after it has seen all of its input, and no
-`Failure` in it.
+**Invariants**
+
+* A task commits the end of its range only after it has seen all of its input, and no `Failure` in it.
+* Before anybody has all that a task has shipped, digests of it are committed; whoever ships something else afterwards
+  has failed.
 
 User code may see a record more than once, as in every engine that retries; its results count once.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -35,7 +38,9 @@ from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.poison import letters_set_aside
 from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.stage_executor import StageExecutor
+from runners.errors import UnrepeatableError
 from runners.millwheel.ids import RangeId
+from runners.millwheel.store.port import Store
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -67,9 +72,12 @@ Shipment = tuple[int, Any]
 class Work:
     """What every task of a run knows.
 
-    ``dsn`` may hold a password, so it is not shown.
+    ``dsn`` may hold a password, so it is not shown.  ``connect``: opens the store there.
     ``attempts_max``: how often Spark tries a task.
     ``tries``: how often a record that makes user code fail is tried; see `StageExecutor`.
+    ``run``: of the job; None: any.  ``bound``: ranges that must send what earlier runs have sent.
+    ``nondeterministic``: a transform that would not say the same again; None: there is none.
+    ``fenced_wait_s``: see `RangeWriter`.
     ``spill_bytes``: how much of a key range is kept in memory; see `SpilledGroups`.
     """
 
@@ -80,7 +88,12 @@ class Work:
     failures: FailureAccumulator
     attempts_max: int
     tries: int | None
+    connect: Callable[[str], Store] = open_store
+    run: int | None = None
+    bound: frozenset[RangeId] = frozenset()
+    nondeterministic: str | None = None
     spill_bytes: int = SPILL_BYTES
+    fenced_wait_s: float | None = None
 
 
 @attrs.frozen
@@ -143,15 +156,27 @@ def content_of(shipment: Shipment) -> Any:
     return content
 
 
-class Attempt:
-    """One attempt at one range."""
+def _numbers_by_spark() -> tuple[int, int]:
+    context = TaskContext.get()
+    assert context is not None
+    return context.attemptNumber(), context.taskAttemptId()
 
-    def __init__(self, work: Work, range_id: RangeId) -> None:
+
+class Attempt:
+    """One attempt at one range.
+
+    Args:
+        work: of the run.
+        range_id: which.
+        attempt: how many there were before at the task, and a number that no other attempt has; by default Spark's.
+    """
+
+    def __init__(
+        self, work: Work, range_id: RangeId, attempt: tuple[int, int] | None = None
+    ) -> None:
         self._work, self._range_id = work, range_id
-        context = TaskContext.get()
-        assert context is not None
-        self._number = context.attemptNumber()
-        self._owner = f"batch {range_id} attempt {context.taskAttemptId()}"
+        self._number, unique = attempt or _numbers_by_spark()
+        self._owner = f"batch {range_id} attempt {unique}"
 
     def run(self, body: Iterator[Shipment]) -> Iterator[Shipment]:
         """Run one of the generators below; an error becomes shipments to everybody downstream."""
@@ -177,6 +202,7 @@ class Attempt:
         writer = self._enter_writer()
         if writer is not None and writer.is_finished and not self._gatherer.is_needed:
             return
+        self._check_repeatable(writer)
         written = ReadSoFar() if writer is None else writer.read_so_far
         operation = self._stage.root.operation
         assert isinstance(operation, Read)
@@ -198,6 +224,8 @@ class Attempt:
         while status is not SplitStatus.FINISHED:
             # Not beyond what is written already: a bundle is either written or not.
             unwritten = records >= written.records
+            if writer is not None and records and records == written.records:
+                writer.check_sent(self._gatherer.digests())
             bundle_max = BUNDLE_ROWS if reader.reads_columns else BUNDLE_RECORDS
             records_max = bundle_max if unwritten else written.records - records
             batch = reader.read(min(bundle_max, records_max))
@@ -219,18 +247,19 @@ class Attempt:
             elif writer is not None:
                 writer.write(outputs.tables, outputs.dead)
                 if writer.is_full:
-                    writer.commit(ReadSoFar(records, batch.position), is_last=False)
+                    sent = self._gatherer.digests()
+                    writer.commit(ReadSoFar(records, batch.position), is_last=False, sent=sent)
             if not batch.records and status is not SplitStatus.FINISHED:
                 self._pause(status)
         yield from self._gatherer.flush()
-        if writer is not None:
-            writer.commit(ReadSoFar(records, batch.position), is_last=True)
+        self._commit_end(writer, ReadSoFar(records, batch.position))
 
     def group(self, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
         """Take all partials in, then let every window speak."""
         writer = self._enter_writer()
         if writer is not None and writer.is_finished and not self._gatherer.is_needed:
             return
+        self._check_repeatable(writer)
         grouping = GroupingStage(self._plan, self._stage, is_replay=True, tries=self._work.tries)
         overflow = self._overflow(grouping.executor)
         groups = SpilledGroups(grouping, _WHILE_INPUT, _AT_THE_END, self._work.spill_bytes)
@@ -245,8 +274,7 @@ class Attempt:
             yield from self._spread(failed.failure)
             return
         yield from self._gatherer.flush()
-        if writer is not None:
-            writer.commit(is_last=True)
+        self._commit_end(writer)
 
     def _overflow(self, executor: StageExecutor) -> Overflow:
         overflow = Overflow(executor, self._gatherer)
@@ -271,17 +299,53 @@ class Attempt:
         stage.setup()
 
     def _enter_writer(self) -> RangeWriter | None:
-        """The range, taken over; None for a stage that writes nothing, and so fences nothing."""
+        """The range, taken over; None for a stage that writes no rows, and takes its range over at its end."""
         operation = self._stage.root.operation
         may_have_dead = self._work.tries is not None or (
             isinstance(operation, Read) and operation.source.keeps_set_aside
         )
         if not self._stage.tables and not may_have_dead:
             return None
-        store = open_store(self._work.dsn)
-        return self._stack.enter_context(
-            RangeWriter(store, self._work.job, self._range_id, self._owner)
+        return self._stack.enter_context(self._writer())
+
+    def _writer(self) -> RangeWriter:
+        work, stage = self._work, self._stage
+        follows = ", ".join(repr(node.label) for node in stage.nodes)
+        return RangeWriter(
+            work.connect(work.dsn),
+            work.job,
+            self._range_id,
+            self._owner,
+            run=work.run,
+            is_binding=self._range_id in work.bound,
+            fenced_wait_s=work.fenced_wait_s,
+            where=f"{stage.root}, or what follows it ({follows})," if follows else str(stage.root),
         )
+
+    def _commit_end(self, writer: RangeWriter | None, so_far: ReadSoFar | None = None) -> None:
+        sent = self._gatherer.digests()
+        if writer is not None:
+            writer.commit(so_far, is_last=True, sent=sent)
+        elif sent is not None:
+            with self._writer() as late:
+                late.commit(so_far, is_last=True, sent=sent)
+
+    def _check_repeatable(self, writer: RangeWriter | None) -> None:
+        """Whoever is behind may have had what an earlier attempt has said."""
+        rolling = self._work.nondeterministic
+        if rolling is None or not self._gatherer.is_needed:
+            return
+        if writer is None:
+            with self._writer() as taken:
+                before = taken.read_so_far
+        else:
+            before = writer.read_so_far
+        if before.sent is not None:
+            raise UnrepeatableError(
+                f"{self._range_id} of job {self._work.job!r} has been worked off before, and cannot be once more",
+                detail=f"{rolling} is marked as nondeterministic: run again, it would not say what it has said",
+                hint="start over with fresh=True",
+            )
 
     def _pause(self, status: SplitStatus) -> None:
         if status is SplitStatus.IDLE:

@@ -17,6 +17,7 @@ from pyspark import RDD, InheritableThread, SparkContext
 
 from runners.batch.failures import Failure, FailureAccumulator, FailuresParam, raise_failure
 from runners.batch.layout import Layout
+from runners.batch.repeating import nondeterministic
 from runners.batch.spilled_groups import SPILL_BYTES
 from runners.batch.tasks import GroupingWave, Shipment, SourceWave, SplitTask, Work
 from runners.millwheel.ids import RangeId
@@ -60,11 +61,12 @@ def run_waves(
     *,
     tries: int | None,
     spill_bytes: int = SPILL_BYTES,
+    bound: frozenset[RangeId] = frozenset(),
     wave: WaveOf = _batch_wave,
 ) -> None:
     """Run everything that is wanted.  An interrupt stops the Spark job and goes on up.
 
-    ``wave``: what the tasks of a level do.
+    ``bound``: ranges that must send what they have sent before.  ``wave``: what the tasks of a level do.
 
     Raises:
         DataflowError: what a task raised, with its traceback as the cause.
@@ -80,6 +82,9 @@ def run_waves(
         failures=failures,
         attempts_max=_attempts_max(context),
         tries=tries,
+        run=prepared.job.version,
+        bound=bound,
+        nondeterministic=nondeterministic(prepared.plan.graph),
         spill_bytes=spill_bytes,
     )
     try:

@@ -6,7 +6,7 @@ and folding waits until they are grouped.
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -81,6 +81,13 @@ class Accumulation:
             pairs = [(key, (value, at)) for (key, value), at in zip(pairs, times_us, strict=True)]
         return pairs
 
+    @property
+    def sign_of(self) -> Callable[[Any], int] | None:
+        """The sign of an input of `combine_fn`; None where records are never taken back."""
+        if not self.is_retracted:
+            return None
+        return _stamped_sign if self._is_stamped else _sign
+
     def folded(self, inputs: Iterable[Any]) -> Any:
         """An accumulator of the inputs in a partial that was not folded."""
         return self.combine_fn.add_inputs(self.combine_fn.create_accumulator(), inputs)
@@ -112,6 +119,14 @@ class Accumulation:
         if not self._is_stamped or accumulator[1] is None:
             return window.max_timestamp_us
         return int(min(max(accumulator[1], window.start_us), window.max_timestamp_us))
+
+
+def _sign(value: tuple[Any, int]) -> int:
+    return value[1]
+
+
+def _stamped_sign(value: tuple[tuple[Any, int], int]) -> int:
+    return value[0][1]
 
 
 def _is_immutable(value: Any) -> bool:

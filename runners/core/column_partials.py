@@ -331,15 +331,28 @@ def divided(
     partials: PartialColumns, label_of: Callable[[Any], LabelT]
 ) -> Iterator[tuple[LabelT, PartialColumns]]:
     """The partials by what ``label_of`` says of their keys; it is asked once for each key."""
-    if not len(partials):
-        return
+    if len(partials):
+        yield from divided_by(partials, *key_labels(partials, label_of))
+
+
+def key_labels(
+    partials: PartialColumns, label_of: Callable[[Any], LabelT]
+) -> tuple[Int64s, list[LabelT]]:
+    """What ``label_of`` says of each key that there is, and for each partial which of these is its own."""
     codes = key_codes(partials.keys)
     assert codes is not None  # or they would not have been grouped
     firsts, which = np.unique(codes, return_index=True, return_inverse=True)[1:]
     at = array_of(firsts)
     keys = key_values([each.take(at) for each in partials.keys], is_single=partials.is_single)
+    return which, [label_of(key) for key in keys]
+
+
+def divided_by(
+    partials: PartialColumns, which: Int64s, labels: Sequence[LabelT]
+) -> Iterator[tuple[LabelT, PartialColumns]]:
+    """The partials by their labels: ``labels[which[index]]`` is that of one."""
     numbers: dict[LabelT, int] = {}
-    indexes = [numbers.setdefault(label_of(key), len(numbers)) for key in keys]
+    indexes = [numbers.setdefault(label, len(numbers)) for label in labels]
     if len(numbers) == 1:
         yield next(iter(numbers)), partials
         return

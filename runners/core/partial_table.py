@@ -80,6 +80,23 @@ class PartialTable:
             self._listed += self._lifter.partials(unfolded.pairs, unfolded.windows)
         self.size = sum(map(len, self._held.values())) + len(self._listed)
 
+    def counted(self) -> Iterator[tuple[Any, Window, int]]:
+        """Key, window and number of all records in it, which stay as they are; windows that merge are not whole."""
+        unfolded = self._unfolded
+        for window, held in self._held.items():
+            yield from ((key, window, entry[1]) for key, entry in held.items())
+        for window, groups in unfolded.by_window.items():
+            yield from ((key, window, len(values)) for key, values in groups.items())
+        for (key, _), window in zip(unfolded.pairs, unfolded.windows, strict=True):
+            yield key, window, 1
+        for partial in self._listed:
+            yield partial[0], partial[1], self._net_count(partial)
+
+    def _net_count(self, partial: Partial) -> int:
+        if isinstance(self._lifter, StatefulInputs):
+            return self._lifter.net_count(partial)
+        return partial[3]
+
     def is_of_numbers(self) -> bool:
         """Whether more records do not make accumulators larger, as far as one can see: all are a few numbers."""
         entries = chain.from_iterable(held.values() for held in self._held.values())

@@ -77,6 +77,11 @@ class Lifter:
         """Whether windows merge, so that partials of one window may belong to another."""
         return self._is_overlap_merging or self._merging is not None
 
+    @property
+    def sign_of(self) -> Callable[[Any], int] | None:
+        """Whether an input of `UnfoldedPartials` takes a record back, -1, or not, +1; None where none ever does."""
+        return self._accumulation.sign_of
+
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "Lifter":
         """That of a grouping of the graph."""

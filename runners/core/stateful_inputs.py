@@ -6,6 +6,7 @@ a key and window stay in the order in which they arrived.
 
 from collections import defaultdict
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 from dataflow.canonical_keys import PLAIN_TYPES, CanonicalKeys
@@ -17,6 +18,8 @@ from runners.core.pairs import refuse_other_than_pairs
 from runners.core.partials import Lifter, Partial
 from windowing.pane import NO_FIRING
 from windowing.window import GLOBAL_WINDOW, Window
+
+_sign = itemgetter(3)
 
 
 class StatefulInputs:
@@ -51,6 +54,11 @@ class StatefulInputs:
         except KeyEncodingError as error:
             raise error.located(str(self._node)) from None
         return [(key, window, inputs, len(inputs)) for (key, window), inputs in groups.items()]
+
+    @staticmethod
+    def net_count(partial: Partial) -> int:
+        """How many elements it has, less those that it takes back."""
+        return sum(map(_sign, partial[2]))
 
     def combined(self, partials: Iterable[Partial]) -> list[Partial]:
         """The partials of several bundles, in their order, as fewer ones that say the same."""

@@ -14,6 +14,7 @@ job is nobody's but the backfill's, and behind it nobody's but the stream's.
 DESIGN section 8.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
@@ -45,6 +46,7 @@ class SplitMark:
         dead: how many dead letters are committed.
         until_us: the point, an event time; None: as far as there was anything.
         now_us: processing time, which stands still during the whole backfill.
+        sent: digests of what was sent to key ranges by then, by target; None: it sends nothing, or nobody knows.
     """
 
     records: int = 0
@@ -55,6 +57,7 @@ class SplitMark:
     dead: int = 0
     until_us: int | None = None
     now_us: int = MIN_TIMESTAMP_US
+    sent: Mapping[int, int] | None = None
 
     def encoded(self) -> bytes:
         """As the position of a range."""
@@ -67,7 +70,8 @@ def mark_of(row: RangeRow) -> SplitMark | None:
         return None
     fields = loads(row.position[len(_PREFIX) :])
     names = (each.name for each in attrs.fields(SplitMark))
-    return SplitMark(**dict(zip(names, fields, strict=True)))
+    # An older version knew fewer.
+    return SplitMark(**dict(zip(names, fields, strict=False)))
 
 
 class HistoryState(Enum):

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 
 from dataflow.graph import PipelineGraph
-from runners.batch.history.history_waves import history_of, history_waves, nondeterministic
+from runners.batch.history.history_waves import history_of, history_waves
+from runners.batch.repeating import nondeterministic
 from runners.batch.runner import checked_spill_bytes
 from runners.batch.waves import run_waves
 from runners.errors import BackfillError

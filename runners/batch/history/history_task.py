@@ -41,7 +41,7 @@ from runners.core.poison import letters_set_aside
 from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.stage_executor import StageExecutor
 from runners.core.timers import Timers
-from runners.errors import BackfillError, UnrepeatableError
+from runners.errors import BackfillError
 from runners.millwheel.history import SplitMark
 from runners.millwheel.ids import RangeId
 from runners.millwheel.store.port import Store
@@ -132,7 +132,8 @@ class HistoryTask:
         self._spill_bytes = spill_bytes
         self._stage = plan.stages[range_id.computation]
         self._gatherer = Gatherer(plan, self._stage, history.layout, PARTS)
-        self._writer = HistoryWriter(store, history.job, range_id, owner)
+        where = str(self._stage.root)
+        self._writer = HistoryWriter(store, history.job, range_id, owner, where=where)
         self._number = 0
         self._clock = StageClock(
             watermark_us=MIN_TIMESTAMP_US,
@@ -178,7 +179,6 @@ class HistoryTask:
                 kept = ids.kept(reader.watermark_us)
                 writer.left = {"record_ids": {self._range_id: kept}}
             self._commit(reader, is_last=True)
-            self._check_same_end(reader)
             yield from self._tell(reader.watermark_us, is_finished=reader.is_source_finished)
 
     def _read(
@@ -189,6 +189,8 @@ class HistoryTask:
         while True:
             # Not beyond what is written already: a bundle is either written or not.
             unwritten = reader.records >= written
+            if written and reader.records == written:
+                writer.check_sent(self._gatherer.digests())
             records_max = BUNDLE_RECORDS if unwritten else written - reader.records
             batch = reader.read(min(BUNDLE_RECORDS, records_max))
             if batch is None:
@@ -217,16 +219,11 @@ class HistoryTask:
             until_us=self._history.until_us,
             now_us=self._history.now_us,
         )
-        self._writer.commit(ReadSoFar(reader.records, reader.position), is_last=is_last)
-
-    def _check_same_end(self, reader: SplitReader) -> None:
-        """Another attempt may have been first, and may have found more, or less."""
-        mark = self._writer.mark
-        if mark.is_end and mark.records != reader.records:
-            raise UnrepeatableError(
-                f"{self._stage.root} was read twice at once, up to {reader.records} records and to {mark.records}",
-                hint="run the same again: the second counts",
-            )
+        self._writer.commit(
+            ReadSoFar(reader.records, reader.position),
+            is_last=is_last,
+            sent=self._gatherer.digests(),
+        )
 
     def group(self, shipments: Iterable[Sent | Told]) -> Iterator[Shipment]:
         """Take everything in, let happen what is due, and leave the rest to the stream.
@@ -257,6 +254,8 @@ class HistoryTask:
                 is_written = batch.end <= written
                 for step in self._steps(grouping, batch.blobs, cells, timers, watermark_us):
                     yield from self._followed(step, is_written=is_written)
+                if batch.end == written:
+                    writer.check_sent(self._gatherer.digests())
                 holds_us = [us for item in cells.items() for _, us in window_holds(*item)]
                 hold_us = min([hold_us, *holds_us])
                 if not is_written and not writer.is_finished:
@@ -319,7 +318,8 @@ class HistoryTask:
     def _leave(self, left: LeftState, parts: int, **at_last: Any) -> None:
         """Commit what there is to leave of the parts before this one, as far as that is not done."""
         self._writer.left = {**left.take(), **at_last}
-        self._writer.commit(ReadSoFar(parts), is_last=bool(at_last))
+        sent = self._gatherer.digests()
+        self._writer.commit(ReadSoFar(parts), is_last=bool(at_last), sent=sent)
 
     def _check_repeatable(self) -> None:
         """Whoever is behind may have had a part of what was said, by an attempt that is not there any more."""

@@ -6,10 +6,9 @@ from typing import Any
 
 import attrs
 
-from dataflow.do_fn import is_nondeterministic
-from dataflow.graph import ParDo, PipelineGraph, StatefulParDo
 from runners.batch.history.history_task import History, HistoryTask
 from runners.batch.layout import ByStage, Layout, layout
+from runners.batch.repeating import nondeterministic
 from runners.batch.tasks import (
     Attempt,
     FailedInputError,
@@ -45,15 +44,6 @@ def history_of(
         tries=tries,
         nondeterministic=nondeterministic(plan.graph),
     )
-
-
-def nondeterministic(graph: PipelineGraph) -> str | None:
-    """The first transform whose code does not say of the same records the same again; None if there is none."""
-    for node in graph.transforms:
-        operation = node.operation
-        if isinstance(operation, ParDo | StatefulParDo) and is_nondeterministic(operation.fn):
-            return str(node)
-    return None
 
 
 def history_layout(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> Layout:

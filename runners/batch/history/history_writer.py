@@ -61,11 +61,12 @@ class HistoryWriter(RangeWriter):
 
     def _so_far_of(self, row: RangeRow) -> ReadSoFar:
         mark = mark_of(row) or SplitMark()
-        return ReadSoFar(mark.records, mark.position, mark.dead)
+        return ReadSoFar(mark.records, mark.position, mark.dead, mark.sent)
 
     def _progress(self, so_far: ReadSoFar | None, *, is_last: bool) -> dict[str, Any]:
         positions = {}
         if so_far is not None:
-            mark = attrs.evolve(self.reached, **attrs.asdict(so_far, recurse=False), is_end=is_last)
+            said = attrs.asdict(so_far, recurse=False, filter=lambda field, _: field.name != "run")
+            mark = attrs.evolve(self.reached, **said, is_end=is_last)
             positions[self._range_id] = mark.encoded()
         return {"positions": positions, **self.left}

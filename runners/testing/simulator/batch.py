@@ -1,0 +1,305 @@
+"""A batch run in one thread, over a store in memory, with attempts that die, by seed.
+
+What strikes, where it can:
+
+* an attempt dies between any two of the things that it sends, and before and after its commit;
+* the answer to a commit is lost;
+* what an attempt has sent is lost when a part of its receivers have had it, and it is run again for the others (an
+  executor that is lost in mid-shuffle);
+* two attempts at one task go on side by side, and the one whose output nobody has ends later (speculation, zombies);
+* the driver dies; its attempts may go on while the next run is under way.
+
+`tests/simulation/test_batch.py` says what must come of it.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, NoReturn
+
+import attrs
+
+from dataflow.graph import PipelineGraph
+from dataflow.pipeline import Pipeline
+from dataflow.serialization import dumps_code, loads, loads_code
+from runners.batch.failures import Failure
+from runners.batch.layout import Layout, layout
+from runners.batch.repeating import begin_run, binding_ranges, check_continuable, nondeterministic
+from runners.batch.tasks import Attempt, Shipment, Work
+from runners.core.plan import ExecutionPlan, plan
+from runners.direct import DirectRunner
+from runners.errors import StoreError
+from runners.millwheel.ids import RangeId
+from runners.millwheel.job import job_spec
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import CommitOutcome, Indeterminate, JobRow, Store
+from runners.testing.simulator.simulation import BuildLike
+
+JOB = "batch"
+#: Runs of one job until it must come to its end.
+RUNS_MAX = 30
+_ATTEMPTS_MAX = 4
+_SPLITS, _RANGES = 3, 3
+#: What an attempt may keep in memory, as bytes.
+_SPILL_BYTES = (0, 300, 1 << 30)
+
+
+class DriverDiedError(Exception):
+    """The run is over, but for attempts that do not know."""
+
+
+class AttemptDiedError(OSError):
+    """An attempt is gone; another one may have more luck."""
+
+
+@attrs.frozen
+class _ShippedPlan:
+    code: bytes
+
+    @property
+    def value(self) -> "_ShippedPlan":
+        return self
+
+    def load(self) -> ExecutionPlan:
+        plan: ExecutionPlan = loads_code(self.code)
+        return plan
+
+
+class _Failures(list[Failure]):
+    def add(self, failures: list[Failure]) -> None:
+        self.extend(failures)
+
+
+class _FragileStore:
+    """A connection of an attempt, which may die before and after a commit, or not hear what became of it."""
+
+    def __init__(self, inner: Store, strikes: Callable[[], bool]) -> None:
+        self._inner, self._strikes = inner, strikes
+
+    def commit(self, production: Production) -> CommitOutcome:
+        if self._strikes():
+            raise AttemptDiedError("before its commit")
+        if self._strikes():
+            if self._strikes():
+                self._inner.commit(production)
+            return Indeterminate("the reply is lost")
+        outcome = self._inner.commit(production)
+        if self._strikes():
+            raise AttemptDiedError("after its commit")
+        return outcome
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._inner, verb)
+
+
+class SimulatedBatch:
+    """A batch job over bounded input, run until it is finished or refused.
+
+    Args:
+        build: the pipeline; may take a `random.Random`, the same for the same seed.
+        seed: decides what strikes, and when.
+        rate: how often it does, where it can.
+        tries: how often a record that makes user code fail is tried; None: the first failure ends the run.
+    """
+
+    def __init__(
+        self, build: BuildLike, seed: int, *, rate: float = 0.03, tries: int | None = None
+    ) -> None:
+        self._build, self._seed, self._rate, self._tries = build, seed, rate, tries
+        self._random = Random(f"batch {seed}")  # noqa: S311 - must be reproducible
+        self.store = MemoryStore()
+        self._numbers = itertools.count()
+        #: Attempts that nobody waits for any more.
+        self._zombies: list[Iterator[Shipment]] = []
+        #: What struck, by kind.
+        self.struck: Counter[str] = Counter()
+        self.runs = 0
+
+    def graph(self) -> PipelineGraph:
+        """The pipeline, built anew."""
+        pipeline = Pipeline(DirectRunner())
+        code: Any = self._build
+        if code.__code__.co_argcount > 1:
+            code(pipeline, Random(f"input {self._seed}"))  # noqa: S311
+        else:
+            code(pipeline)
+        return pipeline.graph()
+
+    def run(self) -> None:
+        """To the end, however often the driver dies.
+
+        Raises:
+            DataflowError: a run was refused, or has failed.
+        """
+        while True:
+            self.runs += 1
+            if self.runs > RUNS_MAX:
+                self._rate = 0.0
+            try:
+                return self.run_once()
+            except DriverDiedError:
+                continue
+
+    def run_once(self) -> None:
+        """One run, whose driver may die.  Raises as `run`, and `DriverDiedError`."""
+        graph = self.graph()
+        execution = plan(graph)
+        spec = job_spec(
+            JOB, "batch", execution, splits_desired=_SPLITS, ranges_per_grouping=_RANGES
+        )
+        job = begin_run(self.store, self.store.open_job(spec))
+        bound = binding_ranges(execution, job.ranges)
+        check_continuable(execution, job, bound)
+        _Run(self, execution, job, bound).run()
+        self.store.finish_job(JOB)
+
+    def rows(self, table: str) -> Sequence[Mapping[str, Any]]:
+        """The rows of a result table."""
+        (spec,) = [each for each in self.graph().tables() if each.name == table]
+        return [dict(zip(spec.columns, row, strict=True)) for row in self.store.read_table(spec)]
+
+    def strikes(self, what: str) -> bool:
+        """Whether it does, this time."""
+        if self._random.random() >= self._rate:
+            return False
+        self.struck[what] += 1
+        return True
+
+    def work(
+        self, execution: ExecutionPlan, job: JobRow, bound: frozenset[RangeId], found: Layout
+    ) -> Work:
+        """What the attempts of a run know."""
+        shipped: Any = _ShippedPlan(dumps_code(execution, "the pipeline"))
+        failures: Any = _Failures()
+        return Work(
+            job=JOB,
+            dsn="",
+            plan=shipped,
+            layout=found,
+            failures=failures,
+            attempts_max=_ATTEMPTS_MAX,
+            tries=self._tries,
+            connect=lambda _: _fragile(self.store, lambda: self.strikes("commit")),
+            run=job.version,
+            bound=bound,
+            nondeterministic=nondeterministic(execution.graph),
+            spill_bytes=self._random.choice(_SPILL_BYTES),
+            # Whoever is waited for does nothing meanwhile.
+            fenced_wait_s=0.0,
+        )
+
+    def number(self) -> int:
+        """One that no other attempt has."""
+        return next(self._numbers)
+
+    def shuffled(self, several: Sequence[Any]) -> list[Any]:
+        """In any order."""
+        found = list(several)
+        self._random.shuffle(found)
+        return found
+
+    def is_heads(self) -> bool:
+        """One of two."""
+        return self._random.random() < 0.5
+
+    def abandon(self, attempt: Iterator[Shipment]) -> None:
+        """Nobody waits for an attempt any more, and it may not know."""
+        self.struck["zombie"] += 1
+        self._zombies.append(attempt)
+
+    def let_zombies_go_on(self) -> None:
+        """Some of them, for a while or to their end; then they hear that they were given up."""
+        for zombie in self.shuffled(self._zombies):
+            if self._random.random() < 0.3:
+                with suppress(Exception):
+                    for _ in zombie:
+                        if self._random.random() < 0.1:
+                            break
+                    else:
+                        self._zombies.remove(zombie)
+
+
+def _fragile(store: Store, strikes: Callable[[], bool]) -> Any:
+    return _FragileStore(store, strikes)
+
+
+class _Run:
+    """One driver, as long as it lives, and what attempts have sent to it."""
+
+    def __init__(
+        self,
+        batch: SimulatedBatch,
+        execution: ExecutionPlan,
+        job: JobRow,
+        bound: frozenset[RangeId],
+    ) -> None:
+        self._batch, self._job = batch, job
+        self._layout = layout(execution, job.ranges)
+        self._work = batch.work(execution, job, bound, self._layout)
+        #: What the tasks that are done have sent, as it lies on their executors.
+        self._sent: dict[RangeId, list[Shipment]] = {}
+
+    def run(self) -> None:
+        levels = self._layout.levels
+        for level in range(self._layout.level_max + 1):
+            names = [name for name in levels if levels[name] == level]
+            tasks = [RangeId(name, index) for name in names for index in self._layout.wanted[name]]
+            for range_id in self._batch.shuffled(sorted(tasks)):
+                self._maybe_die()
+                self._lose_something(level)
+                self._sent[range_id] = self._done(range_id)
+                self._batch.let_zombies_go_on()
+        for _, content in [each for sent in self._sent.values() for each in sent]:
+            if isinstance(content, Failure):
+                _raise(content)
+
+    def _maybe_die(self) -> None:
+        if self._batch.strikes("driver"):
+            raise DriverDiedError
+
+    def _lose_something(self, level: int) -> None:
+        """What the next task is to receive is lost with an executor, and sent again for it and those after it."""
+        levels = self._layout.levels
+        while self._batch.strikes("lost output"):
+            there = sorted(each for each in self._sent if levels[each.computation] < level)
+            for range_id in self._batch.shuffled(there)[:2]:
+                self._sent[range_id] = self._done(range_id)
+
+    def _done(self, range_id: RangeId) -> list[Shipment]:
+        """What a task has sent, after as many attempts as it takes."""
+        for _ in range(_ATTEMPTS_MAX):
+            attempt = self._attempt(range_id)
+            if self._batch.strikes("speculation"):
+                self._batch.abandon(self._attempt(range_id))
+            try:
+                return list(self._surviving(attempt))
+            except AttemptDiedError:
+                if self._batch.is_heads():
+                    self._batch.abandon(attempt)
+            except StoreError:
+                # Another attempt has the range, or its answer was lost.
+                continue
+        raise DriverDiedError
+
+    def _surviving(self, attempt: Iterator[Shipment]) -> Iterator[Shipment]:
+        for each in attempt:
+            yield each
+            if self._batch.strikes("attempt"):
+                raise AttemptDiedError("while it was sending")
+
+    def _attempt(self, range_id: RangeId) -> Iterator[Shipment]:
+        # Always the first: what passes is tried again by `_done`.
+        attempt = Attempt(self._work, range_id, (0, self._batch.number()))
+        split = self._job.ranges[range_id].split
+        if split is not None:
+            return attempt.run(attempt.read_split(split))
+        target = self._layout.offsets[range_id.computation] + range_id.index
+        given = [each for sent in self._sent.values() for each in sent if each[0] == target]
+        return attempt.run(attempt.group(iter(self._batch.shuffled(given))))
+
+
+def _raise(failure: Failure) -> NoReturn:
+    raise loads(failure.error)

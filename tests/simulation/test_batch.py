@@ -1,0 +1,361 @@
+"""Batch runs whose attempts and drivers die, one of which is always continued: what they leave, or that they say no."""
+
+import random as chance
+from collections import Counter
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from dataflow.errors import DataflowError
+from runners.batch import gather, range_writer, repeating, tasks
+from runners.batch.gather import Gatherer
+from runners.batch.range_writer import RangeWriter
+from runners.direct import DirectRunner
+from runners.errors import UnrepeatableError
+from runners.testing.simulator import batch as simulated
+from runners.testing.simulator.batch import SimulatedBatch
+from tests.effort import by_profile
+
+SEEDS = by_profile(dev=25, ci=150, nightly=5_000)
+#: Far more than any of the mutations needs to be found.
+SEEDS_MAX = 400
+RECORDS = 40
+COLUMNS = {"key": str, "start": float, "value": str}
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that every task has something to do between its beginning and its end."""
+    monkeypatch.setattr(tasks, "BUNDLE_RECORDS", 3)
+    monkeypatch.setattr(range_writer, "ROWS_MAX", 4)
+    monkeypatch.setattr(gather, "RECORDS_FIRST", 5)
+    monkeypatch.setattr(gather, "PACKED_BYTES", 300)
+
+
+def row(pair: tuple[Any, Any], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
+    key, value = pair
+    shown = value if isinstance(value, int) else sorted(value)
+    return {"key": str(key), "start": window.start.timestamp(), "value": str(shown)}
+
+
+def write(pcoll: Any, name: str, *, key: tuple[str, ...] = ()) -> None:
+    rows = pcoll | f"{name} row" >> df.Map(row)
+    rows | name >> df.WriteToPostgres(name, columns=COLUMNS, key=key)
+
+
+def numbers(p: df.Pipeline, random: Random) -> Any:
+    """Each number of the input once, with some key and event time."""
+    return p | "read" >> df.Create(
+        [
+            df.TimestampedValue((random.randrange(6), number), random.randrange(300))
+            for number in range(RECORDS)
+        ]
+    )
+
+
+def sums(p: df.Pipeline, random: Random) -> None:
+    windows = random.choice([df.FixedWindows(60), df.SlidingWindows(60, period=40)])
+    write(
+        numbers(p, random) | df.WindowInto(windows) | "sum" >> df.CombinePerKey(df.SumCombineFn()),
+        "rows",
+    )
+
+
+def sessions(p: df.Pipeline, random: Random) -> None:
+    write(numbers(p, random) | df.WindowInto(df.Sessions(20)) | "group" >> df.GroupByKey(), "rows")
+
+
+def chain(p: df.Pipeline, random: Random) -> None:
+    """Rows of the source, of a grouping and of the one behind it; a grouping without rows between them."""
+    read = numbers(p, random)
+    write(read, "read rows")
+    grouped = read | "group" >> df.GroupByKey()
+    write(grouped, "rows")
+    halves = (
+        grouped
+        | df.FlatMap(lambda pair: [(value % 2, value) for value in pair[1]])
+        | "half" >> df.GroupByKey()
+        | df.FlatMap(lambda pair: [(value % 5, value) for value in pair[1]])
+        | "fifth" >> df.GroupByKey()
+    )
+    write(halves, "halves")
+
+
+def taken_back(p: df.Pipeline, random: Random) -> None:
+    """Early panes, as many as there happen to be, which are taken back."""
+    panes = (
+        numbers(p, random)
+        | df.WindowInto(
+            df.FixedWindows(60),
+            trigger=df.AfterWatermark(early=df.AfterCount(2)),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+        )
+        | "sum" >> df.CombinePerKey(sum)
+        | df.Map(lambda pair: (pair[1] % 4, pair[0]))
+        | "count" >> df.CombinePerKey(df.CountCombineFn())
+    )
+    write(panes, "rows", key=("key", "start"))
+
+
+class Numbered(df.DoFn):
+    """Numbers the elements of a key in time order."""
+
+    requires_time_sorted_input = True
+    COUNT = df.CombiningValueStateSpec("count", df.CountCombineFn())
+
+    def process(
+        self, element: tuple[int, int], count: Any = df.DoFn.StateParam(COUNT)
+    ) -> Iterator[tuple[int, int]]:
+        count.add(element[1])
+        yield count.read(), element[1]
+
+
+def stateful(p: df.Pipeline, random: Random) -> None:
+    times = random.sample(range(10 * RECORDS), RECORDS)
+    read = p | "read" >> df.Create(
+        [df.TimestampedValue((number % 3, number), at) for number, at in enumerate(times)]
+    )
+    numbered = read | "number" >> df.ParDo(Numbered())
+    write(numbered | "group" >> df.GroupByKey(), "rows")
+
+
+DETERMINISTIC: dict[str, Callable[[df.Pipeline, Random], None]] = {
+    "sums": sums,
+    "sessions": sessions,
+    "chain": chain,
+    "taken back": taken_back,
+    "stateful": stateful,
+}
+
+
+def rows_of(result: Any, table: str) -> Counter[str]:
+    return Counter(repr(sorted(each.items())) for each in result.read_table(table))
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_what_is_left_is_what_the_direct_runner_says(name: str) -> None:
+    build = DETERMINISTIC[name]
+    struck: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        run = SimulatedBatch(build, seed)
+        run.run()
+        direct = DirectRunner().run(run.graph())
+        for table in run.graph().tables():
+            ours = Counter(repr(sorted(each.items())) for each in run.rows(table.name))
+            assert ours == rows_of(direct, table.name), f"{name}, seed {seed}, {run.struck}"
+        struck += run.struck
+    assert struck.keys() >= {"driver", "attempt", "commit", "lost output"}
+
+
+# --- code that is not deterministic -----------------------------------------------------------
+
+
+def salted(pair: tuple[int, int]) -> tuple[int, int]:
+    return chance.randrange(1_000), pair[1]
+
+
+def salted_keys(p: df.Pipeline, random: Random) -> None:
+    """A salt as key, in front of a table."""
+    write(numbers(p, random) | df.Map(salted) | "group" >> df.GroupByKey(), "rows")
+
+
+def salted_behind(p: df.Pipeline, random: Random) -> None:
+    """The same behind a grouping, and with one more between the salt and the table."""
+    grouped = numbers(p, random) | "first" >> df.GroupByKey()
+    salts = grouped | df.FlatMap(lambda pair: [salted((0, value)) for value in pair[1]])
+    again = salts | "second" >> df.GroupByKey()
+    flat = again | df.FlatMap(lambda pair: [(value % 7, value) for value in pair[1]])
+    write(flat | "third" >> df.GroupByKey(), "rows")
+    write(again, "salted rows")
+
+
+def salted_beside(p: df.Pipeline, random: Random) -> None:
+    """What a source writes by itself has the salt of what it sends."""
+    salts = numbers(p, random) | df.Map(salted)
+    write(salts, "rows")
+    write(salts | "group" >> df.GroupByKey(), "grouped rows")
+
+
+def counted(rows: Any) -> Counter[str]:
+    """Of how many rows each record of the input is."""
+    return Counter(value for each in rows for value in each["value"].strip("[]").split(", "))
+
+
+def keys(rows: Any) -> dict[str, str]:
+    return {value: each["key"] for each in rows for value in each["value"].strip("[]").split(", ")}
+
+
+ONCE = Counter({str(number): 1 for number in range(RECORDS)})
+ROLLING: dict[str, Callable[[df.Pipeline, Random], None]] = {
+    "salted keys": salted_keys,
+    "salted behind": salted_behind,
+    "salted beside": salted_beside,
+}
+
+
+def check_rolling(name: str, seed: int) -> bool:
+    """Whether the job came to its end; what it has left then is right."""
+    chance.seed(seed)
+    run = SimulatedBatch(ROLLING[name], seed)
+    try:
+        run.run()
+    except UnrepeatableError:
+        return False
+    for table in run.graph().tables():
+        assert counted(run.rows(table.name)) == ONCE, f"{name}, seed {seed}, {table.name}"
+    if name == "salted beside":
+        assert keys(run.rows("rows")) == keys(run.rows("grouped rows")), f"seed {seed}"
+    return True
+
+
+@pytest.mark.parametrize("name", ROLLING)
+def test_code_that_is_not_deterministic_is_refused_or_counts_each_record_once(name: str) -> None:
+    ended = Counter(check_rolling(name, seed) for seed in range(SEEDS))
+
+    assert ended[True]
+    assert ended[False]
+
+
+@df.nondeterministic
+def marked(pair: tuple[int, int]) -> tuple[int, int]:
+    return salted(pair)
+
+
+def rolling_in_batch(p: df.Pipeline, random: Random) -> None:
+    write(numbers(p, random) | "salt" >> df.Map(marked) | "group" >> df.GroupByKey(), "rows")
+
+
+def refusals(build: Callable[[df.Pipeline, Random], None]) -> list[UnrepeatableError]:
+    """What was said where a job was refused; the others have left each record once."""
+    said = []
+    for seed in range(SEEDS):
+        chance.seed(seed)
+        run = SimulatedBatch(build, seed)
+        try:
+            run.run()
+        except UnrepeatableError as error:
+            said.append(error)
+        else:
+            assert counted(run.rows("rows")) == ONCE, f"seed {seed}"
+    return said
+
+
+def test_code_that_is_marked_is_never_run_again_behind_what_was_made_of_it() -> None:
+    said = [str(error) for error in refusals(rolling_in_batch)]
+
+    assert 0 < len(said) < SEEDS
+    assert all("'salt'" in each and "fresh=True" in each for each in said)
+
+
+def test_a_difference_names_the_transforms() -> None:
+    said = refusals(salted_keys)
+
+    (fact,) = {error.fact for error in said}
+    assert "'read/" in fact
+    assert "'Map(salted)'" in fact
+    assert fact.endswith("gave other records when it was run again")
+    assert all("fresh=True" in str(error) for error in said)
+
+
+def test_code_may_be_corrected_as_long_as_there_are_no_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = SimulatedBatch(salted_keys, 0, rate=0.0)
+    commit = simulated._FragileStore.commit
+
+    def no_rows(store: Any, production: Any) -> Any:
+        if production.tables:
+            raise ValueError("a wrong row")
+        return commit(store, production)
+
+    monkeypatch.setattr(simulated._FragileStore, "commit", no_rows)
+    with pytest.raises(DataflowError, match="a wrong row"):
+        run.run()
+    assert any(row.is_finished for row in run.store.read_job("batch").ranges.values())  # type: ignore[union-attr]
+    monkeypatch.undo()
+
+    run.run()
+
+    assert counted(run.rows("rows")) == ONCE
+
+
+# --- broken on purpose ------------------------------------------------------------------------
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def nothing_is_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RangeWriter, "check_sent", lambda self, sent: None)
+
+
+def digests_of_everything_together(patch: pytest.MonkeyPatch) -> None:
+    digests = Gatherer.digests
+
+    def together(self: Gatherer) -> Any:
+        found = digests(self)
+        return found and dict.fromkeys(found, 1)
+
+    patch.setattr(Gatherer, "digests", together)
+
+
+def earlier_runs_never_bind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(simulated, "binding_ranges", lambda plan, ranges: frozenset())
+
+
+def only_their_own_rows_bind(patch: pytest.MonkeyPatch) -> None:
+    bound = repeating.binding_ranges
+
+    def own(plan: Any, ranges: Any) -> Any:
+        return frozenset(
+            each for each in bound(plan, ranges) if plan.stages[each.computation].tables
+        )
+
+    patch.setattr(simulated, "binding_ranges", own)
+
+
+def no_digest_without_rows(patch: pytest.MonkeyPatch) -> None:
+    commit_end = tasks.Attempt._commit_end
+
+    def with_rows(self: Any, writer: Any, so_far: Any = None) -> None:
+        if writer is not None:
+            commit_end(self, writer, so_far)
+
+    patch.setattr(tasks.Attempt, "_commit_end", with_rows)
+
+
+def rows_of_parts_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    commit = RangeWriter.commit
+
+    def at_the_end(self: Any, so_far: Any = None, *, is_last: bool, sent: Any = None) -> None:
+        commit(self, so_far, is_last=is_last, sent=sent if is_last else None)
+
+    patch.setattr(RangeWriter, "commit", at_the_end)
+
+
+MUTATIONS: list[tuple[str, Patch]] = [
+    ("salted keys", nothing_is_compared),
+    ("salted keys", digests_of_everything_together),
+    ("salted keys", earlier_runs_never_bind),
+    ("salted keys", only_their_own_rows_bind),
+    ("salted keys", no_digest_without_rows),
+    ("salted beside", rows_of_parts_are_not_compared),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "mutation"), MUTATIONS, ids=lambda each: getattr(each, "__name__", each)
+)
+def test_a_run_that_is_broken_on_purpose_is_found(
+    name: str, mutation: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+
+    def look() -> None:
+        for seed in range(SEEDS_MAX):
+            check_rolling(name, seed)
+
+    with pytest.raises(AssertionError, match="seed"):
+        look()
