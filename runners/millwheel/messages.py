@@ -26,14 +26,15 @@ class Register:
 class Assign:
     """Master to worker: take these ranges over, beside those that you have.
 
-    ``watermarks_us`` and the others are what to start from, as in `Watermarks`.
+    ``inputs_us`` and the others are what to start from, as in `Watermarks`.
     """
 
     ranges: tuple[RangeId, ...]
-    watermarks_us: Mapping[str, int]
+    inputs_us: Mapping[str, int]
     percentiles_us: Mapping[str, int]
     signals: SignalNews
     routing: Routing
+    told_ms: int
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +97,7 @@ class Watermarks:
     ``percentiles_us``: percentile watermark per computation whose triggers follow one.
     ``slowest_source_us``: output watermark of the source split that is furthest behind, idle ones left out.
     ``is_draining``: sources are to end where they are; ``is_pausing``: to read no further for now.
+    ``told_ms``: when the master says so, by its own clock; `Report.as_of_ms` says it back.
     """
 
     inputs_us: Mapping[str, int]
@@ -104,6 +106,7 @@ class Watermarks:
     slowest_source_us: int
     is_draining: bool
     is_pausing: bool
+    told_ms: int
 
 
 @attrs.frozen(kw_only=True)
@@ -111,6 +114,8 @@ class Report:
     """Worker to master, also as a sign of life: how far its ranges are, and what it has done.
 
     ``watermarks_us``: output watermark per owned range.  ``idle``: source splits that were polled and had nothing.
+    ``as_of_ms``: `told_ms` of what the worker had heard before it polled them: by the master's clock nothing that is
+    said here is older, however long the report was on its way.
 
     ``signals``: number of the last signal that each owned range has passed on.
     ``percentiles_us``: percentile watermark that each range has acted on, where there is one.
@@ -131,6 +136,8 @@ class Report:
     is_quiet: bool
     is_paused: bool
     counts: Counts
+    #: That it has been heard again is no news by itself.
+    as_of_ms: int = attrs.field(eq=False)
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.millwheel.worker import worker as worker_module
+from runners.millwheel.worker import reading_pace
 from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator import cluster as cluster_module
 from tests.effort import costly
@@ -86,7 +86,7 @@ def test_what_is_on_the_way_is_bounded(
 ) -> None:
     """Whoever is slow, and however many records are on one key."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_module, "UNACKNOWLEDGED_BYTES_MAX", LIMIT_BYTES)
+        patch.setattr(reading_pace, "UNACKNOWLEDGED_BYTES_MAX", LIMIT_BYTES)
         patch.setattr(cluster_module, "ROUNDS_MAX", 1 << 20)
         pipeline = df.Pipeline(DirectRunner())
         (
@@ -130,7 +130,7 @@ def test_many_splits_together_are_bounded_and_each_has_its_turn(seed: int, slown
         | "write" >> df.WriteToPostgres("totals", columns={"key": int, "total": int})
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_module, "SOURCES_UNACKNOWLEDGED_BYTES_MAX", LIMIT_BYTES)
+        patch.setattr(reading_pace, "SOURCES_UNACKNOWLEDGED_BYTES_MAX", LIMIT_BYTES)
         patch.setattr(cluster_module, "ROUNDS_MAX", 1 << 20)
         patch.setattr(WatchedCluster, "slow_slot", 1)
         patch.setattr(WatchedCluster, "slowness", slowness)

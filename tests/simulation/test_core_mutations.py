@@ -14,6 +14,7 @@ from runners.core.key_codec import EncodedKey, KeyCodec
 from runners.errors import JobFailedError
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.master.master import Master
+from runners.millwheel.master.slots import Slot
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.messages import Deliver
 from runners.millwheel.shapes import Shapes
@@ -234,6 +235,19 @@ def take_keys_as_they_come(patch: Patch) -> None:
     patch.setattr(KeyCodec, "encode", encoded)
 
 
+def believe_who_is_gone(patch: Patch) -> None:
+    """Event time goes on without a split that nobody reads, because its last reader had found nothing in it."""
+    vacate, settle = Slot.vacate, Slot.settle
+
+    def keep(slot: Slot, end: Callable[[Slot], None]) -> None:
+        idle = slot.idle
+        end(slot)
+        slot.idle = idle
+
+    patch.setattr(Slot, "vacate", lambda slot: keep(slot, vacate))
+    patch.setattr(Slot, "settle", lambda slot: keep(slot, settle))
+
+
 RESHAPING = {Fault.SPLIT, Fault.MERGE, Fault.MOVE, Fault.CRASH}
 #: Where it takes long with everything, what finds it.
 OPTIONS: Mapping[Any, Mapping[str, Any]] = {
@@ -249,6 +263,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     ("mutation", "pipeline", "invariant"),
     [
         (acknowledge_before_the_commit, "sums", "I8"),
+        (believe_who_is_gone, "late", "I5"),
         (drop_a_timer_on_takeover, "stateful", "I"),
         (let_a_new_range_hold_nothing_back, "chain", "I"),
         (process_what_is_sent_again, "sums", "I8"),

@@ -196,6 +196,33 @@ def test_each_window_hears_a_signal_once_of_all_that_was_read(
     assert (0, 0, 0) == _left(cluster)
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_window_that_opens_after_a_crash_does_not_hear_what_was_before(seed: int) -> None:
+    """A signal that found no window is known to all owners of a range, though there was nothing else to commit."""
+    source = GatedSource([Batch([1], [0]), Batch([1], [1_000_000])], [])
+    pipeline = df.Pipeline(DirectRunner())
+    build_panes(pipeline, df.Read(source), df.FixedWindows(60), FLUSH)
+    cluster = Cluster(pipeline.graph(), seed, 0.0)
+    cluster.run_until(lambda: cluster.master.is_at_rest)
+    sent = cluster.store.send_signal("sim", "flush")
+    cluster.run_until(lambda: _has_heard(cluster, sent))
+    for process in cluster.workers:
+        if process is not None:
+            process.die()
+    cluster.start_driver()
+    source.gates = [2, 0]
+    cluster.run_until(lambda: _has_read(cluster, source.gates))
+    source.gates = [3, 1]
+    cluster.run()
+
+    # One pane at the end of the window: no signal has split it.
+    (table,) = (each for each in pipeline.graph().tables() if each.name == "panes")
+    assert [int(each[3]) for each in cluster.store.read_table(table)] == [2]
+    job = cluster.store.read_job("sim")
+    assert job is not None
+    assert {row.signal_mark.number for row in job.ranges.values() if row.split is None} == {sent}
+
+
 def test_nothing_is_addressed_to_a_range_that_is_retired() -> None:
     """A production that was acknowledged and not deleted when its sender heard of a merge: its next owner finds it."""
     test_each_window_hears_a_signal_once_of_all_that_was_read.hypothesis.inner_test(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow.io.source import SplitStatus
 from runners.direct import DirectRunner
 from runners.millwheel.production import Production
 from runners.millwheel.worker.worker_options import WorkerOptions
@@ -80,6 +81,23 @@ def test_no_split_is_further_ahead_than_the_limit(crash_rate: float, seed: int) 
     counted = sum(int(each[3]) for each in cluster.store.read_table(cluster.spec.tables[0]))
     late = sum(each["count"] for each in cluster.store.read_late("sim"))
     assert counted + late == 2 * STEPS, f"seed={seed}"
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_split_that_waits_for_the_others_is_not_taken_for_idle(seed: int) -> None:
+    """It was, when it was polled last; whether it has something by now nobody knows, so time waits for it too."""
+    nothing = Batch([], [], 9 * STEP_US, SplitStatus.IDLE)
+    ahead = [Batch([1], [0], 0), nothing, Batch([1], [10 * STEP_US], 11 * STEP_US)]
+    slow = [Batch([1], [n * STEP_US], n * STEP_US) for n in (0, 1, 2, 3, 4, 5, 30)]
+    source = ScriptedSource(ahead, slow)
+    pipeline = df.Pipeline(DirectRunner())
+    build_counts(pipeline, source)
+    # One record in five seconds: before the slow one has caught up, the lease of whoever has the other is over.
+    options = WorkerOptions(skew_limit_us=LIMIT_US, records_per_second=0.2)
+    cluster = Cluster(pipeline.graph(), seed, 0.0, options=options)
+    cluster.run()
+
+    assert cluster.store.read_late("sim") == []
 
 
 def test_without_a_limit_one_runs_ahead() -> None:

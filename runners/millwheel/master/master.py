@@ -8,7 +8,7 @@ can be moved, split and merged while the job runs (`.shapes`).
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from typing import Any
 
 from dataflow.serialization import loads_code
 from runners.core.clock import Clock
@@ -18,8 +18,15 @@ from runners.millwheel.counts import Counts
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.master.assignment import Assignment, BySlot
+from runners.millwheel.master.merges import Merges
 from runners.millwheel.master.pace import Pace
-from runners.millwheel.master.slots import MasterStatistics, Slot, are_paused, live_slots
+from runners.millwheel.master.slots import (
+    MasterStatistics,
+    Slot,
+    are_paused,
+    idle_splits,
+    live_slots,
+)
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.messages import (
     Assign,
@@ -37,7 +44,7 @@ from runners.millwheel.messages import (
     decode,
     encode,
 )
-from runners.millwheel.shapes import Merge, ShapeError, Shapes, Split
+from runners.millwheel.shapes import Merge, Shapes, Split
 from runners.millwheel.signals import Signal, SignalBoard
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.transport import Transport
@@ -63,8 +70,7 @@ class Master:
         self._assignment = Assignment(ranges, slots, ties)
         #: Whether the worker of a range's slot owns it, and is not asked to let it go.
         self.is_settled = self._assignment.is_settled
-        #: Merges that wait until both ranges are in one place.
-        self._wanted: list[tuple[RangeId, RangeId]] = []
+        self._merges = Merges(self._shapes, self._assignment)
         #: Since it was asked again last.
         self._told_to_untie: set[RangeId] = set()
         self._asked_ms, self._pace = clock.monotonic_ms(), Pace(slots, clock)
@@ -92,9 +98,11 @@ class Master:
             self._handle(decode(blob))
         if self._has_reports:
             self._has_reports = False
-            self._pace.has_news |= self._authority.advance() | self._signals.pass_on()
+            idle = idle_splits(self._slots, self._assignment.slots, self._clock.monotonic_ms())
+            self._pace.has_news |= self._authority.advance(idle) | self._signals.pass_on()
         self._take_from_the_silent()
-        self._begin_merges()
+        for asked in self._merges.begin():
+            self._ask(asked)
         self._untie()
         self._ask_again()
         if self._has_moved:
@@ -103,9 +111,7 @@ class Master:
             self._tell_all(self._routes())
         if self._pace.is_time():
             news = Watermarks(
-                inputs_us=dict(self._authority.inputs_us),
-                percentiles_us=dict(self._authority.percentiles_us),
-                signals=self._signals.news,
+                **self._news(),
                 slowest_source_us=self._authority.slowest_source_us(),
                 is_draining=self._is_draining,
                 is_pausing=self.is_pausing,
@@ -204,7 +210,7 @@ class Master:
             ShapeError: there are no such ranges, or they are no neighbours, or are changing hands or shape.
         """
         self._shapes.check_merge(range_id, gone, self.is_settled)
-        self._wanted.append((range_id, gone))
+        self._merges.want(range_id, gone)
         self.move([gone], self._assignment.slot_of(range_id))
 
     def drain(self) -> None:
@@ -287,18 +293,6 @@ class Master:
             self._authority.add(range_id, head)
             self._signals.add(range_id, head)
 
-    def _begin_merges(self) -> None:
-        for wanted in list(self._wanted):
-            if not all(map(self.is_settled, wanted)):
-                continue
-            self._wanted.remove(wanted)
-            if self._assignment.slot_of(wanted[0]) == self._assignment.slot_of(wanted[1]):
-                # Somebody may have had them split meanwhile; then there is nothing to merge.
-                with suppress(ShapeError):
-                    asked = self._shapes.merge(*wanted)
-                    self._assignment.tie(asked.gone, asked.range_id)
-                    self._ask(asked)
-
     def _untie(self) -> None:
         for range_id in self._shapes.ripe():
             if range_id not in self._told_to_untie and self._assignment.is_settled(range_id):
@@ -347,12 +341,18 @@ class Master:
         for index, ranges in given.items():
             assign = Assign(
                 ranges=tuple(each for each in ranges if each not in self._shapes.unborn),
-                watermarks_us=dict(self._authority.inputs_us),
-                percentiles_us=dict(self._authority.percentiles_us),
-                signals=self._signals.news,
                 routing=self._shapes.routing,
+                **self._news(),
             )
             self._tell(self._slots[index], assign)
+
+    def _news(self) -> dict[str, Any]:
+        return {
+            "inputs_us": dict(self._authority.inputs_us),
+            "percentiles_us": dict(self._authority.percentiles_us),
+            "signals": self._signals.news,
+            "told_ms": self._clock.monotonic_ms(),
+        }
 
     def _revoke(self, asked: BySlot) -> None:
         for index, ranges in asked.items():
@@ -378,7 +378,6 @@ class Master:
         self._shapes.report(report.routings)
         self._authority.report(
             report.watermarks_us,
-            report.idle,
             percentiles_us=report.percentiles_us,
             progress=report.progress,
         )

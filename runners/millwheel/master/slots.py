@@ -1,10 +1,11 @@
 """Slot: one place for a worker, as the master sees it; and what it tells of all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
 from runners.millwheel.counts import Counts
+from runners.millwheel.ids import RangeId
 from runners.millwheel.messages import Report
 
 #: A worker that is not heard for so long loses its ranges, if there is another one to take them.
@@ -30,14 +31,19 @@ class Slot:
     #: Since when its worker reads nothing and has nothing on its way; None while it does, or has.
     paused_ms: int | None = None
     counts: Counts = attrs.field(factory=Counts)
+    #: Source splits that its worker has polled, with nothing in them; as of when, by the master's clock.
+    idle: Collection[RangeId] = ()
+    as_of_ms: int = 0
 
     def vacate(self) -> None:
         """Nothing is known of its next worker."""
         self.counts, self.is_ready, self.is_quiet, self.paused_ms = Counts(), False, False, None
+        self.idle = ()
 
     def settle(self) -> None:
         """Its worker has taken ranges over; what it has said of all its ranges before was not said of these."""
         self.is_ready, self.is_quiet, self.paused_ms = True, False, None
+        self.idle = ()
 
     def forgive(self, worker: str) -> None:
         """If it is the worker that has lost its lease it was only slow, and its successor is given more time."""
@@ -48,6 +54,7 @@ class Slot:
     def hear(self, report: Report) -> None:
         """Note what the worker says of all its ranges together; `heard_ms` is when."""
         self.is_quiet, self.counts = report.is_quiet, report.counts
+        self.idle, self.as_of_ms = report.idle, report.as_of_ms
         if not report.is_paused:
             self.paused_ms = None
         elif self.paused_ms is None:
@@ -74,6 +81,28 @@ def live_slots(slots: Sequence[Slot], now_ms: int) -> list[int]:
         for index, slot in enumerate(slots)
         if slot.is_ready and now_ms - slot.heard_ms <= slot.lease_ttl_ms
     ]
+
+
+def idle_splits(
+    slots: Sequence[Slot], owners: Mapping[RangeId, int], now_ms: int
+) -> Collection[RangeId]:
+    """Source splits that hold nobody back: the worker of their slot has polled them within its lease, in vain.
+
+    What a worker has said of a split ends with the worker, with its lease, and when the split goes elsewhere: nobody
+    knows what comes into a split that nobody reads.
+
+    Args:
+        slots: all of the job.
+        owners: the slot of each range.
+        now_ms: by the master's clock.
+    """
+    return {
+        range_id
+        for index, slot in enumerate(slots)
+        if slot.idle and now_ms - slot.as_of_ms <= slot.lease_ttl_ms
+        for range_id in slot.idle
+        if owners.get(range_id) == index
+    }
 
 
 @attrs.frozen(kw_only=True)

@@ -48,7 +48,7 @@ class WatermarkAuthority:
             name: [range_id for range_id in ranges if range_id.computation == name]
             for name in senders
         }
-        self._idle: set[RangeId] = set()
+        self._idle: Collection[RangeId] = ()
         # Acting on a watermark is committed with it, and it was true of all senders when it was: the furthest range
         # speaks for its whole computation.
         self._inputs_us = {
@@ -98,7 +98,6 @@ class WatermarkAuthority:
     def report(
         self,
         outputs_us: Mapping[RangeId, int],
-        idle: Collection[RangeId] = (),
         *,
         percentiles_us: Mapping[RangeId, int] = _NONE,
         progress: Mapping[RangeId, SplitProgress] = MappingProxyType({}),
@@ -110,7 +109,6 @@ class WatermarkAuthority:
 
         Args:
             outputs_us: their output watermarks.
-            idle: those that were polled and had nothing, so they hold nobody back for now.
             percentiles_us: percentile watermark on which they have acted, of those that follow one.
             progress: where they are, of source splits of which somebody follows a percentile.
         """
@@ -119,11 +117,15 @@ class WatermarkAuthority:
         for range_id, acted_us in percentiles_us.items():
             self._acted_us[range_id] = max(self._acted_us.get(range_id, acted_us), acted_us)
         self._progress.update(progress)
-        self._idle.difference_update(outputs_us)
-        self._idle.update(idle)
 
-    def advance(self) -> bool:
-        """Let time pass by what was reported; whether a computation, or who waits for the slowest source, may go on."""
+    def advance(self, idle: Collection[RangeId] = ()) -> bool:
+        """Let time pass by what was reported; whether a computation, or who waits for the slowest source, may go on.
+
+        Args:
+            idle: source splits that hold nobody back for now: somebody has them, has polled them, and they had nothing
+                (`runners.millwheel.master.slots.idle_splits`).
+        """
+        self._idle = idle
         slowest_us = self.slowest_source_us()
         moved, self._slowest_us = slowest_us != self._slowest_us, slowest_us
         for name, known_us in self._inputs_us.items():

@@ -50,6 +50,7 @@ class Reporter:
         is_busy: bool,
         is_idle: bool,
         is_pausing: bool,
+        as_of_ms: int,
     ) -> None:
         """Report, if it is time or there is news; ``is_idle``: whether everything is durable, and in its place."""
         now_ms = self._clock.monotonic_ms()
@@ -64,6 +65,7 @@ class Reporter:
             is_idle=is_idle,
             is_pausing=is_pausing,
             counts=self._counts(),
+            as_of_ms=as_of_ms,
         )
         if silence_ms >= REPORT_INTERVAL_MS or report != self._last:
             self._last, self._reported_ms = report, now_ms
@@ -78,6 +80,7 @@ def report_of(
     is_idle: bool,
     is_pausing: bool,
     counts: Counts,
+    as_of_ms: int,
 ) -> Report:
     """How far the ranges are; ``is_idle``: whether everything that they have done is committed."""
     is_quiet = is_idle and all(owned.outbox.is_empty for owned in ranges.values())
@@ -109,4 +112,5 @@ def report_of(
         is_quiet=is_quiet,
         is_paused=is_quiet and is_pausing,
         counts=counts,
+        as_of_ms=as_of_ms,
     )

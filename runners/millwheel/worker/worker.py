@@ -11,7 +11,7 @@ decides how to wait (`runners.streaming.worker_task` on a cluster, a loop in a t
 MillWheel, sections 4.1, 6.1 and 6.2.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from traceback import format_exception
 
 import attrs
@@ -50,19 +50,13 @@ from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.reading_pace import ReadingPace, is_overrun
 from runners.millwheel.worker.reports import Reporter
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.settler import Settler
 from runners.millwheel.worker.source_computation import SourceComputation
-from runners.millwheel.worker.token_bucket import TokenBucket
 from runners.millwheel.worker.worker_options import WorkerOptions
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
-
-#: A source range stops reading, and a computation working, while this much of what it sent is not acknowledged.
-UNACKNOWLEDGED_BYTES_MAX = 4 << 20
-#: All source ranges of a worker together stop at this much: a thousand splits would have as many times the above on its
-#: way to one receiver.
-SOURCES_UNACKNOWLEDGED_BYTES_MAX = 64 << 20
 
 
 @attrs.frozen(kw_only=True)
@@ -93,7 +87,7 @@ class Worker:
         self._router = Router(plan)
         self._computations = build_computations(spec.job, plan, self._router, store, spec.options)
         self._ranges: dict[RangeId, OwnedRange] = {}
-        self._buckets: dict[RangeId, TokenBucket] = {}
+        self._pace = ReadingPace(spec.options, clock)
         self._courier = Courier(self._ranges, transport, clock)
         self._committer = Committer(
             spec.worker, store, self._courier, clock, spec.options.guarantees
@@ -103,13 +97,13 @@ class Worker:
         )
         self._settler = Settler(self._computations, self._committer, clock)
         self._inputs_us: dict[str, int] = {}
-        #: By source, the range that was read last.
-        self._last_read: dict[str, RangeId] = {}
         self._percentiles_us: dict[str, int] = {}
         self._slowest_source_us = MIN_TIMESTAMP_US
         self._is_draining = self._is_pausing = False
         #: What the master said last of signals, until it is acted on.
         self._news: SignalNews | None = None
+        #: When the master said what was heard last, by its own clock.
+        self._told_ms = 0
         #: When the master was last heard.
         self.heard_ms = clock.monotonic_ms()
         self.is_stopped = False
@@ -156,6 +150,7 @@ class Worker:
             is_busy=worked,
             is_idle=self._committer.is_idle and self._settler.is_settled(in_cells=self._is_pausing),
             is_pausing=self._is_pausing,
+            as_of_ms=self._told_ms,
         )
         self._courier.resend_stale()
         return worked
@@ -164,7 +159,7 @@ class Worker:
         worked = self._act_on_signals() | self._committer.settle()
         for name, computation in self._computations.items():
             if isinstance(computation, GroupingComputation):
-                if computation.open_bytes > UNACKNOWLEDGED_BYTES_MAX:
+                if is_overrun(computation.open_bytes):
                     continue  # those who receive from it are slow: neither more input nor more output
                 # First the watermark: whoever owned a range before may have acted on it, and told the world so, without
                 # a commit; a record behind it must be late here, or what it makes is late for the next computation.
@@ -172,7 +167,7 @@ class Worker:
                 # All of it: until then some of what is due has spoken, and the rest would take a record in.
                 if not computation.time.is_before(*self._said(name)):
                     worked |= self._take_deliveries(name, computation)
-            elif not self._is_pausing:
+            else:
                 worked |= self._read(computation)
         return worked | self._settler.relieve()
 
@@ -214,42 +209,36 @@ class Worker:
         return self._inputs_us.get(name, least_us), self._percentiles_us.get(name, least_us)
 
     def _read(self, computation: SourceComputation) -> bool:
-        worked, limit_us = False, self._spec.options.skew_limit_us
-        steps = self._spec.options.steps
+        worked, unfinished = False, computation.unfinished()
+        for owned in unfinished:
+            owned.is_idle = (
+                False  # what it was found to be before says nothing, unless it is polled now
+            )
+        if self._is_pausing:
+            return False
         sources = [owned for owned in self._ranges.values() if owned.keys is None]
         open_bytes = sum(owned.outbox.open_bytes for owned in sources)
-        for owned in self._in_turn(computation.unfinished()):
+        for owned in self._pace.in_turn(unfinished):
             if self._is_draining:
                 self._committer.commit(computation.end(owned.range_id))
                 worked = True
                 continue
-            if owned.outbox.open_bytes > UNACKNOWLEDGED_BYTES_MAX:
-                continue
-            if open_bytes > SOURCES_UNACKNOWLEDGED_BYTES_MAX:
-                break
-            if limit_us is not None and owned.watermark_us > self._slowest_source_us + limit_us:
-                continue
-            bucket = self._buckets[owned.range_id]
-            is_columnar = computation.reads_columns(owned.range_id)
-            allowed = bucket.available(steps.column_records if is_columnar else steps.records)
+            allowed = self._pace.records_allowed(
+                owned,
+                open_bytes=open_bytes,
+                slowest_source_us=self._slowest_source_us,
+                is_columnar=computation.reads_columns(owned.range_id),
+            )
             if not allowed:
                 continue
-            self._last_read[owned.range_id.computation] = owned.range_id
             open_bytes -= owned.outbox.open_bytes
             draft, count = computation.read(owned.range_id, allowed, now_us=self._clock.now_us())
-            bucket.spend(count)
+            self._pace.spend(owned.range_id, count)
             self._committer.commit(draft)
             open_bytes += owned.outbox.open_bytes
             self._committer.counts["read"] += count
             worked |= draft is not None
         return worked
-
-    def _in_turn(self, sources: Sequence[OwnedRange]) -> Sequence[OwnedRange]:
-        """Ranges of a source, beginning behind the one that was read last: each has its turn when not all may read."""
-        for index, owned in enumerate(sources):
-            if owned.range_id == self._last_read.get(owned.range_id.computation):
-                return [*sources[index + 1 :], *sources[: index + 1]]
-        return sources
 
     def _flush_acknowledged(self) -> None:
         """Delete what has been acknowledged although nothing else is to be committed."""
@@ -270,7 +259,7 @@ class Worker:
         elif isinstance(message, Acknowledge):
             self._courier.take_acknowledged(message)
         elif isinstance(message, Watermarks):
-            self._hear(message.inputs_us, message.percentiles_us, message.signals)
+            self._hear(message)
             self._slowest_source_us = message.slowest_source_us
             self._is_draining, self._is_pausing = message.is_draining, message.is_pausing
         elif isinstance(message, Assign):
@@ -287,13 +276,14 @@ class Worker:
         elif isinstance(message, Stop):
             self.is_stopped = True
 
-    def _hear(
-        self, inputs_us: Mapping[str, int], percentiles_us: Mapping[str, int], news: SignalNews
-    ) -> None:
-        self.heard_ms = self._clock.monotonic_ms()
-        self._news = news
-        told = (self._inputs_us, inputs_us), (self._percentiles_us, percentiles_us)
-        for known_us, heard_us in told:
+    def _hear(self, said: Watermarks | Assign) -> None:
+        self.heard_ms, self._told_ms = self._clock.monotonic_ms(), said.told_ms
+        self._news = said.signals
+        inputs_us, percentiles_us = self._inputs_us, self._percentiles_us
+        for known_us, heard_us in (
+            (inputs_us, said.inputs_us),
+            (percentiles_us, said.percentiles_us),
+        ):
             for name, watermark_us in heard_us.items():
                 known_us[name] = max(watermark_us, known_us.get(name, watermark_us))
 
@@ -303,7 +293,7 @@ class Worker:
             owned.follow_routing(self._router.number)
 
     def _take_over(self, assign: Assign) -> None:
-        self._hear(assign.watermarks_us, assign.percentiles_us, assign.signals)
+        self._hear(assign)
         self._follow(assign.routing)
         # It is asked again when its answer is lost.
         missing = [range_id for range_id in assign.ranges if range_id not in self._ranges]
@@ -325,7 +315,7 @@ class Worker:
             if range_id in known:
                 owned.remember(known[range_id].delivered)
             owned.follow_routing(self._router.number)
-            self._buckets[range_id] = TokenBucket(self._clock, spec.options.records_per_second)
+            self._pace.begin(range_id)
         for name in dict.fromkeys(range_id.computation for range_id in taken):
             computation = self._computations[name]
             while isinstance(computation, GroupingComputation) and self._advance(name, computation):
@@ -396,7 +386,8 @@ class Worker:
 
     def _forget(self, range_id: RangeId) -> None:
         self._computations[range_id.computation].release(range_id)
-        del self._ranges[range_id], self._buckets[range_id]
+        self._pace.end(range_id)
+        del self._ranges[range_id]
         self._courier.inbox.forget(range_id)
 
     def _counts(self) -> Counts:

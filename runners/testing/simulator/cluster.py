@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -35,6 +35,7 @@ from runners.testing.simulator.fault import ALL_FAULTS, Fault, SyncPoint
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.network import VirtualNetwork
 from runners.testing.simulator.panes import PaneLog, Tap
+from runners.testing.simulator.polls import Polls
 from runners.testing.simulator.process import Steps, WorkerProcess
 from runners.testing.simulator.sources import fragile
 from runners.testing.simulator.store import SharedStore, SimulatedStore
@@ -103,6 +104,7 @@ class Cluster:
         self.plan, self.store = plan(graph), store or MemoryStore()
         self.panes = PaneLog(taps)
         self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
+        self.polls = Polls(self.store, JOB, self.plan, self.clock)
         self.shared = SharedStore(self.store, self.ledger, self.clock, self.trace)
         self._graph, self._signals_left = graph, signals_max
         #: Whether a source may break its word, so that watermarks can be ahead of records.
@@ -263,7 +265,11 @@ class Cluster:
 
     def _plan_for(self, process: WorkerProcess) -> ExecutionPlan:
         graph = self._graph if self._shipped is None else loads_code(self._shipped)
-        told = partial(_note_read, self.trace, process.name)
+
+        def told(label: str, split: Any, batch: SourceBatch) -> None:
+            self.polls.polled(process.name, label, split, batch)
+            self.trace.read(process.name, batch)
+
         return plan(fragile(graph, process.sync, self._records_max, told))
 
     def _records_max(self) -> int:
@@ -304,13 +310,14 @@ class Cluster:
             return
         if self.random.random() < 0.3:
             self.driver.look()
-        master = self.master
+        master, before_us = self.master, dict(self.master._authority.inputs_us)  # noqa: SLF001 - it sees everything
         self._in_driver(master.step)
         self.trace.tell("driver", self._told_watermarks)
         if master.failure:
             raise master.failure
-        if not self.can_be_late:
-            self.ledger.told_watermarks(master._authority.inputs_us)  # noqa: SLF001 - the simulator sees everything
+        inputs_us = master._authority.inputs_us  # noqa: SLF001 - the simulator sees everything
+        self.polls.check(before_us, inputs_us, master._slots)  # noqa: SLF001
+        self.ledger.told_watermarks(inputs_us, self.polls, can_be_late=self.can_be_late)
         self._is_over = master.is_done and not self._is_driver_dead
 
     def _told_watermarks(self) -> Iterable[tuple[str, frozenset[str]]]:
@@ -375,9 +382,3 @@ class Cluster:
         left = self.store.statistics(JOB)
         if any(left[each] for each in ("cells", "timers", "checkpoints")):
             raise InvariantError(f"I10: the job is done and not clean: {dict(left)}")
-
-
-def _note_read(trace: Trace, who: str, batch: SourceBatch) -> None:
-    trace.note(who, f"reads {len(batch.values)} records, {batch.status.value}")
-    what = f"  reads {list(batch.values)!r}, watermark {batch.watermark_us} us"
-    trace.tell(who, lambda: [(what, frozenset())])

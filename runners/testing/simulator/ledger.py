@@ -6,7 +6,7 @@ the invariants are those of `docs/how-to/break-your-pipeline.md`.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from dataflow.graph import Read
 from dataflow.serialization import loads
@@ -23,10 +23,20 @@ from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import RangeRow
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.panes import PaneLog
+from runners.testing.simulator.polls import Polls
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 _IDS_MAX = 1 << 40
+
+
+class _Pending(NamedTuple):
+    """A production on its way: when the first window expires that it is about, and the first that had not by then."""
+
+    expiry_us: int
+    next_expiry_us: int
+
+
 Before = Mapping[RangeId, RangeRow]
 
 
@@ -60,7 +70,9 @@ class Ledger:
         self._sent: dict[Channel, int] = defaultdict(int)
         self._payloads: dict[tuple[Channel, int], bytes] = {}
         #: Committed and not delivered: by channel, then sequence; when the first window that it is about expires.
-        self._open: dict[Channel, dict[int, int]] = defaultdict(dict)
+        self._open: dict[Channel, dict[int, _Pending]] = defaultdict(dict)
+        #: The furthest input watermark that any master has believed.
+        self._inputs_us: dict[str, int] = {}
         #: Committed and not deleted: the sequences of each channel.
         self._kept: dict[Channel, set[int]] = defaultdict(set)
         self._retired: set[RangeId] = set()
@@ -145,19 +157,31 @@ class Ledger:
                 f"I9: production {delivery.sequence} of {_shown(delivery.channel)} is sent and {what}"
             )
 
-    def told_watermarks(self, inputs_us: Mapping[str, int]) -> None:
-        """The master believes these input watermarks; call it only where no source breaks its word.
+    def told_watermarks(
+        self, inputs_us: Mapping[str, int], polls: Polls, *, can_be_late: bool
+    ) -> None:
+        """The master believes these input watermarks.
 
         What a production holds back (`Checkpoint.min_timestamp_us`) may be earlier: a new owner does not know how far
-        the last one had come.  What is in it may not.
+        the last one had come.  What is in it may not, unless it was late already when it was made.
+
+        Args:
+            inputs_us: by computation.
+            polls: know which split may have been taken for idle when it was not any more.
+            can_be_late: whether a source breaks its word, or comes back from a silence.
 
         Raises:
             InvariantError: I4, a window has expired for which there is something on its way.
         """
+        for name, input_us in inputs_us.items():
+            self._inputs_us[name] = max(input_us, self._inputs_us.get(name, input_us))
         for channel, pending in self._open.items():
             known_us = inputs_us.get(channel.receiver.computation, MIN_TIMESTAMP_US)
-            for sequence, expiry_us in pending.items():
-                if expiry_us <= known_us:
+            for sequence, each in pending.items():
+                expiry_us = each.next_expiry_us if can_be_late else each.expiry_us
+                if expiry_us <= known_us and not (
+                    can_be_late and polls.may_be_unheard(channel.sender)
+                ):
                     raise InvariantError(
                         f"I4: the input watermark of {channel.receiver.computation} is {known_us} us, but production "
                         f"{sequence} of {_shown(channel)} is not delivered, and its window expires at {expiry_us} us"
@@ -284,8 +308,13 @@ class Ledger:
             )
         self._sent[channel] = sequence
         strategy = self._strategies[channel.receiver.computation]
-        expiries_us = (strategy.expiry_us(window) for _, window, *_ in loads(checkpoint.payload))
-        self._open[channel][sequence] = min(expiries_us, default=MAX_TIMESTAMP_US)
+        expiries_us = [strategy.expiry_us(window) for _, window, *_ in loads(checkpoint.payload)]
+        known_us = self._inputs_us.get(channel.receiver.computation, MIN_TIMESTAMP_US)
+        late_us = max(known_us, checkpoint.min_timestamp_us)
+        self._open[channel][sequence] = _Pending(
+            min(expiries_us, default=MAX_TIMESTAMP_US),
+            min((each for each in expiries_us if each > late_us), default=MAX_TIMESTAMP_US),
+        )
 
     def told(self, production: Production) -> Iterable[tuple[str, frozenset[str]]]:
         """What a production says, for the story: lines, and the keys that they are about."""

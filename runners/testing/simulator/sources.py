@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -13,13 +14,14 @@ from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from runners.testing.simulator.fault import SyncPoint
 from windowing.timestamps import MIN_TIMESTAMP_US
 
-Open = Callable[[Source, Any, Any], SourceReader]
+#: Label of the read, its source, split and position.
+Open = Callable[[str, Source, Any, Any], SourceReader]
 
 
 def with_sources(graph: PipelineGraph, open_split: Open) -> PipelineGraph:
-    """The graph with readers that ``open_split`` opens: a function of source, split and position."""
+    """The graph with readers that ``open_split`` opens: a function of label, source, split and position."""
     transforms = [
-        attrs.evolve(node, operation=_opened_by(node.operation, open_split))
+        attrs.evolve(node, operation=_opened_by(node.label, node.operation, open_split))
         if isinstance(node.operation, Read)
         else node
         for node in graph.transforms
@@ -27,13 +29,13 @@ def with_sources(graph: PipelineGraph, open_split: Open) -> PipelineGraph:
     return attrs.evolve(graph, transforms=tuple(transforms))
 
 
-def _opened_by(read: Read, open_split: Open) -> Read:
-    return attrs.evolve(read, source=_Wrapped(read.source, open_split))
+def _opened_by(label: str, read: Read, open_split: Open) -> Read:
+    return attrs.evolve(read, source=_Wrapped(label, read.source, open_split))
 
 
 class _Wrapped(Source):
-    def __init__(self, inner: Source, open_split: Open) -> None:
-        self._inner, self._open = inner, open_split
+    def __init__(self, label: str, inner: Source, open_split: Open) -> None:
+        self._label, self._inner, self._open = label, inner, open_split
 
     @property
     def is_bounded(self) -> bool:
@@ -43,7 +45,7 @@ class _Wrapped(Source):
         return self._inner.splits(desired)
 
     def open(self, split: Any, position: Any | None) -> SourceReader:
-        return self._open(self._inner, split, position)
+        return self._open(self._label, self._inner, split, position)
 
 
 class FragileReader(SourceReader):
@@ -83,13 +85,16 @@ def fragile(
     graph: PipelineGraph,
     sync: Callable[[SyncPoint], None],
     records_max: Callable[[], int],
-    told: Callable[[SourceBatch], None],
+    told: Callable[[str, Any, SourceBatch], None],
 ) -> PipelineGraph:
-    """The graph with a `FragileReader` for every split; ``records_max`` is asked for each of them."""
+    """The graph with a `FragileReader` for every split; ``records_max`` is asked for each of them.
+
+    ``told`` takes the label of the read, the split and what was read.
+    """
     return with_sources(
         graph,
-        lambda source, split, position: FragileReader(
-            source.open(split, position), sync, records_max(), told
+        lambda label, source, split, position: FragileReader(
+            source.open(split, position), sync, records_max(), partial(told, label, split)
         ),
     )
 
@@ -113,8 +118,9 @@ class Promise:
         )
         return cls(is_kept=not is_shifted)
 
-    def watch(self, source: Source, split: Any, position: Any | None) -> SourceReader:
+    def watch(self, label: str, source: Source, split: Any, position: Any | None) -> SourceReader:
         """A reader of a split, every batch of which is looked at."""
+        del label
         return _Watched(source.open(split, position), self)
 
     def look(self, batch: SourceBatch, told_us: int, *, has_been_idle: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
+from dataflow.io.source import SourceBatch
 from runners.testing.manual_clock import ManualClock
 
 #: Lines of a story that are shown.
@@ -25,6 +26,10 @@ class Event:
 
     def __str__(self) -> str:
         return f"{self.at_ms / 1_000:9.3f} s  {self.who:<12} {self.what}"
+
+
+def _told_batch(batch: SourceBatch) -> str:
+    return f"  reads {list(batch.values)!r}, watermark {batch.watermark_us} us"
 
 
 class Trace:
@@ -52,6 +57,11 @@ class Trace:
         if self.is_told:
             at_ms = self._clock.monotonic_ms()
             self._events.extend(Event(at_ms, who, what, keys) for what, keys in details())
+
+    def read(self, who: str, batch: SourceBatch) -> None:
+        """What a poll of a source split has found."""
+        self.note(who, f"reads {len(batch.values)} records, {batch.status.value}")
+        self.tell(who, lambda: [(_told_batch(batch), frozenset())])
 
     @property
     def digest(self) -> str:

@@ -49,12 +49,12 @@ def test_a_restart_begins_no_further_back_than_the_last_computation() -> None:
 def test_an_idle_split_holds_nobody_back_and_the_end_of_another_does_not_end_it() -> None:
     """Idle is left out while something else moves; where nothing else does, time waits for it."""
     ours = authority({})
-    ours.report({READ[0]: 100, READ[1]: 10}, idle={READ[1]})
-    ours.advance()
+    ours.report({READ[0]: 100, READ[1]: 10})
+    ours.advance({READ[1]})
 
     assert {"sum": 100} == ours.inputs_us
     ours.report({READ[0]: MAX_TIMESTAMP_US})
-    ours.advance()
+    ours.advance({READ[1]})
     assert {"sum": 100} == ours.inputs_us
     ours.report({READ[1]: 200})
     ours.advance()
@@ -94,13 +94,14 @@ def test_reports_that_come_together_move_time_no_further_than_one_after_the_othe
     reports: list[tuple[dict[RangeId, int], set[RangeId]]],
 ) -> None:
     """What was idle only for a moment may have let time pass meanwhile; without that it is the same."""
-    together, singly = authority({}), authority({})
+    together, singly, known_idle = authority({}), authority({}), set[RangeId]()
     for report, idle in reports:
         told = idle & report.keys()
-        together.report(report, told)
-        singly.report(report, told)
-        singly.advance()
-    together.advance()
+        known_idle = known_idle - report.keys() | told
+        together.report(report)
+        singly.report(report)
+        singly.advance(known_idle)
+    together.advance(known_idle)
 
     assert together.inputs_us["sum"] <= singly.inputs_us["sum"]
     if not any(idle & report.keys() for report, idle in reports):
@@ -111,9 +112,9 @@ def test_reports_that_come_together_move_time_no_further_than_one_after_the_othe
 def test_who_waits_for_the_slowest_source_is_told_when_it_moves() -> None:
     """Although no computation may go further: the other one is behind it still."""
     ours = authority({})
-    ours.report({READ[0]: 10, READ[1]: 30}, idle={READ[0]})
-    ours.advance()
-    ours.report({READ[1]: 40}, idle={READ[1]})
+    ours.report({READ[0]: 10, READ[1]: 30})
+    ours.advance({READ[0]})
+    ours.report({READ[1]: 40})
 
-    assert ours.advance()
-    assert not ours.advance()
+    assert ours.advance({READ[1]})
+    assert not ours.advance({READ[1]})

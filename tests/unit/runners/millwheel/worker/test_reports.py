@@ -39,7 +39,7 @@ def reports(workers: int, *, is_busy: bool, has_news: bool = True) -> list[Repor
     for ms in range(SECOND_MS):
         clock.advance(1)
         ranges = {RANGE: owned(ms if has_news else 0)}
-        reporter.report(ranges, is_busy=is_busy, is_idle=True, is_pausing=False)
+        reporter.report(ranges, is_busy=is_busy, is_idle=True, is_pausing=False, as_of_ms=ms)
     return said
 
 

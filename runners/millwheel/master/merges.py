@@ -1,0 +1,38 @@
+"""Merges: those that were asked for and wait until both ranges are in one place."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.master.assignment import Assignment
+from runners.millwheel.shapes import Merge, ShapeError, Shapes
+
+
+class Merges:
+    """Those of one master.
+
+    Args:
+        shapes: of the key ranges.
+        assignment: of the ranges to slots.
+    """
+
+    def __init__(self, shapes: Shapes, assignment: Assignment) -> None:
+        self._shapes, self._assignment = shapes, assignment
+        self._wanted: list[tuple[RangeId, RangeId]] = []
+
+    def want(self, range_id: RangeId, gone: RangeId) -> None:
+        """A range is to take in another, as soon as it can."""
+        self._wanted.append((range_id, gone))
+
+    def begin(self) -> Iterator[Merge]:
+        """Those that can begin now; the owner of their ranges is to be asked."""
+        for wanted in list(self._wanted):
+            if not all(map(self._assignment.is_settled, wanted)):
+                continue
+            self._wanted.remove(wanted)
+            if self._assignment.slot_of(wanted[0]) == self._assignment.slot_of(wanted[1]):
+                # Somebody may have had them split meanwhile; then there is nothing to merge.
+                with suppress(ShapeError):
+                    asked = self._shapes.merge(*wanted)
+                    self._assignment.tie(asked.gone, asked.range_id)
+                    yield asked

@@ -1,0 +1,74 @@
+"""ReadingPace: how many records of each source split a worker may read now; none where somebody would be overrun."""
+
+from collections.abc import Sequence
+
+from runners.core.clock import Clock
+from runners.millwheel.ids import RangeId
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.token_bucket import TokenBucket
+from runners.millwheel.worker.worker_options import WorkerOptions
+
+#: A source range stops reading, and a computation working, while this much of what it sent is not acknowledged.
+UNACKNOWLEDGED_BYTES_MAX = 4 << 20
+#: All source ranges of a worker together stop at this much: a thousand splits would have as many times the above on its
+#: way to one receiver.
+SOURCES_UNACKNOWLEDGED_BYTES_MAX = 64 << 20
+
+
+def is_overrun(open_bytes: int) -> bool:
+    """Whether who sends must wait: so much of what it has sent is not acknowledged."""
+    return open_bytes > UNACKNOWLEDGED_BYTES_MAX
+
+
+class ReadingPace:
+    """That of one worker.
+
+    Args:
+        options: how fast a split may be read, and how far it may be ahead of the others.
+        clock: for the speed.
+    """
+
+    def __init__(self, options: WorkerOptions, clock: Clock) -> None:
+        self._options, self._clock = options, clock
+        self._buckets: dict[RangeId, TokenBucket] = {}
+        #: By source, the range that was read last.
+        self._last_read: dict[str, RangeId] = {}
+
+    def begin(self, range_id: RangeId) -> None:
+        """A range has been taken over."""
+        self._buckets[range_id] = TokenBucket(self._clock, self._options.records_per_second)
+
+    def end(self, range_id: RangeId) -> None:
+        """It has been let go."""
+        del self._buckets[range_id]
+
+    def in_turn(self, sources: Sequence[OwnedRange]) -> Sequence[OwnedRange]:
+        """Ranges of a source, beginning behind the one that was read last: each has its turn when not all may read."""
+        for index, owned in enumerate(sources):
+            if owned.range_id == self._last_read.get(owned.range_id.computation):
+                return [*sources[index + 1 :], *sources[: index + 1]]
+        return sources
+
+    def records_allowed(
+        self, owned: OwnedRange, *, open_bytes: int, slowest_source_us: int, is_columnar: bool
+    ) -> int:
+        """How many records of a split may be read now.
+
+        Args:
+            owned: the split.
+            open_bytes: what all source ranges of the worker have sent that is not acknowledged.
+            slowest_source_us: how far the split is that is furthest behind.
+            is_columnar: whether its records come as columns, of which many are little work.
+        """
+        limit_us, steps = self._options.skew_limit_us, self._options.steps
+        if is_overrun(owned.outbox.open_bytes) or open_bytes > SOURCES_UNACKNOWLEDGED_BYTES_MAX:
+            return 0
+        if limit_us is not None and owned.watermark_us > slowest_source_us + limit_us:
+            return 0
+        most = steps.column_records if is_columnar else steps.records
+        return self._buckets[owned.range_id].available(most)
+
+    def spend(self, range_id: RangeId, records: int) -> None:
+        """So many have been read."""
+        self._buckets[range_id].spend(records)
+        self._last_read[range_id.computation] = range_id

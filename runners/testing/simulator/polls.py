@@ -1,0 +1,103 @@
+"""Polls: what every poll of every source split has found, and so when event time may go on without one of them.
+
+**Invariant** (I5): event time goes past what a split has told only while somebody owns the split, has polled it within
+the lease, and has found nothing.  What is lost, on its way or stands still holds time back.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dataflow.io.source import SourceBatch, SplitStatus
+from dataflow.serialization import loads
+from runners.core.plan import ExecutionPlan
+from runners.millwheel.ids import RangeId
+from runners.millwheel.master.slots import LEASE_TTL_MS, Slot
+from runners.millwheel.store.memory import MemoryStore
+from runners.testing.manual_clock import ManualClock
+from runners.testing.simulator.errors import InvariantError
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+
+class Polls:
+    """Of one job.
+
+    Args:
+        store: where the job is.
+        job: its name.
+        plan: the pipeline.
+        clock: the virtual time.
+    """
+
+    def __init__(
+        self, store: MemoryStore, job: str, plan: ExecutionPlan, clock: ManualClock
+    ) -> None:
+        self._store, self._job, self._plan, self._clock = store, job, plan, clock
+        #: How far each split has told that it is; by anybody who has read it, whether that became durable or not.
+        self._told_us: dict[RangeId, int] = defaultdict(lambda: MIN_TIMESTAMP_US)
+        #: When a worker has found nothing in a split last.
+        self._idle_ms: dict[tuple[RangeId, str], int] = {}
+        self._splits: dict[RangeId, Any] = {}
+
+    def polled(self, worker: str, read: str, split: Any, batch: SourceBatch) -> None:
+        """A worker has polled a split of a read."""
+        for range_id in self._ranges_of(read):
+            if self._splits[range_id] != split:
+                continue
+            is_over = batch.status is SplitStatus.FINISHED
+            told_us = MAX_TIMESTAMP_US if is_over else batch.watermark_us
+            self._told_us[range_id] = max(self._told_us[range_id], told_us)
+            if batch.status is SplitStatus.IDLE:
+                self._idle_ms[range_id, worker] = self._clock.monotonic_ms()
+
+    def may_be_unheard(self, range_id: RangeId) -> bool:
+        """Whether time may have gone on without a split when nobody knew yet that it has something again."""
+        since_ms = self._clock.monotonic_ms() - LEASE_TTL_MS
+        return any(
+            each == range_id and at_ms >= since_ms for (each, _), at_ms in self._idle_ms.items()
+        )
+
+    def check(
+        self, before_us: Mapping[str, int], inputs_us: Mapping[str, int], slots: Sequence[Slot]
+    ) -> None:
+        """A master has let time go on.
+
+        Raises:
+            InvariantError: without a split of which nobody knew that it has nothing.
+        """
+        for name, watermark_us in inputs_us.items():
+            if watermark_us <= before_us[name]:
+                continue
+            for read in self._plan.senders(name):
+                if self._plan.stages[read].is_source:
+                    for range_id in self._ranges_of(read):
+                        self._check_split(name, watermark_us, range_id, slots)
+
+    def _check_split(
+        self, name: str, watermark_us: int, range_id: RangeId, slots: Sequence[Slot]
+    ) -> None:
+        job = self._store.read_job(self._job)
+        assert job is not None
+        row = job.ranges[range_id]
+        told_us = max(self._told_us[range_id], row.watermark_us or MIN_TIMESTAMP_US)
+        if row.is_finished or watermark_us <= told_us:
+            return
+        owner = next((each for each in slots if each.worker == row.owner), None)
+        idle_ms = self._idle_ms.get((range_id, row.owner or ""))
+        now_ms = self._clock.monotonic_ms()
+        if owner is None or idle_ms is None or now_ms - idle_ms > owner.lease_ttl_ms:
+            why = "nobody has" if owner is None else "has not been polled in vain within its lease"
+            raise InvariantError(
+                f"I5: the input watermark of {name} goes on to {watermark_us} us without {range_id}, which has told "
+                f"{told_us} us and {why}"
+            )
+
+    def _ranges_of(self, read: str) -> Sequence[RangeId]:
+        found = [each for each in self._splits if each.computation == read]
+        if not found:
+            job = self._store.read_job(self._job)
+            for range_id, row in () if job is None else job.ranges.items():
+                if range_id.computation == read:
+                    self._splits[range_id] = loads(row.split) if row.split else None
+                    found.append(range_id)
+        return found

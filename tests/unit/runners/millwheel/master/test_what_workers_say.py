@@ -1,0 +1,313 @@
+"""What a worker has said counts while it is the worker of its slot, has its ranges, and is heard; and no longer."""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.core.plan import plan
+from runners.millwheel.counts import Counts
+from runners.millwheel.ids import RangeId
+from runners.millwheel.job import job_spec
+from runners.millwheel.master.master import Master
+from runners.millwheel.master.slots import LEASE_TTL_MS, PAUSE_TTL_MS
+from runners.millwheel.messages import (
+    Assign,
+    Ready,
+    Register,
+    Released,
+    Report,
+    Watermarks,
+    decode,
+    encode,
+)
+from runners.millwheel.store.memory import MemoryStore
+from runners.testing.local_network import LocalNetwork
+from runners.testing.manual_clock import ManualClock
+from runners.testing.scripted_source import ScriptedSource
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+QUIET, BUSY = (RangeId("read", index) for index in range(2))
+#: What the splits have told: one is far behind, and idle.
+QUIET_US, BUSY_US = 10, 1_000
+
+
+class Job:
+    """A master of two splits, each with a worker of its own, for which the test speaks."""
+
+    def __init__(self) -> None:
+        p = df.Pipeline()
+        p | "read" >> df.Read(ScriptedSource([], [])) | "group" >> df.GroupByKey()
+        execution, store, network = plan(p.graph()), MemoryStore(), LocalNetwork()
+        spec = job_spec("job", "streaming", execution, splits_desired=2, ranges_per_grouping=1)
+        self.clock = ManualClock()
+        # Time that has passed before, so that nothing is right by being zero.
+        self.clock.advance(5_000)
+        self.network = network
+        job = store.open_job(spec)
+        self.master = Master(job, execution, 2, network.endpoint("master"), self.clock)
+        self.endpoints: dict[str, Any] = {}
+        self.slots: dict[str, int] = {}
+        self.owned: dict[str, tuple[RangeId, ...]] = {}
+        self.told_ms: dict[str, int] = {}
+        for slot, name in enumerate(("first", "second")):
+            self.begin(slot, name)
+        self.slot_of = dict(self.master.ranges)
+        self.quiet, self.busy = ("first", "second")[:: 1 if self.slot_of[QUIET] == 0 else -1]
+
+    def begin(self, slot: int, name: str) -> None:
+        """A worker registers, and takes over what it is given."""
+        self.register(slot, name)
+        self.take_over(slot, name)
+
+    def register(self, slot: int, name: str) -> None:
+        self.endpoints[name], self.slots[name] = self.network.endpoint(name), slot
+        self.send(name, Register(slot=slot, worker=name, address=name))
+
+    def take_over(self, slot: int, name: str) -> None:
+        """A worker says that it has what it was given."""
+        for said in self.heard(name):
+            if isinstance(said, Assign):
+                self.owned[name] = tuple(dict.fromkeys([*self.owned.get(name, ()), *said.ranges]))
+                self.send(name, Ready(slot=slot, worker=name, ranges=said.ranges, shapes={}))
+
+    def move(self, range_id: RangeId, target: int) -> None:
+        """A range goes to another slot; its new worker has not said yet that it has it."""
+        source = self.master.ranges[range_id]
+        name = self.worker_of(source)
+        self.master.move([range_id], target)
+        self.owned[name] = tuple(each for each in self.owned[name] if each != range_id)
+        self.send(name, Released(slot=source, worker=name, ranges=(range_id,)))
+
+    def worker_of(self, slot: int) -> str:
+        return self.quiet if slot == self.slot_of[QUIET] else self.busy
+
+    def heard(self, name: str) -> Iterator[Any]:
+        for blob in self.endpoints[name].receive(0):
+            said = decode(blob)
+            if isinstance(said, Assign | Watermarks):
+                self.told_ms[name] = said.told_ms
+            yield said
+
+    def send(self, name: str, message: object) -> None:
+        self.endpoints[name].send("master", encode(message))
+        self.master.step()
+
+    def report(
+        self,
+        name: str,
+        watermarks_us: dict[RangeId, int],
+        *,
+        idle: Collection[RangeId] = (),
+        is_paused: bool = False,
+        as_of_ms: int | None = None,
+    ) -> None:
+        """A worker reports, by default on what it has just heard of the master."""
+        if as_of_ms is None:
+            list(self.heard(name))
+            as_of_ms = self.told_ms[name]
+        outputs_us = {**dict.fromkeys(self.owned[name], MIN_TIMESTAMP_US), **watermarks_us}
+        report = Report(
+            slot=self.slots[name],
+            worker=name,
+            watermarks_us=outputs_us,
+            idle=frozenset(idle),
+            signals={},
+            percentiles_us={},
+            progress={},
+            routings={},
+            is_quiet=is_paused,
+            is_paused=is_paused,
+            counts=Counts(),
+            as_of_ms=as_of_ms,
+        )
+        self.send(name, report)
+
+    def is_held_back(self) -> bool:
+        """Whether event time waits for the quiet split when the busy one goes on."""
+        self.report(self.busy, {BUSY: BUSY_US})
+        self.master.step()
+        return self.input_us <= QUIET_US
+
+    @property
+    def input_us(self) -> int:
+        return self.master._authority.inputs_us["group"]
+
+    def wait(self, ms: int) -> None:
+        """Time goes by in which the busy worker says that it is alive."""
+        for _ in range(0, ms, 100):
+            self.clock.advance(100)
+            self.master.step()
+            self.report(self.busy, {})
+
+
+@pytest.fixture
+def job() -> Job:
+    """One whose quiet split is idle."""
+    made = Job()
+    made.report(made.quiet, {QUIET: QUIET_US}, idle=[QUIET])
+    return made
+
+
+def test_a_split_with_nothing_holds_nobody_back(job: Job) -> None:
+    assert not job.is_held_back()
+
+
+def test_a_split_whose_worker_is_replaced_holds_everybody_back(job: Job) -> None:
+    """Until the new one has polled it: what it has to say nobody knows."""
+    slot = job.slot_of[QUIET]
+    job.register(slot, "new")
+
+    assert job.is_held_back()
+    job.take_over(slot, "new")
+    assert job.is_held_back()
+
+
+def test_a_split_whose_worker_is_silent_holds_everybody_back_when_its_lease_is_over(
+    job: Job,
+) -> None:
+    """The one that has taken it over has not polled it either."""
+    job.wait(LEASE_TTL_MS + 200)
+
+    assert job.is_held_back()
+
+
+def test_a_split_that_moves_holds_everybody_back_until_it_is_polled_where_it_is(job: Job) -> None:
+    other = 1 - job.slot_of[QUIET]
+    job.move(QUIET, other)
+
+    assert job.is_held_back()
+    job.take_over(other, job.busy)
+    job.report(job.busy, {QUIET: QUIET_US, BUSY: BUSY_US}, idle=[QUIET])
+    assert job.input_us == BUSY_US
+
+
+def test_a_split_that_comes_back_to_its_worker_holds_everybody_back_until_it_is_polled_again(
+    job: Job,
+) -> None:
+    """It was somewhere else meanwhile."""
+    here = job.slot_of[QUIET]
+    for target in (1 - here, here):
+        job.move(QUIET, target)
+        job.take_over(target, job.worker_of(target))
+    assert job.master.ranges[QUIET] == here
+
+    assert job.is_held_back()
+
+
+def test_a_report_that_was_long_on_its_way_says_nothing_of_now(job: Job) -> None:
+    """Its worker may have been stopped between the poll and the report."""
+    job.wait(LEASE_TTL_MS // 2)
+    job.report(job.quiet, {QUIET: QUIET_US}, idle=[QUIET], as_of_ms=job.told_ms[job.quiet])
+    assert not Job.is_held_back(job)
+
+    late = Job()
+    before_ms = late.told_ms[late.quiet]
+    for _ in range(0, LEASE_TTL_MS + 200, 100):
+        late.clock.advance(100)
+        late.report(late.busy, {})
+        late.report(late.quiet, {QUIET: QUIET_US}, as_of_ms=before_ms)
+    late.report(late.quiet, {QUIET: QUIET_US}, idle=[QUIET], as_of_ms=before_ms)
+    assert late.is_held_back()
+
+
+def test_a_worker_that_was_replaced_is_not_believed_any_more(job: Job) -> None:
+    """Neither how far it says to be, nor that it is alive, nor that it has nothing."""
+    slot = job.slot_of[QUIET]
+    job.begin(slot, "new")
+    job.owned[job.quiet] = (QUIET,)
+    job.report(job.quiet, {QUIET: BUSY_US}, idle=[QUIET])
+
+    assert job.is_held_back()
+    for _ in range(0, LEASE_TTL_MS + 200, 100):
+        job.clock.advance(100)
+        job.report(job.busy, {})
+        job.report(job.quiet, {QUIET: BUSY_US}, idle=[QUIET])
+    # It did not keep its successor's lease alive.
+    assert job.master.ranges[QUIET] != slot
+
+
+def test_a_worker_that_has_not_taken_over_says_nothing_of_its_ranges() -> None:
+    """Its slot's last one may have gone further than it knows."""
+    job = Job()
+    slot = job.slot_of[QUIET]
+    job.register(slot, "new")
+    job.owned["new"] = job.owned[job.quiet]
+    list(job.heard("new"))
+    for name in (job.busy, "new"):
+        job.report(name, dict.fromkeys(job.owned[name], BUSY_US))
+
+    assert job.master._authority.lowest_output_us() == MIN_TIMESTAMP_US
+    job.send("new", Ready(slot=slot, worker="new", ranges=job.owned["new"], shapes={}))
+    job.report("new", dict.fromkeys(job.owned["new"], BUSY_US))
+    assert job.master._authority.lowest_output_us() == BUSY_US
+
+
+def pause(job: Job, name: str, *, is_paused: bool = True) -> None:
+    job.report(name, {}, is_paused=is_paused)
+
+
+def both_paused(job: Job, ms: int) -> None:
+    """Both say again and again for some time that they are paused."""
+    for _ in range(0, ms, 50):
+        pause(job, job.quiet)
+        pause(job, job.busy)
+        job.clock.advance(50)
+    pause(job, job.quiet)
+    pause(job, job.busy)
+
+
+def test_a_job_is_paused_when_all_have_said_so_for_a_while(job: Job) -> None:
+    both_paused(job, PAUSE_TTL_MS - 50)
+    assert not job.master.is_paused
+    both_paused(job, 50)
+    assert job.master.is_paused
+
+
+def test_workers_are_told_to_pause_again_and_again(job: Job) -> None:
+    """The message that said so first may have been lost, and a worker that comes later has not heard it."""
+    job.master.is_pausing = True
+    for _ in range(3):
+        job.clock.advance(1_000)
+        job.master.step()
+        told = [each for each in job.heard(job.quiet) if isinstance(each, Watermarks)]
+        assert told
+        assert all(each.is_pausing for each in told)
+        pause(job, job.busy)
+    job.master.is_pausing = False
+    job.clock.advance(1_000)
+    job.master.step()
+    assert not [
+        each for each in job.heard(job.quiet) if isinstance(each, Watermarks) and each.is_pausing
+    ]
+
+
+@pytest.mark.parametrize("what", ["busy again", "replaced", "takes over"])
+def test_a_pause_ends_with_what_it_was_said_of(job: Job, what: str) -> None:
+    """Who works again, is new or has got something has to be quiet for a while once more."""
+    both_paused(job, PAUSE_TTL_MS)
+    assert job.master.is_paused
+    slot = job.slot_of[QUIET]
+    if what == "busy again":
+        pause(job, job.quiet, is_paused=False)
+        pause(job, job.quiet)
+    elif what == "replaced":
+        job.begin(slot, "new")
+        job.report("new", {}, is_paused=True)
+    else:
+        job.send(job.quiet, Ready(slot=slot, worker=job.quiet, ranges=(QUIET,), shapes={}))
+        pause(job, job.quiet)
+
+    assert not job.master.is_paused
+
+
+def test_a_pause_ends_when_somebody_is_not_heard(job: Job) -> None:
+    """One worker that has said so long ago may work meanwhile."""
+    pause(job, job.quiet)
+    for _ in range(0, PAUSE_TTL_MS + 100, 50):
+        pause(job, job.busy)
+        job.clock.advance(50)
+    pause(job, job.busy)
+
+    assert not job.master.is_paused
