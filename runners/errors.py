@@ -14,6 +14,14 @@ class StoreUnreachableError(StoreError):
     """No connection to the store could be made."""
 
 
+class StoreRestartedError(StoreError):
+    """The store was restarted or restored, or another server has taken its place, and may not have all it had."""
+
+
+class LostCommitsError(StoreError):
+    """The store has lost commits that it had acknowledged, so it is at an earlier moment of the job."""
+
+
 class UnsuitableStoreError(StoreError):
     """The store cannot keep the guarantees (a read replica, fsync off) or has a schema from the future."""
 

@@ -29,18 +29,22 @@ def store_dsn(given: str | None = None, *, data_dir: Path | None = None) -> str:
     return embedded_postgres(data_dir)
 
 
-def open_store(dsn: str, *, connect_timeout_s: float = 30.0) -> Store:
+def open_store(
+    dsn: str, *, incarnation: str | None = None, connect_timeout_s: float = 30.0
+) -> Store:
     """A store that is connected to when it is first used, and has passed its checks and has the current schema then.
 
     Args:
         dsn: of a Postgres.
+        incarnation: the only one to have to do with (`Store.incarnation`); None: whichever is there.
         connect_timeout_s: how long to wait for a server that is starting up.
 
     Raises, at its first use:
         StoreUnreachableError: nobody answers at ``dsn``.
+        StoreRestartedError: it is another incarnation.
         UnsuitableStoreError: it cannot keep the guarantees, or its schema is newer than this code.
     """
-    return PostgresStore(dsn, connect_timeout_s=connect_timeout_s)
+    return PostgresStore(dsn, incarnation=incarnation, connect_timeout_s=connect_timeout_s)
 
 
 def job_lock(dsn: str, job: str) -> JobLock:

@@ -14,12 +14,13 @@ import psycopg
 import pytest
 
 from dataflow.io.table import TableSpec, TableWrite
-from runners.errors import StoreError
+from runners.errors import JobRunningError, StoreError
 from runners.millwheel.ids import Channel, Fence, RangeId
 from runners.millwheel.key_range import even_ranges
 from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
 from runners.millwheel.store.port import Committed, Fenced, Indeterminate, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
+from runners.millwheel.store.postgres.job_lock import JobLock
 from runners.millwheel.store.postgres.pipeline import Pipeline
 from tests.fix_proxy import PostgresProxy
 
@@ -339,6 +340,85 @@ def test_deadlocked_commit_is_repeated(connect: Connect, admin: psycopg.Connecti
         admin.execute("SELECT pg_reload_conf()")
 
     assert sorted(store.read_table(SCORES)) == [("a", 1), ("b", 1)]
+
+
+# What is answered to COMMIT
+
+
+def raise_at_commit(admin: psycopg.Connection[Any], sqlstate: str) -> None:
+    """Have every COMMIT that has written scores fail, in the user's own words."""
+    admin.execute(
+        f"""CREATE OR REPLACE FUNCTION object() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+              RAISE EXCEPTION 'no total above ten' USING ERRCODE = '{sqlstate}';
+            END $$;
+            DROP TRIGGER IF EXISTS object ON scores;
+            CREATE CONSTRAINT TRIGGER object AFTER INSERT OR UPDATE ON scores
+              DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION object()"""
+    )
+
+
+@pytest.mark.parametrize("sqlstate", ["P0001", "22003", "XX000", "42501", "23514"])
+def test_an_error_answered_to_commit_is_a_rollback_and_says_why(
+    connect: Connect, admin: psycopg.Connection[Any], sqlstate: str
+) -> None:
+    """Whatever a deferred trigger of the user raises, the commit did not happen, and nobody has to look it up."""
+    store = connect()
+    bundle = owned(store)
+    raise_at_commit(admin, sqlstate)
+
+    with pytest.raises(StoreError, match="no total above ten"):
+        store.commit(bundle(1))
+
+    assert store.read_table(SCORES) == []
+    admin.execute("DROP TRIGGER object ON scores")
+    assert store.commit(bundle(1)) == Committed()
+    assert store.read_table(SCORES) == [("v", 1)]
+
+
+def test_a_commit_that_somebody_cancels_is_repeated(
+    connect: Connect, admin: psycopg.Connection[Any]
+) -> None:
+    store = connect()
+    bundle = owned(store)
+    with admin.transaction():
+        admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
+        outcome = in_background(lambda: store.commit(bundle(1)))
+        admin.execute("SELECT pg_cancel_backend(%s)", (wait_for_blocked_session(admin),))
+
+    assert outcome() == Committed()
+    assert store.read_table(SCORES) == [("v", 1)]
+
+
+def test_time_outs_of_roles_and_databases_do_not_end_what_a_store_does(
+    store_dsn: str, connect: Connect, admin: psycopg.Connection[Any]
+) -> None:
+    """A statement that waits for a lock longer than that, and a session that waits for work."""
+    name = psycopg.conninfo.conninfo_to_dict(store_dsn)["dbname"]
+    known = admin.execute(
+        "SELECT name FROM pg_settings WHERE name LIKE '%\\_timeout' AND context = 'user'"
+    )
+    ours = {"statement_timeout", "idle_session_timeout", "transaction_timeout", "lock_timeout"}
+    timeouts = ours & {setting for (setting,) in known}
+    for setting in timeouts:
+        admin.execute(f"ALTER DATABASE {name} SET {setting} = '150ms'".encode())
+    store, lock = connect(), JobLock(store_dsn, JOB)
+    lock.hold()
+    bundle = owned(store)
+    pids = {store.connect().info.backend_pid}
+    with admin.transaction():
+        admin.execute("SET LOCAL statement_timeout = 0")
+        admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
+        outcome = in_background(lambda: store.commit(bundle(1)))
+        wait_for_blocked_session(admin)
+        time.sleep(0.4)
+    assert outcome() == Committed()
+
+    time.sleep(0.4)
+    assert store.commit(bundle(2)) == Committed()
+    assert {store.connect().info.backend_pid} == pids
+    with pytest.raises(JobRunningError):
+        JobLock(store_dsn, JOB).hold()
+    lock.release()
 
 
 # Size and plans

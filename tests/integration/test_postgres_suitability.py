@@ -125,7 +125,11 @@ def test_server_that_may_lose_commits_is_refused(primary: str, setting: str) -> 
 
 def test_old_server_is_refused() -> None:
     facts = checks.ServerFacts(
-        version_number=130012, is_in_recovery=False, fsync="on", full_page_writes="on"
+        version_number=130012,
+        is_in_recovery=False,
+        fsync="on",
+        full_page_writes="on",
+        incarnation="",
     )
 
     with pytest.raises(UnsuitableStoreError, match="too old"):

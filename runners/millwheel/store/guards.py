@@ -12,7 +12,13 @@ from types import MappingProxyType
 import attrs
 
 from runners.core.signals import unheard_signal
-from runners.errors import JobMismatchError, RequestError, SignalError, StoreError
+from runners.errors import (
+    JobMismatchError,
+    RequestError,
+    SignalError,
+    StoreError,
+    StoreRestartedError,
+)
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.production import (
@@ -269,6 +275,25 @@ def check_update(update: JobUpdate, job: JobRow, counts: StateCounts) -> None:
             f"job {job.job} is not as it was when its update was planned",
             detail=f"version {update.version} then and {job.version} now; {update.counts}, and now {counts}",
             hint="plan it again",
+        )
+
+
+def check_incarnation(bound_to: str | None, found: str, place: str) -> None:
+    """Refuse to go on with a store that may have lost what this process knows of, or another one that it has heard.
+
+    Args:
+        bound_to: the incarnation of the store that the process began with (`Store.incarnation`); None: any.
+        found: that of the store that is there now.
+        place: where it is, for the message.
+
+    Raises:
+        StoreRestartedError: they differ.
+    """
+    if bound_to is not None and found != bound_to:
+        raise StoreRestartedError(
+            "the store is not the one that this run began with",
+            detail=f"{place}: then it was the server started at {bound_to}, now it is that of {found}",
+            hint="whoever runs the job starts again from what is in the store now",
         )
 
 

@@ -96,6 +96,10 @@ class MemoryStore(MemoryRequests):
         # of an earlier incarnation can fit the next one.
         self._tokens = itertools.count(1)
 
+    def incarnation(self) -> str:
+        """Always the same: it ends with the process."""
+        return "memory"
+
     def open_job(self, spec: JobSpec) -> JobRow:
         """Create the job, its ranges and its tables, or return them as they are."""
         check_names(spec)

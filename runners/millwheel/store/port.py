@@ -227,6 +227,13 @@ class TakenRange:
 class Store(Protocol):
     """Durable truth of jobs.  Not thread-safe: one instance per thread (an adapter may hold one connection)."""
 
+    def incarnation(self) -> str:
+        """What tells this store from itself after a restart, a failover or a restore; opaque.
+
+        While it stays the same nothing acknowledged is gone.  An adapter can be bound to one when it is made: when
+        there is another, every verb raises `StoreRestartedError`: what the process knows or has heard may be lost.
+        """
+
     def open_job(self, spec: JobSpec) -> JobRow:
         """Create the job, its ranges and its result tables, or return them if they exist.
 

@@ -21,7 +21,13 @@ from dataflow.errors import DataflowError
 from runners.core.clock import Clock
 from runners.millwheel.guarantees import Guarantees
 from runners.millwheel.ids import Channel
-from runners.millwheel.store.port import Committed, Indeterminate, Store
+from runners.millwheel.store.port import (
+    CommitOutcome,
+    Committed,
+    Fenced,
+    Indeterminate,
+    Store,
+)
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.draft import Draft
 
@@ -143,15 +149,31 @@ class Committer:
 
     def _make_durable(self, draft: Draft) -> None:
         production = draft.production()
-        outcome = self._store.commit(production)
+        first = outcome = self._store.commit(production)
         if isinstance(outcome, Indeterminate):
             outcome = self._store.resolve(production)
         if not isinstance(outcome, Committed):
-            raise WorkerStoppedError(f"worker {self._worker} stops: {outcome}")
+            raise self._stopped(first, outcome)
         draft.committed()
         self.counts["late"] += sum(late.count for late in production.late)
         self.counts["dead"] += len(production.dead)
 
+    def _stopped(self, first: CommitOutcome, last: CommitOutcome) -> WorkerStoppedError:
+        """Why the worker cannot go on: what became of the commit, and what it was answered with at first."""
+        if isinstance(last, Fenced):
+            said = f"{last.range_id} is not this worker's (any more), so nothing of its last commit happened"
+        else:
+            said = f"the store does not say what became of its last commit: {_words(last)}"
+        return WorkerStoppedError(
+            f"worker {self._worker} stops: {said}",
+            detail="" if first == last else f"the commit itself was answered: {_words(first)}",
+            hint="its ranges go on from what the store has",
+        )
+
     def _send(self, draft: Draft) -> None:
         for checkpoint in draft.checkpoints:
             self._courier.send(checkpoint)
+
+
+def _words(outcome: CommitOutcome) -> str:
+    return outcome.reason if isinstance(outcome, Indeterminate) else str(outcome)

@@ -24,17 +24,20 @@ class ServerFacts:
     is_in_recovery: bool
     fsync: str
     full_page_writes: str
+    #: When it was started: nobody else was at this very microsecond, and it is not this server after a restore.
+    incarnation: str
 
 
 def read_facts(connection: Connection[Any]) -> ServerFacts:
     """Ask the server."""
     row = connection.execute(QUERIES["server_facts"]).fetchone()
-    version_number, is_in_recovery, fsync, full_page_writes = row or (0, True, "", "")
+    version_number, is_in_recovery, fsync, full_page_writes, incarnation = row or (0, True, *"   ")
     return ServerFacts(
         version_number=version_number,
         is_in_recovery=is_in_recovery,
         fsync=fsync,
         full_page_writes=full_page_writes,
+        incarnation=incarnation,
     )
 
 

@@ -15,6 +15,7 @@ from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.store.postgres.arrays import register_arrays
 from runners.millwheel.store.postgres.outcomes import is_passing, refused
 from runners.millwheel.store.postgres.patience import Backoff
+from runners.millwheel.store.postgres.poolers import refuse_shared_session
 from runners.millwheel.store.postgres.queries import QUERIES
 
 _BACKOFF_FIRST_S = 0.1
@@ -81,6 +82,7 @@ def connect(
 
     Raises:
         StoreUnreachableError: no server answered in time, or it refused the login.
+        UnsuitableStoreError: a connection pooler shares sessions.
         StoreError: it refused a statement of ``set_up``, or what that raised itself.
     """
     conninfo = make_conninfo("", **{**_DEFAULTS, **_parse(dsn), "client_encoding": "UTF8"})
@@ -90,6 +92,7 @@ def connect(
         # psycopg prepares nothing itself: it would deallocate what the pipeline has prepared.
         opened = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
         try:
+            refuse_shared_session(opened, conninfo, describe(dsn))
             opened.execute(QUERIES["settings"], settings)
             register_arrays(opened)
             set_up(opened)

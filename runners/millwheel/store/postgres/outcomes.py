@@ -19,6 +19,7 @@ from runners.millwheel.store.postgres.patience import is_shortage
 #: Raised by ``dataflow.take_fences``.
 FENCED_SQLSTATE = "MW001"
 LOCK_TIMEOUT_SQLSTATE = "55P03"
+QUERY_CANCELED_SQLSTATE = "57014"
 
 #: Errors by which the server ends one transaction so that another can go on.  Sending it again is
 #: right, because nothing of it happened.
@@ -27,6 +28,7 @@ _RETRYABLE_SQLSTATES = frozenset(
         "40001",  # serialization failure: the database enforces it, or a user's trigger raised it
         "40P01",  # deadlock: two jobs write the same keys of one table in different order
         LOCK_TIMEOUT_SQLSTATE,  # somebody altered or locked a table
+        QUERY_CANCELED_SQLSTATE,  # somebody cancelled a statement; our sessions have no time-out for them
     }
 )
 
@@ -51,18 +53,21 @@ def judge(error: Error, connection: Connection[Any]) -> Verdict:
     is the proof: in a failed transaction, COMMIT was not carried out.
     """
     status = connection.info.transaction_status
-    if status is not TransactionStatus.INERROR:
-        # Idle: the failing statement was COMMIT or BEGIN.  A COMMIT that fails with these two
-        # classes (a deferred constraint, a serialization failure) has rolled back.
-        is_failed_commit = status is TransactionStatus.IDLE and (error.sqlstate or "")[:2] in {
-            "23",
-            "40",
-        }
-        if not is_failed_commit:
-            return Verdict.UNKNOWN
+    if status is not TransactionStatus.INERROR and not _has_rolled_back(error, status):
+        return Verdict.UNKNOWN
     if error.sqlstate == FENCED_SQLSTATE:
         return Verdict.FENCED
     return Verdict.RETRY if _gave_way(error) else Verdict.REFUSED
+
+
+def _has_rolled_back(error: Error, status: TransactionStatus) -> bool:
+    """Whether the failing statement was COMMIT, or BEGIN: the session lives, and is in no transaction any more.
+
+    An ERROR answered to COMMIT (a deferred constraint or trigger, a serialization failure, a cancelled statement) is
+    raised before the commit is recorded, and Postgres rolls back; behind that point it knows nothing less than PANIC.
+    Whatever the libraries on this side raise has no severity, and proves nothing.
+    """
+    return status is TransactionStatus.IDLE and error.diag.severity_nonlocalized == "ERROR"
 
 
 def is_passing(error: Error, connection: Connection[Any]) -> bool:
@@ -72,6 +77,12 @@ def is_passing(error: Error, connection: Connection[Any]) -> bool:
 
 def _gave_way(error: Error) -> bool:
     return error.sqlstate in _RETRYABLE_SQLSTATES or is_shortage(error.sqlstate)
+
+
+def reason(error: Error) -> str:
+    """What the server, or the library, says, in one line."""
+    words = str(error).split()
+    return f"{error.sqlstate or type(error).__name__}: {' '.join(words)}"
 
 
 def refused(error: Error) -> StoreError:

@@ -15,6 +15,8 @@ import time
 ATTEMPTS_MAX = 4
 #: SQLSTATE classes of "somebody else was first".
 _CONFLICT_CLASSES = {"40", "55"}
+#: Somebody has a statement of ours cancelled.
+_CANCELED = "57014"
 #: The server ended a transaction because it is short of something: disk, memory, connections.
 _SHORTAGE_CLASS = "53"
 
@@ -52,7 +54,7 @@ class Patience:
 
     def wait(self, sqlstate: str | None) -> bool:
         """Pause before another attempt; False, at once, if there should be none."""
-        if (sqlstate or "")[:2] in _CONFLICT_CLASSES:
+        if (sqlstate or "")[:2] in _CONFLICT_CLASSES or sqlstate == _CANCELED:
             self._gave_way += 1
             pause_s = self._conflict.next_s()
             is_over = self._gave_way >= ATTEMPTS_MAX

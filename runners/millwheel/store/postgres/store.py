@@ -13,15 +13,13 @@ MillWheel, section 6; DESIGN section 6.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.pq import TransactionStatus
 
 from dataflow.io.table import Row, TableSpec
 from runners.core.changelog import check_write
-from runners.errors import StoreError, StoreUnreachableError
+from runners.errors import StoreUnreachableError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
 from runners.millwheel.signals import Signal
@@ -34,7 +32,6 @@ from runners.millwheel.store.guards import (
 )
 from runners.millwheel.store.port import (
     CommitOutcome,
-    Committed,
     Fenced,
     Indeterminate,
     JobRow,
@@ -44,31 +41,18 @@ from runners.millwheel.store.port import (
 )
 from runners.millwheel.store.postgres import (
     catalog,
-    checks,
-    connection,
     partitions,
-    schema,
     signals,
     takeover,
 )
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.cells import CellVerbs
 from runners.millwheel.store.postgres.kept_rows import KeptRowVerbs
-from runners.millwheel.store.postgres.outcomes import (
-    LOCK_TIMEOUT_SQLSTATE,
-    Verdict,
-    fenced_range_number,
-    is_passing,
-    judge,
-    refused,
-)
-from runners.millwheel.store.postgres.patience import Patience
-from runners.millwheel.store.postgres.pipeline import Pipeline
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.record_ids import RecordIdVerbs
 from runners.millwheel.store.postgres.requests import RequestVerbs
+from runners.millwheel.store.postgres.session import Session
 from runners.millwheel.store.postgres.statements import commit_statements
-from runners.millwheel.store.postgres.tables import Statement, TableStatements
 from runners.millwheel.store.postgres.updates import UpdateVerbs
 
 _LOG = logging.getLogger(__name__)
@@ -84,6 +68,7 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
 
     Args:
         dsn: libpq connection string or URI; never shown.
+        incarnation: what `incarnation` has said, to have nothing to do with any other; None: whichever is there.
         connect_timeout_s: how long to wait for a server that is starting up, or short of disk or memory.
         lock_timeout_ms: how long a statement waits for a lock; also how long `acquire` waits for
             a commit in flight before it ends that session.
@@ -94,45 +79,31 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         self,
         dsn: str,
         *,
+        incarnation: str | None = None,
         connect_timeout_s: float = 30.0,
         lock_timeout_ms: int = 5_000,
         idle_timeout_ms: int = 10_000,
     ) -> None:
-        self._dsn = dsn
-        self._place = connection.describe(dsn)
-        self._connect_timeout_s = connect_timeout_s
-        self._lock_timeout_ms = lock_timeout_ms
-        self._idle_timeout_ms = idle_timeout_ms
-        self._connection: psycopg.Connection[Any] | None = None
-        self._pipeline: Pipeline | None = None
-        self._tables: TableStatements | None = None
         self._ids: dict[str, JobIds] = {}
+        self._session = Session(
+            dsn,
+            incarnation=incarnation,
+            connect_timeout_s=connect_timeout_s,
+            lock_timeout_ms=lock_timeout_ms,
+            idle_timeout_ms=idle_timeout_ms,
+            when_lost=self._ids.clear,
+        )
 
     def __repr__(self) -> str:
-        return f"PostgresStore({self._place})"
+        return f"PostgresStore({self._session.place})"
 
     def connect(self) -> psycopg.Connection[Any]:
-        """The connection, opened if need be, on a server and schema found suitable.
+        """The connection, opened if need be; errors as those of `Session.connect`."""
+        return self._session.connect()
 
-        Raises:
-            StoreUnreachableError: no connection within the timeout.
-            UnsuitableStoreError: the server or its schema cannot keep the guarantees.
-            StoreError: the schema could not be created.
-        """
-        if self._connection is not None and not self._connection.closed:
-            return self._connection
-        self._forget_connection()
-        opened = connection.connect(
-            self._dsn,
-            timeout_s=self._connect_timeout_s,
-            lock_timeout_ms=self._lock_timeout_ms,
-            idle_timeout_ms=self._idle_timeout_ms,
-            set_up=self._judge,
-        )
-        self._connection = opened
-        self._pipeline = Pipeline(opened)
-        self._tables = TableStatements(opened)
-        return opened
+    def incarnation(self) -> str:
+        """When the server was started: a restart, a failover and a restore all change it."""
+        return self._session.incarnation()
 
     def open_job(self, spec: JobSpec) -> JobRow:
         """Create the job, its ranges and its tables, or return them as they are."""
@@ -212,10 +183,8 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         fenced = [fence.range_id for fence in production.fences]
         keys = {range_id: ids.ranges[range_id].keys for range_id in fenced}
         check_fenced(production, keys, ids.ranges)
-        opened = self.connect()
-        assert self._tables is not None
-        statements = commit_statements(production, ids, self._tables)
-        outcome = self._send(opened, statements)
+        statements = commit_statements(production, ids, self._session.tables)
+        outcome = self._session.send(statements)
         if production.reshape is not None:
             self._ids.pop(production.job, None)
         if isinstance(outcome, int):
@@ -246,34 +215,6 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         ids = self._ids[production.job] = found[1]
         return ids
 
-    def _send(
-        self, opened: psycopg.Connection[Any], statements: Sequence[Statement]
-    ) -> Committed | Indeterminate | int:
-        """Send a transaction, again while it certainly did nothing; the number of a lost range."""
-        assert self._pipeline is not None
-        patience = Patience(self._connect_timeout_s)
-        while True:
-            try:
-                tag = self._pipeline.run(statements)
-            except psycopg.Error as error:
-                verdict = judge(error, opened)
-                _end_transaction(opened, verdict)
-                if verdict is Verdict.FENCED:
-                    return fenced_range_number(error)
-                if verdict is Verdict.UNKNOWN:
-                    return Indeterminate(_reason(error))
-                if verdict is Verdict.REFUSED or not _waits(patience, error):
-                    raise refused(error) from error
-            except BaseException:
-                # Interrupted half-way: only a closed connection is certain to send no more.
-                opened.close()
-                raise
-            else:
-                if tag == "COMMIT":
-                    return Committed()
-                opened.close()
-                return Indeterminate(f"COMMIT was answered with {tag}")
-
     def resolve(self, production: Production) -> CommitOutcome:
         """Whether the production landed, by its reigns; if not, it never will from here on."""
         try:
@@ -295,27 +236,15 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         """All rows of a result table; times come back in UTC."""
 
         def work(opened: psycopg.Connection[Any]) -> Sequence[Row]:
-            assert self._tables is not None
             opened.execute(QUERIES["allow_scans"])
-            return opened.cursor(binary=True).execute(self._tables.read(table)).fetchall()
+            statement = self._session.tables.read(table)
+            return opened.cursor(binary=True).execute(statement).fetchall()
 
         return self._transact(work)
 
     def close(self) -> None:
         """Release the connection; a later call would open a new one."""
-        if self._connection is not None:
-            self._connection.close()
-        self._forget_connection()
-
-    def _judge(self, opened: psycopg.Connection[Any]) -> None:
-        checks.refuse_unsuitable(checks.read_facts(opened), self._place)
-        schema.migrate(opened)
-
-    def _forget_connection(self) -> None:
-        self._connection = None
-        self._pipeline = None
-        self._tables = None
-        self._ids.clear()
+        self._session.close()
 
     def _load(self, job: str) -> JobIds | None:
         """The job's numbers, read anew."""
@@ -329,61 +258,4 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
     def _transact(
         self, work: _Work[_T], locks: Sequence[int] = (), *, is_one_statement: bool = False
     ) -> _T:
-        """Run an idempotent transaction, again if it was cut off or gave way to another.
-
-        ``locks``: fences that it takes; sessions that keep them locked beyond the timeout are
-        ended.  ``is_one_statement``: it needs neither BEGIN nor COMMIT, each a round trip of its own.
-        """
-        patience = Patience(self._connect_timeout_s)
-        while True:
-            opened = self.connect()
-            try:
-                with nullcontext() if is_one_statement else opened.transaction():
-                    return work(opened)
-            except psycopg.Error as error:
-                if not is_passing(error, opened) or not _waits(patience, error):
-                    raise self._failure(error, opened) from error
-                locked_out = locks and error.sqlstate == LOCK_TIMEOUT_SQLSTATE
-            if locked_out:
-                self._evict(locks)
-
-    def _failure(self, error: psycopg.Error, opened: psycopg.Connection[Any]) -> StoreError:
-        """The error for the caller of an idempotent verb, when trying again did not help."""
-        if not is_passing(error, opened):
-            return refused(error)
-        return StoreUnreachableError(
-            "Postgres did not carry out a transaction",
-            detail=f"{self._place}: {_reason(error)}",
-            hint="try again; look for restarts in its log and for locks in pg_stat_activity",
-        )
-
-    def _evict(self, numbers: Sequence[int]) -> None:
-        opened = self.connect()
-        try:
-            count = takeover.evict_holders(opened, numbers)
-        except psycopg.Error as error:
-            # The next attempt finds out whether they are locked still.
-            _LOG.warning("could not end sessions at %s: %s", self._place, _reason(error))
-        else:
-            _LOG.warning("ended %d sessions that kept ranges locked at %s", count, self._place)
-
-
-def _end_transaction(opened: psycopg.Connection[Any], verdict: Verdict) -> None:
-    """Free the locks of a failed commit before anything else happens."""
-    if verdict is Verdict.UNKNOWN:
-        opened.close()
-    elif opened.info.transaction_status is not TransactionStatus.IDLE:
-        try:
-            opened.execute(QUERIES["rollback"])
-        except psycopg.Error:
-            opened.close()
-
-
-def _reason(error: psycopg.Error) -> str:
-    words = str(error).split()
-    return f"{error.sqlstate or type(error).__name__}: {' '.join(words)}"
-
-
-def _waits(patience: Patience, error: psycopg.Error) -> bool:
-    _LOG.info("a transaction did nothing, and may be tried again: %s", _reason(error))
-    return patience.wait(error.sqlstate)
+        return self._session.transact(work, locks, is_one_statement=is_one_statement)

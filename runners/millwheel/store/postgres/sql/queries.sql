@@ -15,6 +15,10 @@ SELECT set_config('synchronous_commit',
        set_config('default_transaction_read_only', 'off', FALSE),
        set_config('lock_timeout', %(lock_timeout_ms)s, FALSE),
        set_config('idle_in_transaction_session_timeout', %(idle_timeout_ms)s, FALSE),
+       -- A statement that takes long on purpose, and a session that waits for work, are not to be ended.
+       set_config('statement_timeout', '0', FALSE),
+       set_config('idle_session_timeout', '0', FALSE),
+       (SELECT set_config(name, '0', FALSE) FROM pg_settings WHERE name = 'transaction_timeout'),
        set_config('timezone', 'UTC', FALSE),
        set_config('plan_cache_mode', 'force_generic_plan', FALSE),
        set_config('enable_seqscan', 'off', FALSE),
@@ -27,7 +31,12 @@ SELECT set_config('synchronous_commit',
 SELECT current_setting('server_version_num')::integer,
        pg_is_in_recovery(),
        current_setting('fsync'),
-       current_setting('full_page_writes');
+       current_setting('full_page_writes'),
+       pg_postmaster_start_time()::text;
+
+-- name: session_pid
+-- Which process of the server does what this connection asks for.
+SELECT pg_backend_pid();
 
 -- name: schema_exists
 -- Asked first, because creating anything needs rights that a worker's role may lack.
@@ -68,6 +77,10 @@ COMMIT;
 -- name: rollback
 -- After a failed commit, so that its locks are gone before anything else happens.
 ROLLBACK;
+
+-- name: write_something
+-- A transaction that has written nothing does not wait for a standby; this has it do so.
+SELECT pg_logical_emit_message(TRUE, 'dataflow', 'confirm');
 
 -- name: take_fences
 -- The fence is a lock: from here to COMMIT nobody else owns these ranges.

@@ -1,0 +1,268 @@
+"""Session: one connection to Postgres, opened again when it was lost, and transactions on it.
+
+**Invariants**
+
+* A transaction is repeated only if it is idempotent, or certainly did nothing (outcomes.py).
+* What no standby has confirmed, though the server was told to wait for one, is not reported as durable: whoever lifts
+  the wait (`pg_cancel_backend`, say) makes Postgres answer COMMIT with a warning beside it, and a failover then loses
+  what was "committed".
+* A session that is bound to an incarnation of the server never speaks to another one: after a restart, a failover or a
+  restore commits may be gone of which this process, or another one that it has heard, still knows.
+
+Not thread-safe.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.errors import Diagnostic
+from psycopg.pq import TransactionStatus
+
+from runners.errors import StoreError, StoreUnreachableError
+from runners.millwheel.store.guards import check_incarnation
+from runners.millwheel.store.port import Committed, Indeterminate
+from runners.millwheel.store.postgres import checks, connection, schema, takeover
+from runners.millwheel.store.postgres.outcomes import (
+    LOCK_TIMEOUT_SQLSTATE,
+    Verdict,
+    fenced_range_number,
+    is_passing,
+    judge,
+    reason,
+    refused,
+)
+from runners.millwheel.store.postgres.patience import Patience
+from runners.millwheel.store.postgres.pipeline import Pipeline
+from runners.millwheel.store.postgres.queries import QUERIES
+from runners.millwheel.store.postgres.tables import Statement, TableStatements
+
+_LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_Work = Callable[[psycopg.Connection[Any]], _T]
+
+#: The function of the server that warns when its wait for a standby was lifted; words are translated, this is not.
+_WAIT_FOR_STANDBY = "SyncRepWaitForLSN"
+
+
+class Session:
+    """See the module.
+
+    Args:
+        dsn: libpq connection string or URI; never shown.
+        incarnation: of the server, the only one to speak to; None: any.
+        connect_timeout_s: how long to wait for a server that is starting up, or short of disk or memory.
+        lock_timeout_ms: how long a statement waits for a lock.
+        idle_timeout_ms: how long it may sit in an open transaction.
+        when_lost: called when what was learnt on a connection is not to be believed any more.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        incarnation: str | None,
+        connect_timeout_s: float,
+        lock_timeout_ms: int,
+        idle_timeout_ms: int,
+        when_lost: Callable[[], None],
+    ) -> None:
+        self._dsn, self._bound_to, self._when_lost = dsn, incarnation, when_lost
+        self.place = connection.describe(dsn)
+        self._connect_timeout_s = connect_timeout_s
+        self._lock_timeout_ms = lock_timeout_ms
+        self._idle_timeout_ms = idle_timeout_ms
+        self._connection: psycopg.Connection[Any] | None = None
+        self._pipeline: Pipeline | None = None
+        self._tables: TableStatements | None = None
+        #: Of the server that it is connected to.
+        self._incarnation = ""
+        #: What the server has said of the last COMMIT, if no standby has confirmed it.
+        self._unconfirmed: list[str] = []
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """The connection, opened if need be, on a server and schema found suitable.
+
+        Raises:
+            StoreUnreachableError: no connection within the timeout.
+            StoreRestartedError: the server is not the one that the session is bound to.
+            UnsuitableStoreError: the server or its schema cannot keep the guarantees.
+            StoreError: the schema could not be created.
+        """
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        self._forget_connection()
+        opened = connection.connect(
+            self._dsn,
+            timeout_s=self._connect_timeout_s,
+            lock_timeout_ms=self._lock_timeout_ms,
+            idle_timeout_ms=self._idle_timeout_ms,
+            set_up=self._judge,
+        )
+        opened.add_notice_handler(self._hear)
+        self._connection = opened
+        self._pipeline = Pipeline(opened)
+        self._tables = TableStatements(opened)
+        return opened
+
+    @property
+    def tables(self) -> TableStatements:
+        """Statements on users' tables; connects if need be."""
+        self.connect()
+        assert self._tables is not None
+        return self._tables
+
+    def incarnation(self) -> str:
+        """That of the server that it is connected to; connects if need be."""
+        self.connect()
+        return self._incarnation
+
+    def close(self) -> None:
+        """Release the connection; a later call would open a new one."""
+        if self._connection is not None:
+            self._connection.close()
+        self._forget_connection()
+
+    def send(self, statements: Sequence[Statement]) -> Committed | Indeterminate | int:
+        """Send a transaction, again while it certainly did nothing; the number of a lost range.
+
+        Raises:
+            StoreError: it certainly did nothing, and trying again does not help.
+        """
+        opened = self.connect()
+        assert self._pipeline is not None
+        patience = Patience(self._connect_timeout_s)
+        while True:
+            self._unconfirmed.clear()
+            try:
+                tag = self._pipeline.run(statements)
+            except psycopg.Error as error:
+                verdict = judge(error, opened)
+                _end_transaction(opened, verdict)
+                if verdict is Verdict.FENCED:
+                    return fenced_range_number(error)
+                if verdict is Verdict.UNKNOWN:
+                    return Indeterminate(reason(error))
+                if verdict is Verdict.REFUSED or not _waits(patience, error):
+                    raise refused(error) from error
+            except BaseException:
+                # Interrupted half-way: only a closed connection is certain to send no more.
+                opened.close()
+                raise
+            else:
+                return self._judge_answer(tag, opened)
+
+    def _judge_answer(self, tag: str, opened: psycopg.Connection[Any]) -> Committed | Indeterminate:
+        if tag != "COMMIT":
+            opened.close()
+            return Indeterminate(f"COMMIT was answered with {tag}")
+        if self._unconfirmed:
+            # Whoever looks it up does so in a transaction that waits for the standby too.
+            self._warn_of_unconfirmed()
+            return Indeterminate(f"no standby has confirmed the commit: {self._unconfirmed[0]}")
+        return Committed()
+
+    def transact(
+        self, work: _Work[_T], locks: Sequence[int] = (), *, is_one_statement: bool = False
+    ) -> _T:
+        """Run an idempotent transaction, again if it was cut off, gave way to another or is not confirmed.
+
+        ``locks``: fences that it takes; sessions that keep them locked beyond the timeout are
+        ended.  ``is_one_statement``: it needs neither BEGIN nor COMMIT, each a round trip of its own.
+
+        Raises:
+            StoreUnreachableError: it could not be carried out in time.
+            StoreError: the server refuses it.
+        """
+        patience = Patience(self._connect_timeout_s)
+        is_confirming = False
+        while True:
+            opened = self.connect()
+            self._unconfirmed.clear()
+            locked_out = False
+            try:
+                with nullcontext() if is_one_statement else opened.transaction():
+                    result = work(opened)
+                    if is_confirming:
+                        # Even if there is nothing to do any more its COMMIT waits for all that was written before.
+                        opened.execute(QUERIES["write_something"])
+            except psycopg.Error as error:
+                if not is_passing(error, opened) or not _waits(patience, error):
+                    raise self._failure(error, opened) from error
+                locked_out = bool(locks) and error.sqlstate == LOCK_TIMEOUT_SQLSTATE
+            else:
+                if not self._unconfirmed:
+                    return result
+                self._warn_of_unconfirmed()
+                is_confirming = True
+                if not patience.wait(None):
+                    raise StoreUnreachableError(
+                        "no standby of this Postgres has confirmed a transaction",
+                        detail=f"{self.place}: {self._unconfirmed[0]}",
+                        hint="is a standby of synchronous_standby_names up? who lifts the wait for it, by "
+                        "pg_cancel_backend or a time-out? docs/how-to/fail-over-and-restore.md",
+                    )
+            if locked_out:
+                self._evict(locks)
+
+    def _judge(self, opened: psycopg.Connection[Any]) -> None:
+        facts = checks.read_facts(opened)
+        checks.refuse_unsuitable(facts, self.place)
+        check_incarnation(self._bound_to, facts.incarnation, self.place)
+        schema.migrate(opened)
+        self._incarnation = facts.incarnation
+
+    def _hear(self, notice: Diagnostic) -> None:
+        if notice.source_function == _WAIT_FOR_STANDBY:
+            self._unconfirmed.append(notice.message_primary or _WAIT_FOR_STANDBY)
+
+    def _warn_of_unconfirmed(self) -> None:
+        _LOG.warning(
+            "a transaction at %s is committed there, but no standby has confirmed it: %s",
+            self.place,
+            self._unconfirmed[0],
+        )
+
+    def _forget_connection(self) -> None:
+        self._connection = None
+        self._pipeline = None
+        self._tables = None
+        self._when_lost()
+
+    def _failure(self, error: psycopg.Error, opened: psycopg.Connection[Any]) -> StoreError:
+        """The error for the caller of an idempotent verb, when trying again did not help."""
+        if not is_passing(error, opened):
+            return refused(error)
+        return StoreUnreachableError(
+            "Postgres did not carry out a transaction",
+            detail=f"{self.place}: {reason(error)}",
+            hint="try again; look for restarts in its log and for locks in pg_stat_activity",
+        )
+
+    def _evict(self, numbers: Sequence[int]) -> None:
+        opened = self.connect()
+        try:
+            count = takeover.evict_holders(opened, numbers)
+        except psycopg.Error as error:
+            # The next attempt finds out whether they are locked still.
+            _LOG.warning("could not end sessions at %s: %s", self.place, reason(error))
+        else:
+            _LOG.warning("ended %d sessions that kept ranges locked at %s", count, self.place)
+
+
+def _end_transaction(opened: psycopg.Connection[Any], verdict: Verdict) -> None:
+    """Free the locks of a failed commit before anything else happens."""
+    if verdict is Verdict.UNKNOWN:
+        opened.close()
+    elif opened.info.transaction_status is not TransactionStatus.IDLE:
+        try:
+            opened.execute(QUERIES["rollback"])
+        except psycopg.Error:
+            opened.close()
+
+
+def _waits(patience: Patience, error: psycopg.Error) -> bool:
+    _LOG.info("a transaction did nothing, and may be tried again: %s", reason(error))
+    return patience.wait(error.sqlstate)
