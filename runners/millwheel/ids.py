@@ -57,3 +57,13 @@ class Fence:
     token: int
     #: The number this commit takes; the store must hold ``bundle - 1``.
     bundle: int
+
+
+class CommitMark(NamedTuple):
+    """How far a range is known to have come: both only grow, while the store keeps what it has acknowledged."""
+
+    token: int
+    bundle: int
+
+    def __str__(self) -> str:
+        return f"bundle {self.bundle} under token {self.token}"

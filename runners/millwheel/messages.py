@@ -8,7 +8,7 @@ import attrs
 from dataflow.serialization import dumps, loads
 from runners.core.percentile_watermark import SplitProgress
 from runners.millwheel.counts import Counts
-from runners.millwheel.ids import Channel, RangeId
+from runners.millwheel.ids import Channel, CommitMark, RangeId
 from runners.millwheel.shapes import RangeShape, Routing
 from runners.millwheel.signals import SignalNews
 
@@ -121,6 +121,7 @@ class Report:
     ``percentiles_us``: percentile watermark that each range has acted on, where there is one.
     ``progress``: where each source split is, where somebody follows a percentile.
     ``routings``: up to which routing each range has nothing on its way that follows an older one.
+    ``commits``: how far each range is committed, by this worker or before.
     ``is_quiet``: nothing is unacknowledged, and no acknowledgement waits to be committed; ``is_paused``: and sources
     are not read.
     """
@@ -133,6 +134,7 @@ class Report:
     percentiles_us: Mapping[RangeId, int]
     progress: Mapping[RangeId, SplitProgress]
     routings: Mapping[RangeId, int]
+    commits: Mapping[RangeId, CommitMark]
     is_quiet: bool
     is_paused: bool
     counts: Counts

@@ -58,6 +58,8 @@ class PreparedJob:
     dsn: str = attrs.field(repr=False)
     job: JobRow
     options: JobOptions = attrs.field(repr=False)
+    #: Of the store, as of when the job was looked at (`Store.incarnation`).
+    incarnation: str
 
     @property
     def result(self) -> StoreResult:
@@ -69,9 +71,25 @@ class PreparedJob:
         return prepare(graph, attrs.evolve(self.options, fresh=False), update=update)
 
     def finish(self, *, is_drained: bool = False) -> None:
-        """Mark the job as done; ``is_drained``: because somebody has asked for it."""
-        with closing(open_store(self.dsn)) as store:
+        """Mark the job as done; ``is_drained``: because somebody has asked for it.
+
+        Raises:
+            StoreRestartedError: what was done may be lost.
+        """
+        with closing(open_store(self.dsn, incarnation=self.incarnation)) as store:
             store.finish_job(self.job.job, is_drained=is_drained)
+
+    def looked_at_again(self, check: Callable[[JobRow | None, str], None]) -> "PreparedJob":
+        """The job as it is in the store that is there now, restarted or not.
+
+        ``check``: called with the job and with where it is; raises if it cannot go on from there.
+        """
+        with closing(open_store(self.dsn)) as store:
+            incarnation = store.incarnation()
+            job = store.read_job(self.job.job)
+            check(job, repr(store))
+        assert job is not None
+        return attrs.evolve(self, job=job, incarnation=incarnation)
 
 
 def prepare(
@@ -105,6 +123,7 @@ def prepare(
         claim(dsn)
     # Closed before Spark starts: a run takes hours, and an idle connection does not always live as long.
     with closing(open_store(dsn)) as store:
+        incarnation = store.incarnation()
         if options.fresh:
             store.reset_job(options.job)
         found = store.read_job(options.job)
@@ -116,7 +135,14 @@ def prepare(
             f"job {options.job!r} is finished; nothing was done "
             "(fresh=True, or --fresh, forgets it and runs it again)"
         )
-    return PreparedJob(plan=execution, shipped=shipped, dsn=dsn, job=job, options=options)
+    return PreparedJob(
+        plan=execution,
+        shipped=shipped,
+        dsn=dsn,
+        job=job,
+        options=options,
+        incarnation=incarnation,
+    )
 
 
 def planned_update(

@@ -4,6 +4,7 @@ The master is the only one to decide that a job is over.  When Spark gives the t
 not, they are started again, as long as that gets the job anywhere.
 """
 
+import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -16,13 +17,19 @@ from pyspark import InheritableThread, SparkContext
 from dataflow.errors import DataflowError
 from dataflow.pipeline import Pipeline
 from runners.core.plan import plan
-from runners.errors import CodeMissingError, JobFailedError
+from runners.errors import (
+    CodeMissingError,
+    JobFailedError,
+    LostCommitsError,
+    StoreRestartedError,
+)
 from runners.millwheel.guarantees import check_guarantees
 from runners.millwheel.housekeeping import Housekeeper, Retention
 from runners.millwheel.master.balancer import Balancer
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.master.slots import MasterStatistics
+from runners.millwheel.master.witness import Witness
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
@@ -36,6 +43,8 @@ from runners.streaming.switch import Switch
 from runners.streaming.worker_task import WorkerLaunch
 from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
+
+_LOG = logging.getLogger(__name__)
 
 _MASTER_WAIT_MS = 20
 #: How often it is counted what all workers have done: often enough for people, and for tests that wait for it.
@@ -71,6 +80,7 @@ class StreamingJob:
         self._is_over = False
         self._failure: BaseException | None = None
         self._statistics: MasterStatistics | None = None
+        self._witness: Witness | None = None
         self._thread = threading.Thread(target=self._run, name="dataflow-master", daemon=True)
         self._thread.start()
 
@@ -186,10 +196,11 @@ class StreamingJob:
 
     def _run(self) -> None:
         try:
-            self._supervise()
+            self._supervise_again_and_again()
             while not (self._is_over or self._switches.empty()):
                 self._prepared = self._switches.get().carried_out(self._prepared)
-                self._supervise()
+                self._statistics = None
+                self._supervise_again_and_again()
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             self._failure = error
         finally:
@@ -201,6 +212,28 @@ class StreamingJob:
             while True:
                 self._switches.get_nowait().refuse(self._prepared.job.job)
 
+    def _supervise_again_and_again(self) -> None:
+        """Begin again from the store each time that it was restarted: what is in memory of it may be of the past.
+
+        Raises:
+            LostCommitsError: it has lost what workers have reported.
+        """
+        while True:
+            try:
+                self._supervise()
+            except StoreRestartedError as error:
+                _LOG.warning(
+                    "job %s begins again from its store: %s", self._prepared.job.job, error
+                )
+            else:
+                return
+            assert self._witness is not None
+            try:
+                self._prepared = self._prepared.looked_at_again(self._witness.check)
+            except LostCommitsError as error:
+                _LOG.error("%s", error)
+                raise
+
     def _supervise(self) -> None:
         keys = JobKeys.generate()
         host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
@@ -208,12 +241,16 @@ class StreamingJob:
         job = self._prepared.job
         master = Master(job, self._prepared.plan, self._workers, transport, self._clock)
         desk = RequestDesk(master, self._clock)
+        self._witness = master.witness
+        if self._statistics is not None:
+            master.go_on_counting(self._statistics)
         self._statistics = master.statistics()
         launch = WorkerLaunch(
             job=job.job,
             workers=self._workers,
             shipped=self._prepared.shipped,
             dsn=self._prepared.dsn,
+            incarnation=self._prepared.incarnation,
             keys=keys,
             master=transport.address,
             version=job.version,
@@ -223,7 +260,11 @@ class StreamingJob:
         try:
             with (
                 StoreReader(
-                    open_store(self._prepared.dsn), job.job, master, desk, self._housekeeper(master)
+                    open_store(self._prepared.dsn, incarnation=self._prepared.incarnation),
+                    job.job,
+                    master,
+                    desk,
+                    self._housekeeper(master),
                 ) as reader,
                 Progress(f"streaming {job.job}", show=self._show_progress) as progress,
             ):
@@ -232,9 +273,9 @@ class StreamingJob:
             self._stop(master, spark_job)
             self._statistics = master.statistics()
             transport.close()
-        self._is_over = master.is_done or desk.is_cancelled or self._cancelled.is_set()
         if master.is_done:
             self._prepared.finish(is_drained=desk.is_draining)
+        self._is_over = master.is_done or desk.is_cancelled or self._cancelled.is_set()
 
     def _housekeeper(self, master: Master) -> Housekeeper:
         # By what was committed before this run: what ranges have acted on since, their next driver need not know yet.

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self, TypeVar
 
-from runners.errors import StoreError
+from runners.errors import StoreError, StoreRestartedError
 from runners.millwheel.housekeeping import Housekeeper
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
@@ -97,6 +97,7 @@ class StoreReader:
         """Tell the master what has been read since the last time, and have its answers written; never waits.
 
         Raises:
+            StoreRestartedError: the store is not the one that the master began with.
             Exception: reading failed for a reason that will not pass.
         """
         if self._failure is not None:
@@ -123,6 +124,8 @@ class StoreReader:
                         self._read()
                         self._housekeeper.step(self._store)
                     is_cut_off = False
+                except StoreRestartedError:
+                    raise
                 except StoreError as error:
                     # The store connects again by itself; what is sent meanwhile is kept there.
                     if not is_cut_off:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import attrs
 from pyspark import TaskContext
 
+from runners.millwheel.store.port import Store
 from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
@@ -37,6 +38,7 @@ class WorkerLaunch:
     workers: int
     shipped: ShippedPlan
     dsn: str = attrs.field(repr=False)
+    incarnation: str
     keys: JobKeys = attrs.field(repr=False)
     master: str
     version: int
@@ -48,6 +50,10 @@ class WorkerLaunch:
         self.run(slot)
         return iter(())
 
+    def _open_store(self) -> Store:
+        # Bound to what the run began with: what is in the memory of workers and their master may not outlive it.
+        return open_store(self.dsn, incarnation=self.incarnation)
+
     def run(self, slot: int) -> None:
         """Be the worker of a slot.  Raises where the task should be tried again."""
         context = TaskContext.get()
@@ -55,7 +61,7 @@ class WorkerLaunch:
         clock = SystemClock()
         plan = self.shipped.load()
         transport = ZmqTransport(self.keys, own_host(urlsplit(self.master).hostname or "127.0.0.1"))
-        with closing(transport), closing(open_store(self.dsn)) as store:
+        with closing(transport), closing(self._open_store()) as store:
             spec = WorkerSpec(
                 job=self.job,
                 slot=slot,

@@ -100,6 +100,7 @@ class HauntedCluster(Cluster):
 
         self.ledger.applied = counted  # type: ignore[method-assign]
         self.ledger.updated(self.plan, {"read", "sums", "sessions"})
+        self.backups.forget()
         assert job.version == 1
         self.start_driver()
 

@@ -28,6 +28,7 @@ from runners.millwheel.master.slots import (
     live_slots,
 )
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
+from runners.millwheel.master.witness import Witness
 from runners.millwheel.messages import (
     Assign,
     Failed,
@@ -91,6 +92,8 @@ class Master:
         #: What workers that are gone have done.
         self._counts_before, self._workers_replaced = Counts(), 0
         self.failure: Exception | None = None
+        #: What has been committed, for who finds that the store is not what it was.
+        self.witness = Witness(job)
 
     def step(self, wait_ms: int = 0) -> None:
         """One round: what has arrived, then news to the workers."""
@@ -219,6 +222,11 @@ class Master:
         Whoever starts another master of this job says so again.
         """
         self._is_draining = self._pace.has_news = True
+
+    def go_on_counting(self, before: MasterStatistics) -> None:
+        """Count what a master before this one has had done; before the first `step`."""
+        self._counts_before = Counts() + before.of_the_past()
+        self._workers_replaced = before.workers_replaced
 
     def stop(self) -> None:
         """Tell every worker that the job is over."""
@@ -375,6 +383,7 @@ class Master:
             # It has divided a range, and the message that says so is not here.
             return
         slot.hear(report)
+        self.witness.hear(report.commits)
         self._shapes.report(report.routings)
         self._authority.report(
             report.watermarks_us,

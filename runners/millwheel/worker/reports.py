@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from runners.core.clock import Clock
 from runners.millwheel.counts import Counts
-from runners.millwheel.ids import RangeId
+from runners.millwheel.ids import CommitMark, RangeId
 from runners.millwheel.messages import Report
 from runners.millwheel.worker.owned_range import OwnedRange
 
@@ -109,6 +109,7 @@ def report_of(
             if (progress := owned.passed_progress()) is not None
         },
         routings={range_id: owned.passed_routing() for range_id, owned in ranges.items()},
+        commits={each: CommitMark(owned.token, owned.bundle) for each, owned in ranges.items()},
         is_quiet=is_quiet,
         is_paused=is_quiet and is_pausing,
         counts=counts,

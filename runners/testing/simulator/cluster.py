@@ -16,9 +16,10 @@ from dataflow.graph import PipelineGraph
 from dataflow.io.source import SourceBatch
 from dataflow.serialization import dumps_code, loads_code
 from runners.core.plan import ExecutionPlan, plan
-from runners.errors import StoreError
+from runners.errors import LostCommitsError, StoreError, StoreRestartedError
 from runners.millwheel.job import job_spec
 from runners.millwheel.master.master import Master
+from runners.millwheel.messages import Deliver
 from runners.millwheel.requests import Request
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.worker.committer import WorkerStoppedError
@@ -26,6 +27,7 @@ from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.manual_clock import ManualClock
+from runners.testing.simulator.backups import Backups
 from runners.testing.simulator.balancer import balance
 from runners.testing.simulator.clock import SkewedClock
 from runners.testing.simulator.dice import Dice
@@ -106,6 +108,9 @@ class Cluster:
         self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
         self.polls = Polls(self.store, JOB, self.plan, self.clock)
         self.shared = SharedStore(self.store, self.ledger, self.clock, self.trace)
+        self.backups = Backups(seed, self.store, self.ledger, self.panes)
+        #: What drivers have said of a store that had lost something.
+        self.lost: list[LostCommitsError] = []
         self._graph, self._signals_left = graph, signals_max
         #: Whether a source may break its word, so that watermarks can be ahead of records.
         self.can_be_late = True
@@ -127,8 +132,17 @@ class Cluster:
         self._drivers += 1
         self._shown_us: dict[str, int] = {}
         self._driver_clock = SkewedClock(self.clock, self.dice.drift())
-        self._driver_store = SimulatedStore(self.shared, "driver", self.dice, lambda _: None)
-        self.network = VirtualNetwork(self.clock, self.dice, self.ledger.sent, self.trace)
+        incarnation = self._incarnation = self.shared.incarnation
+        self._driver_store = SimulatedStore(
+            self.shared, "driver", self.dice, lambda _: None, incarnation
+        )
+
+        def sent(delivery: Deliver) -> None:
+            # What those say who do not know yet that the store is another one reaches nobody who can commit.
+            if incarnation == self.shared.incarnation:
+                self.ledger.sent(delivery)
+
+        self.network = VirtualNetwork(self.clock, self.dice, sent, self.trace)
         self.job = job = self._driver_store.open_job(self.spec)
         endpoint = self.network.endpoint(_MASTER, self._driver_sync)
         self.master = Master(job, self.plan, len(self.workers), endpoint, self._driver_clock)
@@ -175,6 +189,8 @@ class Cluster:
     def _round(self) -> None:
         self.clock.advance(self.random.choice([0, 1, 10, 50]) if self._lull < 8 else 250)
         self.shared.land()
+        if Fault.LOST_COMMITS in self.dice.rates:
+            self.backups.take()
         self._strike()
         self._replace()
         self._check_live()
@@ -198,6 +214,8 @@ class Cluster:
             return
         if dice.strikes(Fault.OUTAGE):
             self.shared.fail(dice.duration_ms())
+        if dice.strikes(Fault.LOST_COMMITS) and self.backups.restore():
+            self.shared.restart()
         current = [each for each in self.workers if each is not None and each.can_step]
         if not current:
             return
@@ -237,7 +255,7 @@ class Cluster:
         def sync(point: SyncPoint) -> None:
             self._sync(process, point)
 
-        store = SimulatedStore(self.shared, name, self.dice, sync)
+        store = SimulatedStore(self.shared, name, self.dice, sync, self._incarnation)
         process = WorkerProcess(name, slot, clock, self.network, store, sync)
         self._processes.append(process)
         self._starting = process
@@ -308,17 +326,41 @@ class Cluster:
     def _step_master(self) -> None:
         if self._is_driver_dead:
             return
-        if self.random.random() < 0.3:
-            self.driver.look()
         master, before_us = self.master, dict(self.master._authority.inputs_us)  # noqa: SLF001 - it sees everything
+        try:
+            if self.random.random() < 0.3:
+                self.driver.look()
+        except StoreRestartedError:
+            self._begin_again()
+            return
         self._in_driver(master.step)
         self.trace.tell("driver", self._told_watermarks)
         if master.failure:
             raise master.failure
-        inputs_us = master._authority.inputs_us  # noqa: SLF001 - the simulator sees everything
-        self.polls.check(before_us, inputs_us, master._slots)  # noqa: SLF001
-        self.ledger.told_watermarks(inputs_us, self.polls, can_be_late=self.can_be_late)
-        self._is_over = master.is_done and not self._is_driver_dead
+        if self._incarnation == self.shared.incarnation:
+            # What it believes of a store that is gone reaches nobody who can commit.
+            inputs_us = master._authority.inputs_us  # noqa: SLF001 - the simulator sees everything
+            self.polls.check(before_us, inputs_us, master._slots)  # noqa: SLF001
+            self.ledger.told_watermarks(inputs_us, self.polls, can_be_late=self.can_be_late)
+        if master.is_done and not self._is_driver_dead:
+            try:
+                # As whoever marks a job as finished does.
+                self._driver_store.check()
+            except StoreRestartedError:
+                self._begin_again()
+            else:
+                self._is_over = True
+
+    def _begin_again(self) -> None:
+        """As a run does whose store is another one; where something is lost it says so, and is started again."""
+        try:
+            self.master.witness.check(self.store.read_job(JOB), "the simulated store")
+        except LostCommitsError as error:
+            self.trace.note("driver", "says what is lost")
+            self.lost.append(error)
+        self.trace.note("driver", "begins again from the store")
+        self.network.cut(_MASTER)
+        self._is_driver_dead = True
 
     def _told_watermarks(self) -> Iterable[tuple[str, frozenset[str]]]:
         inputs_us = self.master._authority.inputs_us  # noqa: SLF001 - the simulator sees everything

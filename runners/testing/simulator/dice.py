@@ -17,6 +17,7 @@ _RATES = {
     Fault.LOST_REPLY: (0.02, 0.1),
     Fault.LATE_COMMIT: (0.02, 0.1),
     Fault.OUTAGE: (0.003, 0.01),
+    Fault.LOST_COMMITS: (0.01, 0.05),
     Fault.DELAY: (1.0,),
     Fault.LOSS: (0.003, 0.02),
     Fault.DUPLICATE: (0.02, 0.1),
@@ -64,9 +65,13 @@ class Dice:
         self.random = Random(f"schedule {seed}")  # noqa: S311 - to be repeated, not to be secret
         self._strikes = Random(f"faults {seed}")  # noqa: S311
         self.rates: dict[Fault, float] = {}
-        for fault in sorted(faults):
+        #: A fault that came later, with chance of its own: seeds without it do what they did before.
+        self._losses = Random(f"losses {seed}")  # noqa: S311
+        for fault in sorted(set(faults) - {Fault.LOST_COMMITS}):
             if self._strikes.random() < 0.5:
                 self.rates[fault] = self._strikes.choice(_RATES[fault])
+        if Fault.LOST_COMMITS in faults and self._losses.random() < 0.3:
+            self.rates[Fault.LOST_COMMITS] = self._losses.choice(_RATES[Fault.LOST_COMMITS])
         self.struck: Counter[Fault] = Counter()
         self.is_healed = not self.rates
         #: How much state each worker keeps in memory.
@@ -78,7 +83,8 @@ class Dice:
     def strikes(self, fault: Fault) -> bool:
         """Whether a fault strikes here and now."""
         rate = self.rates.get(fault)
-        if rate is None or self.is_healed or self._strikes.random() >= rate:
+        chance = self._losses if fault is Fault.LOST_COMMITS else self._strikes
+        if rate is None or self.is_healed or chance.random() >= rate:
             return False
         self.struck[fault] += 1
         if self.struck.total() - sum(map(self.struck.__getitem__, _ENDLESS)) >= FAULTS_MAX:

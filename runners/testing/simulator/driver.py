@@ -1,9 +1,7 @@
 """Driver: a master and what is beside it, as in a real driver, but with all of it in one thread."""
 
-from contextlib import suppress
-
 from runners.core.clock import Clock
-from runners.errors import StoreError
+from runners.errors import StoreError, StoreRestartedError
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.requests import Answer
@@ -25,14 +23,22 @@ class Driver:
         self.desk.inherit(store.read_requests(job, 0))
 
     def look(self) -> None:
-        """Look into the store, if it can be reached."""
-        with suppress(StoreError):
+        """Look into the store, if it can be reached.
+
+        Raises:
+            StoreRestartedError: it is not the one that the master began with.
+        """
+        try:
             self._hear_signals()
             self.desk.hear(self._store.read_requests(self._job, self.desk.latest))
             self._unanswered += self.desk.answers()
             while self._unanswered:
                 self._store.answer_request(self._job, *self._unanswered[0])
                 del self._unanswered[0]
+        except StoreRestartedError:
+            raise
+        except StoreError:
+            pass
 
     def _hear_signals(self) -> None:
         if self.master.is_listening:

@@ -9,6 +9,7 @@ The numbers are those of the fault matrix that the core is built against:
 | F3 driver killed | `Fault.DRIVER_CRASH`: between and inside the steps of the master |
 | F4 executor lost, task tried again | `Fault.ZOMBIE`: a second worker for a slot whose first lives on |
 | F5, F16 store restarts, refuses, times out | `Fault.OUTAGE`: every verb raises for a while |
+| F6 a standby that lags takes over, a backup is restored | `Fault.LOST_COMMITS`: all goes back together |
 | F8 network cut, slow | `Fault.DELAY`, `Fault.PARTITION`, `Fault.STORE_CUT` |
 | F8 one-way loss, half-open connections | `Fault.ONE_WAY`, `Fault.HALF_OPEN` |
 | F9 zombie writer | `Fault.PAUSE` at every `SyncPoint`, often replaced meanwhile |
@@ -20,7 +21,7 @@ The numbers are those of the fault matrix that the core is built against:
 | F22 idle sources | in the scripts of the pipelines (`runners.testing.simulator.scripts`) |
 | F23 faults during recovery | points before and after a takeover; nothing waits for a recovery to end |
 
-Left to tests on real processes, because there is no process, disk or server here: F6 and F7 (standby servers), F15
+Left to tests on real processes, because there is no process, disk or server here: F7 (a replica), F15
 (disk full), F19 (slow consumers), F25 (bloat) and F26 (refused settings).  F17 (poison records),
 F21 (changes of the graph) come with the parts that they are about; F24 (drain) changes what the results are, and so
 has tests of its own, which ask for it at a random moment (`Cluster.send_request`). F18 is the user's own code: a
@@ -47,6 +48,8 @@ class Fault(StrEnum):
     LATE_COMMIT = "late-commit"
     #: The store refuses everything for a while.
     OUTAGE = "outage"
+    #: The store is at an earlier moment: a standby that lagged has taken over, or a backup was restored.
+    LOST_COMMITS = "lost-commits"
     #: Messages take time, on each link another.
     DELAY = "delay"
     #: A connection breaks: what is on its way on one link is gone.

@@ -9,7 +9,9 @@ from typing import Any
 from runners.errors import StoreError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
+from runners.millwheel.requests import StoredRequest
 from runners.millwheel.signals import Signal
+from runners.millwheel.store.guards import check_incarnation
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import (
     CellKey,
@@ -47,6 +49,8 @@ class SharedStore:
     ) -> None:
         self.inner, self._ledger, self._clock, self._trace = inner, ledger, clock, trace
         self._down_until_ms = 0
+        #: Changes when it may have lost something.
+        self.incarnation = "1"
         self._on_the_wire: list[tuple[int, str, Production]] = []
 
     def fail(self, duration_ms: int) -> None:
@@ -58,6 +62,12 @@ class SharedStore:
     def now_ms(self) -> int:
         """The virtual time."""
         return self._clock.monotonic_ms()
+
+    def restart(self) -> None:
+        """Be another one from now on; what was on its way to the former one never arrives."""
+        self.incarnation = str(int(self.incarnation) + 1)
+        self._on_the_wire.clear()
+        self._trace.note("store", "is at an earlier moment")
 
     @property
     def is_down(self) -> bool:
@@ -98,12 +108,19 @@ class SimulatedStore:
         who: the process.
         dice: decide what fails.
         sync: called at the points where the process can die or be paused.
+        incarnation: the only one to have to do with, as for a store of Postgres.
     """
 
     def __init__(
-        self, shared: SharedStore, who: str, dice: Dice, sync: Callable[[SyncPoint], None]
+        self,
+        shared: SharedStore,
+        who: str,
+        dice: Dice,
+        sync: Callable[[SyncPoint], None],
+        incarnation: str | None = None,
     ) -> None:
         self._shared, self._who, self._dice, self._sync = shared, who, dice, sync
+        self._bound_to = incarnation
         self._cut_until_ms = 0.0
 
     def cut_off(self, duration_ms: float) -> None:
@@ -135,6 +152,7 @@ class SimulatedStore:
         self._sync(SyncPoint.BEFORE_RESOLVE)
         if self._is_away:
             return Indeterminate("the store is out of reach")
+        self.check()
         return self._shared.inner.resolve(production)
 
     def acquire(
@@ -194,6 +212,15 @@ class SimulatedStore:
         self._reach()
         return self._shared.inner.read_record_ids(job, range_id, after, count)
 
+    def read_requests(self, job: str, after: int) -> Sequence[StoredRequest]:
+        """The requests that the driver does not know yet."""
+        self._reach()
+        return self._shared.inner.read_requests(job, after)
+
+    def check(self) -> None:
+        """Have to do with one incarnation only.  Raises `StoreRestartedError`."""
+        check_incarnation(self._bound_to, self._shared.incarnation, "the simulated store")
+
     def __getattr__(self, verb: str) -> Any:
         # Verbs that neither masters nor workers use while a job runs.
         return getattr(self._shared.inner, verb)
@@ -205,3 +232,4 @@ class SimulatedStore:
     def _reach(self) -> None:
         if self._is_away:
             raise StoreError("the store is out of reach", hint="this is a simulated outage")
+        self.check()

@@ -1,0 +1,76 @@
+"""Witness: what workers have said that they committed, so that a store that has lost some of it is found out.
+
+Nothing depends on it that must be right: whoever runs a job starts again from the store when that may have lost
+something (`runners.millwheel.store.port.Store.incarnation`).  But the world has seen what is lost, so it must be said.
+
+Pure bookkeeping.
+"""
+
+from collections.abc import Mapping
+
+from runners.errors import LostCommitsError
+from runners.millwheel.ids import CommitMark, RangeId
+from runners.millwheel.store.port import JobRow, RangeRow
+
+#: Ranges that an error names.
+_NAMED_MAX = 8
+
+
+class Witness:
+    """Lives in the master.
+
+    Args:
+        job: as it was when the master began.
+    """
+
+    def __init__(self, job: JobRow) -> None:
+        self._job = job
+        self._marks = {range_id: _mark_of(row) for range_id, row in job.ranges.items()}
+
+    def hear(self, commits: Mapping[RangeId, CommitMark]) -> None:
+        """A worker says how far its ranges are committed; also one that has been replaced since."""
+        for range_id, mark in commits.items():
+            known = self._marks.get(range_id, mark)
+            self._marks[range_id] = CommitMark(*map(max, known, mark))
+
+    def check(self, job: JobRow | None, place: str) -> None:
+        """Compare with what the store has now.
+
+        Args:
+            job: as the store has it; None if it has not.
+            place: which store, for the message.
+
+        Raises:
+            LostCommitsError: something is missing; says what was reported and what there is, in numbers.
+        """
+        if job is None:
+            lost = ["the job itself"]
+        else:
+            lost = [
+                f"{range_id}: {mark} was committed, the store has {_found(job.ranges.get(range_id))}"
+                for range_id, mark in sorted(self._marks.items())
+                if not _has(job.ranges.get(range_id), mark)
+            ]
+            if job.version < self._job.version:
+                lost.append(f"version {self._job.version} of the job, the store has {job.version}")
+        if lost:
+            more = f" and {len(lost) - _NAMED_MAX} more" if len(lost) > _NAMED_MAX else ""
+            raise LostCommitsError(
+                f"the store has lost commits of job {self._job.job!r}: it is at an earlier moment",
+                detail=f"{place}; {'; '.join(lost[:_NAMED_MAX])}{more}",
+                hint="was a backup restored, or has a standby taken over that lagged behind? State and result tables "
+                "are whole, as of that moment: run the job again, and it goes on from there; but who has read rows "
+                "since then has seen some that are gone (docs/how-to/fail-over-and-restore.md)",
+            )
+
+
+def _mark_of(row: RangeRow) -> CommitMark:
+    return CommitMark(row.token, row.bundle)
+
+
+def _has(row: RangeRow | None, mark: CommitMark) -> bool:
+    return row is not None and row.token >= mark.token and row.bundle >= mark.bundle
+
+
+def _found(row: RangeRow | None) -> str:
+    return "no such range" if row is None else str(_mark_of(row))

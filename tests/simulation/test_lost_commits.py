@@ -1,0 +1,116 @@
+"""A store that goes back to an earlier moment under a live job: a standby that lagged, a backup that was restored."""
+
+from collections.abc import Callable
+from itertools import islice
+
+import pytest
+
+from runners.millwheel.master.witness import Witness
+from runners.testing.simulator import Fault, SimulationError, simulate
+from runners.testing.simulator.cluster import Cluster
+from runners.testing.simulator.dice import Dice
+from runners.testing.simulator.pipelines import PIPELINES
+from runners.testing.simulator.simulation import Simulation
+from runners.testing.simulator.store import SimulatedStore
+from tests.effort import by_profile
+
+SEEDS = by_profile(dev=15, ci=100, nightly=10_000)
+#: With what makes it worse: workers that hang, messages of long ago, commits that come late.
+FAULTS = frozenset({Fault.LOST_COMMITS, Fault.PAUSE, Fault.CRASH, Fault.DELAY, Fault.LATE_COMMIT})
+#: Far more than any of the mutations needs to be found.
+SEEDS_MAX = 300
+
+Patch = pytest.MonkeyPatch
+
+
+def losing(count: int) -> list[int]:
+    """The first seeds in which commits can be lost."""
+    seeds = (seed for seed in range(1, 100 * count) if seed % 10)
+    able = (seed for seed in seeds if Fault.LOST_COMMITS in Dice(seed, FAULTS).rates)
+    return list(islice(able, count))
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_whatever_the_store_loses_every_record_counts_once(pipeline: str) -> None:
+    summary = simulate(pipeline, seeds=losing(SEEDS), faults=FAULTS)
+
+    assert summary.faults[Fault.LOST_COMMITS] > SEEDS
+
+
+def test_what_is_lost_is_said_in_numbers() -> None:
+    """Each time that the store comes back with less than workers had reported, and at no other time."""
+    said = 0
+    for seed in losing(15):
+        named = PIPELINES["sums"]
+        simulation = Simulation(named.build, seed, faults=FAULTS, tables=named.tables)
+        cluster, expected = simulation.cluster, list[bool]()
+        restore = cluster.backups.restore
+
+        def look(
+            cluster: Cluster = cluster,
+            expected: list[bool] = expected,
+            restore: Callable[[], bool] = restore,
+        ) -> bool:
+            is_restored = restore()
+            if is_restored and not cluster._is_driver_dead:
+                job = cluster.store.read_job("sim")
+                assert job is not None
+                marks = cluster.master.witness._marks
+                expected.append(
+                    any(marks[each].bundle > row.bundle for each, row in job.ranges.items())
+                )
+            return is_restored
+
+        cluster.backups.restore = look  # type: ignore[method-assign]
+        simulation.run()
+        if cluster.lost:
+            said += 1
+            assert "was committed, the store has bundle" in str(cluster.lost[0])
+        assert not cluster.lost or any(expected), seed
+    assert said > 3
+
+
+def workers_go_on(patch: Patch) -> None:
+    """Connected again, a worker goes on with what it has in memory."""
+    _unbound(patch, lambda who: who != "driver")
+
+
+def the_driver_goes_on(patch: Patch) -> None:
+    """Its watermarks are of a past that the store knows nothing of."""
+    _unbound(patch, lambda who: who == "driver")
+
+
+def everybody_goes_on(patch: Patch) -> None:
+    """As if a restored store were one that had only been restarted."""
+    _unbound(patch, lambda _: True)
+
+
+def _unbound(patch: Patch, is_unbound: Callable[[str], bool]) -> None:
+    check = SimulatedStore.check
+
+    def broken(store: SimulatedStore) -> None:
+        if not is_unbound(store._who):
+            check(store)
+
+    patch.setattr(SimulatedStore, "check", broken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("break_core", [workers_go_on, the_driver_goes_on, everybody_goes_on])
+def test_a_job_that_goes_on_is_found(
+    break_core: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    break_core(monkeypatch)
+
+    with pytest.raises(SimulationError) as found:
+        simulate("sums", seeds=losing(SEEDS_MAX), faults=FAULTS)
+    print(str(found.value).splitlines()[0])
+
+
+@pytest.mark.slow
+def test_a_witness_that_says_nothing_is_found(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Witness, "hear", lambda *_: None)
+    monkeypatch.setattr(Witness, "check", lambda *_: None)
+
+    with pytest.raises(AssertionError):
+        test_what_is_lost_is_said_in_numbers()
