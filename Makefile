@@ -47,6 +47,7 @@ test: static ## Everything but the faults, also with real Spark and Postgres
 
 # Against the clock, so on a machine with nothing else to do.
 faults: setup ## Kill, stop and starve real workers, drivers and Postgres; five minutes
+	@tools/fault_setup.sh
 	@$(BIN)/pytest -q -m faults $(if $(K),-k "$(K)") tests/integration/faults
 
 static: setup

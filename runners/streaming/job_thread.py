@@ -269,6 +269,10 @@ class StreamingJob:
                 Progress(f"streaming {job.job}", show=self._show_progress) as progress,
             ):
                 self._lead(master, desk, spark_job, reader, progress)
+        except StoreRestartedError:
+            # Its workers can do nothing any more, and Spark need not try them again.
+            spark_job.cancel()
+            raise
         finally:
             self._stop(master, spark_job)
             self._statistics = master.statistics()

@@ -16,13 +16,14 @@ from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
-from runners.millwheel.messages import Deliver
+from runners.millwheel.messages import Deliver, Untie
 from runners.millwheel.shapes import Shapes
 from runners.millwheel.store import memory
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.memory_job import StoredJob, read_range
 from runners.millwheel.store.port import TakenRange
 from runners.millwheel.worker.committer import Committer
+from runners.millwheel.worker.delivery import Outbox
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.owned_range import OwnedRange
@@ -248,9 +249,22 @@ def believe_who_is_gone(patch: Patch) -> None:
     patch.setattr(Slot, "settle", lambda slot: keep(slot, settle))
 
 
+def retire_what_is_not_acknowledged(patch: Patch) -> None:
+    """A range that was merged into another is gone before all that it has sent has arrived."""
+    untie = Worker._untie
+
+    def broken(worker: Worker, message: Untie) -> None:
+        with patch.context() as meanwhile:
+            meanwhile.setattr(Outbox, "is_empty", property(lambda _: True))
+            untie(worker, message)
+
+    patch.setattr(Worker, "_untie", broken)
+
+
 RESHAPING = {Fault.SPLIT, Fault.MERGE, Fault.MOVE, Fault.CRASH}
 #: Where it takes long with everything, what finds it.
 OPTIONS: Mapping[Any, Mapping[str, Any]] = {
+    retire_what_is_not_acknowledged: {"faults": RESHAPING | {Fault.DELAY, Fault.LOSS}},
     untie_at_once: {"faults": RESHAPING},
     let_a_new_range_hold_nothing_back: {"faults": RESHAPING},
     scan_before_moving_the_token: {"faults": {Fault.PAUSE, Fault.ZOMBIE, Fault.MOVE}},
@@ -267,6 +281,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (drop_a_timer_on_takeover, "stateful", "I"),
         (let_a_new_range_hold_nothing_back, "chain", "I"),
         (process_what_is_sent_again, "sums", "I8"),
+        (retire_what_is_not_acknowledged, "chain", "I10"),
         (restore_the_watermark_one_bundle_ahead, "sums", "I"),
         (say_routes_once, "sums", "I11"),
         (scan_before_moving_the_token, "sums", "I"),

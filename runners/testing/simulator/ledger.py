@@ -286,6 +286,11 @@ class Ledger:
             self._kept[checkpoint.channel].add(checkpoint.sequence)
         self._retired |= production.untied & production.finished
         for channel, kept in self._kept.items():
+            if kept and channel.sender in self._retired:
+                raise InvariantError(
+                    f"I10: {channel.sender} is retired, and {_shown(channel)} #{min(kept)} is still to be delivered "
+                    "or deleted: nobody would send it again"
+                )
             if kept and channel.receiver in self._retired:
                 raise InvariantError(
                     f"I11: {channel.receiver} is retired, and {_shown(channel)} #{min(kept)} is still to be delivered "

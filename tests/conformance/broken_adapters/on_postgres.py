@@ -1,13 +1,19 @@
 """Breakages of the Postgres adapter alone: each is one change to its code or to a statement of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import psycopg
 import pytest
 
 from runners.millwheel.production import Production
 from runners.millwheel.store.port import Fenced
-from runners.millwheel.store.postgres import PostgresStore
+from runners.millwheel.store.postgres import PostgresStore, session, store, takeover
 from runners.millwheel.store.postgres.catalog import JobIds
+from runners.millwheel.store.postgres.outcomes import Verdict, judge
+from runners.millwheel.store.postgres.pipeline import Pipeline
+from runners.millwheel.store.postgres.queries import QUERIES
+from runners.millwheel.store.postgres.tables import CopyRows, Statement
 
 #: What is changed, until the test ends.
 Breakage = Callable[[pytest.MonkeyPatch], None]
@@ -28,3 +34,54 @@ def looks_up_fenced_ranges_only(patch: pytest.MonkeyPatch) -> None:
         return ids
 
     patch.setattr(PostgresStore, "_ids_of", numbers)
+
+
+def looks_at_fences_without_a_lock(patch: pytest.MonkeyPatch) -> None:
+    """Does not wait for a commit in flight before it looks how far a range has come."""
+    query = QUERIES["lock_fences"].replace(b"FOR UPDATE", b"")
+    patch.setattr(takeover, "QUERIES", {**QUERIES, "lock_fences": query})
+
+
+def commits_before_a_copy(patch: pytest.MonkeyPatch) -> None:
+    """What comes before the rows of a COPY is a transaction of its own."""
+    copy = Pipeline._copy
+
+    def committing(pipeline: Pipeline, copied: CopyRows) -> None:
+        pipeline._run_together([(QUERIES["commit"], {}), (QUERIES["begin"], {})])
+        copy(pipeline, copied)
+
+    patch.setattr(Pipeline, "_copy", committing)
+
+
+def repeats_a_copy_alone(patch: pytest.MonkeyPatch) -> None:
+    """After a lock time-out it goes on where it was, in the transaction that is gone."""
+    run = Pipeline.run
+    failed = set[int]()
+
+    def going_on(pipeline: Pipeline, sent: Sequence[Statement]) -> str:
+        rest = sent if id(sent) not in failed else [sent[0], *sent[2:]]
+        failed.add(id(sent))
+        return run(pipeline, rest)
+
+    patch.setattr(Pipeline, "run", going_on)
+    patch.setattr(session, "judge", lambda error, _: Verdict.RETRY)
+
+
+def takes_a_cut_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is cut off believes that nothing happened."""
+
+    def judged(error: psycopg.Error, opened: psycopg.Connection[Any]) -> Verdict:
+        verdict = judge(error, opened)
+        return Verdict.REFUSED if verdict is Verdict.UNKNOWN else verdict
+
+    patch.setattr(session, "judge", judged)
+
+
+def sends_what_is_too_large(patch: pytest.MonkeyPatch) -> None:
+    """Leaves it to Postgres to end the connection."""
+    patch.setattr(store, "check_sizes", lambda *_: None)
+
+
+def gives_up_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Repeats nothing, however sure it is that nothing has happened."""
+    patch.setattr(session, "_waits", lambda *_: False)

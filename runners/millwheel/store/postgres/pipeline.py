@@ -16,9 +16,9 @@ from functools import cache
 from typing import Any
 
 import attrs
-from psycopg import Connection
+from psycopg import Connection, OperationalError
 from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus, Format
+from psycopg.pq import ConnStatus, ExecStatus, Format
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
@@ -80,6 +80,17 @@ class Pipeline:
             copy.write(copied.rows)
 
     def _run_together(self, statements: Sequence[Query]) -> str:
+        try:
+            return self._exchanged(statements)
+        except OperationalError as error:
+            pgconn = self._connection.pgconn
+            if pgconn.status != ConnStatus.BAD:
+                raise
+            # What fails next on a connection that is gone says how it was used, not why it is gone.
+            words = pgconn.get_error_message().strip()
+            raise OperationalError(f"{words} ({error})" if words else str(error)) from error
+
+    def _exchanged(self, statements: Sequence[Query]) -> str:
         pgconn = self._connection.pgconn
         pgconn.enter_pipeline_mode()
         # What each answer is to: a query whose preparation it confirms, or None.

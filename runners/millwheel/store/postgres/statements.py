@@ -7,6 +7,7 @@ Only statements that have work are made; their order is fixed, fences first.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from runners.errors import StoreError
 from runners.millwheel.ids import Channel
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.production import CellWrite, Production, TimerWrite
@@ -21,7 +22,10 @@ from runners.millwheel.store.postgres.arrays import (
 )
 from runners.millwheel.store.postgres.catalog import JobIds, to_signed
 from runners.millwheel.store.postgres.queries import QUERIES
-from runners.millwheel.store.postgres.tables import Statement, TableStatements
+from runners.millwheel.store.postgres.tables import CopyRows, Statement, TableStatements
+
+#: A message to the server, with all its parameters, has less than a gigabyte.
+STATEMENT_BYTES_MAX = (1 << 30) - (1 << 20)
 
 _BEGIN: Statement = (QUERIES["begin"], {})
 _COMMIT: Statement = (QUERIES["commit"], {})
@@ -50,6 +54,27 @@ def commit_statements(
         statements += tables.write(write)
     statements.append(_COMMIT)
     return statements
+
+
+def check_sizes(production: Production, statements: Sequence[Statement]) -> None:
+    """Refuse what Postgres cannot take in: it would end the connection, and nobody would know why.
+
+    Raises:
+        StoreError: a statement is too large; names whose step it is.
+    """
+    for statement in statements:
+        if isinstance(statement, CopyRows):
+            continue
+        size = sum(map(len, statement[1].values()))
+        if size > STATEMENT_BYTES_MAX:
+            largest = max(statement[1], key=lambda name: len(statement[1][name]))
+            raise StoreError(
+                f"a step of {production.fences[0].range_id} of job {production.job!r} is too large for Postgres",
+                detail=f"it writes {size >> 20:,} MB at once, most of it {largest}; Postgres takes in "
+                f"{STATEMENT_BYTES_MAX >> 20:,} MB",
+                hint="nothing was written; are single records, or the values of a key, so large? keep what is large "
+                "elsewhere, and let records have where it is",
+            )
 
 
 def _fences(production: Production, ids: JobIds) -> Statement:

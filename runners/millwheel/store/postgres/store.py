@@ -52,7 +52,10 @@ from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.record_ids import RecordIdVerbs
 from runners.millwheel.store.postgres.requests import RequestVerbs
 from runners.millwheel.store.postgres.session import Session
-from runners.millwheel.store.postgres.statements import commit_statements
+from runners.millwheel.store.postgres.statements import (
+    check_sizes,
+    commit_statements,
+)
 from runners.millwheel.store.postgres.updates import UpdateVerbs
 
 _LOG = logging.getLogger(__name__)
@@ -184,6 +187,7 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         keys = {range_id: ids.ranges[range_id].keys for range_id in fenced}
         check_fenced(production, keys, ids.ranges)
         statements = commit_statements(production, ids, self._session.tables)
+        check_sizes(production, statements)
         outcome = self._session.send(statements)
         if production.reshape is not None:
             self._ids.pop(production.job, None)

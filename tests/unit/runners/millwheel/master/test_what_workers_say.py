@@ -117,6 +117,7 @@ class Job:
             percentiles_us={},
             progress={},
             routings={},
+            commits={},
             is_quiet=is_paused,
             is_paused=is_paused,
             counts=Counts(),
