@@ -7,6 +7,7 @@ from dataflow.combine_fn import CombineFn, associative
 from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn
 from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue, nondeterministic
 from dataflow.errors import (
+    ArrivalOrderWarning,
     DataflowError,
     DataLossWarning,
     DuplicateLabelError,
@@ -106,6 +107,7 @@ __all__ = [
     "AfterSignal",
     "AfterWatermark",
     "Always",
+    "ArrivalOrderWarning",
     "AtPeriod",
     "BagStateSpec",
     "CalendarWindows",

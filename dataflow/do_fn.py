@@ -75,9 +75,14 @@ class DoFn:
     handles_retractions: bool = False
 
     #: Whether a stateful DoFn is given the elements of a key and window in the order of their event times: each when
-    #: the watermark has passed it, those of one instant in an order that depends on their values alone.  Late elements
-    #: come when they come.  In batch it is always so.
-    requires_time_sorted_input: bool = False
+    #: the watermark has passed it, with the timers in between (`dataflow.stateful`).  Late ones come when they come.
+    #: False: in the order of arrival, which is another one in each run.  None, where nothing is said: in the order of
+    #: event times if the input ends by itself, else in that of arrival, of which a warning tells if there are timers of
+    #: event time.  In batch it is always the order of event times.
+    requires_time_sorted_input: bool | None = None
+
+    #: Whether its own documentation says that it sees elements as they arrive, so that no warning has to.
+    is_made_for_arrival_order: bool = False
 
     #: The row type of what `process_batch` returns; None: the input's, or a generated one for other columns.
     output_rows: type | None = None

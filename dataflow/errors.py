@@ -3,6 +3,7 @@
 from windowing.errors import DataflowError, TimeError, WindowError
 
 __all__ = [
+    "ArrivalOrderWarning",
     "DataLossWarning",
     "DataflowError",
     "DuplicateLabelError",
@@ -38,6 +39,13 @@ class InputError(DataflowError):
 
 class TableRowError(DataflowError):
     """A row does not fit the table that it was written to; nothing was written."""
+
+
+class ArrivalOrderWarning(DataflowError, UserWarning):  # noqa: N818 - it is a warning
+    """What a stateful DoFn says depends on the order in which records arrive, and it does not say that it should.
+
+    Shown by Python's `warnings`, and filtered there, as `DataLossWarning`.
+    """
 
 
 class DataLossWarning(DataflowError, UserWarning):  # noqa: N818 - it is a warning

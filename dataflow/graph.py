@@ -59,12 +59,14 @@ class Group:
 class StatefulParDo:
     """User code on each ``(key, value)`` pair, with state and timers of the key and window.
 
-    ``tags`` and ``allowed_timestamp_skew_us`` as for `ParDo`.
+    ``tags`` and ``allowed_timestamp_skew_us`` as for `ParDo`.  ``is_time_sorted``: whether the pairs of a key and
+    window are seen in the order of event times on every runner, and not of arrival where there is one.
     """
 
     fn: DoFn
     tags: tuple[str, ...] = (MAIN,)
     allowed_timestamp_skew_us: int = 0
+    is_time_sorted: bool = False
 
 
 @attrs.frozen
@@ -95,12 +97,14 @@ class PCollectionNode:
 
     ``retracted_by``: the grouping that may take elements back after they were said, as a person names it.
     ``is_bounded``: whether everything that it is made of ends by itself.
+    ``has_arrival_order``: whether a source that it is made of has one (`Source.has_arrival_order`).
     """
 
     id: int
     strategy: WindowingStrategy
     retracted_by: str | None = None
     is_bounded: bool = True
+    has_arrival_order: bool = False
 
 
 @attrs.frozen(kw_only=True)

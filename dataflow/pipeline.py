@@ -125,8 +125,10 @@ class Pipeline:
         """Add a primitive under the current label; for the `expand` of primitive transforms."""
         if isinstance(operation, Read):
             is_bounded = operation.source.is_bounded
+            has_arrival_order = operation.source.has_arrival_order
         else:
             is_bounded = all(pcoll.is_bounded for pcoll in inputs)
+            has_arrival_order = any(pcoll.node.has_arrival_order for pcoll in inputs)
         outputs = {}
         for tag in tags:
             node = PCollectionNode(
@@ -134,6 +136,7 @@ class Pipeline:
                 strategy=strategy,
                 retracted_by=retracted_by,
                 is_bounded=is_bounded,
+                has_arrival_order=has_arrival_order,
             )
             self._pcollections[node.id] = node
             outputs[tag] = PCollection[Any](self, node)

@@ -2,18 +2,35 @@
 
 A DoFn is stateful if ``process`` asks for state or a timer, if a method is marked with `on_timer`, or if it wants its
 input in time order.  Its elements are ``(key, value)`` pairs, and it is run where the state of their key is.
+
+**The order** in which the elements and timers of a key and window are seen is one of two.
+
+*Of event time*: in batch; on every runner where the input ends by itself; anywhere if
+`DoFn.requires_time_sorted_input` is true.  An element waits until the watermark has passed it.  Elements come by their
+event times, with the timers of event time in between, as if the watermark had come slowly.  At one instant: first the
+timers that are set for it, in the order in which they were set; then the elements, in an order that depends on their
+values alone; a timer that an element sets for this instant, or for the past, fires before the next element.  So all
+runners say the same, as long as nothing is late: a late element is seen when it comes.
+
+*Of arrival*: in a stream otherwise.  An element is seen when it comes, and a timer of event time fires when the
+watermark has reached it: after all elements that had come by then, at that very instant and later ones too, and before
+those that come afterwards.  What is said then depends on how the records came, and differs between two runs.
+
+Timers of processing time fire by the clock, which in batch stands still until all input is there.
 """
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
 
 from dataflow.do_fn import DoFn, DoFnParam, requested_params
-from dataflow.errors import PipelineError
+from dataflow.errors import ArrivalOrderWarning, PipelineError
+from dataflow.pcollection import PCollection
 from dataflow.user_state import (
     AnyTimerSpec,
     StateParam,
@@ -22,6 +39,8 @@ from dataflow.user_state import (
     TimerParam,
     timer_of,
 )
+from windowing.location import user_stacklevel
+from windowing.time_domain import TimeDomain
 
 SpecT = TypeVar("SpecT", bound=StateSpec | AnyTimerSpec)
 
@@ -87,6 +106,32 @@ def stateful_signature(fn: DoFn, what: str) -> StatefulSignature | None:
         process=process,
         callbacks={spec.name: method for spec, method in callbacks},
         timers=timers,
+    )
+
+
+def check_order(fn: DoFn, pcoll: PCollection[Any], what: str) -> None:
+    """Warn where arrival decides what a DoFn says that does not say which order it wants.
+
+    Args:
+        fn: a stateful DoFn.
+        pcoll: its input.
+        what: how to name it in the warning.
+    """
+    signature = stateful_signature(fn, what)
+    assert signature is not None
+    names = [
+        name for name, spec in signature.timers.items() if spec.time_domain is TimeDomain.EVENT
+    ]
+    if pcoll.is_bounded or not names or fn.is_made_for_arrival_order:
+        return
+    warnings.warn(
+        ArrivalOrderWarning(
+            f"{what} has timers of event time, and sees the elements of its input, which has no end, as they arrive",
+            detail=f"timers {names} of {type(fn).__name__}; what it says may differ from run to run, and from batch",
+            hint="set requires_time_sorted_input = True in the class, and elements wait for the watermark and come in "
+            "the order of event times; or False, if the order of arrival is what is wanted",
+        ),
+        stacklevel=user_stacklevel(),
     )
 
 

@@ -112,7 +112,11 @@ class Computation:
         """Once on a worker when it stops in good order."""
 
     def process_record(self, record: Record) -> None:
-        """Called for each record of each input stream, late ones too."""
+        """Called for each record of each input stream, late ones too.
+
+        In a stream records come as they arrive; where all inputs end by themselves, and in batch, in the order of event
+        times, with the timers in between.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define process_record(self, record)")
 
     def process_timer(self, timer: Timer) -> None:

@@ -56,6 +56,8 @@ class KeyExtraction:
 class ComputationDoFn(DoFn):
     """Calls the hooks of one computation."""
 
+    is_made_for_arrival_order = True
+
     def __init__(self, computation: Computation, definition: Definition) -> None:
         self._computation, self._definition = computation, definition
 

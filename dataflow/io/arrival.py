@@ -80,6 +80,11 @@ class ArrivalTimeSource(Source):
         """As the source does."""
         return self.source.keeps_set_aside
 
+    @property
+    def has_arrival_order(self) -> bool:
+        """As the source has."""
+        return self.source.has_arrival_order
+
     def check(self) -> None:
         """As the source does."""
         self.source.check()

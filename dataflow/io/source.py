@@ -91,6 +91,15 @@ class Source(ABC):
         """
         return True
 
+    @property
+    def has_arrival_order(self) -> bool:
+        """Whether the order in which records arrive is what stateful DoFns see that do not say what they want.
+
+        So it is where the input has no end.  Where it has one, they see records in the order of event times, which is
+        the same on every runner.  Override it with True in a bounded source that plays a stream.
+        """
+        return not self.is_bounded
+
     def check(self) -> None:  # noqa: B027 - some inputs cannot be wrong
         """Raise `InputError` if the input cannot be read, before any work starts."""
 

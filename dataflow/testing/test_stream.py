@@ -215,6 +215,8 @@ class TestStream(PTransform["Pipeline", PCollection[Any]]):
 class _ScriptSource(Source):
     """One split; one event per read, whatever the number of records asked for."""
 
+    has_arrival_order = True
+
     def __init__(self, events: Sequence[_Event]) -> None:
         self._events = tuple(events)
 

@@ -37,15 +37,19 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
 
     It counts in each event-time window by itself: give the days with `WindowInto`, and it counts by the day.  What is
     in windows that are not complete when the event-time window has expired (in the global window: when the input has
-    ended) is said then, the earliest window first.  A result has the event time of the element that completed it; what
-    is said at the end, the end of the event-time window.
+    ended) is said then, the earliest window first, unless ``emit_trailing`` is false.  A result has the event time of
+    the element that completed it; what is said at the end, the end of the event-time window.
 
     Args:
         size: elements in a window; positive.
         period: elements from the end of a window to the end of the next; positive; ``size`` if not given.
         combine_fn: what a result is, as for `CombinePerKey`; the list of the values in order if not given.
         time_sorted: whether the order is that of event times, instead of arrival.  A result then waits for the
-            watermark, and is the same on every runner as long as nothing is late.  In batch it is always so.
+            watermark, and is the same on every runner as long as nothing is late.  By default it is where the input
+            ends by itself; in batch it is in any case.
+        emit_leading: whether windows that begin before the first element are said, which have fewer than ``size``.
+        emit_trailing: whether windows that are not complete at the end are said.  Without it what is in them alone is
+            in no result.
 
     Raises:
         PipelineError: ``size`` or ``period`` is not a positive integer; when applied, the input may be taken back, or
@@ -58,7 +62,9 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
         *,
         period: int | None = None,
         combine_fn: CombineFn | Callable[[list[Any]], Any] | None = None,
-        time_sorted: bool = False,
+        time_sorted: bool | None = None,
+        emit_leading: bool = True,
+        emit_trailing: bool = True,
     ) -> None:
         for name, given in (("size", size), ("period", size if period is None else period)):
             if not isinstance(given, int) or isinstance(given, bool) or given < 1:
@@ -68,6 +74,7 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
                 )
         combined = ListCombineFn() if combine_fn is None else as_combine_fn(combine_fn)
         self._fn = _CountWindowsDoFn(size, size if period is None else period, combined)
+        self._fn.emit_leading, self._fn.emit_trailing = emit_leading, emit_trailing
         self._fn.requires_time_sorted_input = time_sorted
 
     def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Any]]:
@@ -87,6 +94,8 @@ class _CountWindowsDoFn(DoFn):
 
     Windows are ``[end - size, end)`` of logical time, for each ``end`` that is a multiple of the period.
     """
+
+    emit_leading = emit_trailing = True
 
     def __init__(self, size: int, period: int, combine_fn: CombineFn) -> None:
         self._size, self._period, self._combine_fn = size, period, combine_fn
@@ -117,7 +126,8 @@ class _CountWindowsDoFn(DoFn):
         else:
             sequence.write(number)
             opened.write(windows)
-            rest.set(_END_OF_TIME)  # that is, when the window expires
+            if self.emit_trailing:
+                rest.set(_END_OF_TIME)  # that is, when the window expires
 
     @on_timer(_REST)
     def say_the_rest(
@@ -129,4 +139,6 @@ class _CountWindowsDoFn(DoFn):
 
     def _ends_of_windows_around(self, number: int) -> range:
         next_end = (number // self._period + 1) * self._period
+        if not self.emit_leading:
+            next_end = max(next_end, -(-self._size // self._period) * self._period)
         return range(next_end, number + self._size + 1, self._period)

@@ -27,7 +27,7 @@ from dataflow.graph import StatefulParDo as StatefulParDoOperation
 from dataflow.pcollection import PCollection, PCollectionTuple
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
-from dataflow.stateful import is_asking_for_state, stateful_signature
+from dataflow.stateful import check_order, is_asking_for_state, stateful_signature
 from dataflow.user_code import check_user_code
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
@@ -254,7 +254,11 @@ def _add_stateful(
             "before it; or let that grouping accumulate or discard",
         )
     dumps_code(fn, here)
-    operation = StatefulParDoOperation(fn, tags, skew_us)
+    is_sorted = fn.requires_time_sorted_input
+    if is_sorted is None:
+        check_order(fn, pcoll, here)
+        is_sorted = not pcoll.node.has_arrival_order
+    operation = StatefulParDoOperation(fn, tags, skew_us, is_sorted)
     return pipeline.add_operation(operation, [pcoll], strategy, tags=tags)
 
 

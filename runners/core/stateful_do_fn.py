@@ -74,7 +74,7 @@ class StatefulDoFnMachine:
         signature = stateful_signature(fn, str(node))
         assert signature is not None
         self.node, self.strategy, self.timers = node, strategy, signature.timers
-        self.is_time_sorted = is_time_sorted or fn.requires_time_sorted_input
+        self.is_time_sorted = is_time_sorted or node.operation.is_time_sorted
         self.is_retracted = is_retracted
         self.invoker = StatefulInvoker(node, fn, signature, tries=tries)
 

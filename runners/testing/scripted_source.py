@@ -25,6 +25,8 @@ class ScriptedSource(Source):
     The end of a script is a batch of nothing that says finished.
     """
 
+    has_arrival_order = True
+
     def __init__(self, *scripts: Sequence[Batch]) -> None:
         self._scripts = [list(script) for script in scripts]
 

@@ -62,7 +62,13 @@ def cut(values: Sequence[Any], size: int, period: int) -> tuple[list[Any], list[
 
 
 def expected(
-    elements: Sequence[tuple[str, int, int]], size: int, period: int, *, time_sorted: bool
+    elements: Sequence[tuple[str, int, int]],
+    size: int,
+    period: int,
+    *,
+    time_sorted: bool,
+    leading: bool = True,
+    trailing: bool = True,
 ) -> dict[tuple[str, int], list[Any]]:
     said = {}
     for place in {(key, hour) for key, hour, _ in elements}:
@@ -74,6 +80,11 @@ def expected(
         if time_sorted:
             mine.sort(key=lambda each: each[1])
         complete, rest = cut(mine, size, period)
+        if not leading:
+            # The n-th window ends with the element of number n times the period.
+            few = sum(1 for n in range(1, len(complete) + len(rest) + 1) if n * period < size)
+            complete, rest = complete[few:], rest[max(0, few - len(complete)) :]
+        rest = rest if trailing else []
         results = [([n for n, _ in window], float(window[-1][1])) for window in complete]
         end = (place[1] + 1) * HOUR - 1e-6
         results += [([n for n, _ in window], end) for window in rest]
@@ -102,6 +113,20 @@ def test_in_time_order_the_order_of_arrival_does_not_matter(
     assert expected(elements, size, period, time_sorted=True) == counted(
         transform, elements, bundle_records
     )
+
+
+@given(ELEMENTS, SIZES, SIZES, st.booleans(), st.booleans())
+def test_windows_with_too_few_can_be_left_out(
+    elements: list[tuple[str, int, int]], size: int, period: int, leading: bool, trailing: bool
+) -> None:
+    transform = df.CountWindows(size, period=period, emit_leading=leading, emit_trailing=trailing)
+    said = counted(transform, elements, 4)
+
+    assert said == expected(
+        elements, size, period, time_sorted=False, leading=leading, trailing=trailing
+    )
+    if not leading and not trailing:
+        assert all(len(values) == size for results in said.values() for values, _ in results)
 
 
 @given(ELEMENTS, SIZES)

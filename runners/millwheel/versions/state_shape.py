@@ -106,7 +106,7 @@ def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, 
     for spec in signature.timers.values():
         domain = spec.time_domain.value
         parts[f"{_STATE}timer {spec.name!r}"] = f"{type(spec).__name__} of {domain} time"
-    parts["order"] = "of event time" if fn.requires_time_sorted_input else "of arrival"
+    parts["order"] = "of event time" if operation.is_time_sorted else "of arrival"
     parts["retractions"] = "seen" if fn.handles_retractions else "taken back by the engine"
     return parts
 

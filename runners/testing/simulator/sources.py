@@ -41,6 +41,10 @@ class _Wrapped(Source):
     def is_bounded(self) -> bool:
         return self._inner.is_bounded
 
+    @property
+    def has_arrival_order(self) -> bool:
+        return self._inner.has_arrival_order
+
     def splits(self, desired: int) -> Sequence[Any]:
         return self._inner.splits(desired)
 

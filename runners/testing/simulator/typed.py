@@ -38,6 +38,11 @@ class TypedSource(Source):
         """One of several kinds."""
         return cls(inner, random.choice([2, 5, 1_000]), random.choice([1, 1, 1 << 58]))
 
+    @property
+    def has_arrival_order(self) -> bool:
+        """As the other has."""
+        return self.inner.has_arrival_order
+
     def splits(self, desired: int) -> Sequence[Any]:
         """Those of the other."""
         return self.inner.splits(desired)

@@ -42,7 +42,9 @@ def run_all(
 
 
 class Remember(df.DoFn):
-    """Every handle's every verb."""
+    """Every handle's every verb; in the order in which a test gives elements."""
+
+    requires_time_sorted_input = False
 
     def process(
         self,
@@ -200,6 +202,8 @@ def test_the_life_of_a_stateful_do_fn() -> None:
     log: list[str] = []
 
     class Life(df.DoFn):
+        requires_time_sorted_input = False
+
         def setup(self) -> None:
             log.append("setup")
 
@@ -245,6 +249,8 @@ def test_errors_in_its_life_are_located(hook: str) -> None:
 
 
 class Failing(df.DoFn):
+    requires_time_sorted_input = False
+
     def process(self, element: Any, /, end: Any = df.DoFn.TimerParam(END)) -> Iterator[Any]:
         if element[1] == "now":
             raise ValueError("no")

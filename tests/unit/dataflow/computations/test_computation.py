@@ -116,7 +116,7 @@ def test_the_first_state_comes_again_after_none(first: Any) -> None:
 def test_a_state_that_equals_the_first_one_takes_no_room() -> None:
     """Nothing is left in the job when it ends; a state that differs is."""
     pipeline = df.Pipeline(DirectRunner())
-    two = df.Create(["a1", "a2", "b1"])
+    two = TestStream().add_elements(["a1", "a2", "b1"])
     pipeline | Topology().injector("in", two).computation(
         "gather", Gather(), inputs={"in": lambda value: value[0]}, outputs=["out"]
     )
@@ -156,8 +156,7 @@ def test_state_may_be_changed_in_place_and_freed() -> None:
             self.state.append(record.value)
         self.produce(None if self.state is None else list(self.state), "out")
 
-    values = [(0, "a"), (0, "ab"), (0, "a!"), (0, "ac")]
-    seen = run(Scripted(collect), events(*values))
+    seen = run(Scripted(collect), TestStream().add_elements(["a", "ab", "a!", "ac"]))
 
     assert [["a"], ["a", "ab"], None, ["ac"]] == [value for value, _ in seen]
 
