@@ -42,8 +42,20 @@ def loads_code(blob: bytes) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Bytes of plain data (records, state): no functions."""
-    return pickle.dumps(value, protocol=PICKLE_PROTOCOL)
+    """Bytes of plain data (records, state): no functions.
+
+    Raises:
+        PipelineError: something in ``value`` is no plain data.
+    """
+    try:
+        return pickle.dumps(value, protocol=PICKLE_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise PipelineError(
+            f"a value cannot be sent or stored: {error}",
+            detail=f"in {type(value).__name__}; records, keys and state are pickled, and name their classes",
+            hint="use plain data; define classes of records at the top level of the script or of a module, under the "
+            "name that they have",
+        ) from error
 
 
 def loads(blob: bytes) -> Any:

@@ -2,6 +2,7 @@
 
 Functions of importable modules travel by name, and a worker starts with another import path than the user's script, so
 the path goes with them: enough where executors see the driver's files.  Where they do not, see `shipped_code`.
+What the script itself defines goes along by value: functions with the pipeline, classes of records in `main_module`.
 """
 
 import gc
@@ -12,6 +13,7 @@ import attrs
 
 from dataflow.serialization import dumps_code, loads_code
 from runners.core.plan import ExecutionPlan
+from runners.spark.main_module import become_main, classes_of_main
 from runners.spark.shipped_code import code_missing
 
 #: Bundles and state are very many objects, few of which die young and none of which are in cycles: Python's usual
@@ -30,7 +32,8 @@ class ShippedPlan:
     def of(cls, plan: ExecutionPlan) -> "ShippedPlan":
         """Pickle a plan.  Raises `PipelineError` if something in it cannot be."""
         path = tuple(str(Path(place).resolve()) for place in sys.path)
-        return cls(dumps_code(plan, "the pipeline"), path)
+        # In one pickle, so that a class is the same one for functions and for records.
+        return cls(dumps_code((plan, classes_of_main()), "the pipeline"), path)
 
     def load(self) -> ExecutionPlan:
         """The plan, in a worker, whose process is made ready for it.
@@ -41,7 +44,9 @@ class ShippedPlan:
         gc.set_threshold(*COLLECTOR_THRESHOLDS)
         sys.path.extend(place for place in self.import_path if place not in sys.path)
         try:
-            plan: ExecutionPlan = loads_code(self.code)
+            plan: ExecutionPlan
+            plan, classes = loads_code(self.code)
         except ModuleNotFoundError as error:
             raise code_missing(error.name or str(error), f"by {sys.executable} there") from error
+        become_main(classes)
         return plan
