@@ -3,6 +3,9 @@
 **Refused:** a trigger that waits for the end of a window that has none, because its input has none and the window is
 all of time.  Nothing would ever be said (the paper's 2.2 and 2.3; Beam says "unsafe trigger").
 
+Likewise one that waits for the end of its window behind a grouping over all of time whose panes have the event times of
+records and may be taken back at any time: the watermark stays behind the first of them for ever (ADR 0035).
+
 **Warned of**, as a `DataLossWarning`:
 
 * The same window and a trigger that fires, but not for ever: what comes after its last pane is kept, and never said.
@@ -39,6 +42,7 @@ from dataflow.graph import (
     TransformNode,
 )
 from dataflow.pcollection import PCollection
+from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import EarlyFirings
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.global_windows import GlobalWindows
@@ -58,6 +62,7 @@ def check_grouping(pcoll: PCollection[Any]) -> None:
     here, strategy = pcoll.pipeline.here(), pcoll.node.strategy
     if not pcoll.is_bounded:
         _check_that_panes_come(graph, pcoll.node.id, strategy, here)
+        _check_that_the_watermark_comes(graph, pcoll.node.id, strategy, here)
     _check_that_late_panes_are_taken(graph, pcoll.node.id, strategy, here)
 
 
@@ -92,6 +97,47 @@ def _check_that_panes_come(
         "its input has no end, and its window is all of time",
         detail=detail,
         hint=f"{what_to_do}; if only the first panes matter, ignore df.DataLossWarning",
+    )
+
+
+def _check_that_the_watermark_comes(
+    graph: PipelineGraph, pcollection: int, strategy: WindowingStrategy, here: str
+) -> None:
+    firings = strategy.trigger.early_firings
+    holder = next(
+        (each for each in _upstream(graph, pcollection) if _holds_for_ever(graph, each)), None
+    )
+    if firings is EarlyFirings.REPEATED or holder is None:
+        return
+    detail = (
+        f"the trigger is {strategy.trigger!r}; {holder} has one window, all of time, may take its panes back, and "
+        "gives them event times of records, for which the watermark behind it waits"
+    )
+    what_to_do = (
+        f"give {holder} windows that end, or panes at the end of its window (no timestamp_combiner), or give "
+        f"{here} a trigger that goes on without the watermark, e.g. df.Repeatedly(df.AfterProcessingTime(60))"
+    )
+    if firings is EarlyFirings.NEVER:
+        raise PipelineError(
+            f"{here} would never say anything: the watermark does not come to it",
+            detail=detail,
+            hint=what_to_do,
+        )
+    _warn(
+        f"{here} says nothing any more after its trigger's last early pane: the watermark does not come to it",
+        detail=detail,
+        hint=f"{what_to_do}; if only the early panes matter, ignore df.DataLossWarning",
+    )
+
+
+def _holds_for_ever(graph: PipelineGraph, node: TransformNode) -> bool:
+    if not isinstance(node.operation, Group):
+        return False
+    strategy = graph.pcollections[node.inputs[0]].strategy
+    return (
+        strategy.is_retracting
+        and strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
+        and any(map(_gives_all_of_time, _nearest(graph, node.inputs[0], AssignWindows | Read)))
     )
 
 
@@ -163,6 +209,18 @@ def _spare_us(window_fn: WindowFn) -> int:
     if isinstance(window_fn, Sessions) and window_fn.gap_us is not None:
         return window_fn.gap_us - 1
     return 0
+
+
+def _upstream(graph: PipelineGraph, pcollection: int) -> Iterator[TransformNode]:
+    """All transforms that a collection is made by."""
+    producers = {each: node for node in graph.transforms for each in node.outputs.values()}
+    ahead, seen = [producers[pcollection]], set[str]()
+    while ahead:
+        node = ahead.pop()
+        if node.label not in seen:
+            seen.add(node.label)
+            yield node
+            ahead.extend(producers[each] for each in node.inputs)
 
 
 def _nearest(graph: PipelineGraph, pcollection: int, kinds: Any) -> Iterator[TransformNode]:

@@ -18,6 +18,10 @@ class PaneInfo:
     """Which firing of its window a result comes from.
 
     A retraction carries the pane that it takes back.
+
+    ``index`` counts the panes of a key and window, without a gap.  A window that others have merged into goes on from
+    the highest of theirs.  One that does not end, or that merges, and whose records have all been taken back, is
+    forgotten, and counts from zero again should more come.
     """
 
     index: int

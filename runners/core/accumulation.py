@@ -114,11 +114,25 @@ class Accumulation:
             return accumulator
         return self._result_fn.extract_output(accumulator[0] if self._is_stamped else accumulator)
 
+    @property
+    def is_stamped(self) -> bool:
+        """Whether accumulators have an event time, that of a record in them."""
+        return self._is_stamped
+
+    def stamp_us(self, accumulator: Any, window: Window) -> int | None:
+        """The event time of the record that was chosen for a pane of the window; None if all were late."""
+        if not self._is_stamped or accumulator[1] is None:
+            return None
+        return int(min(max(accumulator[1], window.start_us), window.max_timestamp_us))
+
     def timestamp_us(self, accumulator: Any, window: Window) -> int:
         """The event time of a pane of the window."""
-        if not self._is_stamped or accumulator[1] is None:
-            return window.max_timestamp_us
-        return int(min(max(accumulator[1], window.start_us), window.max_timestamp_us))
+        stamp_us = self.stamp_us(accumulator, window)
+        return window.max_timestamp_us if stamp_us is None else stamp_us
+
+    def unstamped(self, accumulator: Any) -> Any:
+        """The same without the event time that was chosen, if there is one."""
+        return (accumulator[0], None) if self._is_stamped else accumulator
 
 
 def _sign(value: tuple[Any, int]) -> int:

@@ -11,7 +11,8 @@ Whoever calls owns the cells (`runners.core.cells`) and applies the effects atom
 * With retractions, the signed sum of the panes of a key is, at every moment, what was last said
   for each of its windows.
 * A record is dropped only after merging could have saved it, and every drop is an effect.
-* What comes in may be taken back: then a window without anything left says nothing, and keeps nothing.
+* What comes in may be taken back: then a window without anything left says nothing.  If it has spoken and ends, it
+  keeps the numbers of its panes, and how far its trigger is, until it expires; else nothing.
 * At expiry what is pending is emitted, then the cell is gone: nothing is kept for a closed window.
 
 Dataflow Model, sections 2.2.2 and 2.3.  Reads no clock, touches no store.
@@ -119,7 +120,7 @@ class GroupAlsoByWindow:
     ) -> None:
         touched: dict[tuple[Any, Window], WindowState] = {}
         for partial in partials:
-            key, window, accumulator, count = partial
+            key, window, _, _ = partial
             cell_id = (key, window)
             state: Any = cells.get(cell_id)
             if state is None:
@@ -128,7 +129,7 @@ class GroupAlsoByWindow:
                     continue
                 state = cells[cell_id] = fresh_state(self._strategy, window, now)
             touched[cell_id] = state
-            self._absorb(state, window, accumulator, count, now)
+            self._absorb(state, window, partial, now)
         for cell_id, state in touched.items():
             self._life.settle(cells, cell_id, cell_id[1], state, effects, now)
         effects.touched.update(touched)
@@ -151,8 +152,7 @@ class GroupAlsoByWindow:
                 clear(effects, cell_id, window, state)
             changed: dict[Window, WindowState] = {}
             for arrival in arrivals:
-                _, arrived, accumulator, count = arrival
-                window = target.get(arrived, arrived)
+                window = target.get(arrival[1], arrival[1])
                 state = cell.get(window)
                 if state is None:
                     if self._strategy.expiry_us(window) <= now.watermark_us:
@@ -160,7 +160,7 @@ class GroupAlsoByWindow:
                         continue
                     state = cell[window] = fresh_state(self._strategy, window, now)
                 changed[window] = state
-                self._absorb(state, window, accumulator, count, now)
+                self._absorb(state, window, arrival, now)
             if not changed:
                 continue
             cells[cell_id] = cell
@@ -179,7 +179,7 @@ class GroupAlsoByWindow:
         for key, arrivals in _by_key(partials).items():
             cell_id = (key, None)
             cell: Any = cells.setdefault(cell_id, {})
-            regrouped = regrouper.regroup(cell, self._folded(arrivals), now)
+            regrouped = regrouper.regroup(cell, self._arrived(arrivals, now), now)
             for window, state in regrouped.gone:
                 clear(effects, cell_id, window, state)
             values = self._values_by_part(arrivals)
@@ -200,13 +200,14 @@ class GroupAlsoByWindow:
             if not cell:
                 cells.pop(cell_id, None)
 
-    def _absorb(
-        self, state: WindowState, window: Window, accumulator: Any, count: int, now: Now
-    ) -> None:
+    def _absorb(self, state: WindowState, window: Window, partial: Partial, now: Now) -> None:
+        _, _, accumulator, count = partial
         elements = Elements(count)
         if self._accumulation.reads_values:
             elements = Elements(count, self._accumulation.values(accumulator))
             accumulator = self._accumulation.folded(accumulator)
+        if self._accumulation.is_stamped and _is_late(partial, now):
+            accumulator = self._accumulation.unstamped(accumulator)
         if state.accumulator is NOTHING:
             state.accumulator = accumulator
         else:
@@ -214,6 +215,19 @@ class GroupAlsoByWindow:
                 (state.accumulator, accumulator)
             )
         self._life.observe(state, window, elements, now)
+
+    def _arrived(self, arrivals: Sequence[Partial], now: Now) -> Sequence[Partial]:
+        """The arrivals, folded; those that are late without the event time that they would have a pane be at."""
+        folded = self._folded(arrivals)
+        if not self._accumulation.is_stamped:
+            return folded
+        unstamped = self._accumulation.unstamped
+        return [
+            (key, part, unstamped(held), count)
+            if _is_late(arrival, now)
+            else (key, part, held, count)
+            for arrival, (key, part, held, count) in zip(arrivals, folded, strict=True)
+        ]
 
     def _folded(self, arrivals: Sequence[Partial]) -> Sequence[Partial]:
         if not self._accumulation.reads_values:
@@ -233,6 +247,11 @@ class GroupAlsoByWindow:
         record = arrival.record if isinstance(arrival, LatePartial) else None
         late = LateArrival(key, window, accumulator, count, now.watermark_us, record)
         effects.late.append(late)
+
+
+def _is_late(partial: Partial, now: Now) -> bool:
+    """Whether a partial is of a record that the watermark had passed before it came."""
+    return isinstance(partial, LatePartial) and partial.record.timestamp_us < now.watermark_us
 
 
 def _by_key(partials: Iterable[Partial]) -> dict[Any, list[Partial]]:

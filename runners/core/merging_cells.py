@@ -228,6 +228,7 @@ class Regrouper:
                 cell[source],
                 said=cell[source].said if source in unclaimed else (),
                 alarms=NO_ALARMS,
+                hold_us=None,
                 armed_for=None,
             )
             for source in sources

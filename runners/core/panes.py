@@ -9,6 +9,7 @@ from runners.core.accumulation import Accumulation
 from runners.core.cells import NOTHING, Effects, Now, Said, WindowState
 from triggers.accumulation import AccumulationMode
 from windowing.pane import NO_FIRING, PaneInfo, PaneTiming
+from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
 
 
@@ -23,7 +24,8 @@ class Panes:
     def __init__(self, accumulation: Accumulation, whole: Callable[[Any], Any] | None) -> None:
         self._accumulation, self._whole = accumulation, whole
         self._is_retracting = accumulation.strategy.is_retracting
-        self._is_discarding = accumulation.strategy.accumulation_mode is AccumulationMode.DISCARDING
+        self._mode = accumulation.strategy.accumulation_mode
+        self._lateness_us = accumulation.strategy.allowed_lateness_us
 
     def fire(
         self,
@@ -42,6 +44,9 @@ class Panes:
         state.said, state.pending = (), 0
         accumulator = self._accumulator(state)
         if accumulator is NOTHING:
+            if self._whole is None and state.accumulator is not NOTHING:
+                # Nothing stands that the watermark would wait for: what comes next has an event time of its own.
+                state.accumulator = self._accumulation.unstamped(state.accumulator)
             return
         result = (key, self._accumulation.result(accumulator))
         timestamp_us = self._accumulation.timestamp_us(accumulator, window)
@@ -52,15 +57,31 @@ class Panes:
             effects.say(result, timestamp_us, window, pane)
         state.firings += 1
         state.nonspeculative_firings += pane.timing is not PaneTiming.EARLY
-        if self._is_discarding:
+        if self._mode is AccumulationMode.DISCARDING:
             state.accumulator = NOTHING
+        elif self._mode is AccumulationMode.ACCUMULATING and state.accumulator is not NOTHING:
+            # What was said is not taken back, so nothing holds the watermark for its event time any more.
+            state.accumulator = self._accumulation.unstamped(state.accumulator)
 
-    def timestamp_us(self, window: Window, state: WindowState) -> int:
-        """The event time that the window's next pane would have."""
-        accumulator = state.accumulator
+    def hold_us(self, window: Window, state: WindowState) -> int | None:
+        """Where the watermark behind the grouping waits for a window; None: nowhere.
+
+        At the event time of the next pane, unless only late records are in it.  And what may be taken back, or come
+        apart, must not be too late for whoever has taken it in and allows the same lateness.
+        """
+        stamp_of, accumulator = self._accumulation.stamp_us, state.accumulator
+        said_us = [said.timestamp_us for said in state.said]
+        revisable_us = list(said_us)
         if self._whole is not None:
-            accumulator = self._whole(accumulator)
-        return self._accumulation.timestamp_us(accumulator, window)
+            stamps_us = (stamp_of(held, part) for part, held in accumulator.items())
+            revisable_us += (stamp_us for stamp_us in stamps_us if stamp_us is not None)
+        holds_us = [min(at_us + self._lateness_us, MAX_TIMESTAMP_US) for at_us in revisable_us]
+        if state.pending and accumulator is not NOTHING:
+            whole = accumulator if self._whole is None else self._whole(accumulator)
+            next_us = stamp_of(whole, window)
+            if next_us is not None and next_us not in said_us:
+                holds_us.append(next_us)
+        return min(holds_us, default=None)
 
     def _accumulator(self, state: WindowState) -> Any:
         """What is to be said, before it is extracted."""

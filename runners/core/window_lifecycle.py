@@ -99,7 +99,7 @@ class WindowLifecycle:
             self._panes.fire(cell_id[0], window, state, effects, now, is_last=False)
         if not state.trigger.is_finished:
             self._ask_trigger(cell_id[0], window, state, effects, now)
-        if self._accumulation.is_retracted and not state.said and self._is_void(state):
+        if self._is_over(window, state):
             clear(effects, cell_id, window, state)
             _free(cells, cell_id, window)
             return
@@ -132,14 +132,25 @@ class WindowLifecycle:
             and now.trigger_watermark_us >= window.end_us
         )
 
+    def _is_over(self, window: Window, state: WindowState) -> bool:
+        """Whether nothing need be known any more of a window before it expires, as all of it has been taken back.
+
+        One that has spoken goes on numbering its panes, and its trigger is where it was, should more come; but what
+        does not expire would be kept for ever.
+        """
+        if not self._accumulation.is_retracted or state.said or not self._is_void(state):
+            return False
+        is_endless = self._strategy.expiry_us(window) == MAX_TIMESTAMP_US
+        return state.firings == 0 or is_endless or self._regrouper is not None
+
     def _is_void(self, state: WindowState) -> bool:
         if self._regrouper is not None or state.accumulator is NOTHING:
             return not state.accumulator or state.accumulator is NOTHING
         return bool(self._accumulation.shrinking.is_void(state.accumulator))
 
     def _hold(self, cell_id: CellId, window: Window, state: WindowState, effects: Effects) -> None:
-        """Have the watermark behind the grouping wait at the event time of what the window is to say."""
-        hold_us = self._panes.timestamp_us(window, state) if state.pending else None
+        """Have the watermark behind the grouping wait for what the window is to say, or to take back."""
+        hold_us = self._panes.hold_us(window, state)
         if hold_us != state.hold_us:
             effects.holds[cell_id, window] = state.hold_us = hold_us
 

@@ -3,6 +3,7 @@
 At every moment the second must say what the oracle makes of what the first says then.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.oracle.laws import (
     _apply,
     _check_freed,
     microseconds,
+    pane_place,
     place,
     places_on_time,
     window_fn,
@@ -58,7 +60,21 @@ def check_chain(
 
     assert answers == {where: sorted(values) for where, values in first.items()}
     assert expected(chain, first) == normal(chain, second)
+    if chain.windowing.kind in ("frozen", "fixed", "sliding", "days"):
+        check_numbered([pane for pane in log.panes if pane.transform == "second"])
     _check_freed(log)
+
+
+def check_numbered(panes: Sequence[LoggedPane]) -> None:
+    """Windows that end and do not merge number their panes without a gap, also when they were taken back to nothing."""
+    said: Counter[Place] = Counter()
+    not_early: Counter[Place] = Counter()
+    for where, info in [(pane_place(each), each.pane) for each in panes if each.sign > 0]:
+        is_early = info.timing is df.PaneTiming.EARLY
+        assert (said[where], said[where] == 0) == (info.index, info.is_first)
+        assert info.nonspeculative_index == (-1 if is_early else not_early[where])
+        said[where] += 1
+        not_early[where] += not is_early
 
 
 def check_every_moment(

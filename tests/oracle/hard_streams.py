@@ -117,6 +117,11 @@ HARD_CHAINS: dict[str, tuple[Windowing, list[Arrivals], int]] = {
         ),
         1,
     ),
+    "a group is taken back to nothing, and filled again": (
+        Windowing("fixed", 10, 0, 20),
+        arrivals_of(*(([("a", at)], 1) for at in range(1, 8)), ([], 12), ([("a", 2)], 13)),
+        1,
+    ),
     "a session that had spoken has merged, and its window is about to be forgotten": (
         Windowing("sessions", 8, 0, 20),
         arrivals_of(([("a", 17)], 1), ([("a", 24)], 51)),

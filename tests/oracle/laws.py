@@ -57,6 +57,7 @@ def windowed(
     arrivals: Sequence[Arrivals],
     mode: Mode,
     trigger: df.Trigger | None = None,
+    combiner: df.TimestampCombiner = df.TimestampCombiner.END_OF_WINDOW,
 ) -> df.PCollection[Any]:
     """The arrivals as ``(key, value)`` pairs, windowed."""
     source = ScriptedSource(
@@ -78,6 +79,7 @@ def windowed(
             accumulation_mode=mode,
             allowed_lateness=microseconds(windowing.lateness_us),
             watermark_percentile=windowing.percentile,
+            timestamp_combiner=combiner,
         )
     )
 

@@ -1,23 +1,23 @@
 """Which event time a pane has, and that the watermark behind the grouping waits for it."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from runners.core.plan import plan
 from runners.direct import DirectRunner
+from runners.direct.job import Job
 from tests.oracle.evaluator import Arrivals, Record, Windowing
 from tests.oracle.laws import Mode, microseconds, window_fn
+from tests.oracle.stamped import pane_time_us, times_in_time_us
 from tests.pane_log import run_logged
 from tests.scripted_source import Batch, ScriptedSource
 from tests.strategies import streams, triggers, windowings
 
-COMBINERS: dict[df.TimestampCombiner, Callable[[Sequence[int]], int]] = {
-    df.TimestampCombiner.EARLIEST: min,
-    df.TimestampCombiner.LATEST: max,
-}
+COMBINERS = st.sampled_from([df.TimestampCombiner.EARLIEST, df.TimestampCombiner.LATEST])
 
 
 def grouped(
@@ -57,7 +57,7 @@ def grouped(
     arrivals=streams(),
     mode=st.sampled_from(Mode),
     trigger=triggers(),
-    combiner=st.sampled_from(list(COMBINERS)),
+    combiner=COMBINERS,
 )
 def test_a_pane_has_the_event_time_of_a_record_in_it(
     windowing: Windowing,
@@ -66,21 +66,92 @@ def test_a_pane_has_the_event_time_of_a_record_in_it(
     trigger: df.Trigger,
     combiner: df.TimestampCombiner,
 ) -> None:
-    """Of the earliest or of the latest; a retraction has that of what it takes back."""
-    times_us = {r.value: r.timestamp_us for arrival in arrivals for r in arrival.records}
+    """Of the earliest or of the latest that was not late; a retraction has that of what it takes back.
+
+    What is neither taken back nor said for the first time makes no difference to the event time.
+    """
+    in_time_us = times_in_time_us(arrivals)
     pipeline, groups = grouped(windowing, arrivals, mode, trigger, combiner)
     seen: list[df.Change[Any]] = []
     groups | df.ToChangelog() | df.Map(seen.append)
     pipeline.run()
+    is_merging = windowing.kind in ("sessions", "own gaps")
+    said: dict[Any, set[int]] = defaultdict(set)
     for change in seen:
-        values = change.value[1]
-        expected_us = (
-            COMBINERS[combiner]([times_us[value] for value in values])
-            if values
-            else change.window.max_timestamp_us
-        )
+        values = set(change.value[1])
+        before = said[None if is_merging else change.window]
+        counted = values if mode is Mode.ACCUMULATING_AND_RETRACTING else values - before
+        before |= values
+        end_us = change.window.end_us
 
-        assert expected_us == change.timestamp_us
+        assert pane_time_us(combiner, sorted(counted), end_us, in_time_us) == change.timestamp_us
+
+
+@given(
+    windowing=windowings(),
+    arrivals=streams(),
+    mode=st.sampled_from(Mode),
+    trigger=triggers(),
+    combiner=st.sampled_from(df.TimestampCombiner),
+)
+def test_no_pane_is_too_late_behind_its_grouping(
+    windowing: Windowing,
+    arrivals: list[Arrivals],
+    mode: Mode,
+    trigger: df.Trigger,
+    combiner: df.TimestampCombiner,
+) -> None:
+    """Put into windows of an instant each, for which the same lateness is allowed; late records among them or not."""
+    pipeline, groups = grouped(windowing, arrivals, mode, trigger, combiner)
+    (
+        groups
+        | df.Map(lambda pair: (pair[0], tuple(sorted(pair[1]))))
+        | df.WindowInto(
+            df.FixedWindows(microseconds(1)),
+            accumulation_mode=mode,
+            allowed_lateness=microseconds(windowing.lateness_us),
+        )
+        | "second" >> df.GroupByKey()
+    )
+    log = run_logged(pipeline)
+
+    assert [row for row in log.late_records() if row["transform"] == "second"] == []
+
+
+@given(windowing=windowings(), arrivals=streams(), trigger=triggers(), combiner=COMBINERS)
+def test_late_records_hold_nobody_back(
+    windowing: Windowing,
+    arrivals: list[Arrivals],
+    trigger: df.Trigger,
+    combiner: df.TimestampCombiner,
+) -> None:
+    """Where all that comes is late, the watermark behind the grouping is that of its input, at every moment."""
+    ahead_us = 41
+    arrivals = [
+        Arrivals(each.records, max(each.watermark_us, ahead_us))
+        for each in [Arrivals((), ahead_us), *arrivals]
+    ]
+    windowing = windowing._replace(lateness_us=ahead_us)
+    pipeline, _ = grouped(windowing, arrivals, Mode.DISCARDING, trigger, combiner)
+    job = _Told(plan(pipeline.graph()))
+    job.run(1_000)
+
+    assert job.told_us == job.acted_us
+
+
+class _Told(Job):
+    """Writes down how far its grouping has acted, and what it has told those behind it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.acted_us: list[int] = []
+        self.told_us: list[int] = []
+
+    def _advance(self) -> None:
+        super()._advance()
+        (name,) = self._groupings
+        self.acted_us.append(self._watermarks_us[name])
+        self.told_us.append(self._told_us[name])
 
 
 @given(

@@ -14,11 +14,12 @@ from runners.core import merging_cells, window_lifecycle
 from runners.core.cells import NOTHING, LateArrival, Now, WindowState
 from runners.core.group_also_by_window import GroupAlsoByWindow
 from runners.core.merging_cells import Merger, Regrouper
+from runners.core.panes import Panes
 from runners.core.partials import Lifter
 from runners.core.signed_combine import MultisetCombineFn
 from runners.core.timers import TimerQueue
 from runners.core.window_lifecycle import WindowLifecycle
-from tests.oracle import laws, test_triggers_against_oracle
+from tests.oracle import laws, test_stamped_groupings, test_triggers_against_oracle
 from tests.oracle.chained import check_hard_chain
 from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.hard_streams import HARD_CHAINS, HARD_STREAMS
@@ -271,6 +272,60 @@ def a_part_that_fires_is_forgotten(patch: Patch) -> None:
     )
 
 
+def what_was_said_holds_nothing(patch: Patch) -> None:
+    """The watermark behind a grouping passes what may be taken back, and a retraction is too late."""
+    hold_us = Panes.hold_us
+
+    def broken(panes: Panes, window: Window, state: WindowState) -> int | None:
+        return hold_us(panes, window, state) if state.pending and not state.said else None
+
+    patch.setattr(Panes, "hold_us", broken)
+
+
+def late_records_choose_the_event_time_of_a_pane(patch: Patch) -> None:
+    """So that a pane is behind a watermark that did not wait for it."""
+    patch.setattr(core, "_is_late", lambda *_: False)
+
+
+def panes_choose_among_new_records_only(patch: Patch) -> None:
+    """The event time of an answer depends on when it was said."""
+    fire = Panes.fire
+
+    def broken(
+        panes: Panes, key: Any, window: Window, state: WindowState, *args: Any, **more: Any
+    ) -> None:
+        fire(panes, key, window, state, *args, **more)
+        if type(state.accumulator) is tuple and panes._accumulation.is_stamped:
+            state.accumulator = panes._accumulation.unstamped(state.accumulator)
+
+    patch.setattr(Panes, "fire", broken)
+
+
+def a_group_taken_back_to_nothing_is_forgotten(patch: Patch) -> None:
+    """If more comes, its panes are numbered from zero again."""
+    is_over = WindowLifecycle._is_over
+
+    def broken(life: Any, window: Window, state: WindowState) -> bool:
+        return is_over(life, window, attrs.evolve(state, firings=0))
+
+    patch.setattr(WindowLifecycle, "_is_over", broken)
+
+
+def a_group_taken_back_to_nothing_keeps_its_event_time(patch: Patch) -> None:
+    """Nothing holds the watermark for it, so what comes next is said too late."""
+    fire = Panes.fire
+
+    def broken(
+        panes: Panes, key: Any, window: Window, state: WindowState, *args: Any, **more: Any
+    ) -> None:
+        before, is_retracted = state.accumulator, panes._accumulation.is_retracted
+        fire(panes, key, window, state, *args, **more)
+        if is_retracted and not state.said and state.accumulator is not NOTHING:
+            state.accumulator = before
+
+    patch.setattr(Panes, "fire", broken)
+
+
 def a_closed_trigger_silences_the_others(patch: Patch) -> None:
     """One finished source makes the merged session finished."""
     patch.setattr(
@@ -305,6 +360,11 @@ MUTATIONS: list[Callable[[Patch], None]] = [
     merge_without_rewinding_triggers,
     *map(_no_rewinding_in, (Repeatedly, AfterEach, AfterAny, AfterAll, OrFinally, DefaultTrigger)),
     a_part_that_fires_is_forgotten,
+    what_was_said_holds_nothing,
+    late_records_choose_the_event_time_of_a_pane,
+    panes_choose_among_new_records_only,
+    a_group_taken_back_to_nothing_is_forgotten,
+    a_group_taken_back_to_nothing_keeps_its_event_time,
     a_closed_trigger_silences_the_others,
     expire_by_the_percentile,
 ]
@@ -334,6 +394,10 @@ def look_for_a_counterexample(examples_max: int) -> None:
             laws.check_on_time(*HARD_STREAMS[name], trigger)
     for chain in HARD_CHAINS.values():
         check_hard_chain(*chain)
+    for name in test_stamped_groupings.HARD:
+        for combiner in df.TimestampCombiner:
+            for size_us in (1, 100):
+                test_stamped_groupings.check_hard(name, combiner, size_us)
 
     @settings(
         max_examples=examples_max,

@@ -23,6 +23,7 @@ from dataflow.transforms.par_do import Map
 from runners.testing.simulator.errors import InvariantError
 from triggers.accumulation import AccumulationMode
 from windowing.pane import PaneTiming
+from windowing.timestamps import MAX_TIMESTAMP_US
 
 _COLUMN = "change"
 _TIMINGS = (PaneTiming.EARLY, PaneTiming.ON_TIME, PaneTiming.LATE)
@@ -33,12 +34,14 @@ class Tap:
     """One grouping and the table with all that it says.
 
     ``folding``: how its panes add up; None where nobody but the user can say.
+    ``is_retracted``: whether its input may be taken back.
     """
 
     label: str
     table: str
     mode: AccumulationMode
     is_merging: bool
+    is_retracted: bool
     folding: Folding | None
 
 
@@ -63,7 +66,14 @@ def tap(pipeline: Pipeline) -> list[Tap]:
         is_foldable = mode is not AccumulationMode.DISCARDING or combine is not None
         folding = attrs.evolve(folding, combine=combine)
         taps.append(
-            Tap(node.label, table, mode, folding.is_merging, folding if is_foldable else None)
+            Tap(
+                node.label,
+                table,
+                mode,
+                folding.is_merging,
+                graph.pcollections[node.inputs[0]].retracted_by is not None,
+                folding if is_foldable else None,
+            )
         )
     return taps
 
@@ -125,7 +135,9 @@ class PaneLog:
         if change.sign > 0 and not tapped.is_merging:
             index, timing = self._last.get(place, (-1, 0))
             now = _TIMINGS.index(change.pane.timing)
-            if change.pane.index != index + 1:
+            # What never expires is forgotten when all of it has been taken back.
+            is_anew = tapped.is_retracted and change.window.end_us == MAX_TIMESTAMP_US
+            if change.pane.index != index + 1 and not (is_anew and change.pane.is_first):
                 raise _wrong(tapped, key, f"says pane {change.pane.index} after {index}", change)
             if now < timing or (now == timing == 1 and index >= 0):
                 raise _wrong(

@@ -12,7 +12,7 @@ import attrs
 
 import dataflow as df
 from runners.testing.simulator.bundle_sums import BundleSums
-from runners.testing.simulator.scripts import SECONDS, guessing, retrying, truthful
+from runners.testing.simulator.scripts import SECONDS, guessing, in_order, retrying, truthful
 from runners.testing.simulator.spellings import as_shown, spelled
 from runners.testing.simulator.typed import TypedSource
 
@@ -35,6 +35,7 @@ SIGNAL_TRIGGERS = [
     df.Repeatedly(df.AfterAny(df.AfterSignal("flush"), df.AfterCount(3))),
     df.OrFinally(FLUSH, df.AfterSignal("stop")),
 ]
+STAMPS = list(df.TimestampCombiner)
 NUMBER = df.CombiningValueStateSpec("number", df.CountCombineFn())
 BEFORE = df.ReadModifyWriteStateSpec("before")
 WAITING = df.BagStateSpec("waiting")
@@ -132,6 +133,47 @@ def _chain(p: df.Pipeline, random: Random) -> None:
     )
     _write(halves, "halves")
     _write(whole, "wholes")
+
+
+def _stamped(p: df.Pipeline, random: Random) -> None:
+    """Results at the event times of records, in windows anew, which follow every one that is taken back."""
+    mode = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+    lateness = random.choice([0, 20, 600])
+    sessions = (
+        p
+        | "read" >> df.Read(in_order(random))
+        | "windows"
+        >> df.WindowInto(
+            random.choice([df.Sessions(30), df.FixedWindows(60)]),
+            trigger=random.choice(TRIGGERS),
+            accumulation_mode=mode,
+            allowed_lateness=lateness,
+            timestamp_combiner=random.choice(STAMPS),
+        )
+        | "sum" >> df.CombinePerKey(sum)
+    )
+    by_start = (
+        sessions
+        | "halve" >> df.Map(lambda pair: (pair[0] % 2, pair[1]))
+        | "narrow"
+        >> df.WindowInto(
+            random.choice([df.FixedWindows(7), df.FixedWindows(60), df.Sessions(10)]),
+            trigger=random.choice(TRIGGERS),
+            accumulation_mode=mode,
+            allowed_lateness=lateness,
+            timestamp_combiner=random.choice(STAMPS),
+        )
+        | "list" >> df.GroupByKey()
+    )
+    combine: Any = random.choice([max, df.SumCombineFn()])
+    # Groups that are taken back to nothing, and filled again.
+    by_size = (
+        by_start
+        | "size" >> df.Map(lambda pair: (len(pair[1]), sum(pair[1])))
+        | "by size" >> df.CombinePerKey(combine)
+    )
+    _write(by_start, "lists")
+    _write(by_size, "sizes")
 
 
 class Numbered(df.DoFn):
@@ -390,6 +432,7 @@ PIPELINES: Mapping[str, NamedPipeline] = {
         NamedPipeline(name="sums", build=_sums),
         NamedPipeline(name="sessions", build=_sessions, whole="group"),
         NamedPipeline(name="chain", build=_chain),
+        NamedPipeline(name="stamped", build=_stamped),
         NamedPipeline(name="stateful", build=_stateful, tables=("numbers", "silences")),
         NamedPipeline(name="clocks", build=_clocks),
         NamedPipeline(name="signals", build=_signals),

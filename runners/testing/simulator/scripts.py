@@ -28,6 +28,21 @@ def truthful(random: Random) -> ScriptedSource:
     return ScriptedSource(*scripts)
 
 
+def in_order(random: Random) -> ScriptedSource:
+    """Records nearly in the order of their times, so that the watermark, which knows what is still to come, moves."""
+    scripts = []
+    for drawn in _drawn(random, batches_max=20):
+        times_us = [each for _, batch_us in drawn for each in batch_us]
+        disorder_us = random.choice([0, 20, 90]) * US_PER_SECOND
+        left_us = sorted(times_us, key=lambda each: each + random.random() * disorder_us)
+        batches = []
+        for values, _ in drawn:
+            batch_us, left_us = left_us[: len(values)], left_us[len(values) :]
+            batches.append(Batch(values, batch_us, min(left_us, default=MAX_TIMESTAMP_US)))
+        scripts.append(batches)
+    return ScriptedSource(*scripts)
+
+
 def guessing(random: Random) -> ScriptedSource:
     """The watermark follows the newest record at a distance, and is often wrong; splits fall silent."""
     scripts = []
@@ -75,13 +90,15 @@ def _silence(random: Random, watermark_us: int = MIN_TIMESTAMP_US) -> list[Batch
     return [Batch([], [], watermark_us, SplitStatus.IDLE)] * polls
 
 
-def _drawn(random: Random) -> Sequence[list[tuple[list[tuple[int, int]], list[int]]]]:
+def _drawn(
+    random: Random, batches_max: int = 6
+) -> Sequence[list[tuple[list[tuple[int, int]], list[int]]]]:
     """For each split the batches: values and times in microseconds."""
     number, splits = 0, []
     spread = random.choice([30, 200, SECONDS])
     for _ in range(random.choice([1, 2])):
         batches = []
-        for _ in range(random.randint(1, 6)):
+        for _ in range(random.randint(1, batches_max)):
             size = random.randint(0, 5)
             values = [(random.randrange(KEYS), number + index) for index in range(size)]
             number += size

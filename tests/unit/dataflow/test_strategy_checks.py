@@ -286,3 +286,45 @@ def test_lateness_of_zero_is_not_warned_of(tmp_path: Any) -> None:
     pipeline = df.Pipeline(DirectRunner())
     rows = pipeline | df.ReadFromJsonLines(path, event_time=float, max_disorder=5)
     rows | df.WindowInto(df.FixedWindows(60)) | df.Map(lambda n: (n, n)) | df.GroupByKey()
+
+
+@pytest.mark.parametrize("mode", [Mode.ACCUMULATING_AND_RETRACTING, Mode.ACCUMULATING, DISCARDING])
+@pytest.mark.parametrize("combiner", df.TimestampCombiner)
+def test_a_watermark_that_is_held_for_ever_is_refused_where_somebody_waits_for_it(
+    endless: df.PCollection[Any], mode: df.AccumulationMode, combiner: df.TimestampCombiner
+) -> None:
+    """Behind a grouping over all of time that may take back what it said at the event time of a record."""
+    totals = (
+        endless
+        | "all of time"
+        >> df.WindowInto(
+            df.GlobalWindows(),
+            trigger=df.Repeatedly(df.AfterCount(1)),
+            accumulation_mode=mode,
+            timestamp_combiner=combiner,
+        )
+        | "totals" >> df.CombinePerKey(df.SumCombineFn())
+    )
+    is_held = mode is Mode.ACCUMULATING_AND_RETRACTING and combiner is not (
+        df.TimestampCombiner.END_OF_WINDOW
+    )
+    by_minute = totals | "minutes" >> df.WindowInto(df.FixedWindows(60))
+    if not is_held:
+        by_minute | "waits" >> df.GroupByKey()
+        return
+    with pytest.raises(df.PipelineError, match="the watermark does not come to it") as refused:
+        by_minute | "waits" >> df.GroupByKey()
+    assert "'totals'" in str(refused.value.detail)
+    with pytest.warns(df.DataLossWarning, match="the watermark does not come to it"):
+        (
+            totals
+            | "first"
+            >> df.WindowInto(df.FixedWindows(60), trigger=df.AfterCount(1), accumulation_mode=mode)
+            | "speaks once" >> df.GroupByKey()
+        )
+    (
+        totals
+        | "always"
+        >> df.WindowInto(df.FixedWindows(60), trigger=df.Always(), accumulation_mode=mode)
+        | "speaks" >> df.GroupByKey()
+    )
