@@ -1,6 +1,6 @@
 """A job goes over to a new version of its pipeline while workers and the driver of the old one are still there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.graph import PipelineGraph
-from runners.core.plan import plan
 from runners.direct import DirectRunner
-from runners.millwheel.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.production import Production
 from runners.millwheel.store import memory
-from runners.millwheel.versions.job_versions import Update, open_version
+from runners.millwheel.versions.job_versions import Update
+from runners.millwheel.versions.update import UpdatePlan
 from runners.testing.simulator.cluster import JOB
 from runners.testing.simulator.errors import InvariantError, ProcessDied, SimulationError
 from runners.testing.simulator.ledger import Before
+from runners.testing.simulator.panes import Tap
 from tests.effort import costly
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted
 
@@ -75,22 +75,8 @@ class HauntedCluster(Cluster):
     old_master: Master | None = None
     haunts = refusals = said_by_old = 0
 
-    def update(self, graph: PipelineGraph, update: Update) -> None:
-        """Go over to another pipeline at once; whoever is there has not heard of it."""
-        self.trace.note("user", "updates")
-        while self.shared.is_down:
-            self.clock.advance(1_000)
-        for network in (self.network, *(each.network for each in self._processes)):
-            # What the old version still sends to its own is its own business.
-            network._look = lambda delivery: None
+    def update(self, graph: PipelineGraph, update: Update, taps: Sequence[Tap] = ()) -> UpdatePlan:
         self.old_master, self._old = self.master, (self._graph, self.plan, self.job, self.network)
-        self._graph, self.plan = graph, plan(graph)
-        self.spec = job_spec(
-            JOB, "streaming", self.plan, splits_desired=2, ranges_per_grouping=3
-        )  # fmt: skip
-        told: list[str] = []
-        job = open_version(self.store, self.spec, self.plan, update, told.append)
-        self.told = "\n".join(told)
         applied = self.ledger.applied
 
         def counted(production: Production, before: Before) -> None:
@@ -99,10 +85,9 @@ class HauntedCluster(Cluster):
             applied(production, before)
 
         self.ledger.applied = counted  # type: ignore[method-assign]
-        self.ledger.updated(self.plan, {"read", "sums", "sessions"})
-        self.backups.forget()
-        assert job.version == 1
-        self.start_driver()
+        planned = super().update(graph, update, taps)
+        assert self.job.version == 1
+        return planned
 
     def _round(self) -> None:
         super()._round()
@@ -234,9 +219,9 @@ def test_tokens_alone_let_old_code_go_on(monkeypatch: pytest.MonkeyPatch) -> Non
     clusters: list[HauntedCluster] = []
     start = HauntedCluster.update
 
-    def remembered(cluster: HauntedCluster, graph: PipelineGraph, update: Update) -> None:
+    def remembered(cluster: HauntedCluster, graph: PipelineGraph, update: Update) -> UpdatePlan:
         clusters.append(cluster)
-        start(cluster, graph, update)
+        return start(cluster, graph, update)
 
     monkeypatch.setattr(HauntedCluster, "update", remembered)
     assert any(said_by_old(seed) for seed in range(1, 6))

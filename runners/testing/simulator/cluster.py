@@ -22,6 +22,9 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.messages import Deliver
 from runners.millwheel.requests import Request
 from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import JobSpec
+from runners.millwheel.versions.job_versions import Update, open_version, plan_version
+from runners.millwheel.versions.update import Fate, UpdatePlan
 from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker import Worker, WorkerSpec
@@ -115,9 +118,8 @@ class Cluster:
         #: Whether a source may break its word, so that watermarks can be ahead of records.
         self.can_be_late = True
         self._shipped = dumps_code(graph, "the pipeline") if is_shipped else None
-        self.spec = job_spec(
-            JOB, "streaming", self.plan, splits_desired=2, ranges_per_grouping=ranges_per_grouping
-        )
+        self._ranges_per_grouping = ranges_per_grouping
+        self.spec = self.spec_of(graph)
         self._healed_ms = self.random.choice([2_000, 20_000, 60_000])
         self._due_by_ms = self._healed_ms + self.live_ms
         self._depth = self._born = self._lull = self._drivers = 0
@@ -126,6 +128,16 @@ class Cluster:
         self._due_ms = [0] * workers
         self._processes: list[WorkerProcess] = []
         self.start_driver()
+
+    def spec_of(self, graph: PipelineGraph) -> JobSpec:
+        """What the job is, of a pipeline."""
+        ranges = self._ranges_per_grouping
+        return job_spec(JOB, "streaming", plan(graph), splits_desired=2, ranges_per_grouping=ranges)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job is done."""
+        return self._is_over
 
     def start_driver(self) -> None:
         """A new driver finds the job in the store; it has a network of its own, so it hears no worker of another."""
@@ -162,6 +174,32 @@ class Cluster:
         """Ask the job for something; the number of the request."""
         self.trace.note("user", f"asks to {request}")
         return self.store.send_request(JOB, request)
+
+    def update(self, graph: PipelineGraph, update: Update, taps: Sequence[Tap] = ()) -> UpdatePlan:
+        """Go over to another pipeline at once; whoever of the old one is there has not heard of it.
+
+        Raises:
+            UpdateRefusedError: something would be lost, and ``update`` does not allow it.
+        """
+        self.trace.note("user", "updates")
+        while self.shared.is_down:
+            self.clock.advance(1_000)
+        for network in (self.network, *(each.network for each in self._processes)):
+            # What the old version still sends to its own is its own business.
+            network.look_away()
+        self._graph, self.plan = graph, plan(graph)
+        if self._shipped is not None:
+            self._shipped = dumps_code(graph, "the pipeline")
+        self.spec = self.spec_of(graph)
+        planned = plan_version(self.store, self.spec, self.plan, update.renamed)
+        assert planned is not None
+        open_version(self.store, self.spec, self.plan, update, lambda _: None)
+        kept = {each.name for each in planned.computations if each.fate is Fate.KEPT}
+        self.ledger.updated(self.plan, kept)
+        self.panes.updated(taps, kept)
+        self.backups.forget()
+        self.start_driver()
+        return planned
 
     def run(self) -> None:
         """To the end of the job and of everybody who had to do with it, and look whether it is clean.

@@ -327,7 +327,11 @@ class Ledger:
             if watermark_us != self._watermarks_us.get(range_id):
                 yield f"  {range_id} has acted up to {watermark_us} us", frozenset()
         for channel, sequence in production.delivered.items():
-            for each in range(self._delivered[channel] + 1, sequence + 1):
+            # Numbers of weak productions begin anew, far above, with each owner.
+            first = (
+                sequence if sequence not in self._open[channel] else self._delivered[channel] + 1
+            )
+            for each in range(first, sequence + 1):
                 payload = self._payloads.get((channel, each), b"")
                 yield from _told(f"  takes in {_shown(channel)} #{each}", payload)
         for cell in production.cells:

@@ -5,7 +5,7 @@ committed with everything else and known in the order of the commits.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -91,6 +91,18 @@ class PaneLog:
         self._said: dict[tuple[str, str, Any], Change[Any]] = {}
         self._last: dict[tuple[str, str, Any], tuple[int, int]] = {}
         self.changes: dict[str, list[Change[Any]]] = {each.label: [] for each in taps}
+
+    def updated(self, taps: Iterable[Tap], kept: Collection[str]) -> None:
+        """The job has other taps; only of kept groupings it matters what they have said before."""
+        found = {each.table: each for each in taps}
+        self._taps = found
+        for said in (self._said, self._last):
+            for place in [each for each in said if each[0] not in kept]:
+                del said[place]
+        self.changes = {
+            each.label: self.changes.get(each.label, []) if each.label in kept else []
+            for each in found.values()
+        }
 
     def add(self, table: TableSpec, rows: Iterable[Sequence[Any]]) -> None:
         """What a commit has added to a table, which need not be that of a tap.
@@ -189,7 +201,9 @@ def check_same(
 
 def _canonical(change: Change[Any]) -> tuple[str, str]:
     key, value = change.value
-    shown = sorted(map(repr, value)) if isinstance(value, list) else value
+    # Equal sets have different texts.
+    is_unordered = isinstance(value, list | set | frozenset)
+    shown = sorted(map(repr, value)) if is_unordered else value
     return repr(key), f"key {key!r} window {change.window}: {shown}"
 
 

@@ -3,14 +3,16 @@
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 
+from runners.millwheel.guarantees import Guarantees
 from runners.testing.simulator.errors import InvariantError, SimulationError
 from runners.testing.simulator.fault import ALL_FAULTS, Fault
 from runners.testing.simulator.pipelines import PIPELINES
-from runners.testing.simulator.simulation import BuildLike, Simulation
+from runners.testing.simulator.simulation import BuildLike, Scenario, Simulation
 
 
 @attrs.frozen(kw_only=True)
@@ -43,6 +45,10 @@ def simulate(
     tables: Collection[str] | None = None,
     whole: str | None = None,
     workers: int = 2,
+    tries: int | None = None,
+    guarantees: Mapping[str, Guarantees] = MappingProxyType({}),
+    update: BuildLike | None = None,
+    drain: bool = False,
 ) -> Summary:
     """Run a pipeline on a simulated cluster, again and again, with other faults each time.
 
@@ -57,6 +63,13 @@ def simulate(
         tables: the result tables whose rows must be those of the direct runner; by default all that have a key.
         whole: the label of a grouping into lists, in whose panes or among whose late records each value must be once.
         workers: of the cluster.
+        tries: of a record that makes user code fail, before it is a dead letter; by default it fails the run.
+        guarantees: of computations that do without some, by label; the code in and behind them must be idempotent.
+        update: builds another version of the pipeline, to which the job goes over at some moment, whatever it loses by
+            that; what it keeps must then be as if the new version had been alone.  Of tables only those in ``tables``
+            are compared.
+        drain: whether the job is asked, at some moment, to end where it is; what it has read must then be all that it
+            speaks of.
 
     Raises:
         SimulationError: a seed breaks a promise; says what, how to replay it, and what happened to the keys involved.
@@ -71,13 +84,17 @@ def simulate(
         "tables": tables,
         "whole": whole,
         "workers": workers,
+        "tries": tries,
+        "guarantees": dict(guarantees),
+        "update": update,
+        "drain": drain,
     }
     struck: Counter[Fault] = Counter()
     count = commits = virtual_ms = 0
     start_s = time.perf_counter()
     for seed in range(seeds) if isinstance(seeds, int) else seeds:
         try:
-            simulation = Simulation(build, seed, **options)
+            simulation = _simulation(build, seed, options)
             simulation.run()
         except (AssertionError, InvariantError) as error:
             raise SimulationError(_explained(build, name, seed, options, error)) from None
@@ -97,6 +114,15 @@ def simulate(
     )
 
 
+def _simulation(
+    build: BuildLike, seed: int, options: Mapping[str, Any], *, is_told: bool = False
+) -> Simulation:
+    names = [each.name for each in attrs.fields(Scenario)]
+    scenario = Scenario(**{name: options[name] for name in names})
+    others = {name: value for name, value in options.items() if name not in names}
+    return Simulation(build, seed, scenario=scenario, is_told=is_told, **others)
+
+
 def _explained(
     build: BuildLike,
     name: str | None,
@@ -105,7 +131,7 @@ def _explained(
     error: BaseException,
 ) -> str:
     """The same seed once more, with its story."""
-    again = Simulation(build, seed, **options, is_told=True)
+    again = _simulation(build, seed, options, is_told=True)
     keys: frozenset[str] = frozenset()
     try:
         again.run()
@@ -129,16 +155,29 @@ def _explained(
 
 def _replay(build: BuildLike, name: str | None, seed: int, options: Mapping[str, Any]) -> str:
     faults = sorted(options["faults"])
-    if name is not None:
+    usual: dict[str, Any] = {
+        "tables": None,
+        "whole": None,
+        "workers": 2,
+        "tries": None,
+        "guarantees": {},
+        "update": None,
+        "drain": False,
+    }
+    asked = [each for each, value in usual.items() if options[each] != value]
+    if name is not None and not {*asked} - {"tables", "whole"}:
         line = f"python -m runners.testing.simulator --pipeline {name} --seed {seed}"
         is_usual = options["faults"] == ALL_FAULTS
         return line if is_usual else f"{line} --faults {','.join(faults) or 'none'}"
-    arguments = [getattr(build, "__name__", "build"), f"seeds=[{seed}]"]
+    what = repr(name) if name is not None else getattr(build, "__name__", "build")
+    if name is not None:
+        asked = [each for each in asked if each not in ("tables", "whole")]
+    arguments = [what, f"seeds=[{seed}]"]
     if options["faults"] != ALL_FAULTS:
         arguments.append(f"faults=[{', '.join(f'Fault.{each.name}' for each in faults)}]")
-    for option, usual in (("tables", None), ("whole", None), ("workers", 2)):
-        if options[option] != usual:
-            arguments.append(f"{option}={options[option]!r}")
+    for option in asked:
+        value = options[option]
+        arguments.append(f"{option}={getattr(value, '__name__', None) or repr(value)}")
     return f"simulate({', '.join(arguments)})"
 
 

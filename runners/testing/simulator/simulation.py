@@ -18,16 +18,21 @@ from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult
 from dataflow.transforms.changelog import Change
 from runners.core.late import count_by_transform, stored_late_mapping
-from runners.core.plan import ExecutionPlan
+from runners.core.plan import ExecutionPlan, plan
 from runners.core.poison import stored_dead_mapping
 from runners.direct import DirectRunner
 from runners.direct.result import DirectResult
+from runners.millwheel.guarantees import Guarantees, check_guarantees
 from runners.millwheel.requests import Request, Verb
 from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.versions.job_versions import Update, plan_version
+from runners.millwheel.versions.update import Fate
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator.cluster import JOB, Cluster
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.fault import NO_FAULTS, Fault
 from runners.testing.simulator.panes import Tap, changes_of, check_same, check_same_fold, tap
+from runners.testing.simulator.read_so_far import read_so_far
 from runners.testing.simulator.sources import Promise, with_sources
 from windowing.window_fn import FrozenWindows
 
@@ -36,6 +41,27 @@ BuildLike = Callable[[Pipeline], Any] | Callable[[Pipeline, Random], Any]
 #: One seed in so many is a run without faults.
 _CALM_SEEDS = 10
 _BUNDLE_RECORDS = 3
+#: Rounds after which something is asked of a job; one of them by seed.
+_MOMENTS = (0, 5, 20, 60, 200)
+
+
+@attrs.frozen(kw_only=True)
+class Scenario:
+    """How a job is run, and what is asked of it meanwhile.
+
+    ``tries``: of a record that makes user code fail.  ``guarantees``: of computations that do without some.
+    ``update``: the pipeline that it goes over to.  ``drain``: whether it is to end where it is.
+    """
+
+    tries: int | None = None
+    guarantees: Mapping[str, Guarantees] = attrs.field(factory=dict)
+    update: BuildLike | None = None
+    drain: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything is asked of it."""
+        return self.drain or self.update is not None
 
 
 class Simulation:
@@ -50,6 +76,7 @@ class Simulation:
         workers: of the cluster.
         is_told: whether the story is wanted.
         store: makes the store of a pipeline, in which there may be something of the job already; new by default.
+        scenario: how the job is run, and what is asked of it.
     """
 
     def __init__(
@@ -63,14 +90,14 @@ class Simulation:
         workers: int = 2,
         is_told: bool = False,
         store: Callable[[PipelineGraph], MemoryStore] | None = None,
+        scenario: Scenario = Scenario(),
     ) -> None:
-        self._tables, self._whole = tables, whole
+        self._tables, self._whole, self._seed = tables, whole, seed
+        self._scenario = scenario
         self.pipeline = Pipeline(_Runner(self))
-        takes_chance = len(signature(build).parameters) > 1
-        arguments = [Random(f"input {seed}")] if takes_chance else []  # noqa: S311
-        build(self.pipeline, *arguments)
-        self._taps = tap(self.pipeline)
+        self._taps = _built(self.pipeline, build, seed)
         graph = self.pipeline.graph()
+        check_guarantees(plan(graph), scenario.guarantees)
         self._promise = Promise.of(graph)
         self.cluster = Cluster(
             graph,
@@ -78,6 +105,7 @@ class Simulation:
             faults=NO_FAULTS if seed % _CALM_SEEDS == 0 else faults,
             taps=self._taps,
             workers=workers,
+            options=WorkerOptions(tries=scenario.tries, guarantees=scenario.guarantees),
             is_shipped=True,
             signals_max=5,
             is_told=is_told,
@@ -95,27 +123,87 @@ class Simulation:
 
     def execute(self, graph: PipelineGraph) -> "SimulatedResult":
         """What the pipeline's runner does."""
-        direct = DirectRunner(bundle_records=_BUNDLE_RECORDS).run(
-            with_sources(graph, self._promise.watch)
-        )
-        expected = {each.label: _recorded(direct, each) for each in self._taps}
+        direct = self._directly(with_sources(graph, self._promise.watch))
         self.cluster.can_be_late = not self._promise.is_kept
+        kept = None
+        if self._scenario.asks:
+            left = Random(f"moment {self._seed}").choice(_MOMENTS)  # noqa: S311
+            rounds = iter(range(left))
+            self.cluster.run_until(lambda: next(rounds, None) is None)
+            if self._scenario.update is not None and not self.cluster.is_over:
+                graph, kept = self._update(self._scenario.update)
+                direct = self._directly(graph)
+            if self._scenario.drain:
+                self.cluster.send_request(Request(Verb.DRAIN))
         self.cluster.run()
+        if self._scenario.drain:
+            job = self.cluster.store.read_job(JOB)
+            assert job is not None
+            direct = self._directly(read_so_far(graph, job.ranges))
         result = SimulatedResult(self.cluster, graph)
-        self._check_late(result)
+        self._check(graph, result, direct, kept)
+        return result
+
+    def _directly(self, graph: PipelineGraph) -> DirectResult:
+        runner = DirectRunner(bundle_records=_BUNDLE_RECORDS, tries_per_record=self._scenario.tries)
+        return runner.run(graph)
+
+    def _update(self, build: BuildLike) -> tuple[PipelineGraph, Collection[str]]:
+        """Go over to another pipeline; it, and the computations that are kept."""
+        updated = Pipeline(_Runner(self))
+        taps = _built(updated, build, self._seed)
+        graph = updated.graph()
+        store, spec = self.cluster.store, self.cluster.spec_of(graph)
+        planned = plan_version(store, spec, plan(graph), {})
+        if planned is None:
+            return self.pipeline.graph(), [*self.cluster.plan.stages]
+        lost = [each.name for each in planned.losing]
+        planned = self.cluster.update(graph, Update(allow_loss=lost), taps)
+        kept = [each.name for each in planned.computations if each.fate is Fate.KEPT]
+        self._taps = [each for each in taps if each.label in kept]
+        return graph, kept
+
+    def _check(
+        self,
+        graph: PipelineGraph,
+        result: "SimulatedResult",
+        direct: DirectResult,
+        kept: Collection[str] | None,
+    ) -> None:
+        """What can be said at the end; ``kept``: the computations that an update has kept, if there was one."""
+        expected = {each.label: _recorded(direct, each) for each in self._taps}
+        self._check_late(result, kept)
         if self._promise.is_kept and not direct.late_records():
             said = self.cluster.panes.changes
             check_same_fold(self._taps, said, expected, "the direct runner")
-            self._check_tables(graph, result, direct)
+            if kept is None or self._tables is not None:
+                self._check_tables(graph, result, direct)
+        if self._scenario.tries is not None:
+            self._check_dead(result, direct)
         if self._whole is not None:
             self._check_whole(self._whole, expected, direct, result)
-        return result
 
-    def _check_late(self, result: "SimulatedResult") -> None:
+    def _check_dead(self, result: "SimulatedResult", direct: DirectResult) -> None:
+        """What fails as it is read is a dead letter, once; what fails behind a grouping depends on its panes."""
+        ours, theirs = (
+            Counter(
+                (repr(letter["element"].value), f"{letter['stage']}: {letter['element'].value!r}")
+                for letter in each.dead_letters()
+                if self.cluster.plan.stages[letter["stage"]].is_source
+            )
+            for each in (result, direct)
+        )
+        check_same("the dead letters", ours, theirs, "the direct runner")
+
+    def _check_late(self, result: "SimulatedResult", kept: Collection[str] | None) -> None:
         """Only what a source gave too late can be late, and only where it comes to a grouping first."""
         execution = self.cluster.plan
         for each in result.late_records():
             name = each["transform"]
+            if kept is not None and name not in kept:
+                continue  # what was read before the update is older than it
+            if not all(each.strong_productions for each in self._scenario.guarantees.values()):
+                continue  # what is said again, and had counted, can be behind the watermark
             if not self._promise.is_kept and _is_near_a_source(execution, name):
                 continue
             raise InvariantError(
@@ -201,6 +289,13 @@ class SimulatedResult:
         return count_by_transform(
             (each["transform"], each["count"]) for each in self._cluster.store.read_late(JOB)
         )
+
+
+def _built(pipeline: Pipeline, build: BuildLike, seed: int) -> list[Tap]:
+    """Build a pipeline, the input of which is always the same for a seed; the taps of its groupings."""
+    takes_chance = len(signature(build).parameters) > 1
+    build(pipeline, *([Random(f"input {seed}")] if takes_chance else []))  # noqa: S311
+    return tap(pipeline)
 
 
 def _is_near_a_source(execution: ExecutionPlan, name: str) -> bool:

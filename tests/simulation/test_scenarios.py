@@ -1,0 +1,190 @@
+"""What a run can be given beside faults (tries, weak guarantees, an update, a drain), each with a breakage it finds."""
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+
+import dataflow as df
+from dataflow.serialization import dumps
+from runners.millwheel.guarantees import Guarantees
+from runners.millwheel.ids import RangeId
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import JobRow
+from runners.millwheel.worker.committer import Committer
+from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.source_computation import SourceComputation
+from runners.testing.simulator import SimulationError, simulate
+from runners.testing.simulator.scripts import truthful
+
+Patch = pytest.MonkeyPatch
+#: More than any of the breakages needs to be found.
+SEEDS_MAX = 400
+WEAK = {name: Guarantees(strong_productions=False) for name in ("read", "sets")}
+COLUMNS = {"key": int, "start": float, "total": int}
+
+
+def careful(pair: tuple[int, int]) -> tuple[int, int]:
+    if pair[1] % 5 == 3:
+        raise ValueError(f"{pair} is poison")
+    return pair
+
+
+def poisoned(p: df.Pipeline, random: Random) -> None:
+    """Some records fail as they are read."""
+    (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "careful" >> df.Map(careful)
+        | df.WindowInto(df.FixedWindows(60))
+        | "sums" >> df.CombinePerKey(sum)
+    )
+
+
+def distinct(values: Iterable[Any]) -> frozenset[int]:
+    return frozenset().union(*([each] if isinstance(each, int) else each for each in values))
+
+
+def idempotent(p: df.Pipeline, random: Random) -> None:
+    """Twice the same is the same."""
+    (
+        p
+        | "read" >> df.Read(truthful(random))
+        | df.WindowInto(df.FixedWindows(60), accumulation_mode=df.AccumulationMode.ACCUMULATING)
+        | "sets" >> df.CombinePerKey(df.associative(distinct))
+        | "flat" >> df.FlatMap(lambda pair: [("all", value) for value in pair[1]])
+        | "whole" >> df.CombinePerKey(df.associative(distinct))
+    )
+
+
+def totals(p: df.Pipeline, random: Random, window_s: int = 60) -> None:
+    """Sums that correct themselves, and how many there are by the hour."""
+    sums = (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "windows"
+        >> df.WindowInto(
+            df.FixedWindows(60),
+            trigger=df.AfterWatermark(early=df.AfterCount(2)),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+        )
+        | "sums" >> df.CombinePerKey(sum)
+    )
+    (
+        sums
+        | "others" >> df.WindowInto(df.FixedWindows(60 * window_s))
+        | "count" >> df.Map(lambda pair: (pair[0] % 2, 1))
+        | "counts" >> df.CombinePerKey(sum)
+    )
+    (
+        sums
+        | "row" >> df.Map(total_row)
+        | df.WriteToPostgres("totals", columns=COLUMNS, key=["key", "start"])
+    )
+
+
+def total_row(pair: Any, window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
+    return {"key": pair[0], "start": window.start.timestamp(), "total": pair[1]}
+
+
+def renewed(p: df.Pipeline, random: Random) -> None:
+    """The same sums, and other counts."""
+    totals(p, random, window_s=120)
+
+
+def forget_dead_letters(patch: Patch) -> None:
+    patch.setattr(Draft, "keep_dead", lambda *_: None)
+
+
+def acknowledge_too_early(patch: Patch) -> None:
+    """Deliveries to steps that wait to be committed together."""
+    commit = Committer.commit
+
+    def hasty(committer: Committer, draft: Any, taken_in: Any = ()) -> None:
+        channels = list(taken_in)
+        if draft is not None and draft.computation in committer._weak:
+            for channel in channels:
+                owned = draft._ranges.get(channel.receiver)
+                if owned is not None:
+                    owned.delivered.update(owned.accepted)
+            committer._courier.acknowledge(channels)
+        commit(committer, draft, channels)
+
+    patch.setattr(Committer, "commit", hasty)
+
+
+def skip_a_batch_at_the_end(patch: Patch) -> None:
+    """A split that is drained ends behind a batch that nobody has seen."""
+    end = SourceComputation.end
+
+    def broken(computation: SourceComputation, range_id: RangeId) -> Draft:
+        split = computation._splits[range_id]
+        batch = split.reader.read(1_000)
+        draft = end(computation, range_id)
+        draft.move(split.owned, dumps(batch.position), is_finished=True)
+        return draft
+
+    patch.setattr(SourceComputation, "end", broken)
+
+
+def lose_what_is_on_its_way(patch: Patch) -> None:
+    """An update begins with empty channels."""
+    update_job = MemoryStore.update_job
+
+    def broken(store: MemoryStore, *arguments: Any, **options: Any) -> JobRow:
+        found = update_job(store, *arguments, **options)
+        for job in store._jobs.values():
+            job.checkpoints.clear()
+        return found
+
+    patch.setattr(MemoryStore, "update_job", broken)
+
+
+@attrs.frozen
+class Case:
+    build: Any
+    options: dict[str, Any]
+    breakage: Callable[[Patch], None]
+    invariant: str
+
+
+CASES = {
+    "tries": Case(poisoned, {"tries": 2}, forget_dead_letters, "I1: the dead letters"),
+    "guarantees": Case(idempotent, {"guarantees": WEAK}, acknowledge_too_early, "I"),
+    "drain": Case(totals, {"drain": True}, skip_a_batch_at_the_end, "I1"),
+    "update": Case(totals, {"update": renewed}, lose_what_is_on_its_way, "I"),
+    "update and drain": Case(
+        totals, {"update": renewed, "drain": True}, skip_a_batch_at_the_end, "I1"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_is_asked_of_a_job_keeps_its_promises(case: Case) -> None:
+    simulate(case.build, seeds=25, **case.options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_breakage_is_found(case: Case, monkeypatch: Patch) -> None:
+    """And only where it is asked for; the line that replays it says so."""
+    case.breakage(monkeypatch)
+    if "tries" not in case.options:
+        simulate(case.build, seeds=25)
+    with pytest.raises(SimulationError, match=f"seed \\d+: {case.invariant}") as failure:
+        simulate(case.build, seeds=SEEDS_MAX, **case.options)
+    assert all(f", {option}=" in str(failure.value) for option in case.options)
+
+
+def test_moments_are_early_and_late() -> None:
+    """Some jobs are drained before they have read anything, some in between, some are done by then."""
+    summary = simulate(totals, seeds=25, drain=True)
+
+    assert summary.seeds == 25
+
+
+def test_computations_that_are_not_there_are_refused() -> None:
+    with pytest.raises(df.PipelineError, match="no read or grouping 'nobody'"):
+        simulate(totals, seeds=1, guarantees={"nobody": Guarantees()})
