@@ -187,6 +187,7 @@ class Cluster:
         for network in (self.network, *(each.network for each in self._processes)):
             # What the old version still sends to its own is its own business.
             network.look_away()
+        self.shared.wait_for(JOB, self.job.ranges)
         self._graph, self.plan = graph, plan(graph)
         if self._shipped is not None:
             self._shipped = dumps_code(graph, "the pipeline")

@@ -30,6 +30,8 @@ _RATES = {
     Fault.ONE_WAY: (0.003, 0.01),
     Fault.HALF_OPEN: (0.003, 0.01),
     Fault.STORE_CUT: (0.003, 0.01),
+    Fault.SLOW_COMMIT: (0.02, 0.1),
+    Fault.REFUSED: (0.01, 0.05),
 }
 #: How much state a worker keeps in memory: all, nothing, or that of a few windows; a run draws one of them.
 CACHES_BYTES = (None, 0, 4_000)

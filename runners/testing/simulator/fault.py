@@ -5,10 +5,10 @@ The numbers are those of the fault matrix that the core is built against:
 | fault | here |
 | --- | --- |
 | F1 worker killed at a named point | `Fault.CRASH` at every `SyncPoint` |
-| F2 ambiguous commit | `Fault.LOST_REPLY`: `Indeterminate`, whether it landed or not |
+| F2 ambiguous commit | `Fault.LOST_REPLY`: `Indeterminate`, whether it landed or not; `Fault.SLOW_COMMIT` |
 | F3 driver killed | `Fault.DRIVER_CRASH`: between and inside the steps of the master |
 | F4 executor lost, task tried again | `Fault.ZOMBIE`: a second worker for a slot whose first lives on |
-| F5, F16 store restarts, refuses, times out | `Fault.OUTAGE`: every verb raises for a while |
+| F5, F16 store restarts, refuses, times out | `Fault.OUTAGE`: every verb raises for a while; `Fault.REFUSED` |
 | F6 a standby that lags takes over, a backup is restored | `Fault.LOST_COMMITS`: all goes back together |
 | F8 network cut, slow | `Fault.DELAY`, `Fault.PARTITION`, `Fault.STORE_CUT` |
 | F8 one-way loss, half-open connections | `Fault.ONE_WAY`, `Fault.HALF_OPEN` |
@@ -46,6 +46,11 @@ class Fault(StrEnum):
     LOST_REPLY = "lost-reply"
     #: The same, and the commit reaches the store later; or it reaches it twice, the second time later.
     LATE_COMMIT = "late-commit"
+    #: A commit takes long inside the store, with its fences locked, and its connection is gone: who takes its ranges
+    #: over waits for it, or ends it.
+    SLOW_COMMIT = "slow-commit"
+    #: A commit gave way to others too often (lock time-outs, deadlocks), and is refused; nothing else is.
+    REFUSED = "refused"
     #: The store refuses everything for a while.
     OUTAGE = "outage"
     #: The store is at an earlier moment: a standby that lagged has taken over, or a backup was restored.

@@ -3,10 +3,10 @@
 `SharedStore` is the other end: one memory store for the whole job, whose every commit is checked.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runners.errors import StoreError
+from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
 from runners.millwheel.requests import StoredRequest
@@ -25,9 +25,11 @@ from runners.millwheel.store.port import (
 )
 from runners.testing.manual_clock import ManualClock
 from runners.testing.simulator.dice import Dice
+from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.fault import Fault, SyncPoint
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.trace import Trace
+from runners.testing.simulator.transactions import Transactions
 
 
 class SharedStore:
@@ -52,6 +54,7 @@ class SharedStore:
         #: Changes when it may have lost something.
         self.incarnation = "1"
         self._on_the_wire: list[tuple[int, str, Production]] = []
+        self._transactions = Transactions(clock, trace)
 
     def fail(self, duration_ms: int) -> None:
         """Refuse everything for a while."""
@@ -67,6 +70,7 @@ class SharedStore:
         """Be another one from now on; what was on its way to the former one never arrives."""
         self.incarnation = str(int(self.incarnation) + 1)
         self._on_the_wire.clear()
+        self._transactions.end_all()
         self._trace.note("store", "is at an earlier moment")
 
     @property
@@ -90,8 +94,32 @@ class SharedStore:
         """A commit whose connection is dead already; it arrives later."""
         self._on_the_wire.append((self._clock.monotonic_ms() + delay_ms, who, production))
 
+    def begin(self, who: str, production: Production, duration_ms: int) -> bool:
+        """A commit that has passed its fences, and takes a while; False, and nothing begun, if it would be fenced."""
+        rows = self._ledger.before(production)
+        for fence in production.fences:
+            row = rows.get(fence.range_id)
+            if row is None or (row.token, row.bundle) != (fence.token, fence.bundle - 1):
+                return False
+        self._transactions.begin(who, production, duration_ms)
+        return True
+
+    def wait_for(self, job: str, range_ids: Iterable[RangeId]) -> None:
+        """Wait, as for a lock, until no commit is under way on these ranges and those that are tied to them."""
+        found = self.inner.read_job(job)
+        rows = {} if found is None else found.ranges
+        heads = {rows[each].tied_to or each for each in range_ids if each in rows}
+        family = {each for each, row in rows.items() if each in heads or row.tied_to in heads}
+        self._transactions.wait_for(family, self.land)
+
     def land(self, *, is_over: bool = False) -> None:
-        """Let those commits arrive whose time has come, or all."""
+        """Let those commits arrive, or end, whose time has come, or all."""
+        for transaction in self._transactions.ending(is_over=is_over):
+            if not isinstance(self.commit(transaction.who, transaction.production), Committed):
+                ranges = ", ".join(map(str, sorted(transaction.locked)))
+                raise InvariantError(
+                    f"I6: {ranges} changed hands inside a commit that had locked them"
+                )
         now_ms = self._clock.monotonic_ms()
         landing = [each for each in self._on_the_wire if is_over or each[0] <= now_ms]
         self._on_the_wire = [each for each in self._on_the_wire if each not in landing]
@@ -131,6 +159,14 @@ class SimulatedStore:
         """Commit; the reply, or the commit itself, may get lost."""
         self._sync(SyncPoint.BEFORE_COMMIT)
         self._reach()
+        self._shared.wait_for(production.job, [each.range_id for each in production.fences])
+        if self._dice.strikes(Fault.REFUSED):
+            raise StoreError("Postgres refused: canceling statement due to lock timeout")
+        if self._dice.strikes(Fault.SLOW_COMMIT) and self._shared.begin(
+            self._who, production, self._dice.duration_ms()
+        ):
+            self._sync(SyncPoint.COMMIT_SENT)
+            return Indeterminate("the connection died inside COMMIT")
         if self._dice.strikes(Fault.LATE_COMMIT):
             self._shared.post(self._who, production, self._dice.duration_ms())
             if self._dice.is_heads():
@@ -152,6 +188,7 @@ class SimulatedStore:
         self._sync(SyncPoint.BEFORE_RESOLVE)
         if self._is_away:
             return Indeterminate("the store is out of reach")
+        self._shared.wait_for(production.job, [each.range_id for each in production.fences])
         self.check()
         return self._shared.inner.resolve(production)
 
@@ -165,6 +202,7 @@ class SimulatedStore:
         """Take ranges over."""
         self._sync(SyncPoint.BEFORE_TAKEOVER)
         self._reach()
+        self._shared.wait_for(job, range_ids)
         taken = self._shared.inner.acquire(job, range_ids, owner, version)
         self._sync(SyncPoint.AFTER_TAKEOVER)
         return taken
@@ -231,5 +269,7 @@ class SimulatedStore:
 
     def _reach(self) -> None:
         if self._is_away:
-            raise StoreError("the store is out of reach", hint="this is a simulated outage")
+            raise StoreUnreachableError(
+                "the store is out of reach", hint="this is a simulated outage"
+            )
         self.check()

@@ -1,0 +1,79 @@
+"""Transactions: those that are open in the store, with the fences that they hold locked, as in Postgres.
+
+Whoever takes a range over, or looks up what became of a commit, waits until the range is free; a session that keeps it
+locked beyond the time-out is ended, and its transaction never happened.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+
+import attrs
+
+from runners.millwheel.ids import RangeId
+from runners.millwheel.production import Production
+from runners.testing.manual_clock import ManualClock
+from runners.testing.simulator.trace import Trace
+
+#: How long a statement waits for a lock.
+LOCK_TIMEOUT_MS = 5_000
+_WAIT_MS = 50
+
+
+@attrs.frozen(eq=False)
+class Transaction:
+    """One that has done everything but to come to its end, which it does at a moment of its own."""
+
+    who: str
+    production: Production
+    due_ms: int
+
+    @property
+    def locked(self) -> frozenset[RangeId]:
+        """The ranges whose fences it holds."""
+        return frozenset(fence.range_id for fence in self.production.fences)
+
+
+class Transactions:
+    """The open ones of a store.
+
+    Args:
+        clock: the virtual time.
+        trace: of the run.
+    """
+
+    def __init__(self, clock: ManualClock, trace: Trace) -> None:
+        self._clock, self._trace = clock, trace
+        self._open: list[Transaction] = []
+
+    def begin(self, who: str, production: Production, duration_ms: int) -> None:
+        """Somebody's transaction holds its fences, and ends after a while."""
+        due_ms = self._clock.monotonic_ms() + duration_ms
+        self._trace.note(who, f"has a commit that takes {duration_ms} ms")
+        self._open.append(Transaction(who, production, due_ms))
+
+    def end_all(self) -> None:
+        """The server is another one: none of them ever happens."""
+        self._open.clear()
+
+    def ending(self, *, is_over: bool) -> Iterable[Transaction]:
+        """Those whose time has come, or all; they are open no longer."""
+        now_ms = self._clock.monotonic_ms()
+        ending = [each for each in self._open if is_over or each.due_ms <= now_ms]
+        self._open = [each for each in self._open if each not in ending]
+        return ending
+
+    def wait_for(self, ranges: Collection[RangeId], land: Callable[[], None]) -> None:
+        """Let time pass until nobody holds any of these ranges, and end who holds one for too long.
+
+        Args:
+            ranges: which.
+            land: has what is due happen.
+        """
+        until_ms = self._clock.monotonic_ms() + LOCK_TIMEOUT_MS
+        while holders := [each for each in self._open if each.locked.intersection(ranges)]:
+            if self._clock.monotonic_ms() >= until_ms:
+                for each in holders:
+                    self._trace.note(each.who, "has its session ended, inside a commit")
+                    self._open.remove(each)
+                return
+            self._clock.advance(_WAIT_MS)
+            land()
