@@ -93,14 +93,7 @@ def simulate(
     count = commits = virtual_ms = 0
     start_s = time.perf_counter()
     for seed in range(seeds) if isinstance(seeds, int) else seeds:
-        try:
-            simulation = _simulation(build, seed, options)
-            simulation.run()
-        except (AssertionError, InvariantError) as error:
-            raise SimulationError(_explained(build, name, seed, options, error)) from None
-        except Exception as error:
-            error.add_note(f"replay: {_replay(build, name, seed, options)}")
-            raise
+        simulation = _run(build, name, seed, options)
         count += 1
         struck += simulation.cluster.dice.struck
         commits += simulation.cluster.ledger.commits
@@ -112,6 +105,19 @@ def simulate(
         commits=commits,
         faults=struck,
     )
+
+
+def _run(build: BuildLike, name: str | None, seed: int, options: Mapping[str, Any]) -> Simulation:
+    """One seed; what it raises says how to replay it."""
+    try:
+        simulation = _simulation(build, seed, options)
+        simulation.run()
+    except (AssertionError, InvariantError) as error:
+        raise SimulationError(_explained(build, name, seed, options, error)) from None
+    except Exception as error:
+        error.add_note(f"replay: {_replay(build, name, seed, options)}")
+        raise
+    return simulation
 
 
 def _simulation(
