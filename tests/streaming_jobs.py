@@ -1,6 +1,7 @@
 """Jobs of the streaming runner, for tests: run one, and what the direct runner says of the same pipeline."""
 
 import random
+import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -13,6 +14,8 @@ import dataflow as df
 from runners.direct import DirectRunner
 from runners.registry import open_store
 from runners.streaming import StreamingRunner
+from runners.streaming.job_thread import StreamingJob
+from tests.held_sources import Gate
 
 SUMS = {"user": str, "start": datetime, "total": int}
 VISITS = {"user": str, "start": datetime, "end": datetime, "values": str}
@@ -25,9 +28,12 @@ class Streaming:
     store: str
     master: str
 
-    def start(self, build: Callable[[df.Pipeline], object], **options: Any) -> df.PipelineResult:
+    def start(
+        self, build: Callable[[df.Pipeline], object], gate: Gate | None = None, **options: Any
+    ) -> df.PipelineResult:
         options = {"job": "job", "show_progress": False, **options}
-        pipeline = df.Pipeline(StreamingRunner(store=self.store, master=self.master, **options))
+        runner = StreamingRunner(store=self.store, master=self.master, **options)
+        pipeline = df.Pipeline(runner if gate is None else gate.held(runner))
         build(pipeline)
         return pipeline.run()
 
@@ -104,6 +110,14 @@ def direct(build: Callable[[df.Pipeline], object]) -> df.PipelineResult:
     pipeline = df.Pipeline(DirectRunner())
     build(pipeline)
     return pipeline.run()
+
+
+def read_on(job: StreamingJob, records: int, *, timeout_s: float = 90) -> None:
+    """Until a running job has read so much; what workers that are gone have read counts as well."""
+    deadline_s = time.monotonic() + timeout_s
+    while (counts := job.statistics()) is None or counts.records_read < records:
+        assert time.monotonic() < deadline_s, f"not {records} records in {timeout_s} s: {counts}"
+        time.sleep(0.02)
 
 
 def open_work(dsn: str) -> dict[str, int]:

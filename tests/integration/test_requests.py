@@ -18,12 +18,13 @@ from runners.millwheel.key_range import even_ranges
 from runners.millwheel.store.postgres import PostgresStore
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
+from tests.held_sources import Gate
 from tests.integration.test_signals import dataflow, until
-from tests.streaming_jobs import direct, open_work, rows_of, two_branches
+from tests.streaming_jobs import direct, open_work, read_on, rows_of, two_branches
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
-EVENTS = 20_000
+EVENTS, MANY_EVENTS = 20_000, 400_000
 
 
 @pytest.fixture(scope="module")
@@ -35,36 +36,28 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """What is read behind it comes to no end before it is opened."""
+    return Gate(path=tmp_path / "gate")
+
+
 def start(
     build: Callable[[df.Pipeline], object],
     dsn: str,
     master: str,
+    gate: Gate,
     *,
-    records_per_second: float,
     balance: bool = False,
-) -> df.PipelineResult:
-    pipeline = df.Pipeline(
-        StreamingRunner(
-            job="job",
-            store=dsn,
-            master=master,
-            records_per_second=records_per_second,
-            balance=balance,
-            show_progress=False,
-        )
+) -> StreamingJob:
+    runner = StreamingRunner(
+        job="job", store=dsn, master=master, balance=balance, show_progress=False
     )
+    pipeline = df.Pipeline(gate.held(runner))
     build(pipeline)
-    return pipeline.run()
-
-
-def reads(job: df.PipelineResult, records: int) -> Callable[[], bool]:
+    job = pipeline.run()
     assert isinstance(job, StreamingJob)
-
-    def has_read() -> bool:
-        statistics = job.statistics()
-        return statistics is not None and statistics.records_read >= records
-
-    return has_read
+    return job
 
 
 def ask_until_done(ask: Callable[[], str]) -> str:
@@ -80,14 +73,13 @@ def ask_until_done(ask: Callable[[], str]) -> str:
 
 
 def test_ranges_are_split_moved_and_merged_while_the_job_runs(
-    store_dsn: str, spark_master: str, events: Path
+    store_dsn: str, spark_master: str, events: Path, gate: Gate
 ) -> None:
     """By Python and by the command line; the rows are those of a run in memory, and nothing is left open."""
     build = two_branches(events)
-    job = start(build, store_dsn, spark_master, records_per_second=1_500)
-    assert isinstance(job, StreamingJob)
+    job = start(build, store_dsn, spark_master, gate)
     try:
-        until(reads(job, 2_000))
+        read_on(job, 2_000)
         assert job.split("sum[0]", 1 << 60) == "sum[0] is split, the new one is sum[4]"
         assert ask_until_done(lambda: job.move("sum[4]", 0)) == "sum[4] is in slot 0"
         assert ask_until_done(lambda: job.move("group[1]", 0)) == "group[1] is in slot 0"
@@ -102,7 +94,7 @@ def test_ranges_are_split_moved_and_merged_while_the_job_runs(
         assert "the new one is group[4]" in divided.stdout
         listed = dataflow(store_dsn, "ranges", "job").stdout
         assert re.search(r"^group\[4\] +0x\w+ +0x\w+ +slot 0", listed, re.MULTILINE), listed
-        assert not reads(job, EVENTS)()
+        gate.open()
         job.wait_until_finish()
     finally:
         job.cancel()
@@ -117,13 +109,12 @@ def test_ranges_are_split_moved_and_merged_while_the_job_runs(
 
 
 def test_a_job_is_cancelled_and_then_drained(
-    store_dsn: str, spark_master: str, events: Path
+    store_dsn: str, spark_master: str, events: Path, gate: Gate
 ) -> None:
     """Cancelled by the command line it can go on; drained while nobody runs it, it ends when somebody does."""
     build = two_branches(events)
-    job = start(build, store_dsn, spark_master, records_per_second=500)
-    assert isinstance(job, StreamingJob)
-    until(reads(job, 1_000))
+    job = start(build, store_dsn, spark_master, gate)
+    read_on(job, 1_000)
     cancelled = dataflow(store_dsn, "cancel", "job", "--wait")
     assert (cancelled.returncode, cancelled.stderr) == (0, "")
     job.wait_until_finish()
@@ -132,7 +123,7 @@ def test_a_job_is_cancelled_and_then_drained(
     )
 
     assert dataflow(store_dsn, "drain", "job").stdout == "request 2 of job job: drain\n"
-    start(build, store_dsn, spark_master, records_per_second=500).wait_until_finish()
+    start(build, store_dsn, spark_master, gate).wait_until_finish()
 
     assert re.search(r"^job +streaming +drained", dataflow(store_dsn, "jobs").stdout, re.MULTILINE)
     assert {"cells": 0, "timers": 0, "checkpoints": 0} == open_work(store_dsn)
@@ -158,7 +149,7 @@ def test_a_job_that_balances_itself_says_the_same(
     second = even_ranges(4)[1]
     keys = [each for each in range(2_000) if KeyCodec("sum").encode(each).hash in second]
     path = tmp_path / "records.csv"
-    lines = [f"{keys[number % len(keys)]},{1e9 + number}" for number in range(EVENTS)]
+    lines = [f"{keys[number % len(keys)]},{1e9 + number}" for number in range(MANY_EVENTS)]
     path.write_text("\n".join(["key,time", *lines]))
 
     def build(p: df.Pipeline) -> None:
@@ -176,13 +167,15 @@ def test_a_job_that_balances_itself_says_the_same(
         assert isinstance(job, StreamingJob)
         return {each["range"]: (each["worker"] or "")[:6] for each in job.ranges()}
 
-    job = start(build, store_dsn, spark_master, records_per_second=1_500, balance=True)
+    # There is much to do for as long as it takes: what is balanced is some thousand records a second.
+    gate = Gate(path=tmp_path / "gate", records=MANY_EVENTS // 4 * 3, records_per_second=3_000)
+    job = start(build, store_dsn, spark_master, gate, balance=True)
     try:
-        until(reads(job, 1_000))
+        read_on(job, 1_000)
         busy = [each for each in workers(job) if each.startswith("read") or each == "sum[1]"]
         assert [workers(job)[each] for each in busy] == ["slot 0", "slot 0"]
-        until(lambda: {"slot 0", "slot 1"} == {workers(job)[each] for each in busy})
-        assert not reads(job, EVENTS)()
+        until(lambda: {"slot 0", "slot 1"} == {workers(job)[each] for each in busy}, timeout_s=90)
+        gate.open()
         job.wait_until_finish()
     finally:
         job.cancel()

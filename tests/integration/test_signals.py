@@ -26,6 +26,7 @@ from runners.streaming.job_thread import StreamingJob
 from runners.streaming.store_reader import StoreReader
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock
+from tests.held_sources import Gate
 from tests.processes import descendants, kill, spark_workers
 
 pytestmark = pytest.mark.postgres
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.postgres
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/ask-for-answers-now.md"
 COMMAND = Path(sys.executable).with_name("dataflow")
-RECORDS = 4_000
+RECORDS = 20_000
 TIMEOUT_S = 60
 
 
@@ -73,10 +74,10 @@ def dataflow(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def until(is_reached: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
+def until(is_reached: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
+    deadline_s = time.monotonic() + timeout_s
     while not is_reached():
-        assert time.monotonic() < deadline_s, f"not reached in {TIMEOUT_S} s"
+        assert time.monotonic() < deadline_s, f"not reached in {timeout_s} s"
         time.sleep(0.02)
 
 
@@ -86,17 +87,14 @@ def said(result: df.PipelineResult) -> int:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_running_job_answers_on_request(store_dsn: str, spark_master: str, numbers: Path) -> None:
+def test_a_running_job_answers_on_request(
+    store_dsn: str, spark_master: str, numbers: Path, tmp_path: Path
+) -> None:
     """All that was read before is said soon, once; also if a worker dies just then."""
-    pipeline = df.Pipeline(
-        StreamingRunner(
-            job="asked",
-            store=store_dsn,
-            master=spark_master,
-            records_per_second=250,
-            show_progress=False,
-        )
-    )
+    runner = StreamingRunner(job="asked", store=store_dsn, master=spark_master, show_progress=False)
+    # There is always something new to say until the gate is opened.
+    gate = Gate(path=tmp_path / "gate", records_per_second=250)
+    pipeline = df.Pipeline(gate.held(runner))
     build(pipeline, numbers)
     job = pipeline.run()
     assert isinstance(job, StreamingJob)
@@ -112,8 +110,6 @@ def test_a_running_job_answers_on_request(store_dsn: str, spark_master: str, num
         read = records_read()
         send()
         until(lambda: said(job) >= read)
-        time.sleep(0.5)
-        assert said(job) < RECORDS
         assert records_read() < RECORDS
 
     def by_command_line() -> None:
@@ -132,6 +128,7 @@ def test_a_running_job_answers_on_request(store_dsn: str, spark_master: str, num
         answers(while_a_worker_dies)
         listed = dataflow(store_dsn, "jobs").stdout.splitlines()
         assert re.match(r"asked +streaming +unfinished .* flush$", listed[1]), listed
+        gate.open()
         job.wait_until_finish()
     finally:
         job.cancel()

@@ -1,7 +1,6 @@
 """The streaming runner on real Spark and Postgres says what the direct runner says, whoever dies."""
 
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 import dataflow as df
 from runners.streaming.job_thread import StreamingJob
+from tests.held_sources import Gate
 from tests.processes import kill, spark_workers
 from tests.scripted_source import Batch, ScriptedSource
 from tests.streaming_jobs import (
@@ -17,6 +17,7 @@ from tests.streaming_jobs import (
     Streaming,
     direct,
     open_work,
+    read_on,
     rows_of,
     total_row,
     two_branches,
@@ -58,23 +59,18 @@ def test_early_and_late_panes_end_in_the_same_rows(streaming: Streaming, events:
     assert {"cells": 0, "timers": 0, "checkpoints": 0} == open_work(streaming.store)
 
 
-def test_a_killed_worker_is_replaced(streaming: Streaming, events: Path) -> None:
+def test_a_killed_worker_is_replaced(streaming: Streaming, events: Path, tmp_path: Path) -> None:
     """Workers die with -9 while the job runs; it goes on by itself and its rows are right."""
-    build = two_branches(events)
-    result = streaming.start(build, records_per_second=5_000)
+    build, gate = two_branches(events), Gate(path=tmp_path / "gate", records=4_000)
+    result = streaming.start(build, gate)
     assert isinstance(result, StreamingJob)
-    kills = 0
-    deadline = time.monotonic() + 60
-    while kills < 3 and time.monotonic() < deadline:
-        statistics = result.statistics()
-        if statistics and statistics.records_read >= 3_000 * (kills + 1):
-            kill([random.choice(spark_workers(psutil.Process()))])
-            kills += 1
-        time.sleep(0.02)
+    for kill_number in range(3):
+        read_on(result, 1_000 * (kill_number + 1))
+        kill([random.choice(spark_workers(psutil.Process()))])
+    gate.open()
     result.wait_until_finish()
     expected = direct(build)
 
-    assert 3 == kills
     statistics = result.statistics()
     assert statistics is not None
     # A worker may die before it has registered; then its slot was replaced only once for both.
@@ -83,13 +79,14 @@ def test_a_killed_worker_is_replaced(streaming: Streaming, events: Path) -> None
         assert rows_of(expected, table) == rows_of(result, table)
 
 
-def test_a_cancelled_job_goes_on_where_it_was(streaming: Streaming, events: Path) -> None:
+def test_a_cancelled_job_goes_on_where_it_was(
+    streaming: Streaming, events: Path, tmp_path: Path
+) -> None:
     """Cancelling keeps what was committed; the same job name continues it; a finished job does nothing."""
     build = two_branches(events)
-    first = streaming.start(build, records_per_second=4_000)
+    first = streaming.start(build, Gate(path=tmp_path / "gate"))
     assert isinstance(first, StreamingJob)
-    while (counts := first.statistics()) is None or counts.records_read < 2_000:
-        time.sleep(0.02)
+    read_on(first, 2_000)
     first.cancel()
     second = streaming.run(build)
     assert isinstance(second, StreamingJob)
