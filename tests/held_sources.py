@@ -39,7 +39,7 @@ class Gate:
         """The runner, with every source behind the gate."""
         return HeldRunner(runner, self)
 
-    def read(self, source: Source, split: Any, position: Any | None) -> SourceReader:
+    def read(self, label: str, source: Source, split: Any, position: Any | None) -> SourceReader:
         """A reader behind the gate."""
         return _HeldReader(self, source.open(split, position), position)
 
