@@ -294,6 +294,7 @@ class Master:
                     self._retired.add(range_id)
                     self._authority.retire(range_id)
                     self._signals.retire(range_id)
+                    self.witness.retire(range_id)
 
     def _adopt(self, range_id: RangeId, head: RangeId) -> None:
         self._assignment.tie(range_id, head)

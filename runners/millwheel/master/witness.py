@@ -25,11 +25,21 @@ class Witness:
 
     def __init__(self, job: JobRow) -> None:
         self._job = job
-        self._marks = {range_id: _mark_of(row) for range_id, row in job.ranges.items()}
+        self._marks = {
+            range_id: _mark_of(row) for range_id, row in job.ranges.items() if not row.is_retired
+        }
+        self._retired = job.ranges.keys() - self._marks.keys()
+
+    def retire(self, range_id: RangeId) -> None:
+        """A range was merged into another: the store may delete what there is of it (`Store.prune`)."""
+        self._retired |= {range_id}
+        self._marks.pop(range_id, None)
 
     def hear(self, commits: Mapping[RangeId, CommitMark]) -> None:
         """A worker says how far its ranges are committed; also one that has been replaced since."""
         for range_id, mark in commits.items():
+            if range_id in self._retired:
+                continue
             known = self._marks.get(range_id, mark)
             self._marks[range_id] = CommitMark(*map(max, known, mark))
 
