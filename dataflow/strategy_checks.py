@@ -73,7 +73,7 @@ def _check_that_panes_come(
     if firings is EarlyFirings.REPEATED:
         return
     # Frozen windows are what they were before the grouping that froze them.
-    origins = _nearest(graph, pcollection, AssignWindows | Read)
+    origins = nearest(graph, pcollection, AssignWindows | Read)
     origin = next(filter(_gives_all_of_time, origins), None)
     if origin is None:
         return
@@ -137,7 +137,7 @@ def _holds_for_ever(graph: PipelineGraph, node: TransformNode) -> bool:
     return (
         strategy.is_retracting
         and strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
-        and any(map(_gives_all_of_time, _nearest(graph, node.inputs[0], AssignWindows | Read)))
+        and any(map(_gives_all_of_time, nearest(graph, node.inputs[0], AssignWindows | Read)))
     )
 
 
@@ -145,7 +145,7 @@ def _check_that_late_panes_are_taken(
     graph: PipelineGraph, pcollection: int, strategy: WindowingStrategy, here: str
 ) -> None:
     lags = _lags(graph)
-    for origin in _nearest(graph, pcollection, AssignWindows | Group | Read):
+    for origin in nearest(graph, pcollection, AssignWindows | Group | Read):
         if not isinstance(origin.operation, AssignWindows):
             continue  # frozen windows are kept as long as those that they come from
         lag = lags[origin.inputs[0]]
@@ -223,7 +223,7 @@ def _upstream(graph: PipelineGraph, pcollection: int) -> Iterator[TransformNode]
             ahead.extend(producers[each] for each in node.inputs)
 
 
-def _nearest(graph: PipelineGraph, pcollection: int, kinds: Any) -> Iterator[TransformNode]:
+def nearest(graph: PipelineGraph, pcollection: int, kinds: Any) -> Iterator[TransformNode]:
     """Upstream of a collection, the first transforms on each way whose operation is of such a kind."""
     producers = {each: node for node in graph.transforms for each in node.outputs.values()}
     ahead = [producers[pcollection]]

@@ -10,6 +10,7 @@ import attrs
 from dataflow.errors import PipelineError
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.same_windows import common_strategy
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import GroupByKey
 from dataflow.transforms.par_do import Map
@@ -18,9 +19,10 @@ from dataflow.transforms.par_do import Map
 class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]]):
     """``{"left": a, "right": b} | df.CoGroupByKey()``: ``(key, {"left": [values], "right": [values]})``.
 
-    Inputs are collections of ``(key, value)`` pairs, windowed alike; the result has a group for every key and
-    window that any of them has, with an empty list where an input has nothing.  An inner join keeps the groups in
-    which no list is empty.  Where an input may be taken back, so may the groups be.
+    Inputs are collections of ``(key, value)`` pairs, windowed alike; where windows do not merge, some of them may have
+    been grouped and others not, e.g. to put to each element what its window came to.  The result has a group for every
+    key and window that any of them has, with an empty list where an input has nothing.  An inner join keeps the groups
+    in which no list is empty.  Where an input may be taken back, so may the groups be.
     They are lists however large they are; what does not fit can be tagged and grouped with `GroupByKey`.
 
     Raises:
@@ -37,6 +39,7 @@ class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]])
 
     def expand(self, pcoll: Mapping[str, PCollection[Any]]) -> PCollection[Any]:
         """Tag, flatten, group, and divide the groups by tag."""
+        common_strategy({repr(name): each for name, each in pcoll.items()}, "joins", is_join=True)
         tagged = [each | f"tag {name}" >> Map(_Tag(name)) for name, each in pcoll.items()]
         return tagged | Flatten() | GroupByKey() | "by tag" >> Map(_ByTag(tuple(pcoll)))
 

@@ -10,12 +10,16 @@ from dataflow.graph import MAIN
 from dataflow.graph import Flatten as FlattenOperation
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.same_windows import common_strategy
 
 T = TypeVar("T")
 
 
 class Flatten(PTransform[Sequence[PCollection[Any]], PCollection[Any]]):
     """One collection with the elements of all: ``(a, b) | df.Flatten()``.
+
+    They are windowed alike.  Elements that have been grouped, and elements that have not, can be put together in the
+    same windows, unless these merge.
 
     Raises:
         PipelineError: no input, or inputs that are windowed differently.
@@ -29,17 +33,14 @@ class Flatten(PTransform[Sequence[PCollection[Any]], PCollection[Any]]):
     def expand(self, pcoll: Sequence[PCollection[Any]]) -> PCollection[Any]:
         """Add the primitive."""
         pipeline = pcoll[0].pipeline
-        strategies = {each.node.strategy for each in pcoll}
-        if len(strategies) > 1:
-            raise PipelineError(
-                f"{pipeline.here()} flattens collections that are windowed differently",
-                detail=" and ".join(sorted(repr(strategy) for strategy in strategies)),
-                hint="apply the same WindowInto to each input, or one WindowInto after the Flatten "
-                "of unwindowed inputs",
-            )
+        strategy = common_strategy(_by_number(pcoll), "flattens")
         return pipeline.add_operation(
             FlattenOperation(),
             pcoll,
-            strategies.pop(),
+            strategy,
             retracted_by=next((by for each in pcoll if (by := each.node.retracted_by)), None),
         )[MAIN]
+
+
+def _by_number(pcolls: Sequence[PCollection[Any]]) -> dict[str, PCollection[Any]]:
+    return {f"input {number}": each for number, each in enumerate(pcolls, 1)}

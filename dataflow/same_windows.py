@@ -1,0 +1,118 @@
+"""Whether several collections can be put together: windowed alike, or grouped and not yet grouped in the same windows.
+
+A grouping leaves windows as they are.  Where windows do not merge, an element that has been grouped and one that has
+not are in the very same windows, so they can be joined.  Where they merge they cannot: what has not been grouped is in
+windows that are still to merge, and no window of it is that of a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from enum import Enum
+from itertools import starmap
+from typing import Any
+
+import attrs
+
+from dataflow.errors import PipelineError
+from dataflow.graph import AssignWindows, PipelineGraph, Read
+from dataflow.pcollection import PCollection
+from dataflow.strategy_checks import nearest
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.global_windows import GlobalWindows
+from windowing.window_fn import FrozenWindows, MergingWindowFn, WindowFn
+
+_SHOWN_MAX = 60
+#: Fields of `WindowingStrategy` that are called otherwise where people set them.
+_NAMES = {"window_fn": "windows", "allowed_lateness_us": "allowed_lateness"}
+
+
+def common_strategy(
+    pcolls: Mapping[str, PCollection[Any]], does: str, *, is_join: bool = False
+) -> WindowingStrategy:
+    """The strategy of all collections together.
+
+    Args:
+        pcolls: one or more, by what to call them in an error.
+        does: what is done with them, e.g. "flattens".
+        is_join: whether elements of one are to meet elements of another in their windows, also where all are grouped.
+
+    Raises:
+        PipelineError: there is none.
+    """
+    strategies = {name: each.node.strategy for name, each in pcolls.items()}
+    pipeline = next(iter(pcolls.values())).pipeline
+    graph = pipeline.graph()
+    windows = {name: _windows_of(graph, each) for name, each in pcolls.items()}
+    is_same_but_windows = len({each.frozen() for each in strategies.values()}) == 1
+    have_same_windows = len(set(windows.values())) == 1
+    if len(set(strategies.values())) == 1 and (have_same_windows or not is_join):
+        return next(iter(strategies.values()))
+    here = pipeline.here()
+    if not is_same_but_windows or not have_same_windows:
+        raise PipelineError(
+            f"{here} {does} collections that are windowed differently",
+            detail="; ".join(starmap(_described, _differences(strategies, windows))),
+            hint="apply the same WindowInto to each input before it is grouped, or one WindowInto after "
+            "the Flatten of unwindowed inputs",
+        )
+    if any(isinstance(each, MergingWindowFn) for each in next(iter(windows.values()))):
+        grouped = [name for name, each in strategies.items() if _is_frozen(each)]
+        raise PipelineError(
+            f"{here} {does} collections of windows that merge, of which some have been grouped and some have not",
+            detail=f"grouped: {', '.join(grouped)}; the windows of the others ({_shown(windows[grouped[0]])}) "
+            "are still to merge, so none of them is that of a result",
+            hint="put the inputs together as they are before they are grouped, with df.CoGroupByKey(), and work out "
+            "from its lists what the grouping would say; or group each input, and join results of the same windows",
+        )
+    return next(iter(strategies.values())).frozen()
+
+
+def _windows_of(graph: PipelineGraph, pcoll: PCollection[Any]) -> frozenset[WindowFn]:
+    """The window functions that elements have their windows from."""
+    strategy = pcoll.node.strategy
+    if not _is_frozen(strategy):
+        return frozenset({strategy.window_fn})
+    origins = nearest(graph, pcoll.node.id, AssignWindows | Read)
+    return frozenset(
+        each.operation.window_fn if isinstance(each.operation, AssignWindows) else GlobalWindows()
+        for each in origins
+    )
+
+
+def _is_frozen(strategy: WindowingStrategy) -> bool:
+    return isinstance(strategy.window_fn, FrozenWindows)
+
+
+def _differences(
+    strategies: Mapping[str, WindowingStrategy], windows: Mapping[str, Collection[WindowFn]]
+) -> list[tuple[str, dict[str, Any]]]:
+    """What is not the same everywhere: by the name of the field, what each collection has."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for field in attrs.fields(WindowingStrategy):
+        values: dict[str, Any] = {
+            name: windows[name] if field.name == "window_fn" else getattr(each, field.name)
+            for name, each in strategies.items()
+        }
+        if len(set(values.values())) > 1:
+            found.append((field.name, values))
+    return found
+
+
+def _described(field: str, values: Mapping[str, Any]) -> str:
+    shown = (
+        f"{_shown(timedelta(microseconds=value) if field.endswith('_us') else value)} of {name}"
+        for name, value in values.items()
+    )
+    return f"{_NAMES.get(field, field)}: {', '.join(shown)}"
+
+
+def _shown(value: Any) -> str:
+    """In few characters, however deep it is."""
+    if isinstance(value, frozenset):
+        return " and ".join(sorted(map(_shown, value)))
+    if isinstance(value, Enum):
+        return value.name
+    text = str(value) if isinstance(value, timedelta) else repr(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."
