@@ -17,7 +17,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from dataflow.errors import DataflowError, TransformError
 from dataflow.serialization import dumps, loads
-from runners.errors import JobFailedError, StoreError, UnrepeatableError
+from runners.errors import JobFailedError, StoreError, StoreRestartedError, UnrepeatableError
 
 #: Worth another attempt; everything else is the same the next time.
 _TRANSIENT = (StoreError, OSError, MemoryError, UnrepeatableError)
@@ -58,7 +58,8 @@ class TaskTraceback(Exception):  # noqa: N818 - never raised by itself
 
 def is_transient(error: Exception) -> bool:
     """Whether another attempt may succeed."""
-    return isinstance(error, _TRANSIENT)
+    # What this run knows may be lost; whoever runs it has to look again.
+    return isinstance(error, _TRANSIENT) and not isinstance(error, StoreRestartedError)
 
 
 def failure_of(error: Exception, where: str) -> Failure:

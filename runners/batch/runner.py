@@ -14,6 +14,7 @@ Absent, so far: one key with more values than fit into memory, and a range with 
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from types import MappingProxyType
 
 import attrs
@@ -25,9 +26,11 @@ from runners.batch.repeating import begin_run, binding_ranges, check_continuable
 from runners.batch.spilled_groups import SPILL_BYTES
 from runners.batch.waves import run_waves
 from runners.core.poison import checked_tries
+from runners.errors import LostCommitsError, StoreRestartedError
+from runners.millwheel.store.port import JobRow
 from runners.progress import Progress
 from runners.registry import open_store
-from runners.spark.prepared_job import JobOptions, prepare
+from runners.spark.prepared_job import JobOptions, PreparedJob, prepare
 from runners.spark.result import StoreResult
 from runners.spark.session import LOCAL_MASTER
 from runners.spark.spark_options import SparkOptions
@@ -130,8 +133,46 @@ class BatchRunner:
                     spill_bytes=self._spill_bytes,
                     bound=bound,
                 )
-        prepared.finish()
+        finish(prepared)
         return prepared.result
+
+
+def finish(prepared: PreparedJob) -> None:
+    """Mark a job as done; if its store was restarted while it ran, only if it still has everything.
+
+    Raises:
+        LostCommitsError: what tasks had finished is gone.
+    """
+    while True:
+        try:
+            prepared.finish()
+        except StoreRestartedError:
+            prepared = prepared.looked_at_again(partial(check_is_whole, prepared))
+        else:
+            return
+
+
+def check_is_whole(prepared: PreparedJob, job: JobRow | None, place: str) -> None:
+    """Look whether a store has the rows of a batch job all of whose tasks have ended.
+
+    Raises:
+        LostCommitsError: ranges that write rows are not finished there.
+    """
+    stages = prepared.plan.stages
+    ranges = {} if job is None else job.ranges
+    missing = [
+        str(range_id)
+        for range_id, row in sorted(ranges.items())
+        if stages[range_id.computation].tables and not row.is_finished
+    ]
+    if missing or not ranges:
+        raise LostCommitsError(
+            f"the store has lost commits of job {prepared.job.job!r}: it is at an earlier moment",
+            detail=f"{place}; finished, and not any more: {', '.join(missing[:8]) or 'the job itself'}"
+            f"{f' and {len(missing) - 8} more' if len(missing) > 8 else ''}",
+            hint="was a backup restored, or has a standby taken over that lagged behind? run the same job again: what "
+            "is finished is kept (docs/how-to/fail-over-and-restore.md)",
+        )
 
 
 def checked_spill_bytes(spill_bytes: int) -> int:

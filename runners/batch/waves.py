@@ -21,8 +21,9 @@ from runners.batch.repeating import nondeterministic
 from runners.batch.spilled_groups import SPILL_BYTES
 from runners.batch.tasks import GroupingWave, Shipment, SourceWave, SplitTask, Work
 from runners.millwheel.ids import RangeId
-from runners.millwheel.store.port import JobRow
+from runners.millwheel.store.port import JobRow, Store
 from runners.progress import Progress
+from runners.registry import open_store
 from runners.spark.prepared_job import PreparedJob
 from runners.spark.shipped_code import spark_gave_up
 
@@ -63,10 +64,12 @@ def run_waves(
     spill_bytes: int = SPILL_BYTES,
     bound: frozenset[RangeId] = frozenset(),
     wave: WaveOf = _batch_wave,
+    connect: Callable[[str], Store] = open_store,
 ) -> None:
     """Run everything that is wanted.  An interrupt stops the Spark job and goes on up.
 
     ``bound``: ranges that must send what they have sent before.  ``wave``: what the tasks of a level do.
+    ``connect``: opens their store.
 
     Raises:
         DataflowError: what a task raised, with its traceback as the cause.
@@ -86,6 +89,7 @@ def run_waves(
         bound=bound,
         nondeterministic=nondeterministic(prepared.plan.graph),
         spill_bytes=spill_bytes,
+        connect=connect,
     )
     try:
         waves, tasks = _waves(context, work, prepared.job, wave)

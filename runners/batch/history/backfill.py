@@ -1,14 +1,18 @@
 """Backfill: loads the history of a streaming job, for the runners that have one loaded."""
 
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
+from functools import partial
+
+import attrs
 
 from dataflow.graph import PipelineGraph
 from runners.batch.history.history_waves import history_of, history_waves
 from runners.batch.repeating import nondeterministic
 from runners.batch.runner import checked_spill_bytes
 from runners.batch.waves import run_waves
-from runners.errors import BackfillError
+from runners.errors import BackfillError, StoreRestartedError
 from runners.millwheel.history import (
     HistoryState,
     SplitMark,
@@ -17,7 +21,7 @@ from runners.millwheel.history import (
     go_live,
     history_state,
 )
-from runners.millwheel.store.port import JobRow
+from runners.millwheel.store.port import JobRow, Store
 from runners.progress import Progress, say
 from runners.registry import open_store
 from runners.spark.job_keeper import JobKeeper
@@ -26,6 +30,8 @@ from runners.spark.result import StoreResult
 from runners.spark.stream_options import StreamOptions
 from runners.system_clock import SystemClock
 from windowing.timestamps import TimestampLike, to_timestamp_us
+
+_LOG = logging.getLogger(__name__)
 
 
 class Backfill:
@@ -77,16 +83,24 @@ class Backfill:
         with ExitStack() as until_loaded:
             until_loaded.callback(keeper.release)
             prepared = prepare(graph, self._stream.job, keeper.claim, look=look)
-            if prepared.job.is_finished:
-                return prepared.result
-            if history_state(prepared.job) is HistoryState.LOADED:
-                say(f"the history of job {self.job!r} is loaded; nothing was done")
-                return prepared.result
-            self._run_waves(prepared)
-            keeper.check()
-            with closing(open_store(prepared.dsn)) as store:
-                go_live(store, self.job)
-            return prepared.result
+            while True:
+                if prepared.job.is_finished:
+                    return prepared.result
+                if history_state(prepared.job) is HistoryState.LOADED:
+                    say(f"the history of job {self.job!r} is loaded; nothing was done")
+                    return prepared.result
+                try:
+                    self._run_waves(prepared)
+                    keeper.check()
+                    with closing(bound_store(prepared.incarnation)(prepared.dsn)) as store:
+                        go_live(store, self.job)
+                except StoreRestartedError as error:
+                    # How far a split was read may be lost, and what was made of it be on its way: none of it counts.
+                    _LOG.warning("the backfill of job %s begins again: %s", self.job, error)
+                    options = attrs.evolve(self._stream.job, fresh=False)
+                    prepared = prepare(graph, options, look=look)
+                else:
+                    return prepared.result
 
     def _run_waves(self, prepared: PreparedJob) -> None:
         began = begun(prepared.job) or SplitMark(
@@ -111,7 +125,13 @@ class Backfill:
                 tries=self._stream.tries,
                 spill_bytes=self._spill_bytes,
                 wave=history_waves(history),
+                connect=bound_store(prepared.incarnation),
             )
+
+
+def bound_store(incarnation: str) -> Callable[[str], Store]:
+    """What opens a store by its DSN, as long as it is that incarnation."""
+    return partial(open_store, incarnation=incarnation)
 
 
 class _LiveError(Exception):

@@ -22,7 +22,6 @@ from runners.core.plan import ExecutionPlan
 from runners.millwheel.history import is_loaded
 from runners.millwheel.ids import RangeId
 from runners.millwheel.store.port import JobRow, RangeRow
-from runners.registry import open_store
 
 
 def history_of(
@@ -109,7 +108,7 @@ class _HistoryAttempt(Attempt):
             yield from self._spread(failed.failure)
 
     def _task(self) -> HistoryTask:
-        store = open_store(self._work.dsn)
+        store = self._work.connect(self._work.dsn)
         return HistoryTask(
             self._history,
             self._plan,
