@@ -13,6 +13,7 @@ from tests.conformance.broken_adapters.acquiring import ReadsBeforeMovingTheToke
 from tests.conformance.broken_adapters.applying import (
     AcknowledgesTooMuch,
     AddsRowsInPlaceOfReplacing,
+    AsksSendersOnly,
     CountsLateRows,
     ForgetsDeadLetters,
     ForgetsSentMarks,
@@ -141,6 +142,7 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (AcceptsAnyBounds, "ranges_cover_the_same_keys_as_before"),
         (AcknowledgesTooMuch, "productions_until_acknowledged"),
         (AddsRowsInPlaceOfReplacing, "keyed_table"),
+        (AsksSendersOnly, "what_a_receiver_has_is_sent"),
         (BelievesTheLastAnswer, "requests_are_answered_once"),
         (ChecksTheTokenOnly, "commit_needs_token_and_bundle"),
         (CommitsHalf, "all_ranges_or_none"),

@@ -4,6 +4,7 @@ from datetime import timedelta
 from itertools import product
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -140,6 +141,43 @@ def test_each_record_counts_once_while_nothing_dies(
     ours, expected = rows_of(batches, 0, sum, seed, 0.0, guarantees)
 
     assert ours == expected, f"seed={seed}"
+
+
+KINDS = {"strong": None, "weak": WEAK, "neither": NEITHER, "uncounted": UNCOUNTED}
+
+
+@pytest.mark.parametrize("later", KINDS)
+@pytest.mark.parametrize("first", KINDS)
+def test_guarantees_may_be_others_in_the_next_run(first: str, later: str) -> None:
+    """A job is stopped in the middle and goes on with others: nothing that is sent then counts as seen before."""
+    pipeline = df.Pipeline(DirectRunner(bundle_records=3))
+    build(pipeline, scripted([[(value, 10 * value)] for value in range(40)], 0), Distinct())
+    graph = pipeline.graph()
+    (spec,) = graph.tables()
+    expected = {tuple(each.values()) for each in pipeline.run().read_table("result")}
+
+    for seed in range(1, 5):
+        # The ledger believes that all is given up; what counts is in the rows.
+        without = WorkerOptions(guarantees=dict.fromkeys(STAGES, NEITHER))
+        cluster = simulator.Cluster(graph, seed, faults=simulator.NO_FAULTS, options=without)
+        run_with(cluster, KINDS[first], records=15)
+        run_with(cluster, KINDS[later], records=None)
+
+        assert set(cluster.store.read_table(spec)) == expected, f"seed={seed}"
+
+
+def run_with(
+    cluster: simulator.Cluster, guarantees: Guarantees | None, records: int | None
+) -> None:
+    """Have a new driver and new workers run the job until so many records are read, or to its end."""
+    chosen = dict.fromkeys(STAGES, guarantees) if guarantees else {}
+    cluster.options = attrs.evolve(cluster.options, guarantees=chosen)
+    for process in cluster._processes:
+        process.die()
+    cluster.start_driver()
+    cluster.run_until(
+        lambda: records is not None and cluster.master.statistics().records_read >= records
+    )
 
 
 def test_stragglers_are_made_durable() -> None:

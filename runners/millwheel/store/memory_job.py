@@ -147,6 +147,9 @@ def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
     keys = row.keys
     timers = job.timers.get(range_id.computation, {}) if keys else {}
     sent = {c: n for c, n in job.acknowledged.items() if c.sender == range_id}
+    for channel, delivered in job.delivered.items():
+        if channel.sender == range_id:
+            sent[channel] = max(delivered, sent.get(channel, 0))
     checkpoints: list[Checkpoint] = []
     for channel, pending in job.checkpoints.items():
         if channel.sender == range_id and pending:

@@ -213,7 +213,8 @@ class TakenRange:
     written, oldest first (`Production.journal`).
 
     ``checkpoints`` are this range's productions not yet acknowledged, ordered per channel; ``delivered`` the highest
-    sequence it has seen per channel into it; ``sent`` the highest sequence ever given out per channel out of it.
+    sequence it has seen per channel into it; ``sent`` the highest sequence ever given out per channel out of it, as far
+    as it or the receiver has it.
     """
 
     row: RangeRow

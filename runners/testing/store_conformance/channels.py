@@ -57,6 +57,18 @@ def check_sent_marks_outlive_productions(connect: StoreFactory) -> None:
     expect_equal(dict(take_over(store, HIGH).sent), {}, "sent by the receiver")
 
 
+def check_what_a_receiver_has_is_sent(connect: StoreFactory) -> None:
+    """Numbers of productions that were never durable are taken, too: whoever sends next must not use them again."""
+    store = opened(connect)
+    receiver = Owner(store, HIGH)
+    there, far = Channel(LOW, HIGH), 7 << 32
+    receiver.commit(delivered={there: far})
+    expect_equal(dict(take_over(store).sent), {there: far}, "sent, by what the receiver has")
+    owner = Owner(store, LOW)
+    owner.commit(checkpoints=[Checkpoint(there, far + 1, 0, b"")])
+    expect_equal(dict(take_over(store).sent), {there: far + 1}, "sent, by what the sender has")
+
+
 def check_delivered_marks(connect: StoreFactory) -> None:
     """What was delivered is known to the receiver's next owner, per channel, and never shrinks."""
     store = opened(connect)

@@ -1,15 +1,16 @@
 """Adapters that apply a production wrongly."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 from dataflow.io.table import TableSpec
+from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.memory_job import StoredJob, StoredTable
-from runners.millwheel.store.port import CommitOutcome
+from runners.millwheel.store.port import CommitOutcome, TakenRange
 
 
 class AcknowledgesTooMuch(MemoryStore):
@@ -72,6 +73,26 @@ class CountsLateRows(MemoryStore):
 
     def read_late_counts(self, job: str) -> Mapping[str, int]:
         return Counter(row["transform"] for row in self.read_late(job))
+
+
+class AsksSendersOnly(MemoryStore):
+    """Numbers that only receivers have are given out again."""
+
+    def acquire(
+        self,
+        job: str,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None = None,
+    ) -> Mapping[RangeId, TakenRange]:
+        found = super().acquire(job, range_ids, owner, version)
+        delivered = self._jobs[job].delivered
+        return {
+            range_id: attrs.evolve(
+                taken, sent={c: n for c, n in taken.sent.items() if n != delivered.get(c)}
+            )
+            for range_id, taken in found.items()
+        }
 
 
 class ForgetsDeadLetters(MemoryStore):

@@ -33,6 +33,7 @@ _READS = (
     "read_deliveries",
     "read_acknowledgements",
     "read_productions",
+    "read_deliveries_from",
 )
 
 
@@ -183,6 +184,10 @@ def _read(
         channel = Channel(names[sender], names[receiver])
         checkpoints[sender].append(Checkpoint(channel, sequence, min_timestamp_us, payload))
         sent[sender][channel] = max(sequence, sent[sender].get(channel, 0))
+    for sender, receiver, sequence in fetched["read_deliveries_from"]:
+        if receiver in names:
+            channel = Channel(names[sender], names[receiver])
+            sent[sender][channel] = max(sequence, sent[sender].get(channel, 0))
     return ids, {
         names[number]: TakenRange(
             row=row.ranges[names[number]],

@@ -549,6 +549,11 @@ FROM {deliveries} WHERE receiver_range_id = ANY(%(range_ids)b);
 SELECT sender_range_id, receiver_range_id, acknowledged
 FROM {acknowledgements} WHERE sender_range_id = ANY(%(range_ids)b);
 
+-- name: read_deliveries_from
+-- Channels out of ranges, as their receivers have them: what was never durable here has a number all the same.
+SELECT sender_range_id, receiver_range_id, delivered
+FROM {deliveries} WHERE sender_range_id = ANY(%(range_ids)b);
+
 -- name: read_productions
 -- What is to be sent again, in order.
 SELECT sender_range_id, receiver_range_id, sequence, min_timestamp_us, payload
