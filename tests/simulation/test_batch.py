@@ -10,6 +10,7 @@ import pytest
 
 import dataflow as df
 from dataflow.errors import DataflowError
+from dataflow.io.memory import _MemoryReader
 from runners.batch import gather, range_writer, repeating, tasks
 from runners.batch.gather import Gatherer
 from runners.batch.range_writer import RangeWriter
@@ -148,6 +149,42 @@ def test_what_is_left_is_what_the_direct_runner_says(name: str) -> None:
             assert ours == rows_of(direct, table.name), f"{name}, seed {seed}, {run.struck}"
         struck += run.struck
     assert struck.keys() >= {"driver", "attempt", "commit", "lost output"}
+
+
+def check_chain(seed: int) -> None:
+    chance.seed(seed)
+    run = SimulatedBatch(chain, seed)
+    run.run()
+    direct = DirectRunner().run(run.graph())
+    for table in run.graph().tables():
+        ours = Counter(repr(sorted(each.items())) for each in run.rows(table.name))
+        assert ours == rows_of(direct, table.name), f"seed {seed}, {run.struck}"
+
+
+def hand_over(patch: pytest.MonkeyPatch, records: Callable[[int], int]) -> None:
+    """Have sources hand over other numbers of records than they are asked for."""
+    read = _MemoryReader.read
+    patch.setattr(_MemoryReader, "read", lambda reader, most: read(reader, records(most)))
+
+
+def test_batches_may_be_shorter_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what an attempt has written ends where no batch of the next one does."""
+    hand_over(monkeypatch, lambda most: chance.randint(1, most))
+
+    for seed in range(SEEDS):
+        check_chain(seed)
+
+
+def test_a_task_that_reads_beyond_what_is_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that is written in part, passed over as a whole: rows are lost."""
+    hand_over(monkeypatch, lambda _: chance.randint(1, 3))
+
+    def look() -> None:
+        for seed in range(SEEDS_MAX):
+            check_chain(seed)
+
+    with pytest.raises(AssertionError, match="seed"):
+        look()
 
 
 # --- code that is not deterministic -----------------------------------------------------------
