@@ -24,6 +24,9 @@ Rows = MutableMapping[Row | int, Row]
 #: What the values of a key may have together: an entry of a Postgres index has at most 2,704 bytes.
 KEY_BYTES_MAX = 2_000
 
+#: What a text, or bytes, may have in a row; a Postgres field holds a gigabyte, and a message no more either.
+VALUE_BYTES_MAX = 256 << 20
+
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _UTF8_BYTES_MAX = 4
 
@@ -153,10 +156,13 @@ def _all_fit(kind: ColumnType, values: Sequence[Any], *, is_key: bool) -> bool:
         return bool(min(values) >= _INT64_MIN and max(values) <= _INT64_MAX)
     if kind is str:
         text = "".join(values)
-        return "\0" not in text and (text.isascii() or _is_encodable(text))
+        is_short = len(text) * _UTF8_BYTES_MAX <= VALUE_BYTES_MAX
+        return is_short and "\0" not in text and (text.isascii() or _is_encodable(text))
     if kind is float:
         return not is_key
-    return kind in {bool, bytes}
+    if kind is bytes:
+        return sum(map(len, values)) <= VALUE_BYTES_MAX
+    return kind is bool
 
 
 def _refuse_first_misfit(
@@ -182,6 +188,8 @@ def _misfit(kind: ColumnType, value: Any, *, is_key: bool) -> tuple[str, str] | 
     # bool is an int to Python, but never what the author of an int column meant.
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         return f"a {type(value).__name__}", f"convert it to {kind.__name__}, or change the column"
+    if isinstance(value, str | bytes) and (too_long := _misfit_size(value)):
+        return too_long
     if isinstance(value, str):
         return _misfit_str(value)
     if isinstance(value, datetime):
@@ -203,6 +211,17 @@ def _misfit_float(value: Any, *, is_key: bool) -> tuple[str, str] | None:
     if is_key and number != number:  # noqa: PLR0124 - NaN is the one value unequal to itself
         return "but NaN identifies no row", "choose a key that is never NaN"
     return None
+
+
+def _misfit_size(value: str | bytes) -> tuple[str, str] | None:
+    size = len(value)
+    if size * _UTF8_BYTES_MAX > VALUE_BYTES_MAX:
+        size = _size_bytes(value) if isinstance(value, bytes) or _is_encodable(value) else size
+    if size <= VALUE_BYTES_MAX:
+        return None
+    return f"which has {size:,} bytes and may have {VALUE_BYTES_MAX:,}", (
+        "write what is so long to a file, and its name to the table"
+    )
 
 
 def _misfit_str(value: str) -> tuple[str, str] | None:

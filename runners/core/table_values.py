@@ -8,8 +8,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dataflow.io.table import Row, TableSpec
+from dataflow.io.table import Row, TableSpec, TableWrite
+from runners.core.table_columns import TableColumns
 from windowing.timestamps import to_datetime, to_timestamp_us
+
+#: Of a value that is neither.
+_VALUE_BYTES = 8
+#: Rows that are looked at to know what all have, about.
+_SAMPLE = 100
 
 
 def as_held(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
@@ -20,6 +26,22 @@ def as_held(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
         elif kind is bool and int in {type(row[index]) for row in rows}:
             rows = [(*row[:index], _as_bool(row[index]), *row[index + 1 :]) for row in rows]
     return rows
+
+
+def size_of_rows(write: TableWrite) -> int:
+    """How many bytes the rows of a write take, about: texts and bytes by some of them, and a few for other values."""
+    kinds = list(write.table.columns.values())
+    long = [index for index, kind in enumerate(kinds) if kind in {str, bytes}]
+    size = 0
+    for rows in (write.upserts, write.inserts):
+        if isinstance(rows, TableColumns):
+            size += sum(array.nbytes for array in rows.arrays)
+            continue
+        size += _VALUE_BYTES * len(kinds) * len(rows)
+        every = 1 + len(rows) // _SAMPLE
+        for index in long:
+            size += every * sum([len(row[index]) for row in rows[::every] if row[index]])
+    return size
 
 
 def _is_utc(value: Any) -> bool:

@@ -11,8 +11,10 @@ from dataflow.runner import PipelineResult
 from runners.core.plan import plan
 from runners.millwheel.guarantees import Guarantees, check_guarantees
 from runners.millwheel.housekeeping import Retention
+from runners.millwheel.store import port
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.versions.update import UpdatePlan
+from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import planned_update, prepare
@@ -39,6 +41,8 @@ class StreamingRunner:
             nothing holds nobody back.  None: as far as it likes.
         state_cache_bytes: how much state each worker keeps in memory; the rest it reads from the store when it needs it
             (docs/how-to/keep-more-state-than-memory.md).  None: all, however much that is.
+        value_bytes_max: what a worker may keep of a key and window, or send for them at once, in bytes of pickles: up
+            to 1,000,000,000.  More stops the job, with an error that names the transform and the key.
         guarantees: what reads and groupings do without, by the label of the transform: see `Guarantees`.  All have both
             by default.
         balance: have the job move, split and merge key ranges by itself, by what they have to do
@@ -67,6 +71,7 @@ class StreamingRunner:
         skew_limit: DurationLike | None = None,
         guarantees: Mapping[str, Guarantees] = MappingProxyType({}),
         state_cache_bytes: int | None = 256 << 20,
+        value_bytes_max: int = VALUE_BYTES_MAX,
         balance: bool = False,
         keep_late: DurationLike | None = None,
         keep_dead: DurationLike | None = None,
@@ -81,6 +86,11 @@ class StreamingRunner:
             raise PipelineError(f"records_per_second must be positive, not {records_per_second}")
         if state_cache_bytes is not None and state_cache_bytes < 0:
             raise PipelineError(f"state_cache_bytes must not be negative, not {state_cache_bytes}")
+        if not 0 < value_bytes_max <= port.VALUE_BYTES_MAX:
+            raise PipelineError(
+                f"value_bytes_max must be between 1 and {port.VALUE_BYTES_MAX:,}, not {value_bytes_max:,}",
+                hint="Postgres takes no larger value",
+            )
         self._stream = StreamOptions.of(
             job=job,
             store=store,
@@ -98,6 +108,7 @@ class StreamingRunner:
             guarantees=dict(guarantees),
             skew_limit_us=None if skew_limit is None else _limit_us(skew_limit),
             state_cache_bytes=state_cache_bytes,
+            value_bytes_max=value_bytes_max,
         )
         self._update, self._balance = update, balance
         self._retention = Retention.of(keep_late=keep_late, keep_dead=keep_dead)

@@ -44,7 +44,12 @@ from tests.conformance.broken_adapters.keeping import (
     PurgesWhateverItsAge,
     ReplaysWhateverThereIs,
 )
-from tests.conformance.broken_adapters.on_postgres import Breakage, looks_up_fenced_ranges_only
+from tests.conformance.broken_adapters.on_postgres import (
+    Breakage,
+    looks_up_fenced_ranges_only,
+    numbers_each_portion_anew,
+    writes_one_portion,
+)
 from tests.conformance.broken_adapters.reading import (
     DividesTheCellsOfAHash,
     LooksAtOneTokenOnly,
@@ -87,6 +92,11 @@ from tests.conformance.broken_adapters.signalling import (
     LetsSignalMarksGoBack,
     NumbersAllJobsTogether,
     ShowsSignalsLate,
+)
+from tests.conformance.broken_adapters.sizing import (
+    FencesWhatIsTooLarge,
+    TakesAnySize,
+    WritesTheFirstPortion,
 )
 from tests.conformance.broken_adapters.updating import (
     GivesRangesToOldVersions,
@@ -132,6 +142,9 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (SettlesAllRanges, "the_journal_goes_when_it_is_settled"),
         (SettlesTooMuch, "the_journal_goes_when_it_is_settled"),
         (SortsTheJournal, "the_journal_is_in_order"),
+        (FencesWhatIsTooLarge, "a_value_that_is_too_large_is_refused"),
+        (TakesAnySize, "a_value_that_is_too_large_is_refused"),
+        (WritesTheFirstPortion, "values_are_not_too_large_together"),
         (ForgetsHowManyWereLate, "late_records_and_dead_letters_are_purged"),
         (PurgesWhatCameLater, "late_records_and_dead_letters_are_purged"),
         (PurgesWhateverItsAge, "late_records_and_dead_letters_are_purged"),
@@ -205,6 +218,8 @@ def test_suite_rejects(broken: type[MemoryStore], check: str) -> None:
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
+        (numbers_each_portion_anew, "values_are_not_too_large_together"),
+        (writes_one_portion, "values_are_not_too_large_together"),
         (looks_up_fenced_ranges_only, "a_commit_may_name_ranges_that_others_have_made"),
     ],
 )

@@ -6,7 +6,7 @@ exactly what the fence exists to prevent.  So it is always checked, on the side 
 MillWheel, section 6.2 (single writer).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import attrs
@@ -56,6 +56,31 @@ def check_fences(production: Production) -> None:
         raise _outside("could be committed by anyone, at any time", production)
     if len({fence.range_id for fence in production.fences}) != len(production.fences):
         raise _outside("fences the same range twice", production)
+
+
+def check_sizes(production: Production, value_bytes_max: int) -> None:
+    """Refuse a production with a value that is larger than a store takes; of all of them together nothing is asked.
+
+    Raises:
+        StoreError: says what it is and how large.
+    """
+    values: Sequence[tuple[str, Iterable[bytes | None]]] = (
+        ("a cell", (write.value for write in production.cells)),
+        ("an entry of the journal", (entry.payload for entry in production.journal)),
+        ("what is sent", (checkpoint.payload for checkpoint in production.checkpoints)),
+        ("a position", production.positions.values()),
+        ("a late record", (record.payload for record in production.late)),
+        ("a dead letter", (letter.payload for letter in production.dead)),
+    )
+    for what, payloads in values:
+        size = max((len(payload) for payload in payloads if payload is not None), default=0)
+        if size > value_bytes_max:
+            raise StoreError(
+                f"{what} of {size:,} bytes is too large for the store",
+                detail=f"a value may have {value_bytes_max:,}; it is of job {production.job!r}, "
+                f"{', '.join(str(fence.range_id) for fence in production.fences)}",
+                hint="nothing was written; keep less in one value, e.g. records by name and not with all they have",
+            )
 
 
 def check_fenced(

@@ -32,6 +32,7 @@ from runners.millwheel.store.guards import (
     check_is_heard,
     check_names,
     check_same_job,
+    check_sizes,
     check_update,
     check_version,
     escaped_dead,
@@ -63,6 +64,7 @@ from runners.millwheel.store.memory_requests import MemoryRequests
 from runners.millwheel.store.memory_update import count_state, updated_job
 from runners.millwheel.store.port import (
     PRUNED,
+    VALUE_BYTES_MAX,
     CellKey,
     CommitOutcome,
     Committed,
@@ -90,6 +92,8 @@ class MemoryStore(MemoryRequests):
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
+        #: See `runners.millwheel.store.port.Store`.
+        self.value_bytes_max = VALUE_BYTES_MAX
         self._jobs: dict[str, StoredJob] = {}
         self._tables: dict[str, StoredTable] = {}
         # Tokens never repeat, not even across reset and re-creation of a job, so that no commit
@@ -225,6 +229,7 @@ class MemoryStore(MemoryRequests):
     def commit(self, production: Production) -> CommitOutcome:
         """Apply the production, whole, if every fence holds."""
         check_fences(production)
+        check_sizes(production, self.value_bytes_max)
         for write in production.tables:
             check_write(write)
         with self._lock:

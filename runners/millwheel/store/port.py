@@ -55,6 +55,8 @@ KeptKind = Literal["late", "dead"]
 PRUNED = ("ranges", "owners", "requests", "signals")
 #: Key hash and `CellWrite.cell_key`: one cell of a computation.
 CellKey = tuple[int, bytes]
+#: What no store need take of a single value; Postgres takes no message of 1 GiB, and there is something around a value.
+VALUE_BYTES_MAX = 1_000_000_000
 
 
 @attrs.frozen(kw_only=True)
@@ -226,7 +228,14 @@ class TakenRange:
 
 
 class Store(Protocol):
-    """Durable truth of jobs.  Not thread-safe: one instance per thread (an adapter may hold one connection)."""
+    """Durable truth of jobs.  Not thread-safe: one instance per thread (an adapter may hold one connection).
+
+    Attributes:
+        value_bytes_max: a production with a larger value (of a cell, the journal, a checkpoint) is refused; how large
+            all of them are together is no matter.  May be set to less.
+    """
+
+    value_bytes_max: int
 
     def incarnation(self) -> str:
         """What tells this store from itself after a restart, a failover or a restore; opaque.
@@ -353,6 +362,9 @@ class Store(Protocol):
 
         A range that is born with it (`Production.reshape`) has what the one that it comes from has committed:
         watermarks and signal mark.
+
+        Raises:
+            StoreError: it cannot be committed as it is, by whomever; nothing of it was.
         """
 
     def resolve(self, production: Production) -> CommitOutcome:

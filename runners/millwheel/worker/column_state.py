@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from dataflow.serialization import dumps
 from runners.core.cells import TimerId
 from runners.core.column_partials import PartialColumns
 from runners.core.column_windows import NEVER_US, ColumnWindows, is_of
@@ -22,13 +23,14 @@ from runners.core.single_panes import SinglePanes
 from runners.errors import StoreError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.sizes import VALUE_BYTES_MAX, Pieces
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from windowing.window import Window
 
 
 @attrs.frozen
 class Whole:
-    """An entry of the journal: all that the range holds."""
+    """An entry of the journal: all that the range holds, but for what is in further entries of the same commit."""
 
     parts: Sequence[PartialColumns]
 
@@ -58,6 +60,8 @@ class ColumnState:
     ) -> None:
         self._panes, self._bytes_max, self._steps = panes, bytes_max, steps
         self._held: dict[RangeId, ColumnWindows] = {}
+        # No row of columns is large.
+        self._pieces = Pieces(VALUE_BYTES_MAX, repr, steps)
         self._singles: set[Window] = set()
         #: None of the partials that were taken in last: what partials look like that can be held.
         self._like: PartialColumns | None = None
@@ -180,13 +184,21 @@ class ColumnState:
         """The ranges that hold something."""
         return [range_id for range_id, held in self._held.items() if len(held)]
 
-    def whole(self, range_id: RangeId) -> tuple[int, Whole] | None:
-        """All that a range holds, in as few partials as can be, and how many; None if that is nothing."""
+    def whole(self, range_id: RangeId) -> Iterator[tuple[int, bytes]]:
+        """All that a range holds, in as few partials as can be: entries of the journal, and how many are in each.
+
+        The first of them is in place of whatever came before.
+        """
         held = self._held.get(range_id)
         if not held:
-            return None
+            return
         held.fold()
-        return len(held), Whole(held.parts)
+        is_first = True
+        for part in held.parts:
+            for piece, blob in self._pieces.of(part):
+                assert isinstance(piece, PartialColumns)
+                yield len(piece), dumps(Whole([piece])) if is_first else blob
+                is_first = False
 
     def replay(self, owned: OwnedRange, content: Any) -> None:
         """Apply an entry of the journal of a range that was taken over.

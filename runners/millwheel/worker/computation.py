@@ -42,7 +42,14 @@ def build_computations(
         guarantees = options.guarantees.get(name, BOTH)
         if stage.is_source:
             computations[name] = SourceComputation(
-                job, plan, stage, router, store, tries=tries, guarantees=guarantees
+                job,
+                plan,
+                stage,
+                router,
+                store,
+                tries=tries,
+                guarantees=guarantees,
+                steps=options.steps,
             )
         else:
             computations[name] = GroupingComputation(
@@ -56,6 +63,7 @@ def build_computations(
                 # What is not committed yet must not be read back as it was.
                 cache_bytes=cache_bytes if guarantees.strong_productions else None,
                 steps=options.steps,
+                value_bytes_max=options.value_bytes_max,
             )
     return computations
 

@@ -1,10 +1,11 @@
 """Draft: the production of one step while it is being put together."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from dataflow.io.table import TableWrite
 from runners.core import poison
+from runners.core.table_values import size_of_rows
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.production import (
     CellWrite,
@@ -112,7 +113,11 @@ class Draft:
             self._delivered[channel] = sequence
 
     def emit(
-        self, tables: Iterable[TableWrite], payloads: Mapping[RangeId, bytes], *, hold_us: int
+        self,
+        tables: Iterable[TableWrite],
+        payloads: Iterable[tuple[RangeId, bytes]],
+        *,
+        hold_us: int,
     ) -> None:
         """Write rows, and send payloads in the name of the first touched range.
 
@@ -123,7 +128,7 @@ class Draft:
         """
         self._tables.extend(tables)
         sender = self._ranges[min(self._ranges)]
-        for receiver, payload in payloads.items():
+        for receiver, payload in payloads:
             channel = Channel(sender.range_id, receiver)
             self.checkpoints.append(sender.outbox.create(channel, hold_us, payload))
 
@@ -160,6 +165,15 @@ class Draft:
     def when_committed(self, act: Callable[[], None]) -> None:
         """Do something as soon as it is durable, and not otherwise."""
         self._afterwards.append(act)
+
+    @property
+    def nbytes(self) -> int:
+        """How large it is, about: all that can be large."""
+        written = [entry.payload for entry in self._journal]
+        written += [checkpoint.payload for checkpoint in self.checkpoints]
+        written += [record.payload for record in self._late]
+        written += [letter.payload for letter in self._dead]
+        return sum(map(len, written)) + sum(map(size_of_rows, self._tables))
 
     @property
     def computation(self) -> str:

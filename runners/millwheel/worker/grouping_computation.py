@@ -4,6 +4,7 @@ MillWheel, sections 4 and 5; the semantics are `runners.core`'s.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -35,6 +36,7 @@ from runners.millwheel.worker.journal import Journal
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reshaping import merge, split
 from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.sizes import VALUE_BYTES_MAX, Pieces, StepSize, of_key
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.stored_cells import CellTable, StoredCells
 from triggers.timestamp_combiner import TimestampCombiner
@@ -54,6 +56,7 @@ class GroupingComputation:
         guarantees: what it may do without.
         cache_bytes: how much of the cells is in memory between two steps; None: all.
         steps: how much it does in one step.
+        value_bytes_max: of all that is kept of a key and window.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class GroupingComputation:
         guarantees: Guarantees = BOTH,
         cache_bytes: int | None = None,
         steps: StepLimits = STEP_LIMITS,
+        value_bytes_max: int = VALUE_BYTES_MAX,
     ) -> None:
         self._job, self._router, self._guarantees, self._name = job, router, guarantees, stage.name
         self._steps = steps
@@ -88,14 +92,23 @@ class GroupingComputation:
             self._stage.codec,
             is_merging=self._is_merging,
             owned=self._ranges,
+            steps=steps,
         )
         self._cells = CellCache(self._stored.read, cache_bytes)
         #: What is held in place of cells and timers.
         self.columns = ColumnState(self._stage.panes, cache_bytes, steps)
         #: What is durable and not in cells and timers yet.
         self.journal = Journal(
-            stage.name, self._cells, self._stored, self.columns, self._locate, steps
+            stage.name,
+            self._cells,
+            self._stored,
+            self.columns,
+            self._locate,
+            Pieces(value_bytes_max, partial(_not_kept, str(stage.root)), steps),
+            steps,
         )
+        #: How many timers fire in one step.
+        self._timers_size = StepSize(steps)
         #: Which of them has a key.
         self._map = KeyMap({})
         #: How far it has acted; nothing may be taken in that was sent to it while it is before what the master says.
@@ -319,12 +332,13 @@ class GroupingComputation:
             released = self.columns.release(self.columns.singles)
             return self._released(Draft(self._job), released, [], now_us)
         clock = self._clock(watermark_us, percentile_us, now_us)
+        timers_max = self._timers_size.allowed(self._steps.timers)
         due = self._timers.pop_due(
             # What is held as columns speaks in turn with the timers.
             watermark_us=min(watermark_us, self.columns.next_end_us),
             now_us=now_us,
             percentile_watermark_us=percentile_us,
-            timers_max=self._steps.timers,
+            timers_max=timers_max,
         )
         hold_us, draft = self._told_us, Draft(self._job)
         self._cells.need(cell_id for cell_id, _, _ in due)
@@ -332,11 +346,15 @@ class GroupingComputation:
         if step is None and self.columns.next_end_us <= watermark_us:
             step = self._speak(draft, watermark_us, clock)
         timer_us = self._timers.next_event_us()
-        is_over = self.columns.next_end_us > watermark_us and len(due) < self._steps.timers
+        is_over = self.columns.next_end_us > watermark_us and len(due) < timers_max
         if is_over and (timer_us is None or timer_us > watermark_us):
             self.time.act_on(watermark_us, percentile_us)
             self.columns.has_acted(watermark_us)
-        return None if step is None else self._drafted(draft, step, hold_us, due)
+        if step is None:
+            return None
+        self._drafted(draft, step, hold_us, due)
+        self._timers_size.caused(len(due), draft.nbytes)
+        return draft
 
     def _speak(self, draft: Draft, watermark_us: int, clock: StageClock) -> Step:
         """Let what is held as columns speak, up to the next timer."""
@@ -396,3 +414,7 @@ class GroupingComputation:
         """Bring some of the cells and timers up to date with the journal; None if all of them are."""
         draft = Draft(self._job)
         return draft if self.journal.settle(draft) else None
+
+
+def _not_kept(where: str, change: tuple[CellId, Any]) -> str:
+    return of_key(where, "keep the state", change[0][0])

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.messages import Deliver
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.step_limits import STEP_LIMITS
 
 
 class Inbox:
@@ -43,10 +44,17 @@ class Inbox:
             self._waiting[channel.receiver.computation].append(delivery)
         return sequence <= owned.delivered.get(channel, 0)
 
-    def take(self, computation: str, deliveries_max: int) -> list[Deliver]:
-        """Remove and return what has waited longest for a computation."""
-        waiting = self._waiting[computation]
-        return [waiting.popleft() for _ in range(min(deliveries_max, len(waiting)))]
+    def take(
+        self, computation: str, deliveries_max: int, bytes_max: int = STEP_LIMITS.nbytes
+    ) -> list[Deliver]:
+        """Remove and return what has waited longest for a computation, and is not more than a step should take in."""
+        waiting, taken, size = self._waiting[computation], list[Deliver](), 0
+        while waiting and len(taken) < deliveries_max:
+            size += len(waiting[0].payload)
+            if taken and size > bytes_max:
+                break
+            taken.append(waiting.popleft())
+        return taken
 
     def forget(self, range_id: RangeId) -> None:
         """Drop what waits for a range that is not owned any more."""

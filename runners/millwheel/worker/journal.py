@@ -19,7 +19,7 @@ entries go, one remains, or none: all that is held.
 * Before the keys of a range change, its journal is empty.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from runners.millwheel.worker.cell_cache import CellCache
 from runners.millwheel.worker.column_state import ColumnState
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.sizes import Pieces
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.stored_cells import StoredCells
 
@@ -62,6 +63,7 @@ class Journal:
         stored: those in the store.
         columns: what is held as columns.
         locate: as `Locate`.
+        pieces: pickles cells by their ids.
         steps: how much it settles in one step.
     """
 
@@ -72,10 +74,12 @@ class Journal:
         stored: StoredCells,
         columns: ColumnState,
         locate: Locate,
+        pieces: Pieces,
         steps: StepLimits = STEP_LIMITS,
     ) -> None:
         self._computation, self._cells, self._stored = computation, cells, stored
-        self._columns, self._locate, self._steps = columns, locate, steps
+        self._columns, self._locate = columns, locate
+        self._pieces, self._steps = pieces, steps
         #: Timers that have changed since their table was written.
         self._timers: dict[TimerId, int | None] = {}
         #: Timers that their table has, rather too many than too few.
@@ -132,10 +136,27 @@ class Journal:
             (of_key.get(key) or changes_of(key))[2].append(item)
         self._timers.update(timers)
         for owned, cells, changed in changes.values():
-            payload = dumps((cells, changed))
-            self.note_entry(draft, owned, len(cells), payload)
-            size = len(payload) // (len(cells) + len(changed))
-            for cell_id, cell in cells:
+            self._note_changes(draft, owned, cells, changed)
+
+    def _note_changes(
+        self,
+        draft: Draft,
+        owned: OwnedRange,
+        cells: list[tuple[CellId, Any]],
+        timers: list[tuple[TimerId, int | None]],
+    ) -> None:
+        if not cells:
+            self.note_entry(draft, owned, 0, dumps((cells, timers)))
+            return
+
+        def entry(some: Sequence[tuple[CellId, Any]]) -> bytes:
+            # Mostly there is one.
+            return dumps((some, timers if some[0] is cells[0] else []))
+
+        for some, payload in self._pieces.of(cells, entry):
+            self.note_entry(draft, owned, len(some), payload)
+            size = len(payload) // (len(some) + len(timers))
+            for cell_id, cell in some:
                 self._cells.wrote(cell_id, None if cell is None else size)
 
     def note_entry(self, draft: Draft, owned: OwnedRange, size: int, payload: bytes) -> None:
@@ -210,14 +231,13 @@ class Journal:
         is_empty = True
         # Of what was born and is gone there may be any number, and nothing to write.
         while is_empty and self._round is not None:
-            most = self._steps.settled
-            cells = list(islice(self._round.cells, most))
-            timers = list(islice(self._round.timers, most))
-            written = self._cell_writes(draft, cells), self._timer_writes(draft, timers)
-            draft.write(*written)
+            cells, written, is_last = self._cell_writes(draft, self._round.cells)
+            timers = list(islice(self._round.timers, self._steps.settled))
+            timer_writes = self._timer_writes(draft, timers)
+            draft.write(written, timer_writes)
             draft.when_committed(self._cells.settle(cells))
-            is_empty = not any(written)
-            if len(cells) < most and len(timers) < most:
+            is_empty = not written and not timer_writes
+            if is_last and len(timers) < self._steps.settled:
                 self._end_round(draft)
         return True
 
@@ -227,18 +247,20 @@ class Journal:
         for range_id, bundle in self._round.bundles.items():
             owned = self._ranges[range_id]
             draft.settle(owned, bundle)
-            held = self._columns.whole(range_id)
-            if held is not None:
-                payload = dumps(held[1])
-                draft.note(owned, held[0], payload)
+            for size, payload in self._columns.whole(range_id):
+                draft.note(owned, size, payload)
                 self._remaining_bytes += len(payload)
             if range_id not in self._noted:
                 del self._ranges[range_id]
         self._round = None
 
-    def _cell_writes(self, draft: Draft, cells: Iterable[CellId]) -> list[CellWrite]:
-        writes = []
-        for cell_id in cells:
+    def _cell_writes(
+        self, draft: Draft, cells: Iterator[CellId]
+    ) -> tuple[list[CellId], list[CellWrite], bool]:
+        """The next cells of a round, as many as a step may have, what is to be written of them, and if it was all."""
+        looked_at, writes, size = list[CellId](), list[CellWrite](), 0
+        for cell_id in islice(cells, self._steps.settled):
+            looked_at.append(cell_id)
             cell = self._cells.get(cell_id)
             if cell is None and not self._cells.is_stored(cell_id):
                 continue  # born and gone since the last time
@@ -246,8 +268,12 @@ class Journal:
             draft.touch(self._locate(cell_id[0]))
             value = None if cell is None else encode_cell(cell)
             writes.append(CellWrite(self._computation, key_hash, cell_key, value))
+            size += len(value or b"")
+            if size > self._steps.nbytes:
+                break
+        is_last = len(looked_at) < self._steps.settled and size <= self._steps.nbytes
         # In the order in which the store keeps them.
-        return sorted(writes, key=lambda write: write[1:3])
+        return looked_at, sorted(writes, key=lambda write: write[1:3]), is_last
 
     def _timer_writes(self, draft: Draft, timers: Iterable[TimerId]) -> list[TimerWrite]:
         writes = []

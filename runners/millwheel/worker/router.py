@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from dataflow.serialization import dumps
 from runners.core.key_codec import KeyCodec
 from runners.core.partial_parts import by_label
 from runners.core.partials import Partial
@@ -12,6 +11,10 @@ from runners.core.plan import ExecutionPlan
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyMap
 from runners.millwheel.shapes import Routing
+from runners.millwheel.worker.sizes import Pieces, of_key
+from runners.millwheel.worker.worker_options import WorkerOptions
+
+_OPTIONS = WorkerOptions()
 
 
 class Router:
@@ -19,10 +22,17 @@ class Router:
 
     Args:
         plan: the pipeline.
+        options: how large what is sent may be.
     """
 
-    def __init__(self, plan: ExecutionPlan) -> None:
+    def __init__(self, plan: ExecutionPlan, options: WorkerOptions = _OPTIONS) -> None:
         self._codecs = {stage.name: KeyCodec(str(stage.root)) for stage in plan.groupings()}
+        self._pieces = {
+            stage.name: Pieces(
+                options.value_bytes_max, partial(_not_sent, str(stage.root)), options.steps
+            )
+            for stage in plan.groupings()
+        }
         self._maps: Mapping[str, KeyMap] = {}
         #: That of the routing that it follows; 0 before the first.
         self.number = 0
@@ -34,19 +44,24 @@ class Router:
             gaps = [name for name, ranges in self._maps.items() if not ranges.is_whole]
             assert not gaps, f"some keys of {gaps} have no range, or two: {routing}"
 
-    def payloads(self, groups: Mapping[str, Sequence[Partial]]) -> Mapping[RangeId, bytes]:
-        """One payload for each range that is sent anything.
+    def payloads(self, groups: Mapping[str, Sequence[Partial]]) -> list[tuple[RangeId, bytes]]:
+        """What each range is sent, in pieces of a bounded size and in their order.
 
         Raises:
             KeyEncodingError: a key has no deterministic encoding; names the grouping.
+            TransformError: what there is for a key and window is too large to be sent; likewise.
         """
-        payloads: dict[RangeId, bytes] = {}
+        payloads: list[tuple[RangeId, bytes]] = []
         for name, partials in groups.items():
             range_of = partial(_range_of, self._maps[name], self._codecs[name])
             for range_id, part in by_label(partials, range_of).items():
                 assert range_id is not None  # or the map would not be whole
-                payloads[range_id] = dumps(part)
+                payloads += [(range_id, blob) for _, blob in self._pieces[name].of(part)]
         return payloads
+
+
+def _not_sent(where: str, partial: Partial) -> str:
+    return of_key(where, "be sent a value", partial[0])
 
 
 def _range_of(keys: KeyMap, codec: KeyCodec, key: Any) -> RangeId | None:

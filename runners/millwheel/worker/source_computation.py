@@ -28,6 +28,8 @@ from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.record_ids import IdTable, SeenIds
 from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.sizes import StepSize
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 
@@ -38,6 +40,8 @@ class _Split:
     is_finished: bool
     #: What has been read of it before, if its records have ids.
     seen: SeenIds | None
+    #: How many records it reads in one step.
+    size: StepSize
 
 
 class SourceComputation:
@@ -53,7 +57,9 @@ class SourceComputation:
         *,
         tries: int | None,
         guarantees: Guarantees = BOTH,
+        steps: StepLimits = STEP_LIMITS,
     ) -> None:
+        self._steps = steps
         operation = stage.root.operation
         assert isinstance(operation, Read)
         self._job, self._router, self._guarantees = job, router, guarantees
@@ -90,7 +96,9 @@ class SourceComputation:
         if self._judge is not None:
             seen = SeenIds(self._ids, self._job, row.range_id, self._judge, self.id_counts)
         reader = self._source.open(loads(row.split), position)
-        self._splits[row.range_id] = _Split(owned, reader, row.is_finished, seen)
+        self._splits[row.range_id] = _Split(
+            owned, reader, row.is_finished, seen, StepSize(self._steps)
+        )
         return owned
 
     def release(self, range_id: RangeId) -> None:
@@ -132,7 +140,7 @@ class SourceComputation:
         """Read on in one split; the draft (None if there was nothing) and the number of records."""
         split = self._splits[range_id]
         owned = split.owned
-        batch = split.reader.read(records_max)
+        batch = split.reader.read(split.size.allowed(records_max))
         is_finished = batch.status is SplitStatus.FINISHED
         owned.is_idle = batch.status is SplitStatus.IDLE
         watermark_us = MAX_TIMESTAMP_US if is_finished else batch.watermark_us
@@ -153,6 +161,7 @@ class SourceComputation:
         split.is_finished = is_finished
         self.meter.count(range_id, batch.records)
         self._remember(split, ids, draft)
+        split.size.caused(batch.records, draft.nbytes)
         return draft, batch.records
 
     def _new(self, split: _Split, bundle: Bundle, draft: Draft) -> tuple[Bundle, Sequence[NewId]]:

@@ -17,6 +17,8 @@ from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KEY_SPACE_END
 from runners.millwheel.store.port import CellKey, Fenced
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.sizes import StepSize
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 
 #: Cells in one answer, about.
 CELLS_PER_PAGE = 5_000
@@ -50,6 +52,7 @@ class StoredCells:
         codec: of its keys.
         is_merging: whether a cell is that of a key, and not of a window of it.
         owned: the ranges of the computation that are owned here; as it is at each call.
+        steps: how much is read at once.
     """
 
     def __init__(
@@ -61,9 +64,11 @@ class StoredCells:
         *,
         is_merging: bool,
         owned: Mapping[RangeId, OwnedRange],
+        steps: StepLimits = STEP_LIMITS,
     ) -> None:
         self._table, self._job, self._computation = table, job, computation
         self._codec, self._is_merging, self._owned = codec, is_merging, owned
+        self._page_size = StepSize(steps)
 
     def read(self, cell_ids: Sequence[CellId]) -> Iterator[tuple[CellId, bytes]]:
         """Those of some cells that there are, in the order given.
@@ -85,19 +90,22 @@ class StoredCells:
     ) -> Iterator[tuple[Mapping[CellId, bytes], int]]:
         """The cells of a range from a key hash on, in the order of the hashes, about so many at a time.
 
-        With each page the hash at which the next one begins, 0 after the last.  Cells of one hash are never divided.
+        Fewer where they are large.  With each page the hash at which the next one begins, 0 after the last.  Cells of
+        one hash are never divided.
 
         Raises:
             StoreError: the range is somebody else's by now.
         """
         while True:
+            count = self._page_size.allowed(cells)
             page = self._table.read_cell_page(
-                self._job, owned.range_id, owned.token, first_hash, cells
+                self._job, owned.range_id, owned.token, first_hash, count
             )
             if isinstance(page, Fenced):
                 raise _fenced(page.range_id)
             last_hash = max(page, default=(KEY_SPACE_END, b""))[0]
-            is_last = len(page) < cells or last_hash + 1 >= KEY_SPACE_END
+            self._page_size.caused(len(page), sum(map(len, page.values())))
+            is_last = len(page) < count or last_hash + 1 >= KEY_SPACE_END
             first_hash = 0 if is_last else last_hash + 1
             yield {self._id_of(key): value for (_, key), value in page.items()}, first_hash
             if is_last:

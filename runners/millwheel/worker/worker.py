@@ -84,7 +84,7 @@ class Worker:
         clock: Clock,
     ) -> None:
         self._spec, self._store, self._transport, self._clock = spec, store, transport, clock
-        self._router = Router(plan)
+        self._router = Router(plan, spec.options)
         self._computations = build_computations(spec.job, plan, self._router, store, spec.options)
         self._ranges: dict[RangeId, OwnedRange] = {}
         self._pace = ReadingPace(spec.options, clock)
@@ -188,7 +188,8 @@ class Worker:
         return worked
 
     def _take_deliveries(self, name: str, computation: GroupingComputation) -> bool:
-        deliveries = self._courier.inbox.take(name, self._spec.options.steps.deliveries)
+        steps = self._spec.options.steps
+        deliveries = self._courier.inbox.take(name, steps.deliveries, steps.nbytes)
         if not deliveries:
             return False
         channels = dict.fromkeys(each.channel for each in deliveries)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import attrs
 
 from runners.millwheel.guarantees import Guarantees
+from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 
 
@@ -20,6 +21,7 @@ class WorkerOptions:
         state_cache_bytes: how much state a worker keeps in memory between two steps; None: all that it has.
         guarantees: of computations that do without some, by name.
         steps: how much they do in one step.
+        value_bytes_max: of what is kept of a key and window, and of what is sent for them at once.
     """
 
     records_per_second: float | None = None
@@ -28,3 +30,4 @@ class WorkerOptions:
     guarantees: Mapping[str, Guarantees] = attrs.field(factory=dict)
     state_cache_bytes: int | None = None
     steps: StepLimits = STEP_LIMITS
+    value_bytes_max: int = VALUE_BYTES_MAX

@@ -35,14 +35,31 @@ _RATES = {
 }
 #: How much state a worker keeps in memory: all, nothing, or that of a few windows; a run draws one of them.
 CACHES_BYTES = (None, 0, 4_000)
+
+
+def _tiny(count: int, piece_bytes: int) -> StepLimits:
+    return StepLimits(
+        records=count,
+        column_records=count,
+        deliveries=count,
+        timers=count,
+        cells=count,
+        panes=count,
+        settled=count,
+        nbytes=4 * piece_bytes,
+        piece_bytes=piece_bytes,
+        first=count,
+    )
+
+
 #: How much a worker does in one step: what it does in a running job, or hardly anything; a run draws one of them.
 STEPS = (
     STEP_LIMITS,
     STEP_LIMITS,
-    StepLimits(records=1, column_records=1, deliveries=1, timers=1, cells=1, panes=1, settled=1),
+    _tiny(1, piece_bytes=150),
     STEP_LIMITS,
     STEP_LIMITS,
-    StepLimits(records=2, column_records=2, deliveries=2, timers=2, cells=2, panes=2, settled=2),
+    _tiny(2, piece_bytes=500),
 )
 #: How fast the clocks of a process run, and where its monotonic one begins.
 _RATES_OF_CLOCKS, _ORIGINS_MS = (0.5, 0.95, 1.0, 1.05, 2.0), (60_000, 86_400_000)

@@ -28,6 +28,7 @@ from runners.testing.store_conformance import (
     rows,
     shapes,
     signals,
+    sizes,
     state,
     updates,
 )
@@ -44,6 +45,7 @@ CHECKS: Sequence[Callable[[StoreFactory], None]] = tuple(
         state,
         reading,
         journal,
+        sizes,
         channels,
         shapes,
         updates,

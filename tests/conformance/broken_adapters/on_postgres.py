@@ -1,6 +1,7 @@
 """Breakages of the Postgres adapter alone: each is one change to its code or to a statement of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import psycopg
@@ -8,10 +9,12 @@ import pytest
 
 from runners.millwheel.production import Production
 from runners.millwheel.store.port import Fenced
-from runners.millwheel.store.postgres import PostgresStore, session, store, takeover
+from runners.millwheel.store.postgres import PostgresStore, session, statements, store, takeover
+from runners.millwheel.store.postgres.arrays import Int4Array
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.outcomes import Verdict, judge
 from runners.millwheel.store.postgres.pipeline import Pipeline
+from runners.millwheel.store.postgres.portions import portions
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import CopyRows, Statement
 
@@ -79,9 +82,28 @@ def takes_a_cut_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
 
 def sends_what_is_too_large(patch: pytest.MonkeyPatch) -> None:
     """Leaves it to Postgres to end the connection."""
-    patch.setattr(store, "check_sizes", lambda *_: None)
+    patch.setattr(store, "check_messages", lambda *_: None)
 
 
 def gives_up_at_once(patch: pytest.MonkeyPatch) -> None:
     """Repeats nothing, however sure it is that nothing has happened."""
     patch.setattr(session, "_waits", lambda *_: False)
+
+
+def writes_one_portion(patch: pytest.MonkeyPatch) -> None:
+    """What does not fit into the first statement is forgotten."""
+
+    def first(rows: Sequence[Any], size_of: Callable[[Any], int], bytes_max: int) -> Iterator[Any]:
+        return islice(portions(rows, size_of, bytes_max), 1)
+
+    patch.setattr(statements, "portions", first)
+
+
+def numbers_each_portion_anew(patch: pytest.MonkeyPatch) -> None:
+    """Entries of the journal of one commit have the numbers of others."""
+    of = Int4Array.of
+    patch.setattr(
+        Int4Array,
+        "of",
+        lambda values: of(range(len(values)) if isinstance(values, range) else values),
+    )

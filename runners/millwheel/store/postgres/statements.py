@@ -21,6 +21,7 @@ from runners.millwheel.store.postgres.arrays import (
     TextArray,
 )
 from runners.millwheel.store.postgres.catalog import JobIds, to_signed
+from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX, portions
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import CopyRows, Statement, TableStatements
 
@@ -32,31 +33,34 @@ _COMMIT: Statement = (QUERIES["commit"], {})
 
 
 def commit_statements(
-    production: Production, ids: JobIds, tables: TableStatements
+    production: Production,
+    ids: JobIds,
+    tables: TableStatements,
+    portion_bytes: int = PORTION_BYTES_MAX,
 ) -> list[Statement]:
-    """The whole transaction, from BEGIN to COMMIT.
+    """The whole transaction, from BEGIN to COMMIT; rows that take more than ``portion_bytes`` are several statements.
 
     Raises:
         StoreError: the production names a range that the job does not have.
     """
     statements = [_BEGIN, _fences(production, ids)]
-    statements += _cells(production.cells, ids)
+    statements += _cells(production.cells, ids, portion_bytes)
     statements += _timers(production.timers, ids)
-    statements += _journal(production, ids)
-    statements += _channels(production, ids)
+    statements += _journal(production, ids, portion_bytes)
+    statements += _channels(production, ids, portion_bytes)
     statements += _signal_marks(production, ids)
     statements += _percentiles(production, ids)
     statements += _reshape(production, ids)
     statements += _record_ids(production, ids)
-    statements += _late(production, ids)
-    statements += _dead(production, ids)
+    statements += _late(production, ids, portion_bytes)
+    statements += _dead(production, ids, portion_bytes)
     for write in production.tables:
-        statements += tables.write(write)
+        statements += tables.write(write, portion_bytes)
     statements.append(_COMMIT)
     return statements
 
 
-def check_sizes(production: Production, statements: Sequence[Statement]) -> None:
+def check_messages(production: Production, statements: Sequence[Statement]) -> None:
     """Refuse what Postgres cannot take in: it would end the connection, and nobody would know why.
 
     Raises:
@@ -91,7 +95,7 @@ def _fences(production: Production, ids: JobIds) -> Statement:
     }
 
 
-def _cells(cells: Sequence[CellWrite], ids: JobIds) -> list[Statement]:
+def _cells(cells: Sequence[CellWrite], ids: JobIds, portion_bytes: int) -> list[Statement]:
     statements: list[Statement] = []
     writes: Sequence[tuple[str, int, bytes, bytes | None]] = cells
     if len({cell[:3] for cell in cells}) < len(cells):
@@ -99,8 +103,8 @@ def _cells(cells: Sequence[CellWrite], ids: JobIds) -> list[Statement]:
         writes = [(*key, value) for key, value in {cell[:3]: cell[3] for cell in cells}.items()]
     upserts = [write for write in writes if write[3] is not None]
     deletes = [write for write in writes if write[3] is None]
-    if upserts:
-        computations, key_hashes, cell_keys, values = zip(*upserts, strict=True)
+    for some in portions(upserts, lambda write: len(write[3] or b""), portion_bytes):
+        computations, key_hashes, cell_keys, values = zip(*some, strict=True)
         parameters = _keys(computations, key_hashes, cell_keys, ids)
         parameters["values"] = ByteaArray.of(values)
         statements.append((ids.queries["upsert_cells"], parameters))
@@ -128,7 +132,7 @@ def _timers(timers: Sequence[TimerWrite], ids: JobIds) -> list[Statement]:
     return statements
 
 
-def _journal(production: Production, ids: JobIds) -> list[Statement]:
+def _journal(production: Production, ids: JobIds, portion_bytes: int) -> list[Statement]:
     statements: list[Statement] = []
     if production.settled:
         parameters: dict[str, PackedArray] = {
@@ -136,16 +140,18 @@ def _journal(production: Production, ids: JobIds) -> list[Statement]:
             "bundles": Int8Array.of(list(production.settled.values())),
         }
         statements.append((ids.queries["settle_journal"], parameters))
-    if production.journal:
-        bundles = {fence.range_id: fence.bundle for fence in production.fences}
-        range_ids, cells, payloads = zip(*production.journal, strict=True)
+    bundles = {fence.range_id: fence.bundle for fence in production.fences}
+    first = 0
+    for some in portions(production.journal, lambda entry: len(entry.payload), portion_bytes):
+        range_ids, cells, payloads = zip(*some, strict=True)
         parameters = {
             "range_ids": Int4Array.of([ids.range(range_id).number for range_id in range_ids]),
             "bundles": Int8Array.of([bundles[range_id] for range_id in range_ids]),
-            "parts": Int4Array.of(range(len(range_ids))),
+            "parts": Int4Array.of(range(first, first + len(some))),
             "cells": Int4Array.of(cells),
             "payloads": ByteaArray.of(payloads),
         }
+        first += len(some)
         statements.append((ids.queries["append_journal"], parameters))
     return statements
 
@@ -160,12 +166,14 @@ def _keys(
     }
 
 
-def _channels(production: Production, ids: JobIds) -> list[Statement]:
+def _channels(production: Production, ids: JobIds, portion_bytes: int) -> list[Statement]:
     statements: list[Statement] = []
     if production.delivered:
         statements.append((ids.queries["advance_deliveries"], _marks(production.delivered, ids)))
-    if production.checkpoints:
-        channels, sequences, min_timestamps_us, payloads = zip(*production.checkpoints, strict=True)
+    for some in portions(
+        production.checkpoints, lambda checkpoint: len(checkpoint.payload), portion_bytes
+    ):
+        channels, sequences, min_timestamps_us, payloads = zip(*some, strict=True)
         parameters = {
             **_ends(channels, ids),
             "sequences": Int8Array.of(sequences),
@@ -271,36 +279,36 @@ def _bounds(keys: Collection[KeyRange | None], head: int) -> dict[str, PackedArr
     }
 
 
-def _late(production: Production, ids: JobIds) -> list[Statement]:
-    late = production.late
-    if not late:
-        return []
-    parameters = {
-        "job_ids": Int4Array.of([ids.number] * len(late)),
-        "transforms": TextArray.of([escape_text(record.transform) for record in late]),
-        "keys": TextArray.of([escape_text(record.key) for record in late]),
-        "window_starts_us": Int8Array.of([record.window_start_us for record in late]),
-        "window_ends_us": Int8Array.of([record.window_end_us for record in late]),
-        "watermarks_us": Int8Array.of([record.watermark_us for record in late]),
-        "payloads": ByteaArray.of([record.payload for record in late]),
-        "counts": Int8Array.of([record.count for record in late]),
-        "contents": TextArray.of([escape_text(record.contents) for record in late]),
-    }
-    return [(ids.queries["insert_late"], parameters)]
+def _late(production: Production, ids: JobIds, portion_bytes: int) -> list[Statement]:
+    statements: list[Statement] = []
+    for late in portions(production.late, lambda record: len(record.payload), portion_bytes):
+        parameters: dict[str, PackedArray] = {
+            "job_ids": Int4Array.of([ids.number] * len(late)),
+            "transforms": TextArray.of([escape_text(record.transform) for record in late]),
+            "keys": TextArray.of([escape_text(record.key) for record in late]),
+            "window_starts_us": Int8Array.of([record.window_start_us for record in late]),
+            "window_ends_us": Int8Array.of([record.window_end_us for record in late]),
+            "watermarks_us": Int8Array.of([record.watermark_us for record in late]),
+            "payloads": ByteaArray.of([record.payload for record in late]),
+            "counts": Int8Array.of([record.count for record in late]),
+            "contents": TextArray.of([escape_text(record.contents) for record in late]),
+        }
+        statements.append((ids.queries["insert_late"], parameters))
+    return statements
 
 
-def _dead(production: Production, ids: JobIds) -> list[Statement]:
-    dead = production.dead
-    if not dead:
-        return []
-    parameters = {
-        "job_ids": Int4Array.of([ids.number] * len(dead)),
-        "stages": TextArray.of([escape_text(letter.stage) for letter in dead]),
-        "errors": TextArray.of([escape_text(letter.error) for letter in dead]),
-        "tracebacks": TextArray.of([escape_text(letter.traceback) for letter in dead]),
-        "tries": Int4Array.of([letter.tries for letter in dead]),
-        "timestamps_us": Int8Array.of([letter.timestamp_us for letter in dead]),
-        "payloads": ByteaArray.of([letter.payload for letter in dead]),
-        "contents": TextArray.of([escape_text(letter.contents) for letter in dead]),
-    }
-    return [(ids.queries["insert_dead_letters"], parameters)]
+def _dead(production: Production, ids: JobIds, portion_bytes: int) -> list[Statement]:
+    statements: list[Statement] = []
+    for dead in portions(production.dead, lambda letter: len(letter.payload), portion_bytes):
+        parameters: dict[str, PackedArray] = {
+            "job_ids": Int4Array.of([ids.number] * len(dead)),
+            "stages": TextArray.of([escape_text(letter.stage) for letter in dead]),
+            "errors": TextArray.of([escape_text(letter.error) for letter in dead]),
+            "tracebacks": TextArray.of([escape_text(letter.traceback) for letter in dead]),
+            "tries": Int4Array.of([letter.tries for letter in dead]),
+            "timestamps_us": Int8Array.of([letter.timestamp_us for letter in dead]),
+            "payloads": ByteaArray.of([letter.payload for letter in dead]),
+            "contents": TextArray.of([escape_text(letter.contents) for letter in dead]),
+        }
+        statements.append((ids.queries["insert_dead_letters"], parameters))
+    return statements

@@ -27,10 +27,12 @@ from runners.millwheel.store.guards import (
     check_fenced,
     check_fences,
     check_names,
+    check_sizes,
     unknown_job,
     unknown_range,
 )
 from runners.millwheel.store.port import (
+    VALUE_BYTES_MAX,
     CommitOutcome,
     Fenced,
     Indeterminate,
@@ -48,12 +50,13 @@ from runners.millwheel.store.postgres import (
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.cells import CellVerbs
 from runners.millwheel.store.postgres.kept_rows import KeptRowVerbs
+from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.record_ids import RecordIdVerbs
 from runners.millwheel.store.postgres.requests import RequestVerbs
 from runners.millwheel.store.postgres.session import Session
 from runners.millwheel.store.postgres.statements import (
-    check_sizes,
+    check_messages,
     commit_statements,
 )
 from runners.millwheel.store.postgres.updates import UpdateVerbs
@@ -96,6 +99,8 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
             idle_timeout_ms=idle_timeout_ms,
             when_lost=self._ids.clear,
         )
+        #: See `runners.millwheel.store.port.Store`.
+        self.value_bytes_max = VALUE_BYTES_MAX
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._session.place})"
@@ -178,6 +183,7 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
     def commit(self, production: Production) -> CommitOutcome:
         """Make the production durable, whole, in one round trip, if every fence holds."""
         check_fences(production)
+        check_sizes(production, self.value_bytes_max)
         for write in production.tables:
             check_write(write)
         ids = self._ids_of(production)
@@ -186,8 +192,9 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         fenced = [fence.range_id for fence in production.fences]
         keys = {range_id: ids.ranges[range_id].keys for range_id in fenced}
         check_fenced(production, keys, ids.ranges)
-        statements = commit_statements(production, ids, self._session.tables)
-        check_sizes(production, statements)
+        portion_bytes = min(PORTION_BYTES_MAX, self.value_bytes_max)
+        statements = commit_statements(production, ids, self._session.tables, portion_bytes)
+        check_messages(production, statements)
         outcome = self._session.send(statements)
         if production.reshape is not None:
             self._ids.pop(production.job, None)

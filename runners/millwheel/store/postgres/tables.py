@@ -4,7 +4,7 @@ The only place that composes SQL, because these names are the user's; every name
 A table is created if it is missing and otherwise verified: it is never altered.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
@@ -26,6 +26,7 @@ from runners.millwheel.store.postgres.arrays import (
     TimestamptzArray,
     packed_rows,
 )
+from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX, portions
 from runners.millwheel.store.postgres.queries import QUERIES
 
 #: The one Postgres type of every column type, as ``format_type`` spells it, and its array.
@@ -41,6 +42,8 @@ _TYPES: Mapping[ColumnType, tuple[str, type[PackedArray]]] = {
 _NAME_BYTES_MAX = 63
 _RESERVED_SCHEMAS = frozenset({"dataflow", "information_schema", "pg_catalog", "pg_toast"})
 
+#: In UTF-8.
+_CHARACTER_BYTES_MAX = 4
 #: So many rows are worth the round trips of a COPY: it costs Postgres a third of what other inserts do.
 COPY_ROWS_MIN = 5_000
 
@@ -123,8 +126,8 @@ class TableStatements:
         self._connection = connection
         self._queries: dict[tuple[str, tuple[str, ...], tuple[str, ...]], _TableQueries] = {}
 
-    def write(self, write: TableWrite) -> list[Statement]:
-        """At most one statement each for deletes, upserts and inserts."""
+    def write(self, write: TableWrite, portion_bytes: int = PORTION_BYTES_MAX) -> list[Statement]:
+        """The statements for deletes, upserts and inserts: one each, unless rows are large."""
         table, queries = write.table, self._of(write.table)
         key_columns = {name: table.columns[name] for name in table.key}
         statements: list[Statement] = []
@@ -133,13 +136,19 @@ class TableStatements:
         if write.upserts:
             # In key order, two jobs that write the same keys wait for each other in turn instead
             # of deadlocking; the checks made sure that keys of a table can be compared.
-            rows = _in_key_order(table, write.upserts)
-            statements.append((queries.upsert, _arrays(table.columns, rows)))
+            ordered = _in_key_order(table, write.upserts)
+            statements += [
+                (queries.upsert, _arrays(table.columns, rows))
+                for rows in _portions(table, ordered, portion_bytes)
+            ]
         if len(write.inserts) >= COPY_ROWS_MIN:
             kinds, columns = _kinds_and_columns(table.columns, write.inserts)
             statements.append(CopyRows(queries.copy, packed_rows(kinds, columns)))
-        elif write.inserts:
-            statements.append((queries.insert, _arrays(table.columns, write.inserts)))
+        else:
+            statements += [
+                (queries.insert, _arrays(table.columns, rows))
+                for rows in _portions(table, write.inserts, portion_bytes)
+            ]
         return statements
 
     def read(self, table: TableSpec) -> bytes:
@@ -192,6 +201,23 @@ class TableStatements:
 
 def _placeholders(count: int) -> sql.Composed:
     return sql.SQL(", ").join(sql.Placeholder(f"c{index}", "b") for index in range(count))
+
+
+def _portions(table: TableSpec, rows: Sequence[Row], portion_bytes: int) -> Iterator[Sequence[Row]]:
+    long = [index for index, kind in enumerate(table.columns.values()) if kind in {str, bytes}]
+    if isinstance(rows, TableColumns):
+        # Columns know how large they are together, and are divided evenly.
+        count = 1 + sum(array.nbytes for array in rows.arrays) // portion_bytes
+        size = -(-len(rows) // count)
+        return (rows[start : start + size] for start in range(0, len(rows), max(1, size)))
+    size = sum(_CHARACTER_BYTES_MAX * sum([len(r[i]) for r in rows if r[i]]) for i in long)
+    if size <= portion_bytes:
+        return iter([rows] if rows else [])
+    return portions(
+        rows,
+        lambda row: sum([_CHARACTER_BYTES_MAX * len(row[index] or "") for index in long]),
+        portion_bytes,
+    )
 
 
 def _in_key_order(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:

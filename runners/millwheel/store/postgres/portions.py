@@ -1,0 +1,36 @@
+"""Portions: rows of one kind as several statements, where together they are more than a message to Postgres can be.
+
+A statement with all its parameters is one message, and the server ends a connection that sends it one of 1 GiB.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+RowT = TypeVar("RowT")
+
+#: What the rows of one statement have, unless it is a single one.
+PORTION_BYTES_MAX = 32 << 20
+
+
+def portions(
+    rows: Sequence[RowT], size_of: Callable[[RowT], int], bytes_max: int
+) -> Iterator[Sequence[RowT]]:
+    """The rows in their order, as few at a time as have to be, and one at least.
+
+    Args:
+        rows: all.
+        size_of: how many bytes a row has.
+        bytes_max: for each portion, unless it is a single row.
+    """
+    sizes = list(map(size_of, rows))
+    if sum(sizes) <= bytes_max:
+        if rows:
+            yield rows
+        return
+    start = held = 0
+    for index, size in enumerate(sizes):
+        if held + size > bytes_max and index > start:
+            yield rows[start:index]
+            start, held = index, 0
+        held += size
+    yield rows[start:]

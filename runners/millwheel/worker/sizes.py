@@ -1,0 +1,116 @@
+"""How large what a step commits may be: in all, in each of its parts, and in the one thing that has no parts.
+
+Records have any size, so that their number bounds nothing.  A step takes in as much as, by what the last one has
+shown, causes so many bytes (`StepSize`); what it writes goes in pieces (`Pieces`), however much it has become.
+A single value that is larger than the store may be given is refused by name, before anything is committed.
+
+**Invariants**
+
+* A piece is no larger than `StepLimits.piece_bytes`, or is a single thing.
+* A step takes one thing in at least.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from dataflow.errors import TransformError
+from dataflow.serialization import dumps
+from runners.core.do_fn_outputs import shown
+from runners.millwheel.store import port
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+
+T = TypeVar("T")
+
+#: A value that has no parts: all that is kept of a key and window, what a bundle has for them, a field of a row.
+VALUE_BYTES_MAX = 256 << 20
+
+#: By how much more a step may take in than the one before it.
+_GROWTH = 8
+
+
+class StepSize:
+    """How many things the next step may take in: records, timers, cells.
+
+    Args:
+        steps: how much a step may cause.
+    """
+
+    def __init__(self, steps: StepLimits) -> None:
+        self._bytes_max, self._allowed = steps.nbytes, steps.first
+
+    def allowed(self, most: int) -> int:
+        """At least one, and not more than ``most``."""
+        return max(1, min(most, self._allowed))
+
+    def caused(self, count: int, nbytes: int) -> None:
+        """So many things were taken in, and so much was to be committed because of them."""
+        if count:
+            fitting = count * self._bytes_max // max(1, nbytes)
+            self._allowed = max(1, min(fitting, _GROWTH * self._allowed))
+
+
+class Pieces:
+    """Pickles the things of sequences that look alike, and so mostly needs to pickle each only once.
+
+    Args:
+        value_bytes_max: no single thing may be larger.
+        what: is said of a thing that is, e.g. "transform 'sum' (main.py:7) cannot keep the state of key 1".
+        steps: how large a piece may be.
+    """
+
+    def __init__(
+        self, value_bytes_max: int, what: Callable[[Any], str], steps: StepLimits = STEP_LIMITS
+    ) -> None:
+        self._value_bytes_max, self._what = value_bytes_max, what
+        self._piece_bytes = steps.piece_bytes
+        #: Of each thing, in the piece before.
+        self._bytes_each = 1
+
+    def of(
+        self, things: Sequence[T], dump: Callable[[Sequence[T]], bytes] = dumps
+    ) -> Iterator[tuple[Sequence[T], bytes]]:
+        """The things in their order, as pieces and their pickles; nothing of nothing.
+
+        Raises:
+            TransformError: one of them is too large.
+        """
+        start = 0
+        while start < len(things):
+            count = max(1, self._piece_bytes // self._bytes_each)
+            # What is all in one piece stays the very sequence that it is.
+            piece = things if not start and count >= len(things) else things[start : start + count]
+            start += len(piece)
+            yield from self._pickled(piece, dump)
+
+    def _pickled(
+        self, piece: Sequence[T], dump: Callable[[Sequence[T]], bytes]
+    ) -> Iterator[tuple[Sequence[T], bytes]]:
+        blob = dump(piece)
+        self._bytes_each = max(1, len(blob) // len(piece))
+        if len(blob) <= self._piece_bytes:
+            yield piece, blob
+        elif len(piece) > 1:
+            del blob
+            middle = len(piece) // 2
+            yield from self._pickled(piece[:middle], dump)
+            yield from self._pickled(piece[middle:], dump)
+        elif len(blob) > self._value_bytes_max:
+            raise too_large(self._what(piece[0]), len(blob), self._value_bytes_max)
+        else:
+            yield piece, blob
+
+
+def too_large(what: str, size_bytes: int, bytes_max: int) -> TransformError:
+    """The error about one thing that is too large; ``what`` says which and whose."""
+    return TransformError(
+        f"{what}: it has {size_bytes:,} bytes, and may have {bytes_max:,}",
+        detail="all of it is one value to the store, and is written again whenever it changes",
+        hint="keep less of each key and window: CombinePerKey in place of GroupByKey, shorter windows, more keys, "
+        f"large records in files and their names here; or give the runner a larger value_bytes_max, up to "
+        f"{port.VALUE_BYTES_MAX:,}",
+    )
+
+
+def of_key(where: str, what: str, key: Any) -> str:
+    """What of a key cannot be, for `Pieces`."""
+    return f"{where} cannot {what} of key {shown(key)}"

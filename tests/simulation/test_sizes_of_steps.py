@@ -1,0 +1,184 @@
+"""Records of any size: steps and what they write stay of a size, and what cannot is refused by name."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+import dataflow as df
+from runners.millwheel.production import Production
+from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.port import CommitOutcome
+from runners.millwheel.worker import journal
+from runners.millwheel.worker.step_limits import StepLimits
+from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.testing.simulator import NO_FAULTS, dice, simulate
+from runners.testing.simulator.cluster import Cluster
+from runners.testing.simulator.pipelines import PIPELINES
+from tests.effort import by_profile
+
+#: Of the shipped pipelines: so little that hardly anything is in one piece.
+PIECE_BYTES = 150
+SEEDS = by_profile(dev=6, ci=40, nightly=2_000)
+
+RECORDS, RECORD_BYTES, KEYS = 600, 1_000, 20
+#: A step is of fifty records.
+SMALL = StepLimits(nbytes=50 * RECORD_BYTES, piece_bytes=10 * RECORD_BYTES, first=20)
+
+
+@attrs.define
+class Written:
+    """The largest things in the commits of a job."""
+
+    piece: int = 0
+    whole: int = 0
+    commits: int = 0
+
+    def look(self, production: Production) -> None:
+        """At a production that is about to be committed."""
+        values = [each.value or b"" for each in production.cells]
+        values += [each.payload for each in production.journal]
+        values += [each.payload for each in production.checkpoints]
+        rows = [row for write in production.tables for row in (*write.inserts, *write.upserts)]
+        written = sum(map(len, values)) + sum(len(value) for row in rows for value in row[1:])
+        self.commits += 1
+        self.piece = max([self.piece, *map(len, values)])
+        self.whole = max(self.whole, written)
+
+
+class Measuring(MemoryStore):
+    """A store that looks at what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = Written()
+
+    def commit(self, production: Production) -> CommitOutcome:
+        self.written.look(production)
+        return super().commit(production)
+
+
+def large(p: df.Pipeline) -> Any:
+    """Records that grow when they are read, and groups of them that are said again."""
+    numbers = [df.TimestampedValue((n % KEYS, n), 0) for n in range(RECORDS)]
+    return (
+        p
+        | "read" >> df.Create(numbers)
+        | "grow" >> df.Map(lambda pair: (pair[0], (pair[1], "x" * RECORD_BYTES)))
+    )
+
+
+def said(key: Any, number: int, text: str) -> dict[str, Any]:
+    return {"key": f"{key} {number}", "text": text}
+
+
+def write_each(groups: Any) -> None:
+    (
+        groups
+        | "each" >> df.FlatMap(lambda pair: [said(pair[0], *value) for value in pair[1]])
+        | df.WriteToPostgres("said", columns={"key": str, "text": str})
+    )
+
+
+def run(build: Callable[[df.Pipeline], None], **options: Any) -> Measuring:
+    p = df.Pipeline()
+    build(p)
+    store = Measuring()
+    options = {"steps": SMALL, **options}
+    cluster = Cluster(
+        p.graph(), 0, faults=NO_FAULTS, store=store, options=WorkerOptions(**options), workers=1
+    )
+    cluster.run()
+    (table,) = p.graph().tables()
+    assert sorted(store.read_table(table)) == sorted(
+        (f"{n % KEYS} {n}", "x" * RECORD_BYTES) for n in range(RECORDS)
+    )
+    return store
+
+
+@pytest.mark.parametrize("is_windowed", [True, False])
+def test_what_a_step_commits_is_bounded(is_windowed: bool) -> None:
+    """In pieces no larger than a group, which has no parts; each step about as much as a step should have."""
+
+    def windowed(p: df.Pipeline) -> None:
+        write_each(large(p) | df.WindowInto(df.FixedWindows(60)) | "group" >> df.GroupByKey())
+
+    def each_alone(p: df.Pipeline) -> None:
+        alone = large(p) | "alone" >> df.Map(lambda pair: (pair[1][0], pair[1]))
+        groups = alone | "group" >> df.GroupByKey()
+        write_each(groups | df.Map(lambda pair: (pair[0] % KEYS, pair[1])))
+
+    store = run(windowed if is_windowed else each_alone)
+    group_bytes = (RECORDS // KEYS if is_windowed else 1) * RECORD_BYTES
+
+    assert store.written.piece < max(10 * RECORD_BYTES, group_bytes) * 1.2
+    # What a step takes in it may write twice (state, and what that says), and each group that it touches as a whole.
+    assert store.written.whole < 2 * (50 * RECORD_BYTES + KEYS * group_bytes * is_windowed)
+    assert store.written.commits > 20
+
+
+def test_a_value_that_is_too_large_is_refused_by_name() -> None:
+    """Before anything is committed; the job stops, and says of which key."""
+
+    def build(p: df.Pipeline) -> None:
+        write_each(large(p) | "group" >> df.GroupByKey())
+
+    run(build, value_bytes_max=RECORDS * RECORD_BYTES)
+    with pytest.raises(df.TransformError) as failure:
+        run(build, value_bytes_max=20 * RECORD_BYTES)
+    told = str(failure.value)
+
+    assert "'group'" in told
+    assert "cannot keep the state of key" in told
+    assert "may have 20,000" in told
+    assert "value_bytes_max" in told
+
+
+def test_a_record_that_is_too_large_is_refused_by_name() -> None:
+    """Where it is sent."""
+
+    def build(p: df.Pipeline) -> None:
+        longer = large(p) | "longer" >> df.Map(lambda pair: (pair[0], (pair[1], pair[1][1] * 30)))
+        write_each(longer | "group" >> df.GroupByKey())
+
+    with pytest.raises(df.TransformError, match=r"(?s)'group'.*cannot be sent a value of key"):
+        run(build, value_bytes_max=20 * RECORD_BYTES)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_what_goes_in_pieces_arrives_once(pipeline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fails between them."""
+    tiny = StepLimits(nbytes=4 * PIECE_BYTES, piece_bytes=PIECE_BYTES, first=1)
+    monkeypatch.setattr(dice, "STEPS", (tiny,))
+
+    assert simulate(pipeline, seeds=range(1, SEEDS)).faults.total() > 0
+
+
+def test_what_is_held_as_columns_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that a range holds is several entries of the journal, and the first is in place of what was before."""
+    monkeypatch.setattr(dice, "STEPS", (StepLimits(piece_bytes=2_000),))
+    monkeypatch.setattr("runners.millwheel.worker.journal.JOURNAL_BYTES_MAX", 3_000)
+
+    assert simulate("typed", seeds=SEEDS).seeds == SEEDS
+
+
+def test_large_cells_are_settled_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that brings cells up to date has no more of them than it should have."""
+    monkeypatch.setattr(journal, "JOURNAL_BYTES_MAX", 1)
+    group_bytes = RECORDS // KEYS * RECORD_BYTES
+    most = 0
+
+    class Settled(Measuring):
+        def commit(self, production: Production) -> CommitOutcome:
+            nonlocal most
+            most = max(most, sum(len(each.value or b"") for each in production.cells))
+            return super().commit(production)
+
+    def build(p: df.Pipeline) -> None:
+        write_each(large(p) | "group" >> df.GroupByKey())
+
+    monkeypatch.setattr(f"{__name__}.Measuring", Settled)
+    run(build)
+
+    assert 50 * RECORD_BYTES < most < 50 * RECORD_BYTES + 1.2 * group_bytes
