@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.graph import MAIN, Read, TransformNode
 from dataflow.io.memory import MemorySource
-from dataflow.record_ids import RecordIds
+from dataflow.record_ids import RecordIds, record_digest
 from runners.core.bundle import Bundle
 from runners.core.record_ids import NewId, RecordIdJudge, SplitIds
 from runners.direct import DirectRunner
@@ -198,3 +198,79 @@ def test_a_filter_never_says_no_to_what_is_in_it(
         id_filter.collect(horizon)
         alive = [digest for digest, at in ids if at >= horizon]
         assert set(id_filter.maybes(alive)) == set(alive)
+
+
+@given(script=batches, slack=slacks)
+def test_what_is_kept_in_memory_is_all_that_somebody_may_ask_for(script: Any, slack: int) -> None:
+    """An id exactly at the horizon is kept: its record may come again, and is no later than it may be."""
+    ids, watermark = SplitIds(judge(slack)), 0
+    for records, after in script:
+        ids.judge(bundle_of(records), watermark)
+        watermark = max(watermark, after)
+    # The book forgets what is behind the last horizon, and takes nothing more in.
+    first: dict[int, int] = {}
+    for (records, _), horizon in zip(script, horizons(script, slack), strict=True):
+        first = {each: at for each, at in first.items() if at >= horizon}
+        for record_id, at in records:
+            if at >= horizon:
+                first.setdefault(record_id, at)
+    kept = {(record_digest(each), at) for each, at in first.items() if at >= watermark - slack}
+
+    assert set(ids.kept(watermark)) == kept
+
+
+def horizons(script: Sequence[tuple[Any, int]], slack: int) -> list[int]:
+    """Where the horizon is before each batch."""
+    return [
+        max([0, *(after for _, after in script[:index])]) - slack for index in range(len(script))
+    ]
+
+
+@given(
+    slack=slacks,
+    at=st.integers(0, 100),
+    behind=st.integers(-3, 3),
+    is_lost=st.booleans(),
+    expected_ids=st.integers(1, 3),
+)
+def test_a_copy_at_the_horizon_is_a_copy_and_one_behind_it_is_late(
+    slack: int, at: int, behind: int, is_lost: bool, expected_ids: int
+) -> None:
+    """Whoever asks: the owner that has read the first, or the next one, who knows what was committed."""
+    table, settings = Table(), judge(slack, expected_ids=expected_ids)
+    seen = SeenIds(table, "job", RANGE, settings, IdCounts())
+    watermark = at + slack + behind
+    first = seen.judge(bundle_of([(1, at)]), watermark_us=min(watermark, at + slack))
+    table.ids.update(seen.worth_keeping(first.ids, watermark))
+    seen.note_committed(first.ids)
+    horizon = seen.collect(watermark)
+    assert horizon is not None
+    table.ids = {each: then for each, then in table.ids.items() if then >= horizon}
+    if is_lost:
+        seen = SeenIds(table, "job", RANGE, settings, IdCounts())
+    again = seen.judge(bundle_of([(1, at)]), watermark_us=watermark)
+
+    assert len(first.ids) == 1
+    assert not again.ids
+    assert (again.duplicates, len(again.late)) == ((1, 0) if behind <= 0 else (0, 1))
+
+
+@given(
+    times=st.lists(st.sampled_from([0, 1_000]), min_size=4, max_size=30),
+    page=st.integers(1, 5),
+)
+def test_a_filter_that_is_built_anew_knows_what_is_not_committed(
+    times: list[int], page: int
+) -> None:
+    """Where productions are weak that may be many ids, which no table has yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paging, "PAGE_IDS", page)
+        settings = judge(0, expected_ids=1)
+        seen = SeenIds(Table(), "job", RANGE, settings, IdCounts())
+        for record_id, at in enumerate(times):
+            seen.judge(bundle_of([(record_id, at)]), watermark_us=0)
+        alive = [(record_id, at) for record_id, at in enumerate(times) if at == 1_000]
+        for watermark in (10, 11):
+            again = seen.judge(bundle_of(alive), watermark_us=watermark)
+
+            assert (again.duplicates, list(again.ids)) == (len(alive), [])

@@ -4,6 +4,7 @@ The journals here are so short, and put together so often, that each takeover fi
 """
 
 from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.settler import Settler
 from runners.millwheel.worker.step_limits import StepLimits
-from runners.testing.simulator import SimulationError, dice, simulate
+from runners.testing.simulator import Fault, SimulationError, dice, simulate
 from windowing.window import Window
 
 Patch = pytest.MonkeyPatch
@@ -60,7 +61,7 @@ def say_again_what_was_said(patch: Patch) -> None:
 
 def settle_what_is_held(patch: Patch) -> None:
     """Entries go, and nothing comes in their place."""
-    patch.setattr(ColumnState, "whole", lambda *_: None)
+    patch.setattr(ColumnState, "whole", lambda *_: iter(()))
 
 
 def count_what_is_whole_in_addition(patch: Patch) -> None:
@@ -141,3 +142,42 @@ def test_simulator_rejects(
 
     with pytest.raises(SimulationError, match=r"(?s)seed \d+: I.*replay: .* --seed \d+"):
         simulate("typed", seeds=range(first_seed, first_seed + 1_000))
+
+
+def check_windows_are_in_one_place(patch: Patch) -> None:
+    """Whenever deliveries are taken in, no window is held as columns and in cells."""
+    deliver = GroupingComputation.deliver
+
+    def checking(computation: GroupingComputation, *arguments: Any) -> Any:
+        held = {
+            window
+            for windows in computation.columns._held.values()
+            for part in windows.parts
+            for window in part.windows
+        }
+        both = held & {window for _, window, _ in computation._timers}
+        assert not both, f"held as columns and in cells: {both}"
+        return deliver(computation, *arguments)
+
+    patch.setattr(GroupingComputation, "deliver", checking)
+
+
+def let_columns_be_in_conflict(patch: Patch) -> None:
+    """Ranges that come together bring cells of a window and columns of it, and both stay."""
+    patch.setattr(ColumnState, "is_conflicting", False)
+
+
+def test_no_window_is_in_two_places(monkeypatch: Patch) -> None:
+    check_windows_are_in_one_place(monkeypatch)
+
+    simulate("typed", seeds=range(12))
+
+
+@pytest.mark.slow
+def test_windows_in_two_places_are_found(monkeypatch: Patch) -> None:
+    check_windows_are_in_one_place(monkeypatch)
+    let_columns_be_in_conflict(monkeypatch)
+
+    with pytest.raises(Exception, match="held as columns and in cells"):
+        # Ranges seldom come together with both.
+        simulate("typed", seeds=range(100, 500), faults={Fault.MOVE})

@@ -2,11 +2,12 @@
 
 import pytest
 
-from runners.millwheel.ids import RangeId
+from runners.millwheel.guarantees import Guarantees
+from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.production import Production
 from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.port import CommitOutcome, Fenced, Indeterminate
-from runners.millwheel.worker.committer import Committer, WorkerStoppedError
+from runners.millwheel.store.port import CommitOutcome, Committed, Fenced, Indeterminate
+from runners.millwheel.worker.committer import STRAGGLER_MS, Committer, WorkerStoppedError
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.delivery import Outbox
 from runners.millwheel.worker.draft import Draft
@@ -55,3 +56,92 @@ def test_the_reason_of_every_failed_commit_is_said(
     for words in said:
         with pytest.raises(WorkerStoppedError, match=words):
             committer.commit(draft)
+
+
+class Weak:
+    """A range with weak productions, its committer, and what has become durable."""
+
+    def __init__(self) -> None:
+        self.clock, self.committed = ManualClock(), list[Production]()
+        weak = Outbox((), {}, weak_from=1)
+        self.owned = OwnedRange(
+            range_id=RANGE, token=1, bundle=0, outbox=weak, delivered={}, watermark_us=0
+        )
+        ranges = {RANGE: self.owned}
+        network = LocalNetwork()
+        self._sender = network.endpoint("sender")
+        self._courier = Courier(ranges, network.endpoint("w"), self.clock)
+        self._courier.reroute({SENDER: "sender"})
+        guarantees = {RANGE.computation: Guarantees(strong_productions=False)}
+        self.committer = Committer("w", self._store(), self._courier, self.clock, guarantees)
+
+    def _store(self) -> MemoryStore:
+        committed = self.committed
+
+        class Noting(MemoryStore):
+            def commit(self, production: Production) -> CommitOutcome:
+                committed.append(production)
+                return Committed()
+
+        return Noting()
+
+    def step(self, sequence: int) -> None:
+        """Take a delivery in, and send something."""
+        draft = Draft("job")
+        draft.touch(self.owned)
+        draft.deliver(INPUT, sequence)
+        draft.emit([], [(RECEIVER, b"payload")], hold_us=0)
+        self.committer.commit(draft, [INPUT])
+
+    def is_sender_answered(self) -> bool:
+        """Whether whoever sent the input has been told that it is taken in, since the last time."""
+        return bool(self._sender.receive(0))
+
+
+SENDER, RECEIVER = RangeId("read", 0), RangeId("next", 0)
+INPUT, OUTPUT = Channel(SENDER, RANGE), Channel(RANGE, RECEIVER)
+
+
+def test_a_straggler_is_made_durable_after_exactly_its_time() -> None:
+    """MillWheel, figure 11: the sender before it is answered, although the receiver has said nothing."""
+    weak = Weak()
+    weak.step(1)
+    weak.clock.advance(STRAGGLER_MS - 1)
+    assert not weak.committer.settle()
+    assert not weak.committed
+    assert not weak.is_sender_answered()
+    weak.clock.advance(1)
+    assert weak.committer.settle()
+
+    assert [[each.payload for each in one.checkpoints] for one in weak.committed] == [[b"payload"]]
+    assert weak.is_sender_answered()
+    assert weak.committer.is_idle
+    assert weak.committer.counts["stragglers"] == 1
+
+
+def test_what_has_arrived_is_not_made_durable() -> None:
+    """And is committed at once when it is acknowledged, without waiting for the time of stragglers."""
+    weak = Weak()
+    weak.step(1)
+    (sequence,) = [each.sequence for each in weak.owned.outbox.for_receivers({RECEIVER})]
+    weak.owned.outbox.acknowledge(OUTPUT, sequence)
+    assert weak.committer.settle()
+
+    assert [list(one.checkpoints) for one in weak.committed] == [[]]
+    assert weak.is_sender_answered()
+
+
+def test_a_flush_commits_what_waits_and_what_came_after_it_in_their_order() -> None:
+    """Some of it acknowledged, some not: then its range may change hands, and nothing of it is only in memory."""
+    weak = Weak()
+    for sequence in (1, 2, 3):
+        weak.step(sequence)
+    first, *_ = [each.sequence for each in weak.owned.outbox.for_receivers({RECEIVER})]
+    weak.owned.outbox.acknowledge(OUTPUT, first)
+    weak.committer.flush(RANGE.computation)
+
+    assert weak.committer.is_idle
+    assert [one.delivered for one in weak.committed] == [{INPUT: 1}, {INPUT: 3}]
+    assert [len(one.checkpoints) for one in weak.committed] == [0, 2]
+    assert [one.fences[0].bundle for one in weak.committed] == [1, 2]
+    assert weak.is_sender_answered()
