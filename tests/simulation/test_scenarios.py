@@ -15,8 +15,9 @@ from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.source_computation import SourceComputation
-from runners.testing.simulator import SimulationError, simulate
+from runners.testing.simulator import Fault, SimulationError, simulate
 from runners.testing.simulator.scripts import truthful
 
 Patch = pytest.MonkeyPatch
@@ -188,3 +189,59 @@ def test_moments_are_early_and_late() -> None:
 def test_computations_that_are_not_there_are_refused() -> None:
     with pytest.raises(df.PipelineError, match="no read or grouping 'nobody'"):
         simulate(totals, seeds=1, guarantees={"nobody": Guarantees()})
+
+
+UNCOUNTED = {name: Guarantees(exactly_once=False) for name in ("sums", "whole")}
+SENT_AT_ONCE = {name: Guarantees(strong_productions=False) for name in ("read", "sums")}
+ON_THE_WAY = {Fault.DELAY, Fault.DUPLICATE}
+
+
+def twice_summed(p: df.Pipeline, random: Random) -> None:
+    """Sums, and their sums: what counts twice is seen."""
+    (
+        p
+        | "read" >> df.Read(truthful(random))
+        | df.WindowInto(df.FixedWindows(60))
+        | "sums" >> df.CombinePerKey(sum)
+        | "together" >> df.Map(lambda pair: ("all", pair[1]))
+        | "whole" >> df.CombinePerKey(sum)
+    )
+
+
+@pytest.mark.slow
+def test_while_nothing_dies_each_record_counts_once() -> None:
+    """With weak productions also where ranges move; without exactly-once only where they stay where they are."""
+    reshaping = {Fault.SPLIT, Fault.MERGE, Fault.MOVE, *ON_THE_WAY}
+    simulate(twice_summed, seeds=60, guarantees=SENT_AT_ONCE, faults=reshaping)
+    simulate(twice_summed, seeds=60, guarantees=UNCOUNTED, faults={Fault.SPLIT, *ON_THE_WAY})
+    with pytest.raises(SimulationError, match="I1: the panes"):
+        simulate(twice_summed, seeds=SEEDS_MAX, guarantees=UNCOUNTED, faults=reshaping)
+
+
+def release_what_is_not_committed(patch: Patch) -> None:
+    """A range goes to another worker before its steps are durable, and these are done again."""
+    patch.setattr(Committer, "flush", lambda *_: None)
+
+
+def forget_what_was_taken_in(patch: Patch) -> None:
+    """A worker that acquires its range anew, because it was split, takes in again what it had taken in."""
+    patch.setattr(OwnedRange, "remember", lambda *_: None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("breakage", "guarantees", "fault"),
+    [
+        (release_what_is_not_committed, SENT_AT_ONCE, Fault.MOVE),
+        (forget_what_was_taken_in, UNCOUNTED, Fault.SPLIT),
+    ],
+)
+def test_what_counts_twice_is_found(
+    breakage: Callable[[Patch], None],
+    guarantees: dict[str, Guarantees],
+    fault: Fault,
+    monkeypatch: Patch,
+) -> None:
+    breakage(monkeypatch)
+    with pytest.raises(SimulationError, match=r"seed \d+: I"):
+        simulate(twice_summed, seeds=SEEDS_MAX, guarantees=guarantees, faults={fault, *ON_THE_WAY})

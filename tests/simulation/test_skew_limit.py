@@ -105,3 +105,12 @@ def test_without_a_limit_one_runs_ahead() -> None:
     ahead_us = max(race(seed, 0.0, None)[0].ahead_us for seed in range(20))
 
     assert ahead_us > LIMIT_US + STEP_US
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_a_limit_of_nothing_the_slowest_split_goes_on(seed: int) -> None:
+    """A split that is exactly as far ahead as it may be reads on, and the slowest is always."""
+    _, cluster = race(seed, 0.0, 0)
+
+    counted = sum(int(each[3]) for each in cluster.store.read_table(cluster.spec.tables[0]))
+    assert counted == 2 * STEPS

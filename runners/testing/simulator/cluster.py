@@ -463,3 +463,9 @@ class Cluster:
         left = self.store.statistics(JOB)
         if any(left[each] for each in ("cells", "timers", "checkpoints")):
             raise InvariantError(f"I10: the job is done and not clean: {dict(left)}")
+        job = self.store.read_job(JOB)
+        for range_id, row in ({} if job is None else job.ranges).items():
+            if row.tied_to is not None and not row.is_retired:
+                raise InvariantError(
+                    f"I10: the job is done, and {range_id} is tied to {row.tied_to}"
+                )

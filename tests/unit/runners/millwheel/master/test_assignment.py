@@ -162,3 +162,61 @@ def test_a_retired_range_is_nowhere() -> None:
     assert THIRD not in assignment.slots
     assert assignment.move([THIRD], 1) == {}
     assert assignment.is_at_rest
+
+
+def test_what_another_slot_says_of_a_range_changes_nothing() -> None:
+    """It comes late, from where the range was before, or was to go."""
+    assignment = Assignment(RANGES, 2)
+    assignment.place(0)
+    assignment.settle(1, [FIRST])
+    assert not assignment.is_settled(FIRST)
+
+    assignment.settle(0, [FIRST])
+    assignment.move([FIRST], 1)
+    assert assignment.release(1, [FIRST]) == {}
+    assert assignment.release(0, [FIRST]) == {1: (FIRST,)}
+
+
+def test_a_range_that_leaves_arrives_when_its_worker_is_replaced() -> None:
+    """There is nobody left who could let go of it."""
+    assignment = settled()
+    assignment.move([FIRST], 1)
+    given = assignment.place(0)
+
+    assert given[1] == (FIRST,)
+    assert FIRST not in given[0]
+    assert assignment.asked_back() == {}
+
+
+def test_a_range_that_leaves_arrives_when_its_worker_is_not_heard() -> None:
+    assignment = settled(3)
+    assignment.move([FIRST], 1)
+    given = assignment.expire(0, [1, 2])
+
+    assert FIRST in given[1]
+    assert assignment.asked_back() == {}
+
+
+def test_ranges_come_home_to_a_worker_that_has_been_replaced() -> None:
+    """Or all the work would be where it was given in haste."""
+    assignment = settled()
+    mine = assignment.ranges_of(0)
+    for slot, ranges in assignment.expire(0, [1]).items():
+        assignment.settle(slot, ranges)
+    assignment.place(0)
+
+    assert assignment.bring_home(0) == {1: mine}
+    assert assignment.release(1, mine) == {0: mine}
+
+
+def test_a_tied_range_is_not_asked_for_on_its_own_account() -> None:
+    """It was on its way to another place, and stays with the one that it is tied to; or goes with that."""
+    assignment = settled()
+    assignment.move([THIRD], 1)
+    assignment.tie(THIRD, FIRST)
+    assert assignment.asked_back() == {}
+
+    assignment = settled()
+    assignment.move([FIRST], 1)
+    assignment.tie(SECOND, FIRST)
+    assert assignment.awaited() == {}

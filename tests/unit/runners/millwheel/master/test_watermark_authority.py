@@ -118,3 +118,15 @@ def test_who_waits_for_the_slowest_source_is_told_when_it_moves() -> None:
 
     assert ours.advance({READ[1]})
     assert not ours.advance({READ[1]})
+
+
+def test_two_groupings_may_follow_the_same_percentile() -> None:
+    """The second goes by what the first has acted on, not by the watermark that the first still waits for."""
+    senders = {"read": (), "first": ("read",), "second": ("first",)}
+    ranges = tuple(RangeId(name, 0) for name in senders)
+    for behind, known_us in ((50, 100), (49, 100), (51, MIN_TIMESTAMP_US)):
+        ours = WatermarkAuthority(senders, ranges, {}, percentiles={"first": 50, "second": behind})
+        ours.report({RangeId("first", 0): 10}, percentiles_us={RangeId("first", 0): 100})
+        ours.advance()
+
+        assert ours.percentiles_us["second"] == max(known_us, ours.inputs_us["second"])
