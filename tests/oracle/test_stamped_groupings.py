@@ -70,6 +70,13 @@ HARD: dict[str, tuple[Windowing, list[Arrivals]]] = {
         Windowing("fixed", 100, 0, 10),
         arrivals_of(([("a", 5)], 6), ([("a", 50)], 51), ([("a", 80)], 81), ([], 300)),
     ),
+    # The window [0, 10) is forgotten behind the grouping at 15, and the one that it went into does not end before 19.
+    "what an absorbed window has said is forgotten at that very instant": (
+        Windowing("sessions", 10, 0, 5),
+        arrivals_of(
+            ([("a", 0)], 10), ([("a", 9)], 14), ([], 15), ([], 16), ([("a", 18)], 18), ([], 300)
+        ),
+    ),
     "two visits become one long after they were told of": (
         Windowing("sessions", 10, 0, 40),
         arrivals_of(([("a", 0), ("a", 15)], 30), ([], 49), ([("a", 8)], 49), ([], 64), ([], 300)),

@@ -250,6 +250,22 @@ def take_back_merged_windows_too_late(patch: Patch) -> None:
     patch.setattr(WindowLifecycle, "_deadline_us", lambda *_: MAX_TIMESTAMP_US)
 
 
+def take_back_merged_windows_a_moment_late(patch: Patch) -> None:
+    """The retraction comes just when it is too late for whoever has taken the window in."""
+    deadline_us = WindowLifecycle._deadline_us
+    patch.setattr(WindowLifecycle, "_deadline_us", lambda *args: deadline_us(*args) + 1)
+
+
+def deadlines_of_merged_windows_have_no_timer(patch: Patch) -> None:
+    """They are kept only where something else makes the window be looked at."""
+    arm = WindowLifecycle._arm
+
+    def broken(life: Any, cell_id: Any, window: Window, state: Any, _: int, *args: Any) -> None:
+        arm(life, cell_id, window, state, life._strategy.expiry_us(window), *args)
+
+    patch.setattr(WindowLifecycle, "_arm", broken)
+
+
 def merge_without_rewinding_triggers(patch: Patch) -> None:
     """A session that has said its on-time pane and grows has said it for good."""
     patch.setattr(AfterWatermark, "on_growth", Trigger.on_growth)
@@ -357,6 +373,8 @@ MUTATIONS: list[Callable[[Patch], None]] = [
     keep_what_was_taken_back,
     split_sessions_wait_for_their_trigger,
     take_back_merged_windows_too_late,
+    take_back_merged_windows_a_moment_late,
+    deadlines_of_merged_windows_have_no_timer,
     merge_without_rewinding_triggers,
     *map(_no_rewinding_in, (Repeatedly, AfterEach, AfterAny, AfterAll, OrFinally, DefaultTrigger)),
     a_part_that_fires_is_forgotten,

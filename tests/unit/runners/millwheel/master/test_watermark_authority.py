@@ -37,6 +37,21 @@ def test_a_restart_begins_at_the_furthest_commit() -> None:
     assert {"sum": 70} == ours.inputs_us
 
 
+def test_a_restart_begins_at_the_furthest_percentile_that_was_acted_on() -> None:
+    """Although nobody can work it out before workers have told where their splits are."""
+    ours = WatermarkAuthority(
+        {"read": (), "sum": ("read",)},
+        RANGES,
+        {SUM[0]: 40},
+        percentiles={"sum": 50},
+        committed_percentiles_us={SUM[0]: 70, SUM[1]: 60, READ[0]: None},
+    )
+
+    assert {"sum": 70} == ours.percentiles_us
+    ours.advance()
+    assert {"sum": 70} == ours.percentiles_us
+
+
 def test_a_restart_begins_no_further_back_than_the_last_computation() -> None:
     """What somebody has acted on, everybody before it had acted on too, although with nothing to commit."""
     senders = {"read": (), "first": ("read",), "second": ("first",), "third": ("second", "first")}
