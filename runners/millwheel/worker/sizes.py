@@ -62,7 +62,8 @@ class Pieces:
         self, value_bytes_max: int, what: Callable[[Any], str], steps: StepLimits = STEP_LIMITS
     ) -> None:
         self._value_bytes_max, self._what = value_bytes_max, what
-        self._piece_bytes = steps.piece_bytes
+        # Or the limit would be that of a piece.
+        self._piece_bytes = min(steps.piece_bytes, value_bytes_max)
         #: Of each thing, in the piece before.
         self._bytes_each = 1
 

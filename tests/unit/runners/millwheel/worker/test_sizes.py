@@ -54,6 +54,16 @@ def test_a_thing_that_is_too_large_is_refused() -> None:
         list(pieces.of([b"", bytes(2_000), b""], dumps))
 
 
+def test_a_limit_below_the_size_of_a_piece_holds_for_each_thing() -> None:
+    """And not for what many of them are together."""
+    pieces = Pieces(PIECE_BYTES // 2, repr, STEPS)
+    small = [bytes(10)] * 100
+
+    assert [each for piece, _ in pieces.of(small, dumps) for each in piece] == small
+    with pytest.raises(df.TransformError, match="and may have 200"):
+        list(pieces.of([*small, bytes(PIECE_BYTES - 50)], dumps))
+
+
 def test_a_step_takes_in_what_causes_as_much_as_it_should() -> None:
     """More only little by little, less at once, and one thing at least."""
     size = StepSize(STEPS)
