@@ -24,8 +24,8 @@ class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]])
     key and window that any of them has, with an empty list where an input has nothing.  An inner join keeps the groups
     in which no list is empty.  Where an input may be taken back, so may the groups be.
     They are lists however large they are; what does not fit can be tagged and grouped with `GroupByKey`.
-    Each pane is the whole group: where a trigger fires for every few elements in a window that lasts, a key with many of
-    them costs the square of their number.  A stateful DoFn over the tagged inputs says the new pairs alone.
+    Each pane is the whole group: where a trigger fires for every few elements in a window that lasts, a key with many
+    elements costs the square of their number.  A stateful DoFn over the tagged inputs can say the new pairs alone.
 
     Raises:
         PipelineError: no input, something else than a mapping, or inputs that are windowed differently.
