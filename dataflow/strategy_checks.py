@@ -5,6 +5,7 @@ all of time.  Nothing would ever be said (the paper's 2.2 and 2.3; Beam says "un
 
 Likewise one that waits for the end of its window behind a grouping over all of time whose panes have the event times of
 records and may be taken back at any time: the watermark stays behind the first of them for ever (ADR 0035).
+Windows of event time over elements of which nobody says when they happened: all would be in one window, in the year 1.
 
 **Warned of**, as a `DataLossWarning`:
 
@@ -24,12 +25,13 @@ records and may be taken back at any time: the watermark stays behind the first 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import attrs
 
+from dataflow.do_fn import CallableDoFn, Shape
 from dataflow.errors import DataLossWarning, PipelineError
 from dataflow.graph import (
     AssignWindows,
@@ -51,6 +53,12 @@ from windowing.sessions import Sessions
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window_fn import WindowFn
 
+#: What to do where elements have no event time.
+TIMES_HINT = (
+    "say when elements happened: event_time=... of the read, df.WithTimestamps before the WindowInto, or a "
+    "df.TimestampedValue; one window for everything is df.GlobalWindows()"
+)
+
 
 def check_grouping(pcoll: PCollection[Any]) -> None:
     """Look at the grouping that is about to be added to a collection.
@@ -64,6 +72,36 @@ def check_grouping(pcoll: PCollection[Any]) -> None:
         _check_that_panes_come(graph, pcoll.node.id, strategy, here)
         _check_that_the_watermark_comes(graph, pcoll.node.id, strategy, here)
     _check_that_late_panes_are_taken(graph, pcoll.node.id, strategy, here)
+
+
+def check_event_times(pcoll: PCollection[Any], window_fn: WindowFn) -> None:
+    """Look at the windows that a collection is about to get: do its elements know when they happened?
+
+    What user code in between may have said, only a run can tell (`runners.core.event_times`).
+
+    Raises:
+        PipelineError: they do not, and nobody between their source and here can have said it.
+    """
+    if not window_fn.needs_event_time:
+        return
+    here, graph = pcoll.pipeline.here(), pcoll.pipeline.graph()
+    for origin in _nearest_if(graph, pcoll.node.id, _may_set_times):
+        operation = origin.operation
+        if isinstance(operation, Read) and not operation.source.has_event_times:
+            raise PipelineError(
+                f"{here} needs event times, and {origin} has none",
+                detail=f"all its elements are at the beginning of time, so they would share one window "
+                f"of {window_fn!r} in the year 1",
+                hint=TIMES_HINT,
+            )
+
+
+def _may_set_times(node: TransformNode) -> bool:
+    operation = node.operation
+    if isinstance(operation, ParDo):
+        fn = operation.fn
+        return not (isinstance(fn, CallableDoFn) and fn.shape is Shape.FILTER)
+    return isinstance(operation, Read | KeyedOperation)
 
 
 def _check_that_panes_come(
@@ -225,6 +263,12 @@ def _upstream(graph: PipelineGraph, pcollection: int) -> Iterator[TransformNode]
 
 def nearest(graph: PipelineGraph, pcollection: int, kinds: Any) -> Iterator[TransformNode]:
     """Upstream of a collection, the first transforms on each way whose operation is of such a kind."""
+    return _nearest_if(graph, pcollection, lambda node: isinstance(node.operation, kinds))
+
+
+def _nearest_if(
+    graph: PipelineGraph, pcollection: int, is_one: Callable[[TransformNode], bool]
+) -> Iterator[TransformNode]:
     producers = {each: node for node in graph.transforms for each in node.outputs.values()}
     ahead = [producers[pcollection]]
     seen: set[str] = set()
@@ -233,7 +277,7 @@ def nearest(graph: PipelineGraph, pcollection: int, kinds: Any) -> Iterator[Tran
         if node.label in seen:
             continue
         seen.add(node.label)
-        if isinstance(node.operation, kinds):
+        if is_one(node):
             yield node
         else:
             ahead.extend(producers[each] for each in node.inputs)

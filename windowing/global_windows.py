@@ -15,6 +15,8 @@ _ONLY = (GLOBAL_WINDOW,)
 class GlobalWindows(WindowFn):
     """Every record in the one window that never ends before the input does; the default."""
 
+    needs_event_time = False
+
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
         """The global window."""
         return _ONLY

@@ -12,7 +12,7 @@ Dataflow Model, section 2.2.  Pure: no clock, no state.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from windowing.window import Window
 
@@ -30,6 +30,9 @@ class WindowFn(ABC):
     What one of your own answers is checked (`windowing.checks`).
     How to write one: docs/how-to/write-a-window-fn.md.
     """
+
+    #: Whether a record at the beginning of time, which is one without an event time, is refused.
+    needs_event_time: ClassVar[bool] = True
 
     @abstractmethod
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:

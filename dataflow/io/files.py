@@ -76,6 +76,11 @@ class FileSource(Source):
     is_repeatable: bool = False
 
     @property
+    def has_event_times(self) -> bool:
+        """Whether it was told where they are."""
+        return self.event_time is not None
+
+    @property
     def keeps_set_aside(self) -> bool:
         """Whether there is a limit for event times."""
         return self.max_ahead is not None

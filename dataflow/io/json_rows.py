@@ -55,6 +55,11 @@ class JsonRowsSource(FileSource):
     time_field: str | None = None
     unit_us: int = US_PER_SECOND
 
+    @property
+    def has_event_times(self) -> bool:
+        """Whether there is a field, or a function, of them."""
+        return self.time_field is not None or self.event_time is not None
+
     def check_head(self, path: str) -> None:
         """One of the first lines parses."""
         check_first_lines(path)

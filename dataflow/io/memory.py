@@ -37,6 +37,11 @@ class MemorySource(Source):
             for value in values
         ]
 
+    @property
+    def has_event_times(self) -> bool:
+        """Whether a value has one, or there is none."""
+        return not self._values or any(each > MIN_TIMESTAMP_US for each in self._timestamps_us)
+
     def splits(self, desired: int) -> Sequence[tuple[int, int]]:
         """Runs of the list, as (start, end) indexes."""
         size = max(1, -(-len(self._values) // desired))

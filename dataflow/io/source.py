@@ -104,6 +104,11 @@ class Source(ABC):
         """Raise `InputError` if the input cannot be read, before any work starts."""
 
     @property
+    def has_event_times(self) -> bool:
+        """Whether it knows when its records happened; otherwise all are at the beginning of time."""
+        return True
+
+    @property
     def keeps_set_aside(self) -> bool:
         """Whether its readers may set records aside that are always kept (`SetAside.is_always_kept`)."""
         return False

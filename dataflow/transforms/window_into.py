@@ -12,6 +12,7 @@ from dataflow.graph import MAIN, AssignWindows
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
+from dataflow.strategy_checks import check_event_times
 from triggers.accumulation import AccumulationMode
 from triggers.checks import check_trigger
 from triggers.default_trigger import DefaultTrigger
@@ -113,6 +114,7 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
         """Add the primitive."""
         # Pickled here for its error alone: a function inside that cannot travel should fail on the line that wrote it.
         dumps_code((self._strategy.window_fn, self._strategy.trigger), pcoll.pipeline.here())
+        check_event_times(pcoll, self._strategy.window_fn)
         strategy = self._strategy
         if pcoll.node.retracted_by and not self._is_mode_given:
             mode = AccumulationMode.ACCUMULATING_AND_RETRACTING

@@ -29,6 +29,7 @@ from runners.core.bundle import Bundle
 from runners.core.column_partials import PartialColumns
 from runners.core.do_fn_invoker import DoFnInvoker
 from runners.core.do_fn_outputs import DoFnOutputs
+from runners.core.event_times import check_event_times
 from runners.core.key_codec import KeyCodec
 from runners.core.partial_parts import parts_of, together
 from runners.core.partials import Lifter, Partial
@@ -179,6 +180,7 @@ class StageExecutor:
     def _assign(
         self, node: TransformNode, window_fn: WindowFn, output: int, bundle: Bundle
     ) -> None:
+        check_event_times(window_fn, bundle, node, self._stage.root)
         if isinstance(bundle.timestamps_us, IntColumn):
             columns = assigned_columns(window_fn, bundle.timestamps_us)
             if columns is not None:

@@ -83,7 +83,7 @@ def test_fingerprint_says_the_shape_and_nothing_of_addresses() -> None:
         pipeline = df.Pipeline(DirectRunner())
         (
             pipeline
-            | df.Create([1])
+            | df.Create([df.TimestampedValue(1, 1)])
             | df.WindowInto(
                 fn, allowed_lateness=lateness, accumulation_mode=df.AccumulationMode.DISCARDING
             )

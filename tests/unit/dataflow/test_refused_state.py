@@ -39,7 +39,7 @@ def test_a_timer_of_a_do_fn_follows_the_watermark_or_the_clock() -> None:
 
 def refused(fn: Any, *before: Any) -> df.DataflowError:
     pipeline = df.Pipeline(DirectRunner())
-    collection: Any = pipeline | df.Create([("a", 1)])
+    collection: Any = pipeline | df.Create([df.TimestampedValue(("a", 1), 1)])
     for transform in before:
         collection = collection | transform
     with pytest.raises(df.PipelineError) as caught:
@@ -160,7 +160,7 @@ def test_windows_that_merge_are_refused() -> None:
         df.WindowInto(df.Sessions(60)),
         df.CombinePerKey(sum),
         df.ParDo(Remember()),
-        values=[("a", 1), ("a", 2)],
+        values=[df.TimestampedValue(("a", each), each) for each in (1, 2)],
     )
     assert [("a", 3, [3], 3.0)] == seen
 

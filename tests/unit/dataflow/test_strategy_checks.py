@@ -119,7 +119,13 @@ def test_windows_that_end_are_fine(endless: df.PCollection[Any], trigger: df.Tri
 
 @pytest.mark.parametrize("trigger", WAITING + STOPPING, ids=shown)
 def test_input_that_ends_is_fine(pipeline: df.Pipeline, trigger: df.Trigger) -> None:
-    pipeline | df.Create([("k", 1)]) | windowed(trigger) | df.GroupByKey() | "2" >> df.GroupByKey()
+    (
+        pipeline
+        | df.Create([df.TimestampedValue(("k", 1), 1)])
+        | windowed(trigger)
+        | df.GroupByKey()
+        | "2" >> df.GroupByKey()
+    )
 
 
 @pytest.mark.parametrize("trigger", STOPPING, ids=shown)
@@ -221,7 +227,7 @@ def lossy(
 
 def test_less_lateness_than_the_grouping_before_is_warned_of(pipeline: df.Pipeline) -> None:
     """By default there is none: a WindowInto begins again."""
-    pairs = pipeline | df.Create([("k", 1)])
+    pairs = pipeline | df.Create([df.TimestampedValue(("k", 1), 1)])
     (message,) = lossy(pairs, "hours" >> df.WindowInto(df.FixedWindows(3600)))
 
     assert message.startswith("transform 'second' (tests")
@@ -247,19 +253,24 @@ def test_enough_lateness_is_that_of_the_panes_and_what_sets_them_back(
     pipeline: df.Pipeline, then: df.WindowInto, skew: int, is_fine: bool
 ) -> None:
     """A session that begins with a pane ends a gap later, so it is open for as long."""
-    pairs = pipeline | df.Create([("k", 1)])
+    pairs = pipeline | df.Create([df.TimestampedValue(("k", 1), 1)])
 
     assert is_fine == (not lossy(pairs, then, skew))
 
 
 def test_grouping_again_in_the_same_windows_is_fine(pipeline: df.Pipeline) -> None:
-    grouped = pipeline | df.Create([("k", 1)]) | late(60, 600, "minutes") | df.GroupByKey()
+    grouped = (
+        pipeline
+        | df.Create([df.TimestampedValue(("k", 1), 1)])
+        | late(60, 600, "minutes")
+        | df.GroupByKey()
+    )
     grouped | df.Map(lambda pair: pair) | "again" >> df.GroupByKey()
 
 
 def test_times_that_may_be_set_back_need_lateness(pipeline: df.Pipeline) -> None:
     """Unless their windows were assigned before."""
-    pairs = pipeline | df.Create([("k", 1)])
+    pairs = pipeline | df.Create([df.TimestampedValue(("k", 1), 1)])
     skewed: Any = pairs | "back" >> df.WithTimestamps(lambda pair: 0, allowed_timestamp_skew=5)
     with pytest.warns(df.DataLossWarning, match=r"'back' .* may set times back by 0:00:05"):
         skewed | late(60, 4, "four") | "4" >> df.GroupByKey()
@@ -273,7 +284,7 @@ def test_times_that_may_be_set_back_need_lateness(pipeline: df.Pipeline) -> None
 
 
 def test_the_worst_of_several_inputs_counts(pipeline: df.Pipeline) -> None:
-    pairs = pipeline | df.Create([("k", 1)])
+    pairs = pipeline | df.Create([df.TimestampedValue(("k", 1), 1)])
     skewed = pairs | df.Map(lambda pair: pair, allowed_timestamp_skew=5)
     with pytest.warns(df.DataLossWarning, match="less than 0:00:05"):
         (pairs, skewed) | df.Flatten() | late(60, 1, "one") | df.GroupByKey()

@@ -77,7 +77,10 @@ async def asynchronous(*_: Any) -> AsyncIterator[int]:
     yield 1
 
 
-def run(*transforms: Any, values: Any = (("k", 1), ("k", 2)), **options: Any) -> df.PipelineResult:
+PAIRS = [df.TimestampedValue(("k", value), value) for value in (1, 2)]
+
+
+def run(*transforms: Any, values: Any = PAIRS, **options: Any) -> df.PipelineResult:
     p = df.Pipeline(DirectRunner(**options))
     pcoll: Any = p | df.Create(values)
     for transform in transforms:
@@ -170,8 +173,9 @@ def test_one_value_in_place_of_outputs_is_refused(returned: Any, size: int) -> N
     ):
         with pytest.raises(df.TransformError, match=rf"\({HERE}\) returned one value from {where}"):
             run(transform, values=values)
+    timed = [df.TimestampedValue(each, 1) for each in values]
     with pytest.raises(df.TransformError, match="returned one value from process"):
-        run(*retracted(), df.ParDo(df.nondeterministic(Returning)(returned)), values=values)
+        run(*retracted(), df.ParDo(df.nondeterministic(Returning)(returned)), values=timed)
 
 
 class Returning(df.DoFn):
@@ -223,7 +227,12 @@ def test_outputs_at_the_end_of_a_bundle_say_when_and_where(
 def test_in_the_global_window_a_time_is_enough() -> None:
     fn = with_method(Plain, "finish_bundle", lambda self: [df.TimestampedValue("end", 7)])
     p = df.Pipeline()
-    outputs: Any = p | df.Create(["x"]) | df.ParDo(fn) | df.WindowInto(df.FixedWindows(60))
+    outputs: Any = (
+        p
+        | df.Create([df.TimestampedValue("x", -9)])
+        | df.ParDo(fn)
+        | df.WindowInto(df.FixedWindows(60))
+    )
     starts = outputs | df.Map(lambda x, window=df.DoFn.WindowParam: (x, window.start_us >= 0))
     assert_that(starts, contains_in_any_order([("x", False), ("end", True)]))
     p.run().wait_until_finish()

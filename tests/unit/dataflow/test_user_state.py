@@ -376,7 +376,7 @@ def test_lateness_of_timers_is_looked_at() -> None:
     discarding = df.AccumulationMode.DISCARDING
     collection: Any = (
         pipeline
-        | df.Create([("a", 1)])
+        | df.Create([df.TimestampedValue(("a", 1), 1)])
         | df.WindowInto(df.FixedWindows(60), allowed_lateness=300, accumulation_mode=discarding)
         | "stateful" >> df.ParDo(Remember())
         | df.Map(lambda each: (each[0], each[1]))

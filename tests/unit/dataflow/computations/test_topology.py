@@ -257,7 +257,7 @@ def test_what_may_be_taken_back_is_no_stream() -> None:
     pipeline = df.Pipeline(DirectRunner())
     sums = (
         pipeline
-        | df.Create([("k", 1)])
+        | df.Create([df.TimestampedValue(("k", 1), 1)])
         | df.WindowInto(
             df.FixedWindows(10),
             allowed_lateness=10,

@@ -86,7 +86,7 @@ def test_retractions_need_a_key() -> None:
     pipeline = df.Pipeline(DirectRunner())
     grouped = (
         pipeline
-        | df.Create([("a", 1)])
+        | df.Create([df.TimestampedValue(("a", 1), 1)])
         | df.WindowInto(
             df.Sessions(60), accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING
         )

@@ -103,7 +103,7 @@ def test_a_delay_ends_at_its_very_instant() -> None:
 def test_infinity_lets_every_window_speak_while_the_clock_stands() -> None:
     stream = (
         TestStream()
-        .add_elements(["a"])
+        .add_elements([df.TimestampedValue("a", 5)])
         .advance_watermark_to_infinity()
         .advance_processing_time(9)
         .add_elements([df.TimestampedValue("b", 5)])

@@ -176,8 +176,12 @@ def test_what_differs_is_said_in_few_words(changed: dict[str, Any], named: str) 
     left, right = (
         timed_again | f"{name} windows" >> df.WindowInto(df.FixedWindows(10), **options)
         for name, timed_again, options in (
-            ("left", pipeline | "a" >> df.Create([("k", 1)]), usual),
-            ("right", pipeline | "b" >> df.Create([("k", 1)]), usual | changed),
+            ("left", pipeline | "a" >> df.Create([df.TimestampedValue(("k", 1), 1)]), usual),
+            (
+                "right",
+                pipeline | "b" >> df.Create([df.TimestampedValue(("k", 1), 1)]),
+                usual | changed,
+            ),
         )
     )
     with pytest.raises(df.PipelineError, match="windowed differently") as refused:

@@ -344,7 +344,7 @@ def test_flatten_feeds_one_grouping_from_several_sources() -> None:
 
 def test_flatten_of_different_windows_is_refused() -> None:
     pipeline = df.Pipeline(DirectRunner())
-    a, b = pipeline | df.Create([1]), pipeline | df.Create([2])
+    a, b = (pipeline | df.Create([df.TimestampedValue(each, each)]) for each in (1, 2))
     with pytest.raises(df.PipelineError, match="windowed differently") as caught:
         (a, b | df.WindowInto(df.FixedWindows(60))) | df.Flatten()
 

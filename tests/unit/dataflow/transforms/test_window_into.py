@@ -136,7 +136,7 @@ def test_wrong_gaps_name_the_transform() -> None:
 
 def test_elements_without_a_key_name_the_transform() -> None:
     pipeline = df.Pipeline(DirectRunner())
-    pipeline | df.Create([1]) | df.WindowInto(df.PhaseShiftedWindows(60))
+    pipeline | df.Create([df.TimestampedValue(1, 1)]) | df.WindowInto(df.PhaseShiftedWindows(60))
 
     with pytest.raises(df.WindowError, match=r"'WindowInto.PhaseShiftedWindows.' .*value. pairs"):
         pipeline.run()

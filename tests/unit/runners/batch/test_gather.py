@@ -36,7 +36,7 @@ def gatherer(
     layout: Layout = LAYOUT, window_fn: df.WindowFn | None = None, parts: int | None = None
 ) -> Gatherer:
     pipeline = df.Pipeline(DirectRunner())
-    pairs: Any = pipeline | "read" >> df.Create([("k", 1)])
+    pairs: Any = pipeline | "read" >> df.Create([df.TimestampedValue(("k", 1), 1)])
     if window_fn is not None:
         pairs = pairs | df.WindowInto(window_fn)
     pairs | "sum" >> df.CombinePerKey(sum)
@@ -95,7 +95,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 def partials_sent(pairs: Sequence[tuple[Any, Any]], combine_fn: Any) -> tuple[list[int], int]:
     """How many partials are in each blob before the end, and after it, of bundles of ten pairs."""
     pipeline = df.Pipeline(DirectRunner())
-    pipeline | "read" >> df.Create([("k", 1)]) | "sum" >> df.CombinePerKey(combine_fn)
+    (pipeline | "read" >> df.Create([("k", 1)]) | "sum" >> df.CombinePerKey(combine_fn))
     execution = plan(pipeline.graph())
     (source,) = execution.sources()
     layout = attrs.evolve(

@@ -17,7 +17,11 @@ def laid_out(*finished: RangeId) -> Layout:
     """Source a feeds "one", which feeds "two" together with source b; "leaf" has no table."""
     pipeline = df.Pipeline(DirectRunner())
     first = pipeline | "a" >> df.Create([("k", 1)])
-    second = pipeline | "b" >> df.Create([("k", 1)]) | df.WindowInto(df.FixedWindows(60))
+    second = (
+        pipeline
+        | "b" >> df.Create([df.TimestampedValue(("k", 1), 1)])
+        | df.WindowInto(df.FixedWindows(60))
+    )
     table = df.WriteToPostgres("ones", columns={"n": int})
     one = first | "one" >> df.CombinePerKey(sum)
     one | "row" >> df.Map(lambda pair: {"n": pair[1]}) | table

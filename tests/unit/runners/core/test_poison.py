@@ -87,7 +87,8 @@ TABLE = df.WriteToPostgres("rows", columns={"n": int}, key=["n"])
 def test_whatever_fails_in_a_stage(transforms: list[Any], poison: Any, error: str) -> None:
     """User code, what a grouping cannot take, and what a table cannot."""
     good = ("k", 1) if isinstance(transforms[0], df.GroupByKey | df.CombinePerKey) else 5
-    (letter,) = dead(*transforms, values=[good, poison, good])
+    values = [df.TimestampedValue(each, 1) for each in (good, poison, good)]
+    (letter,) = dead(*transforms, values=values)
 
     assert repr(letter["element"].value) == repr(poison) == letter["text"]
     assert error in letter["error"]

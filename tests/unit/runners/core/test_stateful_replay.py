@@ -133,7 +133,7 @@ def test_what_may_be_taken_back_stays_in_the_order_of_arrival() -> None:
     mode = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
     (
         pipeline
-        | df.Create([("a", 1)])
+        | df.Create([df.TimestampedValue(("a", 1), 1)])
         | df.WindowInto(df.FixedWindows(10), accumulation_mode=mode)
         | df.CombinePerKey(sum)
         | "stateful" >> df.ParDo(InOrder())

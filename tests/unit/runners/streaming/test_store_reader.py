@@ -73,7 +73,7 @@ def start(store: MemoryStore, *, is_listening: bool = True) -> Master:
     p = df.Pipeline()
     (
         p
-        | df.Create([("k", 1)])
+        | df.Create([df.TimestampedValue(("k", 1), 1)])
         | df.WindowInto(
             df.FixedWindows(60),
             trigger=df.Repeatedly(df.AfterSignal("flush")) if is_listening else None,
