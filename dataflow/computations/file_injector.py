@@ -7,10 +7,11 @@ its time before it is there, so a log that is delayed, or whose machine is down,
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import attrs
 
@@ -19,6 +20,7 @@ from dataflow.io.csv_files import CsvSource
 from dataflow.io.file_reader import unreadable_file
 from dataflow.io.files import FileSource
 from dataflow.io.json_values import JsonLinesSource
+from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
@@ -32,10 +34,11 @@ from windowing.timestamps import (
 
 @attrs.frozen
 class InjectorSplit:
-    """One file, and the event time before which it has no record."""
+    """One file, the event time before which it has no record, and when the input was divided."""
 
     path: str
     begins_us: int
+    began_us: int | None = None
 
 
 class FileInjector(Source):
@@ -49,6 +52,7 @@ class FileInjector(Source):
         *,
         event_time: Callable[[Any], TimestampLike],
         max_disorder: DurationLike | None = None,
+        max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
         created: Callable[[Path], TimestampLike] | None = None,
         expected: Mapping[str, TimestampLike] | None = None,
     ) -> None:
@@ -63,6 +67,9 @@ class FileInjector(Source):
                 f"{type(self).__name__} was given a negative max_disorder, {max_disorder!r}",
                 hint="it says how far event times go back in a file: zero or more",
             )
+        ahead = MaxAhead.of(type(self).__name__, max_ahead)
+        self._ahead = None if self._disorder_us is None else ahead
+        self._is_repeatable = False
         folder = Path(pattern).parent
         self._expected_us = {
             str(folder / name): to_timestamp_us(begins) for name, begins in (expected or {}).items()
@@ -72,6 +79,17 @@ class FileInjector(Source):
     def is_bounded(self) -> bool:
         """Whether all files are there."""
         return all(Path(path).is_file() for path in self._expected_us)
+
+    @property
+    def keeps_set_aside(self) -> bool:
+        """Whether there is a limit for event times."""
+        return self._ahead is not None
+
+    def repeatable(self) -> Self:
+        """The same, with one ceiling for event times however often it is read."""
+        repeatable = copy.copy(self)
+        repeatable._is_repeatable = True  # noqa: SLF001 - its own class
+        return repeatable
 
     def check(self) -> None:
         """Raise `InputError` where a file cannot be read, or there is none and none is expected."""
@@ -84,11 +102,15 @@ class FileInjector(Source):
         begins_us |= self._expected_us
         if not begins_us:
             self._files(self._pattern).check()
-        return [InjectorSplit(*each) for each in sorted(begins_us.items())]
+        began_us = None if self._ahead is None else self._ahead.now_us()
+        return [InjectorSplit(*each, began_us) for each in sorted(begins_us.items())]
 
     def open(self, split: InjectorSplit, position: int | None) -> SourceReader:
         """Read from a byte offset on, once the file is there."""
-        return _InjectorReader(split, position, self._files(split.path))
+        files = self._files(split.path)
+        if files.max_ahead is not None and self._is_repeatable and split.began_us is not None:
+            files = attrs.evolve(files, max_ahead=files.max_ahead.since(split.began_us))
+        return _InjectorReader(split, position, files)
 
     def _existing(self) -> list[str]:
         try:
@@ -113,7 +135,10 @@ class FileInjector(Source):
 
     def _files(self, pattern: str) -> FileSource:
         return self.source_class(
-            pattern=pattern, event_time=self._event_time, max_disorder_us=self._disorder_us
+            pattern=pattern,
+            event_time=self._event_time,
+            max_disorder_us=self._disorder_us,
+            max_ahead=self._ahead,
         )
 
 
@@ -160,6 +185,7 @@ class CsvInjector(FileInjector):
         event_time: gives a record's event time (an aware datetime, or seconds since 1970).
         max_disorder: how far event times go back within a file, at most, as you expect; the low watermark then follows
             the records of an unfinished file at this distance, instead of waiting for its end.
+        max_ahead: as for `CsvWatcher`.
         created: gives a file's beginning, an instant that no record of it is before; without it that is the event time
             of its first record, less ``max_disorder``.
         expected: files, by their names in the folder of the pattern, that are read as soon as they are there, and where

@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from hashlib import blake2b
 from os import fsencode
 from pathlib import Path
@@ -27,6 +28,7 @@ from dataflow.io.arrival import system_now_us
 from dataflow.io.csv_files import CsvSource
 from dataflow.io.files import FileSource
 from dataflow.io.json_values import JsonLinesSource
+from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
 from dataflow.io.source import Source, SourceReader
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us, to_timestamp_us
 
@@ -42,6 +44,7 @@ class FileWatcher(Source):
         *,
         event_time: Callable[[Any], TimestampLike],
         max_disorder: DurationLike | None = None,
+        max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
         created: Callable[[Path], TimestampLike] | None = None,
         until: str | None = None,
         settle: DurationLike = 0,
@@ -70,6 +73,7 @@ class FileWatcher(Source):
             )
         self._event_time, self._created, self._until = event_time, created, until
         self._disorder_us = None if max_disorder is None else _not_negative(name, max_disorder)
+        self._ahead = MaxAhead.of(name, max_ahead, now_us)
         self._settle_us, self._poll_us = _not_negative(name, settle), _not_negative(name, poll)
         self._shares, self._now_us, self._is_repeatable = shares, now_us, False
 
@@ -77,6 +81,11 @@ class FileWatcher(Source):
     def is_bounded(self) -> bool:
         """Whether it says when it ends."""
         return self._until is not None
+
+    @property
+    def keeps_set_aside(self) -> bool:
+        """Whether there is a limit for event times."""
+        return self._ahead is not None and self._disorder_us is not None
 
     def check(self) -> None:
         """Raise `InputError` where there is no such folder."""
@@ -86,12 +95,14 @@ class FileWatcher(Source):
                 hint="make it before the job starts; it is looked up where the pipeline runs",
             )
 
-    def splits(self, desired: int) -> Sequence[int]:
-        """The shares by number."""
-        return range(self._shares)
+    def splits(self, desired: int) -> Sequence[tuple[int, int]]:
+        """The shares by number, with the time now."""
+        began_us = self._now_us()
+        return [(share, began_us) for share in range(self._shares)]
 
-    def open(self, split: int, position: Any) -> SourceReader:
-        """Go on with one share of the folder."""
+    def open(self, split: int | tuple[int, int], position: Any) -> SourceReader:
+        """Go on with one share of the folder; of a job of former days, that is a number alone."""
+        number, began_us = (split, self._now_us()) if isinstance(split, int) else split
         if self._is_repeatable and not self._has_ended():
             raise InputError(
                 f"{type(self).__name__} waits for files that are still to come, so a batch cannot end",
@@ -102,9 +113,9 @@ class FileWatcher(Source):
             )
         share = FolderShare(
             folder=self._folder,
-            is_mine=lambda name: self._is_read(name) and _share_of(name, self._shares) == split,
+            is_mine=lambda name: self._is_read(name) and _share_of(name, self._shares) == number,
             has_ended=self._has_ended,
-            files=self._files,
+            files=partial(self._files, began_us),
             created_us=None if self._created is None else self._created_us,
             disorder_us=self._disorder_us,
             settle_us=self._settle_us,
@@ -126,9 +137,13 @@ class FileWatcher(Source):
     def _has_ended(self) -> bool:
         return self._until is not None and (self._folder / self._until).exists()
 
-    def _files(self, path: Path) -> FileSource:
+    def _files(self, began_us: int, path: Path) -> FileSource:
+        ahead = self._ahead if self.keeps_set_aside else None
         return self.source_class(
-            pattern=str(path), event_time=self._event_time, max_disorder_us=None
+            pattern=str(path),
+            event_time=self._event_time,
+            max_disorder_us=None,
+            max_ahead=ahead and (ahead.since(began_us) if self._is_repeatable else ahead),
         )
 
     def _created_us(self, path: Path) -> int:
@@ -168,6 +183,9 @@ class CsvWatcher(FileWatcher):
         event_time: gives a record's event time (an aware datetime, or seconds since 1970).
         max_disorder: how far event times go back behind the newest record that was read, at most, as you expect; with
             ``created``, behind the newest of the same file.
+        max_ahead: with ``max_disorder``, how far an event time may be ahead of the clock; a record further ahead is a
+            dead letter, whether or not these are switched on, and the low watermark does not follow it.  None: every
+            event time is taken.
         created: gives a file's beginning from its path: an instant that no record of it is before.  The low watermark
             is at the earliest of the files that are not read to their end; when all are, it is at the latest
             beginning there was, as files are expected in this order.

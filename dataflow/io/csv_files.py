@@ -190,6 +190,10 @@ class ReadFromCsv(ReadFromFiles):
             you expect; the watermark
             follows at this distance, and a row further behind is late.  Without it, the watermark
             waits for the end of the file.
+        max_ahead: with ``max_disorder``, how far an event time may be ahead of the clock where it is read (a day).  A
+            row further ahead is a dead letter, whether or not these are switched on, and the watermark does not follow
+            it: what is right would be late behind it.  In batch, the clock is that when the job began.  None: every
+            event time is taken, as for records of things that are planned.
         record_ids: how rows are known that are in a file more than once; as for `Read`.
 
     Raises:

@@ -21,7 +21,7 @@ import attrs
 
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import ArrivalTime
-from dataflow.io.max_ahead import MaxAhead
+from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
 from dataflow.io.source import Source, SourceReader
 from dataflow.io.whole_lines import WholeLines
 from dataflow.pcollection import PCollection
@@ -206,6 +206,7 @@ class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
         *,
         event_time: Callable[[Any], TimestampLike] | ArrivalTime | None = None,
         max_disorder: DurationLike | None = None,
+        max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
         record_ids: RecordIds | None = None,
     ) -> None:
         self._record_ids = record_ids
@@ -227,8 +228,13 @@ class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
                 f"{type(self).__name__} was given a negative max_disorder, {max_disorder!r}",
                 hint="it says how far event times go back: zero or more",
             )
+        ahead = MaxAhead.of(type(self).__name__, max_ahead)
         self._source: FileSource = self.source_class(
-            pattern=str(path), event_time=time_of, max_disorder_us=disorder_us
+            pattern=str(path),
+            event_time=time_of,
+            max_disorder_us=disorder_us,
+            # Without it nobody's event time follows the records.
+            max_ahead=None if disorder_us is None else ahead,
         )
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:

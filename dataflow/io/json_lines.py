@@ -12,6 +12,7 @@ from dataflow.io.arrival import ArrivalTime
 from dataflow.io.files import ReadFromFiles
 from dataflow.io.json_rows import JsonRowsSource
 from dataflow.io.json_values import JsonLinesSource
+from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.record_ids import RecordIds
 from dataflow.rows import RowField, row_fields
 from windowing.timestamps import US_PER_SECOND, DurationLike, TimestampLike
@@ -23,7 +24,7 @@ class ReadFromJsonLines(ReadFromFiles):
     """Values of files with one JSON value per line, or typed rows.
 
     Args:
-        path: as for `ReadFromCsv`, and so are ``max_disorder`` and ``record_ids``.
+        path: as for `ReadFromCsv`, and so are ``max_disorder``, ``max_ahead`` and ``record_ids``.
         rows: a row type: a `typing.NamedTuple` class with fields of int, float, str or bool, or one of these or None.
             Each line then is an object with at least these members (one that may be None may be missing), and elements
             are instances of the type.  They travel as columns where every step can take them so, which is many times
@@ -49,11 +50,18 @@ class ReadFromJsonLines(ReadFromFiles):
         event_time: Callable[[Any], TimestampLike] | ArrivalTime | str | None = None,
         event_time_unit: str | None = None,
         max_disorder: DurationLike | None = None,
+        max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
         record_ids: RecordIds | None = None,
     ) -> None:
         field = event_time if isinstance(event_time, str) else None
         time_of = _never_called if isinstance(event_time, str) else event_time
-        super().__init__(path, event_time=time_of, max_disorder=max_disorder, record_ids=record_ids)
+        super().__init__(
+            path,
+            event_time=time_of,
+            max_disorder=max_disorder,
+            max_ahead=max_ahead,
+            record_ids=record_ids,
+        )
         if rows is None:
             if field is not None or event_time_unit is not None:
                 raise PipelineError(
@@ -67,6 +75,7 @@ class ReadFromJsonLines(ReadFromFiles):
             pattern=self._source.pattern,
             event_time=None if field is not None else self._source.event_time,
             max_disorder_us=self._source.max_disorder_us,
+            max_ahead=self._source.max_ahead,
             row_type=rows,
             fields=fields,
             time_field=field,

@@ -76,7 +76,7 @@ class Folder:
 
     path: Path
     watcher: FileWatcher
-    share: int = 0
+    share: Any = 0
     now: int = 1000
     position: Any = None
     watermark_us: int = MIN_TIMESTAMP_US
@@ -237,7 +237,7 @@ def test_every_file_falls_to_one_share_and_the_order_is_the_same_again(
     for name, times in files.items():
         (path / name).write_text(json_text([(at, name) for at in times]))
     (path / "end").touch()
-    shares_of: dict[str, set[int]] = {}
+    shares_of: dict[str, set[Any]] = {}
     read: list[tuple[int, str]] = []
     for share in watcher.splits(7):
         folder = Folder(path, watcher, share=share)
