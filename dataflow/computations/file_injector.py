@@ -81,6 +81,11 @@ class FileInjector(Source):
         return all(Path(path).is_file() for path in self._expected_us)
 
     @property
+    def input_name(self) -> str:
+        """The pattern."""
+        return self._pattern
+
+    @property
     def keeps_set_aside(self) -> bool:
         """Whether there is a limit for event times."""
         return self._ahead is not None

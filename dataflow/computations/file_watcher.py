@@ -83,6 +83,11 @@ class FileWatcher(Source):
         return self._until is not None
 
     @property
+    def input_name(self) -> str:
+        """The pattern, and into how many shares it is divided."""
+        return f"{self._folder / self._names} in {self._shares} shares"
+
+    @property
     def keeps_set_aside(self) -> bool:
         """Whether there is a limit for event times."""
         return self._ahead is not None and self._disorder_us is not None

@@ -76,6 +76,11 @@ class ArrivalTimeSource(Source):
         return self.source.is_bounded
 
     @property
+    def input_name(self) -> str | None:
+        """As the source says."""
+        return self.source.input_name
+
+    @property
     def keeps_set_aside(self) -> bool:
         """As the source does."""
         return self.source.keeps_set_aside

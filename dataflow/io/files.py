@@ -76,6 +76,11 @@ class FileSource(Source):
     is_repeatable: bool = False
 
     @property
+    def input_name(self) -> str:
+        """The path, or pattern."""
+        return self.pattern
+
+    @property
     def has_event_times(self) -> bool:
         """Whether it was told where they are."""
         return self.event_time is not None

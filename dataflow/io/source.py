@@ -104,6 +104,15 @@ class Source(ABC):
         """Raise `InputError` if the input cannot be read, before any work starts."""
 
     @property
+    def input_name(self) -> str | None:
+        """What is read, as plain text: a path, a topic; None if that cannot be said.
+
+        A job that is continued reads on in the splits that it has.  With another name its input is another one, so its
+        positions there mean nothing.
+        """
+        return None
+
+    @property
     def has_event_times(self) -> bool:
         """Whether it knows when its records happened; otherwise all are at the beginning of time."""
         return True

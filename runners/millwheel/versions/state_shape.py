@@ -1,8 +1,9 @@
 """What the state of a computation is made of, so that code of a later version is not given what it cannot read.
 
 Cells hold windows, trigger states and accumulators; productions hold partials of the grouping that they are for.  So
-the shape of a grouping is its windowing, its `CombineFn`, or the state and timers that its DoFn declares; that of a
-source is its class, which alone understands its splits and positions.  What functions do is not part of it.
+the shape of a grouping is its windowing, its `CombineFn` with what its empty accumulator is made of, or the state and
+timers that its DoFn declares; that of a source is its class, which alone understands its splits and positions, and what
+it reads.  What functions do is not part of it.
 
 DESIGN section 6; MillWheel, section 3.2.
 """
@@ -14,7 +15,8 @@ from typing import Any
 
 import attrs
 
-from dataflow.graph import Group, Read, StatefulParDo, TransformNode
+from dataflow.combine_fn import CombineFn
+from dataflow.graph import Group, Read, StatefulParDo, TransformNode, WriteTable
 from dataflow.stateful import stateful_signature
 from dataflow.user_state import CombiningValueStateSpec, StateParam
 from runners.core.plan import ExecutionPlan, Stage
@@ -22,43 +24,52 @@ from runners.core.plan import ExecutionPlan, Stage
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 #: Of a stateful DoFn: parts that a later version may have more of.
 _STATE = "state "
+#: Parts that jobs of former days were not described by.
+_NOTED_SINCE = ("input name", "accumulator")
 
 
 @attrs.frozen
 class StateShape:
-    """``parts``: what the state is made of; ``senders``: who feeds the computation, which is no state."""
+    """``parts``: what the state is made of.
+
+    No state, but known of a computation: ``senders``, who feeds it; ``tables``: where its rows go, by the label of the
+    transform that writes them.
+    """
 
     parts: Mapping[str, str]
     senders: tuple[str, ...] = ()
+    tables: Mapping[str, str] = attrs.field(factory=dict)
 
     def encoded(self) -> str:
         """As text for the store; the same text for the same shape."""
-        return json.dumps({"parts": dict(self.parts), "senders": self.senders}, sort_keys=True)
+        found = {"parts": dict(self.parts), "senders": self.senders, "tables": dict(self.tables)}
+        return json.dumps(found, sort_keys=True)
 
     @classmethod
     def decoded(cls, text: str) -> "StateShape":
         """The inverse of `encoded`."""
         found = json.loads(text)
-        return cls(found["parts"], tuple(found["senders"]))
+        return cls(found["parts"], tuple(found["senders"]), found.get("tables", {}))
 
     def unreadable(self, new: "StateShape") -> list[str]:
         """Why code of shape ``new`` cannot read this state; nothing if it can.
 
-        More state of a DoFn is none for every key that there is already, which it can read.
+        More state of a DoFn is none for every key that there is already, which it can read; and what was not noted of
+        a job of former days is taken to be as it is.
         """
         names = dict.fromkeys([*self.parts, *new.parts])
         return [
             f"{name} was {self.parts.get(name, 'none')}, is {new.parts.get(name, 'none')}"
             for name in names
             if self.parts.get(name) != new.parts.get(name)
-            and not (name.startswith(_STATE) and name not in self.parts)
+            and not (name.startswith((_STATE, *_NOTED_SINCE)) and name not in self.parts)
         ]
 
 
 def state_shapes(plan: ExecutionPlan) -> dict[str, StateShape]:
     """The shape of each computation, by name."""
     return {
-        name: StateShape(_parts(plan, stage), plan.senders(name))
+        name: StateShape(_parts(plan, stage), plan.senders(name), _tables(stage))
         for name, stage in plan.stages.items()
     }
 
@@ -69,6 +80,7 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
         ids = operation.record_ids
         return {
             "source": type(operation.source).__qualname__,
+            "input name": str(operation.source.input_name),
             "record ids": "none" if ids is None else f"for {ids.slack_us} us",
         }
     pcollection = plan.graph.pcollections[stage.root.inputs[0]]
@@ -79,9 +91,40 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
     parts["input"] = "may be taken back" if pcollection.retracted_by else "is never taken back"
     if isinstance(operation, Group):
         parts["combine_fn"] = _described(operation.combine_fn)
+        parts["accumulator"] = _accumulator(operation.combine_fn)
     elif isinstance(operation, StatefulParDo):
         parts.update(_stateful_parts(stage.root, operation))
     return parts
+
+
+def _tables(stage: Stage) -> dict[str, str]:
+    return {
+        node.label: node.operation.table.name
+        for node in stage.nodes
+        if isinstance(node.operation, WriteTable)
+    }
+
+
+def _accumulator(combine_fn: CombineFn) -> str:
+    """What an empty accumulator is made of: code that has changed under the same name shows there, if anywhere."""
+    try:
+        return _made_of(combine_fn.create_accumulator())
+    except Exception:  # noqa: BLE001 - what fails here is said where it is used, with the user's line
+        return "unknown"
+
+
+def _made_of(value: Any) -> str:
+    kind = type(value)
+    if attrs.has(kind):
+        names = [field.name for field in attrs.fields(kind)]
+        inner = ", ".join(f"{name}={_made_of(getattr(value, name))}" for name in names)
+    elif isinstance(value, tuple | list):
+        inner = ", ".join(map(_made_of, value))
+    elif isinstance(value, dict):
+        inner = ", ".join(f"{key!r}: {_made_of(each)}" for key, each in value.items())
+    else:
+        return kind.__qualname__
+    return f"{kind.__qualname__}({_ADDRESS.sub('', inner)})"
 
 
 def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, str]:
@@ -96,7 +139,7 @@ def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, 
     parts = {
         f"{_STATE}{each.spec.name!r}": type(each.spec).__name__.removesuffix("StateSpec")
         + (
-            f" of {_described(each.spec.combine_fn)}"
+            f" of {_described(each.spec.combine_fn)} with {_accumulator(each.spec.combine_fn)}"
             if isinstance(each.spec, CombiningValueStateSpec)
             else ""
         )

@@ -282,9 +282,20 @@ def _warnings(
             where = f"{name} is at watermark {to_datetime(reached_us):%Y-%m-%d %H:%M:%S}"
             begins = " begins at its beginning and" if new.stages[sender].is_source else ""
             yield f"{sender}{begins} is new to {name}; {where}, and what is older is late there"
+        yield from _moved_tables(old, shapes[name])
     for name, shape in shapes.items():
         if name not in kept.values() and set(shape.senders) & {*kept.values()}:
             yield f"{name} sees what is read from here on, not what was read before"
+
+
+def _moved_tables(old: StateShape | None, new: StateShape) -> Iterator[str]:
+    former = old.tables if old is not None else {}
+    for label, table in new.tables.items():
+        if former.get(label, table) != table:
+            yield (
+                f"{label} writes to {table!r} from here on; what it has written to {former[label]!r} stays there, "
+                "and is neither replaced nor taken back"
+            )
 
 
 def _row(each: ComputationFate) -> tuple[str, str, str]:

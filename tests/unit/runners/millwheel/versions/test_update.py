@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import dataflow as df
+from dataflow.computations import CsvInjector, CsvWatcher
 from dataflow.errors import PipelineError
 from runners.core.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
@@ -43,17 +44,14 @@ def grouped(
     source: df.Source | None = None,
     **windows: Any,
 ) -> Build:
-    windows = {
-        "window_fn": df.FixedWindows(60),
-        "accumulation_mode": df.AccumulationMode.DISCARDING,
-        **windows,
-    }
+    window_fn = windows.pop("window_fn", df.FixedWindows(60))
+    windows = {"accumulation_mode": df.AccumulationMode.DISCARDING, **windows}
 
     def build(p: df.Pipeline) -> None:
         (
             p
             | "read" >> df.Read(source or ScriptedSource([]))
-            | "windows" >> df.WindowInto(windows.pop("window_fn"), **windows)
+            | "windows" >> df.WindowInto(window_fn, **windows)
             | label >> df.CombinePerKey(combine)
             | "after" >> df.Map(function)
         )
@@ -112,8 +110,127 @@ def used(store: MemoryStore, *, in_flight: int = 0) -> MemoryStore:
 )
 def test_state_that_new_code_cannot_read(change: dict[str, Any], part: str) -> None:
     """The part that is another is named, as it was and as it is."""
-    (reason,) = kept_parts(grouped(), grouped(**change))
+    reason, *others = kept_parts(grouped(), grouped(**change))
     assert reason.startswith(f"{part} was ")
+    assert all(each.startswith("accumulator was ") for each in others)
+
+
+def test_other_accumulators_under_the_same_name_are_noticed() -> None:
+    """As code that has changed has the same name, what an empty accumulator is made of tells."""
+
+    def combining(empty: Any) -> Any:
+        class Mine(df.CombineFn):
+            def create_accumulator(self) -> Any:
+                return empty
+
+            def add_input(self, accumulator: Any, value: Any) -> Any:
+                return accumulator
+
+            def merge_accumulators(self, accumulators: Any) -> Any:
+                return empty
+
+            def extract_output(self, accumulator: Any) -> Any:
+                return accumulator
+
+        return Mine()
+
+    one, other = grouped(combine=combining((0, 0))), grouped(combine=combining((0, 0.0)))
+    assert kept_parts(one, grouped(combine=combining((0, 0)))) == []
+    assert kept_parts(one, other) == ["accumulator was tuple(int, int), is tuple(int, float)"]
+    for empty in (0, [0, 0], {"sum": 0, "count": 0}, (0, 0, 0), None):
+        assert kept_parts(one, grouped(combine=combining(empty)))
+    store = MemoryStore()
+    opened(one, store)
+    used(store)
+    with pytest.raises(JobMismatchError, match=r"(?s)allow_loss=\['sum'\].*accumulator was"):
+        opened(other, store)
+    with pytest.raises(UpdateRefusedError, match="would lose state"):
+        opened(other, store, Update())
+
+
+class Named(ScriptedSource):
+    """A source that says what it reads."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__([])
+        self._name = name
+
+    @property
+    def input_name(self) -> str:
+        return self._name
+
+
+def test_a_source_that_reads_something_else_begins_anew_and_never_reads_the_old_on() -> None:
+    store = MemoryStore()
+    opened(grouped(source=Named("a.csv")), store)
+    used(store)
+    other = grouped(source=Named("b.csv"))
+    with pytest.raises(JobMismatchError, match=r"(?s)read: input name was a\.csv, is b\.csv"):
+        opened(other, store)
+    with pytest.raises(UpdateRefusedError, match="would lose state"):
+        opened(other, store, Update())
+    (said,) = opened(other, store, Update(allow_loss=["read"]))
+    assert "1 positions" in said
+    job = store.read_job("job")
+    assert job is not None
+    assert job.ranges[RangeId("read", 0)].position is None
+    assert job.ranges[RangeId("sum", 0)].position == b"all"
+
+
+@pytest.mark.parametrize(
+    ("read", "other"),
+    [
+        (df.ReadFromCsv, "b.csv"),
+        (lambda path: df.ReadFromCsv(path, event_time=df.ARRIVAL_TIME), "b.csv"),
+        (df.ReadFromJsonLines, "b.jsonl"),
+        (lambda path: df.Read(CsvInjector(path, event_time=float)), "b.csv"),
+        (lambda path: df.Read(CsvWatcher(path, event_time=float, max_disorder=1)), "*.csv"),
+    ],
+)
+def test_every_source_of_files_says_what_it_reads(read: Any, other: str, tmp_path: Any) -> None:
+    for name in ("a.csv", "b.csv", "a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text("1\n")
+    first = "a." + other.rpartition(".")[2]
+
+    def shapes(name: str) -> dict[str, StateShape]:
+        return state_shapes(planned(lambda p: p | "read" >> read(tmp_path / name)))
+
+    one, two = shapes(first), shapes(other)
+    ((label, shape),) = one.items()
+    (reason,) = shape.unreadable(two[label])
+    assert reason.startswith("input name was ")
+
+
+def test_another_table_is_said_and_nothing_is_lost_in_silence() -> None:
+    def writing(table: str) -> Build:
+        def build(p: df.Pipeline) -> None:
+            sums = p | "read" >> df.Read(ScriptedSource([])) | "sum" >> df.CombinePerKey(sum)
+            rows = sums | df.Map(lambda pair: {"n": pair[1]})
+            rows | "rows" >> df.WriteToPostgres(table, columns={"n": int})
+
+        return build
+
+    store = MemoryStore()
+    opened(writing("one"), store)
+    used(store)
+    with pytest.raises(JobMismatchError, match="rows writes to 'two' from here on"):
+        opened(writing("two"), store)
+    (said,) = opened(writing("two"), store, Update())
+    assert "what it has written to 'one' stays there" in said
+    assert "sum          keeps its state" in said
+
+
+def test_a_job_that_was_described_by_less_keeps_its_state() -> None:
+    """Parts that are noted since are taken to be as they are."""
+    (read, total) = state_shapes(planned(grouped())).values()
+    for shape in (read, total):
+        former = {
+            name: part
+            for name, part in shape.parts.items()
+            if name not in ("input name", "accumulator")
+        }
+        old = StateShape(former, shape.senders)
+        assert old.unreadable(shape) == []
 
 
 def test_functions_are_no_part_of_state() -> None:
