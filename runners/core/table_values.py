@@ -2,13 +2,16 @@
 
 An instant is held in UTC: the clocks of a zone show an hour twice, and Python calls both readings equal.
 A key that was a boolean is said as 1 or 0 (`dataflow.canonical_keys`), and a column of booleans takes that.
+A column of floats holds integers as floats, and a value of a subclass, such as a member of an `IntEnum` or a number of
+numpy, is the plain value that is read back.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from types import NoneType
 from typing import Any
 
-from dataflow.io.table import Row, TableSpec, TableWrite
+from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
 from runners.core.table_columns import TableColumns
 from windowing.timestamps import to_datetime, to_timestamp_us
 
@@ -23,8 +26,8 @@ def as_held(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
     for index, kind in enumerate(table.columns.values()):
         if kind is datetime and not all(_is_utc(row[index]) for row in rows):
             rows = [(*row[:index], _in_utc(row[index]), *row[index + 1 :]) for row in rows]
-        elif kind is bool and int in {type(row[index]) for row in rows}:
-            rows = [(*row[:index], _as_bool(row[index]), *row[index + 1 :]) for row in rows]
+        elif kind is not datetime and not {type(row[index]) for row in rows} <= {kind, NoneType}:
+            rows = [(*row[:index], _plain(kind, row[index]), *row[index + 1 :]) for row in rows]
     return rows
 
 
@@ -57,5 +60,21 @@ def _in_utc(value: Any) -> Any:
         return value
 
 
-def _as_bool(value: Any) -> Any:
-    return bool(value) if type(value) is int and value in {0, 1} else value
+def _plain(kind: ColumnType, value: Any) -> Any:
+    if kind is bool:
+        return bool(value) if type(value) is int and value in {0, 1} else value
+    if kind is float and type(value) is int and _is_a_float(value):
+        return float(value)
+    if type(value) is kind or not isinstance(value, kind) or isinstance(value, bool):
+        return value
+    # Of the type itself: a subclass may say something else of itself, as the members of an Enum do.
+    return {int: int.__int__, float: float.__float__, str: str.__str__, bytes: bytes.__bytes__}[
+        kind
+    ](value)  # type: ignore[index]
+
+
+def _is_a_float(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
