@@ -9,7 +9,6 @@ What may go away by itself (the store, files, memory, a mood of user code) is ra
 try again, until its last attempt.
 """
 
-import traceback
 from typing import NoReturn
 
 import attrs
@@ -17,7 +16,12 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from dataflow.errors import DataflowError, TransformError
 from dataflow.serialization import dumps, loads
+<<<<<<< HEAD
 from runners.errors import JobFailedError, StoreError, StoreRestartedError, UnrepeatableError
+=======
+from runners.errors import JobFailedError, StoreError, UnrepeatableError
+from runners.task_traceback import TaskTraceback, traceback_of
+>>>>>>> 3f0de03 (An error of a stream shows the user's own lines, as that of a batch does)
 
 #: Worth another attempt; everything else is the same the next time.
 _TRANSIENT = (StoreError, OSError, MemoryError, UnrepeatableError)
@@ -49,13 +53,6 @@ class FailuresParam(AccumulatorParam[list[Failure]]):
         return value1
 
 
-class TaskTraceback(Exception):  # noqa: N818 - never raised by itself
-    """Where in the task it happened: the cause of what the driver raises."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
-
-
 def is_transient(error: Exception) -> bool:
     """Whether another attempt may succeed."""
     # What this run knows may be lost; whoever runs it has to look again.
@@ -70,10 +67,7 @@ def failure_of(error: Exception, where: str) -> Failure:
         loads(pickled)
     except Exception:  # noqa: BLE001 - a user's own subclass may do anything here
         pickled = dumps(JobFailedError(known.fact, detail=known.detail, hint=known.hint))
-    # Where an error of ours has a cause, that is the user's own; the way to it through our code
-    # says nothing.
-    shown = error.__cause__ if isinstance(error, DataflowError) and error.__cause__ else error
-    return Failure(pickled, "".join(traceback.format_exception(shown)))
+    return Failure(pickled, traceback_of(error))
 
 
 def raise_failure(failure: Failure) -> NoReturn:

@@ -6,7 +6,7 @@ A column of floats holds integers as floats, and a value of a subclass, such as 
 numpy, is the plain value that is read back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import NoneType
 from typing import Any
@@ -19,6 +19,12 @@ from windowing.timestamps import to_datetime, to_timestamp_us
 _VALUE_BYTES = 8
 #: Rows that are looked at to know what all have, about.
 _SAMPLE = 100
+_PLAIN: Mapping[Any, Callable[[Any], Any]] = {
+    int: int.__int__,
+    float: float.__float__,
+    str: str.__str__,
+    bytes: bytes.__bytes__,
+}
 
 
 def as_held(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
@@ -68,9 +74,7 @@ def _plain(kind: ColumnType, value: Any) -> Any:
     if type(value) is kind or not isinstance(value, kind) or isinstance(value, bool):
         return value
     # Of the type itself: a subclass may say something else of itself, as the members of an Enum do.
-    return {int: int.__int__, float: float.__float__, str: str.__str__, bytes: bytes.__bytes__}[
-        kind
-    ](value)  # type: ignore[index]
+    return _PLAIN[kind](value)
 
 
 def _is_a_float(value: int) -> bool:

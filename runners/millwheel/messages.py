@@ -144,10 +144,14 @@ class Report:
 
 @attrs.frozen(kw_only=True)
 class Failed:
-    """Worker to master: user code or input is wrong, so trying again cannot help."""
+    """Worker to master: user code or input is wrong, so trying again cannot help.
+
+    ``traceback``: where it was raised, as text.
+    """
 
     worker: str
     error: bytes
+    traceback: str = ""
 
 
 @attrs.frozen

@@ -1,5 +1,6 @@
 """What user code emits is there on every runner, and what it cannot emit is refused with the transform and the line."""
 
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -95,6 +96,25 @@ def test_what_a_bundle_ends_with_is_emitted(
     assert expected == sums
     assert len(expected) == len(result.read_table("sums")) == len(result.read_table("ones"))
     assert [] == list(result.late_records())
+
+
+def divide(element: Any) -> Any:
+    return 1 // (element[1] - 7)
+
+
+def test_an_error_shows_the_users_own_lines(make_runner: MakeRunner) -> None:
+    """Those of the function that raised, and of what called it, behind the error that names transform and element."""
+    p = df.Pipeline(make_runner())
+    outputs: Any = p | df.Create(SCORES) | "divide" >> df.Map(lambda element: divide(element) + 1)
+    outputs | df.Map(lambda each: {"n": each}) | df.WriteToPostgres("t", columns={"n": int})
+
+    with pytest.raises(df.TransformError, match="'divide'") as caught:
+        p.run().wait_until_finish()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "in divide" in shown
+    assert "return 1 // (element[1] - 7)" in shown
+    assert "in <lambda>" in shown
+    assert "element: ('user1', 7)" in shown
 
 
 def text(element: Any) -> Any:

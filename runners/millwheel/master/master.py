@@ -49,6 +49,7 @@ from runners.millwheel.shapes import Merge, Shapes, Split
 from runners.millwheel.signals import Signal, SignalBoard
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.transport import Transport
+from runners.task_traceback import TaskTraceback
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 #: A worker that does not answer is asked again after this long; only a lost message needs it.
@@ -251,7 +252,13 @@ class Master:
         elif isinstance(message, Untied):
             self._let_go(message)
         elif isinstance(message, Failed):
-            self.failure = self.failure or loads_code(message.error)
+            self._fail(message)
+
+    def _fail(self, failed: Failed) -> None:
+        if self.failure is None:
+            error: Exception = loads_code(failed.error)
+            error.__cause__ = TaskTraceback(failed.traceback)
+            self.failure = error
 
     def _place(self, register: Register) -> None:
         slot = self._slots[register.slot]

@@ -56,6 +56,7 @@ from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.settler import Settler
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.task_traceback import traceback_of
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
@@ -400,7 +401,12 @@ class Worker:
                 f"worker {self._spec.worker} met an unexpected {type(error).__name__}: {error}",
                 detail="".join(format_exception(error)).strip(),
             )
-        self._tell_master(Failed(worker=self._spec.worker, error=dumps_code(error, "an error")))
+        failed = Failed(
+            worker=self._spec.worker,
+            error=dumps_code(error, "an error"),
+            traceback=traceback_of(error),
+        )
+        self._tell_master(failed)
         self.is_stopped = True
 
     def _tell_master(self, message: object) -> None:
