@@ -16,12 +16,8 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from dataflow.errors import DataflowError, TransformError
 from dataflow.serialization import dumps, loads
-<<<<<<< HEAD
 from runners.errors import JobFailedError, StoreError, StoreRestartedError, UnrepeatableError
-=======
-from runners.errors import JobFailedError, StoreError, UnrepeatableError
 from runners.task_traceback import TaskTraceback, traceback_of
->>>>>>> 3f0de03 (An error of a stream shows the user's own lines, as that of a batch does)
 
 #: Worth another attempt; everything else is the same the next time.
 _TRANSIENT = (StoreError, OSError, MemoryError, UnrepeatableError)
