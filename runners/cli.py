@@ -21,7 +21,7 @@ from runners.millwheel import requests
 from runners.millwheel.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
 from runners.millwheel.requests import Request, Verb
 from runners.millwheel.store.port import JobSummary, Store
-from runners.registry import STORE_VARIABLE, open_store, store_dsn
+from runners.registry import STORE_VARIABLE, forget_job, open_store, store_dsn
 from windowing.timestamps import format_timestamp
 
 _EXAMPLES = """\
@@ -32,6 +32,7 @@ examples:
   dataflow drain scores --wait
   dataflow late scores --contents
   dataflow purge scores --late 30d
+  dataflow forget scores
 """
 _STORE_HELP = (
     f"a Postgres; by default ${STORE_VARIABLE}, where a password is better kept than on a command line, "
@@ -98,6 +99,26 @@ def _state(job: JobSummary) -> str:
     if job.is_drained:
         return "drained"
     return "finished" if job.is_finished else "unfinished"
+
+
+def forget(store: Store, asked: argparse.Namespace) -> None:
+    """Forget a job, with the tables that are its own."""
+    find_job(store, asked.job)
+    tables = store.result_tables(asked.job)
+    own = [table.name for table in tables if table.is_own and table.has_rows is not None]
+    left = [table.name for table in tables if not table.is_own and table.has_rows is not None]
+    if not asked.yes:
+        raise DataflowError(
+            f"job {asked.job} is not forgotten yet",
+            detail=f"its state goes, and what it keeps of late records and dead letters; tables that are dropped: "
+            f"{', '.join(own) or 'none'}; tables that stay as they are: {', '.join(left) or 'none'}",
+            hint="say --yes",
+        )
+    forget_job(asked.job, store=asked.store)
+    print(f"job {asked.job} is forgotten")
+    for what, names in (("dropped", own), ("left as they are", left)):
+        if names:
+            print(f"tables {what}: {', '.join(names)}")
 
 
 def show_ranges(store: Store, asked: argparse.Namespace) -> None:
@@ -192,6 +213,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     ranges.add_argument("job", metavar="JOB", help="as given to the runner")
     ranges.set_defaults(do=show_ranges)
+    forgotten = _verb(
+        verbs,
+        "forget",
+        "forget a job, and drop the result tables that are its own",
+        "A table that another job writes to, or that was there before, stays as it is, with the job's rows. "
+        "The job must not run. Without --yes it only says what would be gone.",
+        "dataflow forget scores --yes",
+    )
+    forgotten.add_argument("job", metavar="JOB", help="as given to the runner")
+    forgotten.add_argument("--yes", action="store_true", help="do it")
+    forgotten.set_defaults(do=forget)
     _add_requests(verbs)
     return parser
 

@@ -42,6 +42,14 @@ class TableMismatchError(StoreError):
     """A result table exists with other columns or another key."""
 
 
+class TableOwnedError(StoreError):
+    """A result table has rows of another job, or of nobody knows whom, and it was not said that this may be."""
+
+
+class TableMissingError(StoreError):
+    """A result table of a job is not there any more."""
+
+
 class JobFailedError(DataflowError):
     """A running job gave up; the message carries the first cause."""
 

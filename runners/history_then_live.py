@@ -31,7 +31,8 @@ class HistoryThenLiveRunner:
     Args:
         until: the point, an instant of event time; None: as far as there is anything now.  See `BackfillRunner`.
         spill_bytes: of history; see `BackfillRunner`.
-        fresh: forget the job, and drop the tables it created, before its history is loaded.
+        fresh: forget the job, and drop the tables it created, before its history is loaded.  Refused where it has rows
+            in a table that is not its own (`TableOwnedError`): they would stay, and be written once more.
         **stream: every other option of the `StreamingRunner`, ``job`` first; history is loaded with the same ones.
     """
 

@@ -4,6 +4,7 @@ The only module that chooses a store adapter.
 """
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 from runners.millwheel.store.port import Store
@@ -55,3 +56,27 @@ def job_lock(dsn: str, job: str) -> JobLock:
         job: the job's name.
     """
     return JobLock(dsn, job)
+
+
+def forget_job(job: str, *, store: str | None = None) -> None:
+    """Forget a job, and drop the result tables that are its own; no error if there is no such job.
+
+    A table that another job writes to, or that was there before the job, stays as it is, with the job's rows.  A batch
+    run that is at work on the job ends with an error.
+
+    Args:
+        job: its name.
+        store: its DSN; by default as `store_dsn`.
+
+    Raises:
+        JobRunningError: a driver is running the job as a stream.
+        StoreError: there is no suitable store.
+    """
+    dsn = store_dsn(store)
+    lock = job_lock(dsn, job)
+    lock.hold()
+    try:
+        with closing(open_store(dsn)) as opened:
+            opened.reset_job(job)
+    finally:
+        lock.release()

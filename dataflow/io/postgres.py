@@ -27,19 +27,31 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
         columns: column names with their Python types (int, float, str, bool, bytes, datetime), in order.
             Every row must have each of them; what else it has is left out.  None is SQL's NULL and not allowed in the
             key.
-        key: the columns that identify a row.  A later row of the same key replaces the earlier one
-            and a retraction deletes it.
+        key: the columns that identify a row.  A later row of the same key replaces the earlier one.
             Without a key rows are only ever added.
+            Where the input takes results back, a retraction deletes the row that was said, and a key may have one row
+            at a time: two groups that say rows of one key are refused (`TableConflictError`), as it would depend on
+            the order which of them is left.  Let the key have what the results are grouped by, and the window; or
+            group them by the table's key first.
+
+        shared: whether the table may be one that another job writes to.  Otherwise that is refused: neither job could
+            start afresh without the rows of the other.
 
     The direct runner keeps the table in memory: read it with ``pipeline.result.read_table(name)``.
 
     Raises:
-        PipelineError: a column type is unknown, the key is not among the columns, or the input
-            retracts and there is no key.
+        PipelineError: a column type is unknown, the key is not among the columns, the input
+            retracts and there is no key, or another transform writes to the table and only one of the two inputs
+            retracts.
     """
 
     def __init__(
-        self, table: str, *, columns: Mapping[str, ColumnType], key: Sequence[str] = ()
+        self,
+        table: str,
+        *,
+        columns: Mapping[str, ColumnType],
+        key: Sequence[str] = (),
+        shared: bool = False,
     ) -> None:
         if isinstance(key, str):
             key = (key,)
@@ -56,7 +68,7 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
             )
         if not columns:
             raise PipelineError(f"table {table!r} has no columns")
-        self._spec = TableSpec(name=table, columns=dict(columns), key=tuple(key))
+        self._spec = TableSpec(name=table, columns=dict(columns), key=tuple(key), is_shared=shared)
 
     def default_label(self) -> str:
         """``WriteToPostgres(table)``."""
@@ -78,7 +90,25 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
                     detail=f"{self._spec} and {other}",
                     hint="give both the same columns and key, or write to two tables",
                 )
+        _refuse_two_manners(pcoll, self._spec)
         pipeline.add_operation(WriteTable(self._spec), [pcoll], pcoll.node.strategy, tags=())
+
+
+def _refuse_two_manners(pcoll: PCollection[Any], table: TableSpec) -> None:
+    """Rows that are taken back and rows that replace each other know nothing of one another."""
+    graph = pcoll.pipeline.graph()
+    for node in graph.transforms:
+        operation = node.operation
+        if not isinstance(operation, WriteTable) or operation.table.name != table.name:
+            continue
+        other = graph.pcollections[node.inputs[0]].retracted_by
+        if table.key and bool(other) != bool(pcoll.node.retracted_by):
+            raise PipelineError(
+                f"{pcoll.pipeline.here()} and {node} write to the same table, and one of them takes rows back",
+                detail=f"{other or pcoll.node.retracted_by} accumulates and retracts; the other only replaces rows, "
+                "also those of the first",
+                hint="write to two tables, or flatten the inputs and write once",
+            )
 
 
 def _shape(table: TableSpec) -> object:

@@ -34,6 +34,7 @@ import attrs
 from dataflow.io.table import Row, TableSpec, TableWrite
 from dataflow.serialization import dumps, loads
 from runners.core import poison
+from runners.core.row_changes import RowChanges
 from runners.core.table_columns import TableColumns
 from runners.errors import (
     JobMismatchError,
@@ -321,17 +322,19 @@ class _TableBuffer:
     def __init__(self, table: TableSpec) -> None:
         self.table = table
         self._inserts: list[Row] = []
-        self._rows: dict[Row, Row | None] = {}
+        self._rows: dict[Row, Row] = {}
+        self._changes = RowChanges(table)
         #: Before all of these.
         self._columns: list[TableColumns] = []
 
     @property
     def size(self) -> int:
-        return len(self._inserts) + len(self._rows) + sum(map(len, self._columns))
+        held = len(self._inserts) + len(self._rows) + len(self._changes)
+        return held + sum(map(len, self._columns))
 
     def add(self, write: TableWrite) -> None:
         rows = write.upserts or write.inserts
-        if isinstance(rows, TableColumns) and not (self._rows or self._inserts or write.deletes):
+        if isinstance(rows, TableColumns) and not (self._rows or self._inserts):
             self._columns.append(rows)
             return
         for columns in self._columns:
@@ -341,7 +344,7 @@ class _TableBuffer:
 
     def _add_rows(self, write: TableWrite) -> None:
         self._inserts.extend(write.inserts)
-        self._rows.update(dict.fromkeys(write.deletes))
+        self._changes.take(write.changes)
         indexes = self.table.key_indexes
         for row in write.upserts:
             self._rows[tuple(row[index] for index in indexes)] = row
@@ -356,7 +359,7 @@ class _TableBuffer:
             return self._write_of(TableColumns.together(self._columns))
         return TableWrite(
             table=self.table,
-            upserts=[row for row in self._rows.values() if row is not None],
-            deletes=[key for key, row in self._rows.items() if row is None],
+            upserts=list(self._rows.values()),
+            changes=self._changes.net(),
             inserts=self._inserts,
         )

@@ -47,7 +47,8 @@ class BatchRunner:
             A run ends every other one of the same job that is still at work.
         store: DSN of a Postgres; by default that of the environment variable DATAFLOW_STORE, else
             an embedded one.
-        fresh: forget the job, and drop the tables it created, before running.
+        fresh: forget the job, and drop the tables it created, before running.  Refused where it has rows in a
+            table that is not its own (`TableOwnedError`): they would stay, and be written once more.
         master: of Spark; by default all cores of this machine.
         spark_settings: more `spark.*` settings, e.g. ``{"spark.executor.memory": "4g"}``; one Spark runs in a process,
             so all its jobs have the same ones (docs/how-to/run-on-a-cluster.md).

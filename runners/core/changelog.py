@@ -15,6 +15,7 @@ from typing import Any
 
 from dataflow.errors import TableRowError, TimeError
 from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from runners.core.row_changes import applied
 from runners.core.table_columns import are_checked
 from windowing.timestamps import to_timestamp_us
 
@@ -39,16 +40,17 @@ def apply_table_write(rows: Rows, write: TableWrite) -> None:
 
     Raises:
         TableRowError: see `check_write`; ``rows`` is unchanged then.
+        TableConflictError: a row that can be taken back would come beside another one of its key; the same.
     """
     check_write(write)
     if not write.table.key:
         rows.update(enumerate(write.inserts, start=len(rows)))
         return
-    for key in write.deletes:
-        rows.pop(key, None)
-    key_indexes = write.table.key_indexes
-    for row in write.upserts:
-        rows[tuple(row[index] for index in key_indexes)] = row
+    for key, row in applied(rows, [write]):
+        if row is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = row
 
 
 def check_write(write: TableWrite) -> None:
@@ -56,22 +58,25 @@ def check_write(write: TableWrite) -> None:
 
     Raises:
         TableRowError: a row or key does not fit (`check_rows`), the same key is written twice, or
-            the write does not suit the table (upserts or deletes without a key, inserts with one).
+            the write does not suit the table (upserts or changes without a key, inserts with one, or both).
     """
     table = write.table
-    if not write.deletes and are_checked(table, write.upserts or write.inserts):
+    if not write.changes and are_checked(table, write.upserts or write.inserts):
         return
     if table.key and write.inserts:
         raise _misuse(table, "plain inserts into a table with a key", "write upserts")
-    if not table.key and (write.upserts or write.deletes):
+    if write.upserts and write.changes:
+        raise _misuse(table, "upserts beside changes", "write them one after the other")
+    if not table.key and (write.upserts or write.changes):
         raise _misuse(
             table,
-            "upserts or deletes, but the table has no key to find rows by",
+            "upserts or changes, but the table has no key to find rows by",
             "give the table a key, or do not send it retractions",
         )
     check_rows(table, write.inserts)
     check_rows(table, write.upserts)
-    _check_columns(table, {name: table.columns[name] for name in table.key}, write.deletes)
+    for rows in zip(*write.changes, strict=True):
+        check_rows(table, [row for row in rows if row is not None])
     if table.key:
         _check_keys_once(write)
 
@@ -93,11 +98,9 @@ def check_rows(table: TableSpec, rows: Sequence[Row]) -> None:
 def _check_keys_once(write: TableWrite) -> None:
     """Each key once per bundle: a statement has no order, so a second mention has no meaning."""
     key_indexes = write.table.key_indexes
-    seen: set[Row] = set()
-    for row in write.upserts:
-        seen.add(tuple(row[index] for index in key_indexes))
-    seen.update(write.deletes)
-    if len(seen) != len(write.upserts) + len(write.deletes):
+    after = [row for _, row in write.changes if row is not None]
+    seen = {tuple(row[index] for index in key_indexes) for row in (*write.upserts, *after)}
+    if len(seen) != len(write.upserts) + len(after):
         raise _misuse(
             write.table,
             "the same key more than once in one bundle",

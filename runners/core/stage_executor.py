@@ -235,4 +235,6 @@ class StageExecutor:
             self._outputs.groups, self._overflow_in = {}, OVERFLOW_RECORDS
 
     def _write(self, node: TransformNode, operation: WriteTable, bundle: Bundle) -> None:
-        self._outputs.tables.append(table_write(node, operation.table, bundle))
+        is_retracted = self._plan.graph.pcollections[node.inputs[0]].retracted_by is not None
+        write = table_write(node, operation.table, bundle, is_retracted=is_retracted)
+        self._outputs.tables.append(write)

@@ -6,26 +6,36 @@ from operator import itemgetter
 from typing import Any
 
 from dataflow.columns import Rows
-from dataflow.errors import TableRowError, TransformError
+from dataflow.errors import TableConflictError, TableRowError, TransformError
 from dataflow.graph import TransformNode
 from dataflow.io.table import Row, TableSpec, TableWrite
 from dataflow.rows import is_row_type
 from runners.core.bundle import Bundle
 from runners.core.changelog import check_rows
+from runners.core.row_changes import RowChanges
 from runners.core.table_columns import TableColumns
 from runners.core.table_values import as_held
 
 
-def table_write(node: TransformNode, table: TableSpec, bundle: Bundle) -> TableWrite:
+def table_write(
+    node: TransformNode, table: TableSpec, bundle: Bundle, *, is_retracted: bool = False
+) -> TableWrite:
     """What the bundle's rows or mappings do to the table.
 
-    For each key the last thing said counts: a retraction directly followed by its replacement is one upsert.
+    For each key the last row counts, and where rows can be taken back, what is left of them.
+
+    Args:
+        node: the transform that writes.
+        table: where.
+        bundle: what.
+        is_retracted: whether rows of this transform can be taken back, in this bundle or in another.
 
     Raises:
         TransformError: an element is not a row or a mapping with every column.
         TableRowError: a value does not fit its column.
+        TableConflictError: two rows that can be taken back have the same key.
     """
-    if isinstance(bundle.values, Rows) and bundle.signs is None:
+    if isinstance(bundle.values, Rows) and not is_retracted:
         found = TableColumns.of(table, bundle.values)
         if found is not None:
             is_keyed = bool(table.key)
@@ -37,21 +47,18 @@ def table_write(node: TransformNode, table: TableSpec, bundle: Bundle) -> TableW
         check_rows(table, rows)
     except TableRowError as error:
         raise error.located(str(node)) from None
-    return _net_effect(table, rows, bundle.signs)
-
-
-def _net_effect(table: TableSpec, rows: Sequence[Row], signs: Sequence[int] | None) -> TableWrite:
     if not table.key:
         return TableWrite(table=table, inserts=rows)
+    if is_retracted:
+        changes = RowChanges(table)
+        try:
+            changes.add(rows, bundle.signs or [1] * len(rows))
+            return TableWrite(table=table, changes=changes.net())
+        except TableConflictError as error:
+            raise error.located(str(node)) from None
     indexes = table.key_indexes
-    last: dict[Row, tuple[int, Row]] = {}
-    for row, sign in zip(rows, signs or [1] * len(rows), strict=True):
-        last[tuple(row[index] for index in indexes)] = (sign, row)
-    return TableWrite(
-        table=table,
-        upserts=[row for sign, row in last.values() if sign > 0],
-        deletes=[key for key, (sign, _) in last.items() if sign < 0],
-    )
+    last = {tuple([row[index] for index in indexes]): row for row in rows}
+    return TableWrite(table=table, upserts=list(last.values()))
 
 
 def _rows(node: TransformNode, columns: list[str], values: Sequence[Any]) -> list[Row]:

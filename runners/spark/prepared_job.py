@@ -13,6 +13,7 @@ from dataflow.graph import PipelineGraph
 from runners.core.plan import ExecutionPlan, plan
 from runners.millwheel.history import check_history_is_whole
 from runners.millwheel.job import job_spec
+from runners.millwheel.store.guards import check_can_start_over
 from runners.millwheel.store.port import JobRow, JobSpec
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version
 from runners.millwheel.versions.update import UpdatePlan
@@ -111,6 +112,8 @@ def prepare(
         StoreError: there is no suitable store, or the job's name is taken by another pipeline.
         UpdateRefusedError: the update would lose what it may not.
         BackfillError: the job's history is loaded only in part.
+        TableOwnedError: a result table has rows of another job; or the job is to start over, and has rows in such a
+            table.
     """
     execution = plan(graph)
     for stage in execution.sources():
@@ -125,6 +128,7 @@ def prepare(
     with closing(open_store(dsn)) as store:
         incarnation = store.incarnation()
         if options.fresh:
+            check_can_start_over(options.job, store.result_tables(options.job))
             store.reset_job(options.job)
         found = store.read_job(options.job)
         if found is not None:

@@ -32,7 +32,8 @@ class StreamingRunner:
     Args:
         job: names the run in the store.
         store: DSN of a Postgres; by default that of the environment variable DATAFLOW_STORE, else an embedded one.
-        fresh: forget the job, and drop the tables it created, before running.
+        fresh: forget the job, and drop the tables it created, before running.  Refused where it has rows in a
+            table that is not its own (`TableOwnedError`): they would stay, and be written once more.
         workers: how many; each is one Spark task that stays.
         tries_per_record: how often a record that makes user code fail is tried before it is left out and kept as a
             dead letter (`PipelineResult.dead_letters`); None: the first failure stops the job.

@@ -19,7 +19,9 @@ from tests.conformance.broken_adapters.applying import (
     ForgetsSentMarks,
     KeepsDeletedCells,
     LetsPercentilesGoBack,
+    LetsRowsReplaceOthers,
     LetsWatermarksGoBack,
+    TakesRowsBackByTheirKey,
 )
 from tests.conformance.broken_adapters.fencing import (
     ChecksTheTokenOnly,
@@ -156,6 +158,9 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (AcknowledgesTooMuch, "productions_until_acknowledged"),
         (AddsRowsInPlaceOfReplacing, "keyed_table"),
         (AsksSendersOnly, "what_a_receiver_has_is_sent"),
+        (TakesRowsBackByTheirKey, "changed_rows"),
+        (TakesRowsBackByTheirKey, "rows_are_taken_back_whole"),
+        (LetsRowsReplaceOthers, "changes_in_any_order"),
         (BelievesTheLastAnswer, "requests_are_answered_once"),
         (ChecksTheTokenOnly, "commit_needs_token_and_bundle"),
         (CommitsHalf, "all_ranges_or_none"),

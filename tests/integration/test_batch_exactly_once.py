@@ -16,9 +16,9 @@ from dataflow.io.memory import MemorySource
 from dataflow.io.table import TableSpec, TableWrite
 from runners.batch import BatchRunner, waves
 from runners.batch.range_writer import RangeWriter
-from runners.errors import UnrepeatableError
+from runners.errors import TableOwnedError, UnrepeatableError
 from runners.millwheel.ids import RangeId
-from runners.registry import open_store
+from runners.registry import forget_job, open_store
 from tests.batch_jobs import POINTS, SCORES, Batch, Build, note, notes, once, windowed, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
@@ -384,3 +384,26 @@ def test_an_interrupt_stops_the_spark_job(
     monkeypatch.undo()
     # Spark is free again: this would wait for ever behind the first.
     assert totals(batch.run(noted_rows(ran), job="another")) == list(range(8))
+
+
+def test_a_job_starts_over_only_where_no_row_of_it_stays(batch: Batch) -> None:
+    """Two jobs in one table, which neither of them can leave again without the other's rows."""
+
+    def build(p: df.Pipeline, *, shared: bool = False) -> None:
+        columns = {"total": int}
+        rows = p | df.Create([1]) | df.Map(lambda value: {"total": value})
+        rows | df.WriteToPostgres("rows", columns=columns, shared=shared)
+
+    def sharing(p: df.Pipeline) -> None:
+        build(p, shared=True)
+
+    assert totals(batch.run(build, job="a")) == [1]
+    with pytest.raises(TableOwnedError, match="belongs to another job"):
+        batch.run(build, job="b")
+    assert totals(batch.run(sharing, job="b")) == [1, 1]
+
+    with pytest.raises(TableOwnedError, match="cannot start over"):
+        batch.run(build, job="a", fresh=True)
+
+    forget_job("b", store=batch.store)
+    assert totals(batch.run(build, job="a", fresh=True)) == [1]

@@ -11,10 +11,16 @@ import psycopg
 import pytest
 
 from dataflow.io.table import TableSpec, TableWrite
-from runners.errors import StoreError, TableMismatchError
+from runners.errors import (
+    StoreError,
+    TableMismatchError,
+    TableMissingError,
+    TableOwnedError,
+)
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import even_ranges
 from runners.millwheel.production import CellWrite, Production
+from runners.millwheel.store.guards import check_can_start_over
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.store.postgres.tables import COPY_ROWS_MIN
@@ -132,6 +138,7 @@ def test_table_dropped_under_the_job_is_an_error_that_changes_nothing(
         store.commit(bundle)
     assert store.statistics(JOB)["cells"] == 0
 
+    admin.execute("CREATE TABLE scores (team text PRIMARY KEY, total bigint)")
     store.open_job(SPEC)
     assert store.commit(bundle) == Committed()
 
@@ -187,3 +194,35 @@ def test_many_rows_of_which_a_constraint_refuses_one_change_nothing(
     good = attrs.evolve(bundle, tables=[TableWrite(table=table, inserts=rows)])
     assert store.commit(good) == Committed()
     assert sorted(store.read_table(table)) == rows
+
+
+def test_a_table_that_was_dropped_is_missed(
+    store: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    """By who opens the job again; whoever starts over makes it anew."""
+    store.open_job(SPEC)
+    admin.execute("DROP TABLE scores")
+    (gone,) = [each for each in store.result_tables(JOB) if each.name.endswith(".scores")]
+    assert gone.has_rows is None
+
+    with pytest.raises(TableMissingError, match=r"scores of job .* is not there any more"):
+        store.open_job(SPEC)
+
+    check_can_start_over(JOB, store.result_tables(JOB))
+    store.reset_job(JOB)
+    store.open_job(SPEC)
+    assert store.read_table(SCORES) == []
+
+
+def test_a_table_that_was_there_before_is_nobodys_and_stays(
+    store: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    admin.execute("CREATE TABLE scores (team text PRIMARY KEY, total bigint)")
+    admin.execute("INSERT INTO scores VALUES ('red', 1)")
+    store.open_job(SPEC)
+
+    with pytest.raises(TableOwnedError, match="it was there before"):
+        check_can_start_over(JOB, store.result_tables(JOB))
+
+    store.reset_job(JOB)
+    assert store.read_table(SCORES) == [("red", 1)]

@@ -30,7 +30,7 @@ CORRECTIONS = """
                 p
                 | df.Create([row["element"] for row in rows])
                 | df.Map(lambda value: {"value": value})
-                | df.WriteToPostgres("corrected", columns={"value": int})
+                | df.WriteToPostgres("corrected", columns={"value": int}, shared=True)
             )
         if os.environ.get("DIES") == "yes":
             os._exit(9)  # what was written is committed, and nothing is deleted yet

@@ -12,6 +12,7 @@ import dataflow as df
 from dataflow.serialization import dumps
 from runners.batch.spilled_groups import CELL_BYTES, SpilledGroups
 from runners.core.bundle import Bundle
+from runners.core.changelog import apply_table_write
 from runners.core.grouping import GroupingStage, StageClock
 from runners.core.plan import ExecutionPlan, plan
 from runners.core.stage_executor import StageExecutor
@@ -138,10 +139,7 @@ def run(
     note_bundles(grouping.executor, spoken)
     for step in groups.steps(blobs(planned, chunks)):
         for write in step.outputs.tables:
-            for key in write.deletes:
-                rows.pop(key, None)
-            for each in write.upserts:
-                rows[each[0], each[1]] = each
+            apply_table_write(rows, write)
     grouping.teardown()
     said: dict[Any, list[Any]] = defaultdict(list)
     for bundle in spoken:

@@ -68,7 +68,7 @@ VALUES: list[Any] = [
     CallableCombineFn(sum),
     CallableDoFn(len, Shape.MAP),
     TABLE,
-    TableWrite(table=TABLE, upserts=[(1,)], deletes=[(2,)]),
+    TableWrite(table=TABLE, changes=[((1,), None)]),
     df.SourceBatch(values=[1], timestamps_us=[0], position=7, watermark_us=0),
     CsvSource(pattern="*.csv", event_time=float, max_disorder_us=1),
     JsonLinesSource(pattern="*.jsonl"),

@@ -30,7 +30,8 @@ class BackfillRunner:
             files, and what is to be written is committed as it comes.  All values of one key must fit, as must what is
             sent to a 256th of the range.  A run that is continued may have another one.
         store: DSN of a Postgres; by default that of the environment variable DATAFLOW_STORE, else an embedded one.
-        fresh: forget the job, and drop the tables it created, before running.
+        fresh: forget the job, and drop the tables it created, before running.  Refused where it has rows in a
+            table that is not its own (`TableOwnedError`): they would stay, and be written once more.
         workers: of the stream; decides into how many key ranges groupings are divided.
         tries_per_record: as for `StreamingRunner`.
         master: of Spark; by default this machine.

@@ -18,6 +18,8 @@ from runners.errors import (
     SignalError,
     StoreError,
     StoreRestartedError,
+    TableMissingError,
+    TableOwnedError,
 )
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
@@ -30,7 +32,7 @@ from runners.millwheel.production import (
     TimerWrite,
 )
 from runners.millwheel.requests import Request
-from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, StateCounts
+from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, ResultTable, StateCounts
 
 #: What `Store.statistics` counts.
 STATISTICS = (
@@ -381,6 +383,42 @@ def check_is_served(job: str, request: Request, *, mode: str, is_finished: bool)
         )
     if any(escape_text(each) != each for each in request.arguments):
         raise RequestError(f"{request!r} has an argument that is no text")
+
+
+def table_of_others(table: str, others: Collection[str]) -> TableOwnedError:
+    """The error for a table that other jobs write to."""
+    return TableOwnedError(
+        f"table {table} belongs to another job",
+        detail=f"written by: {', '.join(sorted(others))}",
+        hint="write to another table; or say WriteToPostgres(..., shared=True), and rows of both stand side by side; "
+        "or forget the other job (dataflow forget)",
+    )
+
+
+def missing_table(job: str, table: str) -> TableMissingError:
+    """The error for a table that was dropped under its job."""
+    return TableMissingError(
+        f"the result table {table} of job {job} is not there any more",
+        detail="its rows are gone, and the job would not write them again: it goes on where it was",
+        hint="restore the table, or start over with fresh=True",
+    )
+
+
+def check_can_start_over(job: str, tables: Iterable[ResultTable]) -> None:
+    """Refuse to forget a job in order to run it again, if rows would stay that it would then add to.
+
+    Raises:
+        TableOwnedError: there is such a table.
+    """
+    for table in tables:
+        if table.is_own or not table.has_rows:
+            continue
+        why = f"written by {', '.join(table.others)} too" if table.others else "it was there before"
+        raise TableOwnedError(
+            f"job {job} cannot start over, because table {table.name} is not its own",
+            detail=f"{why}; nobody knows which of its rows are the job's, and it would write them once more",
+            hint="empty the table first, or write to another one; dataflow forget forgets the job and leaves the rows",
+        )
 
 
 def unknown_job(job: str) -> StoreError:

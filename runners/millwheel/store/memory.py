@@ -17,10 +17,11 @@ from typing import Any
 
 import attrs
 
-from dataflow.io.table import Row, TableSpec
+from dataflow.io.table import Row, TableSpec, TableWrite
 from runners.core.changelog import apply_table_write, check_write
 from runners.core.clock import Clock
 from runners.core.late import count_by_transform
+from runners.core.row_changes import applied
 from runners.errors import StoreError
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.production import Production
@@ -59,6 +60,7 @@ from runners.millwheel.store.memory_job import (
     purge,
     read_page,
     read_range,
+    tables_of,
 )
 from runners.millwheel.store.memory_requests import MemoryRequests
 from runners.millwheel.store.memory_update import count_state, updated_job
@@ -74,6 +76,7 @@ from runners.millwheel.store.port import (
     JobSummary,
     JobUpdate,
     KeptKind,
+    ResultTable,
     StateCounts,
     TakenRange,
 )
@@ -153,6 +156,11 @@ class MemoryStore(MemoryRequests):
                     table.creator = min(table.users, default=None)
                     if table.creator is None:
                         del self._tables[name]
+
+    def result_tables(self, job: str) -> Sequence[ResultTable]:
+        """The tables that the job writes to."""
+        with self._lock:
+            return tables_of(self._tables, job)
 
     def read_job(self, job: str) -> JobRow | None:
         """The job as it stands, or None."""
@@ -377,8 +385,12 @@ class MemoryStore(MemoryRequests):
                     f"sequence {sequence} of channel {channel} is taken",
                     hint="this is a bug in the runner: a sequence is given out once",
                 )
+        writes: dict[str, list[TableWrite]] = {}
         for write in production.tables:
             self._table(write.table)
+            writes.setdefault(write.table.name, []).append(write)
+        for name, several in writes.items():
+            applied(self._tables[name].rows, several)
 
     def _apply(self, job: StoredJob, production: Production) -> None:
         self._apply_state(job, production)

@@ -20,6 +20,7 @@ from runners.millwheel.production import (
 )
 from runners.millwheel.requests import StoredRequest
 from runners.millwheel.signals import Signal
+from runners.millwheel.store.guards import table_of_others
 from runners.millwheel.store.port import (
     CellKey,
     JobRow,
@@ -27,6 +28,7 @@ from runners.millwheel.store.port import (
     KeptKind,
     RangeRow,
     RangeSpec,
+    ResultTable,
     StoredTimer,
     TakenRange,
 )
@@ -219,6 +221,7 @@ def add_tables(tables: dict[str, StoredTable], spec: JobSpec) -> None:
 
     Raises:
         TableMismatchError: one is there, and is another; nothing was created.
+        TableOwnedError: one is another job's; the same.
     """
     for table in spec.tables:
         existing = tables.get(table.name)
@@ -228,6 +231,10 @@ def add_tables(tables: dict[str, StoredTable], spec: JobSpec) -> None:
                 detail=f"it has {existing.spec}, the pipeline writes {table}",
                 hint="write to another table, or reset the job that created it",
             )
+        if existing is not None and not table.is_shared:
+            others = existing.users - {spec.job}
+            if others and spec.job not in existing.users:
+                raise table_of_others(table.name, others)
     for table in spec.tables:
         tables.setdefault(table.name, StoredTable(table, spec.job, set())).users.add(spec.job)
 
@@ -270,6 +277,20 @@ def delete_retired(job: StoredJob, until_ms: int, known: Collection[RangeId]) ->
     for key in [key for key in job.last_bundles if key[0] in gone]:
         del job.last_bundles[key]
     return len(gone)
+
+
+def tables_of(tables: Mapping[str, StoredTable], job: str) -> list[ResultTable]:
+    """The tables that a job writes to."""
+    return [
+        ResultTable(
+            name=name,
+            is_created=table.creator == job,
+            others=sorted(table.users - {job}),
+            has_rows=bool(table.rows),
+        )
+        for name, table in sorted(tables.items())
+        if job in table.users
+    ]
 
 
 def count_rows(job: StoredJob) -> Mapping[str, int]:

@@ -163,6 +163,25 @@ class JobUpdate:
 
 
 @attrs.frozen(kw_only=True)
+class ResultTable:
+    """A table that a job writes to.
+
+    ``is_created``: whether the job has made it, or has it from one that did.  ``others``: jobs that write to it too.
+    ``has_rows``: None if it is not there any more.
+    """
+
+    name: str
+    is_created: bool
+    others: Sequence[str]
+    has_rows: bool | None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it goes with the job."""
+        return self.is_created and not self.others
+
+
+@attrs.frozen(kw_only=True)
 class JobSummary:
     """A job in a list of jobs.
 
@@ -253,6 +272,8 @@ class Store(Protocol):
         Raises:
             JobMismatchError: the name is taken by a job with another fingerprint or mode, or other state.
             TableMismatchError: a result table exists with other columns or key.
+            TableOwnedError: another job writes to a result table, and the spec does not say that it is shared.
+            TableMissingError: the job has written to a result table that is not there any more.
         """
 
     def update_job(self, update: JobUpdate) -> JobRow:
@@ -265,7 +286,7 @@ class Store(Protocol):
         Raises:
             StoreError: there is no such job, it has another version, or it does not have what it had (`StateCounts`).
             JobMismatchError: the job has another mode.
-            TableMismatchError: as in `open_job`.
+            TableMismatchError, TableOwnedError, TableMissingError: as in `open_job`.
         """
 
     def count_state(self, job: str) -> StateCounts:
@@ -276,6 +297,9 @@ class Store(Protocol):
 
         Whoever still owns a range of it is fenced from then on.
         """
+
+    def result_tables(self, job: str) -> Sequence[ResultTable]:
+        """The tables that a job writes to, by name; none of an unknown job."""
 
     def read_job(self, job: str) -> JobRow | None:
         """The job as it stands, or None."""

@@ -16,6 +16,7 @@ DESIGN section 6; the invariants are those of the port.
 from collections.abc import Callable, Sequence
 
 from runners.testing.store_conformance import (
+    changes,
     channels,
     fences,
     jobs,
@@ -51,6 +52,7 @@ CHECKS: Sequence[Callable[[StoreFactory], None]] = tuple(
         updates,
         record_ids,
         rows,
+        changes,
         keeping,
         signals,
         requests,

@@ -5,7 +5,7 @@ from functools import partial
 import attrs
 
 from dataflow.io.table import TableWrite
-from runners.errors import JobMismatchError, StoreError
+from runners.errors import JobMismatchError, StoreError, TableOwnedError
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.production import Checkpoint, TimerWrite
 from runners.millwheel.store.port import Fenced, RangeSpec
@@ -133,6 +133,32 @@ def check_reset_keeps_tables_of_others(connect: StoreFactory) -> None:
     expect_equal(store.read_table(SCORES), [("red", 1)], "the table of the second job")
     store.reset_job("second")
     expect_error(StoreError, lambda: store.read_table(SCORES), "the table of no job")
+
+
+def check_tables_have_owners(connect: StoreFactory) -> None:
+    """A table of another job is refused unless that was said; whose it is, and whether it has rows, is known."""
+    store = opened(connect)
+    spec = job_spec("second")
+    own = [attrs.evolve(each, is_shared=False) for each in spec.tables]
+    refused = attrs.evolve(spec, tables=own)
+    expect_error(TableOwnedError, lambda: store.open_job(refused), "another job's table")
+    expect_equal(store.read_job("second"), None, "a job whose table was refused")
+    Owner(store, LOW).commit(tables=[TableWrite(table=SCORES, upserts=[("red", 1)])])
+    alone = {each.name.split(".")[-1]: each for each in store.result_tables(JOB)}
+    expect_equal(set(alone), {"scores", "score_log"}, "tables of the job")
+    expect(all(each.is_own for each in alone.values()), "tables that it has made are its own")
+    expect_equal([alone["scores"].has_rows, alone["score_log"].has_rows], [True, False], "rows")
+    connect().open_job(job_spec("second"))
+    for job, is_created, other in [(JOB, True, "second"), ("second", False, JOB)]:
+        for table in store.result_tables(job):
+            found = table.is_created, list(table.others), table.is_own
+            expect_equal(found, (is_created, [other], False), f"{table.name} of {job}")
+    # Whoever has it has it, whatever is said later.
+    store.open_job(job_spec())
+    store.open_job(refused)
+    store.reset_job(JOB)
+    expect(all(each.is_own for each in store.result_tables("second")), "what was left to a job")
+    expect_equal(list(store.result_tables(JOB)), [], "tables of a job that is gone")
 
 
 def check_statistics(connect: StoreFactory) -> None:

@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import attrs
+
 from runners.errors import StoreError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.store.port import Fenced
@@ -87,7 +89,7 @@ def check_record_ids_of_zombies(connect: StoreFactory) -> None:
 def check_record_ids_are_forgotten_with_their_job(connect: StoreFactory) -> None:
     """Nobody has any of another job, of none, or of one that was reset; also who asked before."""
     store = opened(connect)
-    store.open_job(job_spec("second"))
+    store.open_job(attrs.evolve(job_spec("second"), tables=[]))
     Owner(store, SPLIT).commit(record_ids={SPLIT: [(IDS[0], 0)]})
     for job, range_id in (("second", SPLIT), ("nobody", SPLIT), (JOB, RangeId("read", 9))):
         expect_equal(set(store.known_record_ids(job, range_id, IDS)), set(), f"{range_id} of {job}")

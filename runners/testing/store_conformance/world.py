@@ -60,7 +60,8 @@ def job_spec(job: str = JOB, *, fingerprint: str = "f1", mode: str = "streaming"
             RangeSpec(range_id=HIGH, keys=RANGES[1]),
             RangeSpec(range_id=SPLIT, split=b"file 1\x00"),
         ],
-        tables=[SCORES, LOG],
+        # Those of the first job, which lets others in.
+        tables=[attrs.evolve(each, is_shared=job != JOB) for each in (SCORES, LOG)],
         signals=SIGNALS,
     )
 

@@ -68,6 +68,30 @@ class AddsRowsInPlaceOfReplacing(MemoryStore):
         return stored
 
 
+class TakesRowsBackByTheirKey(MemoryStore):
+    """One owner's retraction takes the row of another."""
+
+    def _apply(self, job: StoredJob, production: Production) -> None:
+        for write in production.tables:
+            rows = self._table(write.table).rows
+            for before, _ in write.changes:
+                if before is not None:
+                    rows.pop(tuple(before[index] for index in write.table.key_indexes), None)
+        super()._apply(job, production)
+
+
+class LetsRowsReplaceOthers(MemoryStore):
+    """The last one to say a row of a key has it."""
+
+    def _check_new(self, job: StoredJob, production: Production) -> None:
+        for write in production.tables:
+            rows = self._table(write.table).rows
+            for _, after in write.changes:
+                if after is not None:
+                    rows.pop(tuple(after[index] for index in write.table.key_indexes), None)
+        super()._check_new(job, production)
+
+
 class CountsLateRows(MemoryStore):
     """Takes a row of late records for one record."""
 

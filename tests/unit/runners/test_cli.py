@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 import pytest
 
-from runners import cli
+from dataflow.io.table import TableSpec
+from runners import cli, registry
 from runners.cli import main
 from runners.core import poison
 from runners.millwheel.ids import Fence, RangeId
@@ -470,3 +471,46 @@ def test_help_has_an_example(arguments: list[str], capsys: pytest.CaptureFixture
 
     assert left.value.code == 0
     assert "example" in capsys.readouterr().out
+
+
+class NoLock:
+    """The lock of a job that nobody runs."""
+
+    def hold(self) -> None:
+        """Have it."""
+
+    def release(self) -> None:
+        """Let it go."""
+
+
+def with_tables(store: MemoryStore, job: str, *tables: TableSpec) -> None:
+    store.open_job(JobSpec(job=job, mode="batch", fingerprint="f", ranges=[], tables=tables))
+
+
+def test_a_job_is_forgotten_with_what_is_its_own_and_only_when_told_so(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registry, "open_store", lambda _: store)
+    monkeypatch.setattr(registry, "job_lock", lambda *_: NoLock())
+    own = TableSpec(name="own", columns={"n": int})
+    common = TableSpec(name="common", columns={"n": int}, is_shared=True)
+    with_tables(store, "scores", own, common)
+    with_tables(store, "other", common)
+
+    assert main(["forget", "scores"]) == 2
+    said = capsys.readouterr().err
+    assert "dropped: own; " in said
+    assert "stay as they are: common" in said
+    assert "--yes" in said
+    assert store.read_job("scores") is not None
+
+    assert main(["forget", "scores", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert said.splitlines() == [
+        "job scores is forgotten",
+        "tables dropped: own",
+        "tables left as they are: common",
+    ]
+    assert store.read_job("scores") is None
+    assert [table.name for table in store.result_tables("other")] == ["common"]
+    assert main(["forget", "scores", "--yes"]) == 2

@@ -14,11 +14,28 @@ from psycopg import Connection
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.signals import SignalMark
-from runners.millwheel.store.guards import check_same_job, unknown_range
-from runners.millwheel.store.port import JobRow, JobSpec, JobSummary, RangeRow, RangeSpec
+from runners.millwheel.store.guards import (
+    check_same_job,
+    missing_table,
+    table_of_others,
+    unknown_range,
+)
+from runners.millwheel.store.port import (
+    JobRow,
+    JobSpec,
+    JobSummary,
+    RangeRow,
+    RangeSpec,
+    ResultTable,
+)
 from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8Array, TextArray
 from runners.millwheel.store.postgres.queries import QUERIES, job_queries
-from runners.millwheel.store.postgres.tables import drop_table, ensure_table
+from runners.millwheel.store.postgres.tables import (
+    drop_table,
+    ensure_table,
+    has_rows,
+    is_name_of,
+)
 
 _SIGN = 1 << 63
 
@@ -163,9 +180,19 @@ def add_tables(connection: Connection[Any], number: int, spec: JobSpec) -> None:
 
     Raises:
         TableMismatchError: one exists with another shape.
+        TableOwnedError: one is another job's.
+        TableMissingError: one was there, and is not any more.
     """
+    known = set(connection.execute(QUERIES["recorded_tables"], {"job_id": number}).fetchall())
     for table in spec.tables:
         placed = ensure_table(connection, table)
+        if placed.is_created and any(is_name_of(table, *each) for each in known):
+            raise missing_table(spec.job, table.name)
+        place = {"schema_name": placed.schema, "table_name": placed.name}
+        if (placed.schema, placed.name) not in known and not table.is_shared:
+            others = connection.execute(QUERIES["writers_of_table"], place).fetchall()
+            if others:
+                raise table_of_others(table.name, [name for (name,) in others])
         connection.execute(
             QUERIES["record_table"],
             {
@@ -175,6 +202,21 @@ def add_tables(connection: Connection[Any], number: int, spec: JobSpec) -> None:
                 "is_created": placed.is_created,
             },
         )
+
+
+def result_tables(connection: Connection[Any], job: str) -> list[ResultTable]:
+    """The tables that a job writes to."""
+    found = connection.execute(QUERIES["read_result_tables"], {"name": job}).fetchall()
+    connection.execute(QUERIES["allow_scans"])
+    return [
+        ResultTable(
+            name=f"{schema}.{name}",
+            is_created=is_created,
+            others=others,
+            has_rows=has_rows(connection, schema, name) if is_there else None,
+        )
+        for schema, name, is_created, others, is_there in found
+    ]
 
 
 def read_jobs(connection: Connection[Any]) -> list[JobSummary]:

@@ -7,12 +7,15 @@ ended, is unknown, and unknown is an outcome of its own (`Indeterminate`), never
 Judged by SQLSTATE and protocol state, never by the words of a message, which are translated.
 """
 
+from collections.abc import Collection
 from enum import Enum, auto
 from typing import Any
 
 from psycopg import Connection, Error
 from psycopg.pq import TransactionStatus
 
+from dataflow.errors import DataflowError
+from runners.core.row_changes import conflict
 from runners.errors import StoreError
 from runners.millwheel.store.postgres.patience import is_shortage
 
@@ -20,6 +23,8 @@ from runners.millwheel.store.postgres.patience import is_shortage
 FENCED_SQLSTATE = "MW001"
 LOCK_TIMEOUT_SQLSTATE = "55P03"
 QUERY_CANCELED_SQLSTATE = "57014"
+#: A row beside another one of its key: the store's own statements never add one but where none may be.
+_UNIQUE_SQLSTATE = "23505"
 
 #: Errors by which the server ends one transaction so that another can go on.  Sending it again is
 #: right, because nothing of it happened.
@@ -83,6 +88,16 @@ def reason(error: Error) -> str:
     """What the server, or the library, says, in one line."""
     words = str(error).split()
     return f"{error.sqlstate or type(error).__name__}: {' '.join(words)}"
+
+
+def rejected(error: Error, changed: Collection[str]) -> DataflowError:
+    """As `refused`, for a commit with rows of these tables that may not come beside others of their keys."""
+    if error.sqlstate == _UNIQUE_SQLSTATE:
+        for name in changed:
+            if name.split(".")[-1] == error.diag.table_name:
+                detail = f"{error.diag.message_detail}; constraint {error.diag.constraint_name}"
+                return conflict(name, detail)
+    return refused(error)
 
 
 def refused(error: Error) -> StoreError:

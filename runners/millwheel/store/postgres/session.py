@@ -33,6 +33,7 @@ from runners.millwheel.store.postgres.outcomes import (
     judge,
     reason,
     refused,
+    rejected,
 )
 from runners.millwheel.store.postgres.patience import Patience
 from runners.millwheel.store.postgres.pipeline import Pipeline
@@ -125,11 +126,16 @@ class Session:
             self._connection.close()
         self._forget_connection()
 
-    def send(self, statements: Sequence[Statement]) -> Committed | Indeterminate | int:
+    def send(
+        self, statements: Sequence[Statement], changed: Sequence[str] = ()
+    ) -> Committed | Indeterminate | int:
         """Send a transaction, again while it certainly did nothing; the number of a lost range.
+
+        ``changed``: tables whose rows may not come beside others of their keys.
 
         Raises:
             StoreError: it certainly did nothing, and trying again does not help.
+            TableConflictError: the same, because of such a row.
         """
         opened = self.connect()
         assert self._pipeline is not None
@@ -146,7 +152,7 @@ class Session:
                 if verdict is Verdict.UNKNOWN:
                     return Indeterminate(reason(error))
                 if verdict is Verdict.REFUSED or not _waits(patience, error):
-                    raise refused(error) from error
+                    raise rejected(error, changed) from error
             except BaseException:
                 # Interrupted half-way: only a closed connection is certain to send no more.
                 opened.close()

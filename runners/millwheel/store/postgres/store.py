@@ -39,6 +39,7 @@ from runners.millwheel.store.port import (
     JobRow,
     JobSpec,
     JobSummary,
+    ResultTable,
     TakenRange,
 )
 from runners.millwheel.store.postgres import (
@@ -142,6 +143,10 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         self._ids.pop(job, None)
         partitions.drop_partitions_of_nobody(self.connect())
 
+    def result_tables(self, job: str) -> Sequence[ResultTable]:
+        """The tables that the job writes to."""
+        return self._transact(lambda opened: catalog.result_tables(opened, job))
+
     def read_job(self, job: str) -> JobRow | None:
         """The job as it stands, or None."""
         found = self._transact(lambda opened: catalog.read_job(opened, job))
@@ -195,7 +200,8 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         portion_bytes = min(PORTION_BYTES_MAX, self.value_bytes_max)
         statements = commit_statements(production, ids, self._session.tables, portion_bytes)
         check_messages(production, statements)
-        outcome = self._session.send(statements)
+        changed = [write.table.name for write in production.tables if write.changes]
+        outcome = self._session.send(statements, changed)
         if production.reshape is not None:
             self._ids.pop(production.job, None)
         if isinstance(outcome, int):

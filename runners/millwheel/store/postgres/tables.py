@@ -111,6 +111,19 @@ def ensure_table(connection: Connection[Any], table: TableSpec) -> PlacedTable:
     return PlacedTable(schema=schema, name=name, is_created=True)
 
 
+def is_name_of(table: TableSpec, schema: str, name: str) -> bool:
+    """Whether a table in this schema may be the one that is meant; one that is not there is found nowhere."""
+    wanted_schema, wanted = _split(table.name)
+    return wanted == name and wanted_schema in (None, schema)
+
+
+def has_rows(connection: Connection[Any], schema: str, name: str) -> bool:
+    """Whether there is a row in a table that is there."""
+    query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(schema, name))
+    row = connection.execute(query).fetchone()
+    return row is not None and bool(row[0])
+
+
 def drop_table(connection: Connection[Any], schema: str, name: str) -> None:
     """Drop a result table that a job created; no error if a person already did."""
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(schema, name)))
@@ -127,20 +140,23 @@ class TableStatements:
         self._queries: dict[tuple[str, tuple[str, ...], tuple[str, ...]], _TableQueries] = {}
 
     def write(self, write: TableWrite, portion_bytes: int = PORTION_BYTES_MAX) -> list[Statement]:
-        """The statements for deletes, upserts and inserts: one each, unless rows are large."""
+        """Statements for rows that go, that replace others, and that come: one each, unless rows are large."""
         table, queries = write.table, self._of(write.table)
-        key_columns = {name: table.columns[name] for name in table.key}
-        statements: list[Statement] = []
-        if write.deletes:
-            statements.append((queries.delete, _arrays(key_columns, write.deletes)))
-        if write.upserts:
-            # In key order, two jobs that write the same keys wait for each other in turn instead
-            # of deadlocking; the checks made sure that keys of a table can be compared.
-            ordered = _in_key_order(table, write.upserts)
-            statements += [
-                (queries.upsert, _arrays(table.columns, rows))
-                for rows in _portions(table, ordered, portion_bytes)
-            ]
+        # In key order, two jobs that write the same keys wait for each other in turn instead
+        # of deadlocking; the checks made sure that keys of a table can be compared.
+        gone = [before for before, _ in write.changes if before is not None]
+        come = [after for _, after in write.changes if after is not None]
+        statements: list[Statement] = [
+            (query, _arrays(table.columns, rows))
+            # Where there is a row of the key, the second of them fails.
+            for query, found in (
+                (queries.delete, gone),
+                (queries.insert, come),
+                (queries.upsert, write.upserts),
+            )
+            if found
+            for rows in _portions(table, _in_key_order(table, found), portion_bytes)
+        ]
         if len(write.inserts) >= COPY_ROWS_MIN:
             kinds, columns = _kinds_and_columns(table.columns, write.inserts)
             statements.append(CopyRows(queries.copy, packed_rows(kinds, columns)))
@@ -181,17 +197,21 @@ class TableStatements:
             "columns": sql.SQL(", ").join(names),
             "values": _placeholders(len(names)),
             "keys": sql.SQL(", ").join(keys),
-            "key_values": _placeholders(len(keys)),
             "action": action if updates else sql.SQL("DO NOTHING"),
             "matches": sql.SQL(" AND ").join(
-                sql.SQL("t.{0} = gone.{0}").format(key) for key in keys
+                sql.SQL(
+                    "t.{0} = gone.{0}"
+                    if name in table.key
+                    else "t.{0} IS NOT DISTINCT FROM gone.{0}"
+                ).format(sql.Identifier(name))
+                for name in table.columns
             ),
         }
         insert = "INSERT INTO {table} ({columns}) SELECT * FROM unnest({values})"
         return _TableQueries(
             upsert=composed(insert + " ON CONFLICT ({keys}) {action}"),
             delete=composed(
-                "DELETE FROM {table} t USING unnest({key_values}) AS gone ({keys}) WHERE {matches}"
+                "DELETE FROM {table} t USING unnest({values}) AS gone ({columns}) WHERE {matches}"
             ),
             insert=composed(insert),
             copy=composed("COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)"),

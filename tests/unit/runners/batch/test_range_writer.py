@@ -117,10 +117,10 @@ def test_the_last_word_about_a_key_counts(
     monkeypatch.setattr(range_writer, "ROWS_MAX", 2)
     with attempt(store, "only") as writer:
         for said in (
-            TableWrite(table=KEYED, upserts=[("a", 1), ("b", 1)]),
-            TableWrite(table=KEYED, upserts=[("c", 1)], deletes=[("a",)]),
-            TableWrite(table=KEYED, upserts=[("a", 2)], deletes=[("b",)]),
-            TableWrite(table=KEYED, deletes=[("c",)]),
+            TableWrite(table=KEYED, changes=[(None, ("a", 1)), (None, ("b", 1))]),
+            TableWrite(table=KEYED, changes=[(None, ("c", 1)), (("a", 1), None)]),
+            TableWrite(table=KEYED, changes=[(None, ("a", 2)), (("b", 1), None)]),
+            TableWrite(table=KEYED, changes=[(("c", 1), None)]),
         ):
             writer.write([said])
         assert writer.is_full

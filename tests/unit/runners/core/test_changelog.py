@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow.errors import TableRowError
+from dataflow.errors import TableConflictError, TableRowError
 from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
 from runners.core.changelog import (
     Rows,
@@ -23,20 +23,48 @@ LOG = TableSpec(name="log", columns={"team": str, "points": int})
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
-def test_upserts_replace_and_deletes_remove() -> None:
+def test_upserts_replace() -> None:
     rows: Rows = {("red",): ("red", 1), ("blue",): ("blue", 2)}
 
-    apply_table_write(
-        rows, TableWrite(table=SCORES, upserts=[("red", 9), ("new", 3)], deletes=[("blue",)])
-    )
+    apply_table_write(rows, TableWrite(table=SCORES, upserts=[("red", 9), ("new", 3)]))
+
+    assert rows == {("red",): ("red", 9), ("blue",): ("blue", 2), ("new",): ("new", 3)}
+
+
+def test_changes_replace_remove_and_add() -> None:
+    rows: Rows = {("red",): ("red", 1), ("blue",): ("blue", 2)}
+    changes = [(("red", 1), ("red", 9)), (("blue", 2), None), (None, ("new", 3))]
+
+    apply_table_write(rows, TableWrite(table=SCORES, changes=changes))
 
     assert rows == {("red",): ("red", 9), ("new",): ("new", 3)}
 
 
-def test_deleting_what_is_not_there_is_no_error() -> None:
-    rows: Rows = {}
+def test_taking_back_what_is_not_there_is_no_error() -> None:
+    rows: Rows = {("red",): ("red", 1)}
 
-    apply_table_write(rows, TableWrite(table=SCORES, deletes=[("nobody",)]))
+    write = TableWrite(table=SCORES, changes=[(("nobody", 1), None), (("red", 2), None)])
+    apply_table_write(rows, write)
+
+    assert rows == {("red",): ("red", 1)}
+
+
+@pytest.mark.parametrize("before", [None, ("red", 2)])
+def test_a_row_beside_another_one_of_its_key_is_refused(before: Row | None) -> None:
+    rows: Rows = {("red",): ("red", 1)}
+    changes = [(None, ("new", 3)), (before, ("red", 9))]
+
+    with pytest.raises(TableConflictError, match=r"two results(.|\n)*'red', 1(.|\n)*'red', 9"):
+        apply_table_write(rows, TableWrite(table=SCORES, changes=changes))
+
+    assert rows == {("red",): ("red", 1)}
+
+
+def test_what_is_no_number_is_found_again() -> None:
+    table = TableSpec(name="t", columns={"k": str, "v": float}, key=("k",))
+    rows: Rows = {("a",): ("a", math.nan)}
+
+    apply_table_write(rows, TableWrite(table=table, changes=[(("a", float("nan")), None)]))
 
     assert rows == {}
 
@@ -61,7 +89,8 @@ def test_key_may_be_any_columns_in_any_order() -> None:
 
 def test_refused_write_changes_nothing() -> None:
     rows: Rows = {("red",): ("red", 1)}
-    write = TableWrite(table=SCORES, upserts=[("new", 1), ("bad", "x")], deletes=[("red",)])
+    changes = [(None, ("new", 1)), (None, ("bad", "x")), (("red", 1), None)]
+    write = TableWrite(table=SCORES, changes=changes)
 
     with pytest.raises(TableRowError):
         apply_table_write(rows, write)
@@ -80,11 +109,16 @@ def test_net_effects_add_up_to_the_last_word(bundles: list[dict[str, int | None]
     expected: dict[str, int] = {}
 
     for bundle in bundles:
-        upserts = [(key, value) for key, value in bundle.items() if value is not None]
-        deletes = [(key,) for key, value in bundle.items() if value is None]
-        apply_table_write(rows, TableWrite(table=SCORES, upserts=upserts, deletes=deletes))
-        expected |= dict(upserts)
-        for (key,) in deletes:
+        changes = [
+            (
+                (key, expected[key]) if key in expected else None,
+                None if value is None else (key, value),
+            )
+            for key, value in bundle.items()
+        ]
+        apply_table_write(rows, TableWrite(table=SCORES, changes=changes))
+        expected |= {key: value for key, value in bundle.items() if value is not None}
+        for key in [key for key, value in bundle.items() if value is None]:
             expected.pop(key, None)
 
     assert sorted(rows.values()) == sorted(expected.items())
@@ -163,7 +197,8 @@ def test_key_needs_a_value_that_equals_itself(kind: ColumnType, value: Any) -> N
 
     for write in (
         TableWrite(table=table, upserts=[(value,)]),
-        TableWrite(table=table, deletes=[(value,)]),
+        TableWrite(table=table, changes=[((value,), None)]),
+        TableWrite(table=table, changes=[(None, (value,))]),
     ):
         with pytest.raises(TableRowError, match="column k"):
             check_write(write)
@@ -174,13 +209,13 @@ def test_key_needs_a_value_that_equals_itself(kind: ColumnType, value: Any) -> N
     [
         TableWrite(table=SCORES, upserts=[("red",)]),
         TableWrite(table=SCORES, upserts=[("red", 1, 2)]),
-        TableWrite(table=SCORES, deletes=[("red", 1)]),
+        TableWrite(table=SCORES, changes=[(("red",), None)]),
         TableWrite(table=SCORES, inserts=[("red", 1)]),
         TableWrite(table=SCORES, upserts=[("red", 1), ("red", 2)]),
-        TableWrite(table=SCORES, deletes=[("red",), ("red",)]),
-        TableWrite(table=SCORES, upserts=[("red", 1)], deletes=[("red",)]),
+        TableWrite(table=SCORES, changes=[(None, ("red", 1)), (None, ("red", 2))]),
+        TableWrite(table=SCORES, upserts=[("red", 1)], changes=[(("red", 2), None)]),
         TableWrite(table=LOG, upserts=[("red", 1)]),
-        TableWrite(table=LOG, deletes=[("red",)]),
+        TableWrite(table=LOG, changes=[(("red", 1), None)]),
     ],
     ids=str,
 )

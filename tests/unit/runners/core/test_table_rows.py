@@ -1,7 +1,8 @@
 """The net effect of a bundle of signed rows on a table."""
 
+from collections import Counter
 from datetime import datetime
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -33,24 +34,83 @@ def bundle(changes: list[tuple[int, int, int]]) -> Bundle:
 
 
 @pytest.mark.parametrize(
-    ("changes", "upserts", "deletes"),
+    ("said", "changes"),
     [
-        ([(-1, 1, 5), (1, 1, 6)], [(1, 6)], []),
-        ([(-1, 1, 5)], [], [(1,)]),
-        ([(1, 1, 5), (-1, 1, 5)], [], [(1,)]),
-        ([(-1, 1, 5), (-1, 2, 6), (1, 1, 11)], [(1, 11)], [(2,)]),
+        ([(-1, 1, 5), (1, 1, 6)], [((1, 5), (1, 6))]),
+        ([(-1, 1, 5)], [((1, 5), None)]),
+        ([(1, 1, 5), (-1, 1, 5)], []),
+        ([(-1, 1, 5), (1, 1, 5)], []),
+        ([(-1, 1, 5), (-1, 2, 6), (1, 1, 11)], [((1, 5), (1, 11)), ((2, 6), None)]),
+        # Another's row comes before this one is taken back.
+        ([(1, 1, 6), (-1, 1, 5)], [((1, 5), (1, 6))]),
     ],
     ids=shown,
 )
-def test_the_last_word_counts(changes: Any, upserts: Any, deletes: Any) -> None:
-    """A retraction followed by its replacement is one upsert."""
-    write = table_write(NODE, TABLE, bundle(changes))
+def test_what_is_left_of_a_bundle_is_written(said: Any, changes: Any) -> None:
+    write = table_write(NODE, TABLE, bundle(said), is_retracted=True)
 
-    assert (upserts, deletes, []) == (
-        list(write.upserts),
-        list(write.deletes),
-        list(write.inserts),
+    assert (list(write.changes), list(write.upserts), list(write.inserts)) == (changes, [], [])
+
+
+def test_of_rows_that_are_never_taken_back_the_last_counts() -> None:
+    write = table_write(
+        NODE, TABLE, Bundle([{"key": 1, "value": 5}, {"key": 1, "value": 6}], [0, 0])
     )
+
+    assert (list(write.upserts), list(write.changes)) == ([(1, 6)], [])
+
+
+def test_two_rows_of_one_key_name_the_transform() -> None:
+    with pytest.raises(
+        df.TableConflictError, match=r"(?s)'write'.*two results.*\(1, 5\).*\(1, 6\)"
+    ):
+        table_write(NODE, TABLE, bundle([(1, 1, 5), (1, 1, 6)]), is_retracted=True)
+
+
+#: What each of some groups says: of one row after the other, each of some key.
+GROUPS = st.lists(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=4), min_size=1, max_size=3
+)
+
+
+@given(groups=GROUPS, data=st.data())
+def test_any_changes_leave_the_rows_of_the_multiset_or_are_refused(
+    groups: list[list[tuple[int, int]]], data: st.DataObject
+) -> None:
+    """Whoever says and takes back, in whatever order, in whatever bundles."""
+    changes = data.draw(interleaved(groups))
+    said = Counter[tuple[int, int]]()
+    for sign, *row in changes:
+        said[row[0], row[1]] += sign
+    rows: Rows = {}
+    cuts = data.draw(st.lists(st.integers(0, len(changes)), max_size=4))
+    bounds = [0, *sorted(cuts), len(changes)]
+    try:
+        for low, high in pairwise(bounds):
+            some = bundle(changes[low:high])
+            apply_table_write(rows, table_write(NODE, TABLE, some, is_retracted=True))
+    except df.TableConflictError:
+        owners = [{key for key, _ in group} for group in groups]
+        assert any(one & other for one, other in combinations(owners, 2))
+    else:
+        assert Counter(rows.values()) == +said
+
+
+@st.composite
+def interleaved(draw: st.DrawFn, groups: list[list[tuple[int, int]]]) -> list[tuple[int, int, int]]:
+    """What the groups say, each in its order; before a row comes the one before it is taken back, or goes with it."""
+    waiting = []
+    for group in groups:
+        steps = []
+        for before, row in pairwise([None, *group]):
+            assert row is not None
+            steps.append([*([(-1, *before)] if before else []), (1, *row)])
+        waiting.append(steps)
+    found: list[tuple[int, int, int]] = []
+    while any(waiting):
+        index = draw(st.sampled_from([at for at, steps in enumerate(waiting) if steps]))
+        found += waiting[index].pop(0)
+    return found
 
 
 @given(
@@ -69,7 +129,8 @@ def test_bundle_bounds_do_not_matter(keys: list[tuple[int, int]], cuts: list[int
     rows: Rows = {}
     bounds = [0, *sorted(min(cut, len(changes)) for cut in cuts), len(changes)]
     for low, high in pairwise(bounds):
-        apply_table_write(rows, table_write(NODE, TABLE, bundle(changes[low:high])))
+        some = bundle(changes[low:high])
+        apply_table_write(rows, table_write(NODE, TABLE, some, is_retracted=True))
 
     assert said == {row[0]: row[1] for row in rows.values()}
 

@@ -141,3 +141,40 @@ def test_readers_are_closed(fails: bool, monkeypatch: pytest.MonkeyPatch) -> Non
         pipeline.run()
 
     assert 2 == len(closed)
+
+
+@pytest.mark.parametrize(
+    ("names", "counts"),
+    [
+        (["ann", "ann", "bob"], {2: "ann", 1: "bob"}),
+        # For a while both have been seen once, and the table has room for one of them.
+        (["ann", "bob", "ann"], None),
+        (["ann", "bob"], None),
+    ],
+)
+def test_a_table_whose_key_two_groups_say_has_both_or_says_no(
+    names: list[str], counts: dict[int, str] | None
+) -> None:
+    pipeline = df.Pipeline(DirectRunner(bundle_records=1))
+    (
+        pipeline
+        | df.Create([(name, 1) for name in names])
+        | df.WindowInto(
+            df.GlobalWindows(),
+            trigger=df.AfterWatermark(early=df.AfterCount(1)),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+        )
+        | df.CombinePerKey(df.CountCombineFn())
+        | df.Map(lambda pair: {"count": pair[1], "name": pair[0]})
+        | "write"
+        >> df.WriteToPostgres("counts", columns={"count": int, "name": str}, key=["count"])
+    )
+
+    if counts is None:
+        with pytest.raises(
+            df.TableConflictError, match=r"(?s)two results.*'ann'.*'bob'|'bob'.*'ann'"
+        ):
+            pipeline.run()
+    else:
+        rows = pipeline.run().read_table("counts")
+        assert {row["count"]: row["name"] for row in rows} == counts

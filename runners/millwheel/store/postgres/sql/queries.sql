@@ -600,6 +600,30 @@ VALUES (%(job_id)s, %(schema_name)s, %(table_name)s, %(is_created)s)
 ON CONFLICT (job_id, schema_name, table_name)
 DO UPDATE SET is_created = t.is_created OR EXCLUDED.is_created;
 
+-- name: recorded_tables
+-- Tables that a job has written to.
+SELECT schema_name, table_name FROM dataflow.result_tables WHERE job_id = %(job_id)s;
+
+-- name: writers_of_table
+-- The jobs that write to a table.
+SELECT j.name
+FROM dataflow.result_tables t JOIN dataflow.jobs j USING (job_id)
+WHERE (t.schema_name, t.table_name) = (%(schema_name)s, %(table_name)s)
+ORDER BY j.name;
+
+-- name: read_result_tables
+-- The tables that a job writes to, who else does, and whether they are there.
+SELECT t.schema_name, t.table_name, t.is_created,
+       ARRAY(SELECT o.name
+             FROM dataflow.result_tables r JOIN dataflow.jobs o USING (job_id)
+             WHERE r.job_id <> t.job_id
+               AND (r.schema_name, r.table_name) = (t.schema_name, t.table_name)
+             ORDER BY o.name),
+       to_regclass(format('%%I.%%I', t.schema_name, t.table_name)) IS NOT NULL
+FROM dataflow.jobs j JOIN dataflow.result_tables t USING (job_id)
+WHERE j.name = %(name)s
+ORDER BY t.schema_name, t.table_name;
+
 -- name: bequeath_tables
 -- A table that another job writes too is not dropped with the job that created it; the oldest other
 -- job becomes its creator.
