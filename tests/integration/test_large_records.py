@@ -24,7 +24,7 @@ ROUNDS_MAX = 100_000
 
 
 class Grown(df.DoFn):
-    """A record becomes one of 210 KB, which no compression makes small."""
+    """A record becomes one of 210 KB."""
 
     def process(self, element: int, /) -> Any:
         noise = element.to_bytes(8, "big") * (RECORD_BYTES // 8)
@@ -87,12 +87,12 @@ def test_rows_of_a_megabyte(store_dsn: str, rows: int) -> None:
         | "group" >> df.GroupByKey()
         | "each"
         >> df.FlatMap(lambda pair: [{"number": n, "text": "x" * 1_000_000} for n in pair[1]])
-        | df.WriteToPostgres("rows", columns={"number": int, "text": str}, key=["number"])
+        | df.WriteToPostgres("wide", columns={"number": int, "text": str}, key=["number"])
     )
     run(p, store_dsn)
 
     with psycopg.connect(store_dsn) as connection:
-        found = connection.execute("SELECT count(*), min(length(text)) FROM rows").fetchone()
+        found = connection.execute("SELECT count(*), min(length(text)) FROM wide").fetchone()
     assert found == (rows, 1_000_000)
 
 
