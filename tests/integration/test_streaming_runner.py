@@ -83,15 +83,16 @@ def test_a_cancelled_job_goes_on_where_it_was(
     streaming: Streaming, events: Path, tmp_path: Path
 ) -> None:
     """Cancelling keeps what was committed; the same job name continues it; a finished job does nothing."""
-    build = two_branches(events)
-    first = streaming.start(build, Gate(path=tmp_path / "gate"))
+    build, gate = two_branches(events), Gate(path=tmp_path / "gate")
+    first = streaming.start(build, gate)
     assert isinstance(first, StreamingJob)
     read_on(first, 2_000)
     first.cancel()
-    second = streaming.run(build)
+    gate.open()
+    second = streaming.run(build, gate=gate)
     assert isinstance(second, StreamingJob)
     counts = second.statistics()
-    third = streaming.run(build)
+    third = streaming.run(build, gate=gate)
 
     assert counts is not None
     assert counts.records_read <= 20_000 - 2_000

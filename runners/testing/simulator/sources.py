@@ -45,6 +45,14 @@ class _Wrapped(Source):
     def has_arrival_order(self) -> bool:
         return self._inner.has_arrival_order
 
+    @property
+    def has_event_times(self) -> bool:
+        return self._inner.has_event_times
+
+    @property
+    def input_name(self) -> str | None:
+        return self._inner.input_name
+
     def splits(self, desired: int) -> Sequence[Any]:
         return self._inner.splits(desired)
 
