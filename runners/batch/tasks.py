@@ -43,6 +43,7 @@ from runners.millwheel.ids import RangeId
 from runners.millwheel.store.port import Store
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
+from runners.worker_log import log_as
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Records read from a source in one go: as many as stay near the processor with what is made of them.
@@ -183,7 +184,9 @@ class Attempt:
         where = f"the stage {self._range_id.computation!r}"
         try:
             # Loaded for each attempt, so that no two share the user's objects.
-            plan = self._work.plan.value.load()
+            shipped = self._work.plan.value
+            plan = shipped.load()
+            log_as(self._owner, shipped.log_level)
             stage = plan.stages[self._range_id.computation]
             where = str(stage.root)
             with ExitStack() as stack:

@@ -26,6 +26,7 @@ from runners.core.bundle import Bundle
 from runners.core.cells import Said
 from runners.core.do_fn_outputs import DoFnOutputs, Emit, failure, naming_hook
 from runners.core.emitted import BundleEnd, check_not_retracted, check_silent, outputs_of
+from runners.core.running import RUNNING
 from windowing.pane import NO_FIRING
 from windowing.timestamps import to_datetime
 from windowing.window import GLOBAL_WINDOW
@@ -67,6 +68,13 @@ class DoFnInvoker:
 
     def process(self, bundle: Bundle) -> None:
         """Run the bundle through and emit what comes out."""
+        outer, RUNNING.label = RUNNING.label, self._node.label
+        try:
+            self._process(bundle)
+        finally:
+            RUNNING.label = outer
+
+    def _process(self, bundle: Bundle) -> None:
         self._call_silent_hook("start_bundle")
         if self._is_nondeterministic and bundle.sayings is not None:
             self._run_remembering(bundle, bundle.sayings)

@@ -30,6 +30,7 @@ from runners.core.do_fn_outputs import failure, hook_failure, naming_hook
 from runners.core.emitted import BundleEnd, Finished, check_silent, outputs_of
 from runners.core.keyed_state import KeyedState, UserTimers, spec_name
 from runners.core.poison import DeadLetter, dead_letter
+from runners.core.running import RUNNING
 from windowing.pane import NO_FIRING, PaneInfo
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us, to_datetime
 from windowing.window import Window
@@ -111,6 +112,7 @@ class StatefulInvoker:
                     end = BundleEnd(self._node, self._operation, self._earliest_us, self._windows)
                     outputs = list(end.outputs(self._fn.finish_bundle()))
                 self._earliest_us, self._windows = MAX_TIMESTAMP_US, set()
+        RUNNING.label = ""
         dead, self._dead = self._dead, []
         return outputs, dead
 
@@ -183,6 +185,7 @@ class StatefulInvoker:
         return []
 
     def _begin(self, call: Call) -> None:
+        RUNNING.label = self._node.label
         if not self._is_in_bundle:
             self._call_silent_hook("start_bundle")
             self._is_in_bundle = True

@@ -15,6 +15,7 @@ from dataflow.serialization import dumps_code, loads_code
 from runners.core.plan import ExecutionPlan
 from runners.spark.main_module import become_main, classes_of_main
 from runners.spark.shipped_code import code_missing
+from runners.worker_log import wanted_level
 
 #: Bundles and state are very many objects, few of which die young and none of which are in cycles: Python's usual
 #: thresholds have the collector look at them over and over, for a third to a half of a worker's time.
@@ -27,13 +28,14 @@ class ShippedPlan:
 
     code: bytes = attrs.field(repr=False)
     import_path: tuple[str, ...]
+    log_level: str = "INFO"
 
     @classmethod
     def of(cls, plan: ExecutionPlan) -> "ShippedPlan":
         """Pickle a plan.  Raises `PipelineError` if something in it cannot be."""
         path = tuple(str(Path(place).resolve()) for place in sys.path)
         # In one pickle, so that a class is the same one for functions and for records.
-        return cls(dumps_code((plan, classes_of_main()), "the pipeline"), path)
+        return cls(dumps_code((plan, classes_of_main()), "the pipeline"), path, wanted_level())
 
     def load(self) -> ExecutionPlan:
         """The plan, in a worker, whose process is made ready for it.

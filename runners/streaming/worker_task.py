@@ -19,6 +19,7 @@ from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
 from runners.system_clock import SystemClock
+from runners.worker_log import log_as
 
 #: A master that has not been heard for this long is dead, and its workers with it.
 MASTER_SILENCE_MS = 10_000
@@ -71,6 +72,7 @@ class WorkerLaunch:
                 version=self.version,
                 options=self.options,
             )
+            log_as(spec.worker, self.shipped.log_level)
             worker = Worker(spec, plan, store, transport, clock)
             worker.start()
             try:
