@@ -31,7 +31,7 @@ from dataflow.pcollection import PCollection, PCollectionTuple
 from dataflow.pipeline import Pipeline
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
-from dataflow.runner import PipelineResult, Runner
+from dataflow.runner import PipelineResult, PipelineState, Runner
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.co_group import CoGroupByKey
 from dataflow.transforms.count_windows import CountWindows
@@ -155,6 +155,7 @@ __all__ = [
     "Pipeline",
     "PipelineError",
     "PipelineResult",
+    "PipelineState",
     "Progress",
     "Read",
     "ReadFromCsv",

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from dataflow.runner import PipelineResult
+from dataflow.runner import PipelineResult, PipelineState
 
 #: Raises what is wrong with a result.
 Check = Callable[[PipelineResult], None]
@@ -78,18 +78,19 @@ class _CheckedResult:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._result, name)
 
-    def wait_until_finish(self) -> None:
-        """Block until the run has ended, then make the checks.
+    def wait_until_finish(self) -> PipelineState:
+        """Block until the run has ended, then make the checks; how it has ended.
 
         Raises:
             AssertionError: a check failed.
         """
         try:
-            self._result.wait_until_finish()
+            state = self._result.wait_until_finish()
         except BaseException:
             self._checks.disarm()
             raise
         self._checks.make(self._result)
+        return state
 
 
 def _warn(names: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ The SDK finds runners by name through the entry-point group ``dataflow.runners``
 
 import inspect
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
@@ -14,11 +15,27 @@ from dataflow.graph import PipelineGraph
 _GROUP = "dataflow.runners"
 
 
+class PipelineState(StrEnum):
+    """How a run has ended."""
+
+    #: Every element is processed.
+    FINISHED = "finished"
+    #: Sources ended where they were, because somebody asked for it, and every window has said what it had.
+    DRAINED = "drained"
+    #: Somebody stopped it; running it again continues it.
+    CANCELLED = "cancelled"
+    #: It stopped quietly, with nothing on its way; running it again continues it.
+    PAUSED = "paused"
+
+
 class PipelineResult(Protocol):
     """A run that has ended, or is under way."""
 
-    def wait_until_finish(self) -> None:
-        """Block until every element is processed; raises what made the run fail."""
+    def wait_until_finish(self) -> PipelineState:
+        """Block until the run ends, and say how: not every run that ends has come to its end.
+
+        Raises what made the run fail.
+        """
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The rows of a result table as mappings, in no particular order."""

@@ -29,6 +29,7 @@ examples:
   dataflow jobs
   dataflow signal scores flush
   dataflow ranges scores
+  dataflow why scores
   dataflow drain scores --wait
   dataflow late scores --contents
   dataflow purge scores --late 30d
@@ -80,12 +81,13 @@ def show_jobs(store: Store, _: argparse.Namespace) -> None:
         print("no jobs")
         return
     print_table(
-        ("job", "mode", "state", "watermark", "ranges open", "listens to"),
+        ("job", "mode", "state", "driver", "watermark", "ranges open", "listens to"),
         (
             (
                 job.job,
                 job.mode,
                 _state(job),
+                job.driver or "-",
                 "-" if job.watermark_us is None else format_timestamp(job.watermark_us),
                 f"{job.open_ranges} of {job.ranges}",
                 ", ".join(sorted(job.signals)) or "-",
@@ -119,6 +121,20 @@ def forget(store: Store, asked: argparse.Namespace) -> None:
     for what, names in (("dropped", own), ("left as they are", left)):
         if names:
             print(f"tables {what}: {', '.join(names)}")
+
+
+def show_troubles(store: Store, asked: argparse.Namespace) -> None:
+    """Print why workers of a job have ended, and wait: how often, when, and the reasons."""
+    find_job(store, asked.job)
+    troubles = store.read_troubles(asked.job)
+    if not troubles:
+        print(f"no worker of job {asked.job} is known to have ended or waited")
+        return
+    for each in troubles:
+        first, last = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (each.first_at, each.last_at))
+        when = f"at {last}" if each.trouble.count == 1 else f"from {first} to {last}"
+        print(_without_secrets(f"{when} UTC: {each.trouble}"))
+        print()
 
 
 def show_ranges(store: Store, asked: argparse.Namespace) -> None:
@@ -203,6 +219,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     jobs.set_defaults(do=show_jobs)
     add_kept_commands(_with_job(verbs))
+    why = _verb(
+        verbs,
+        "why",
+        "say why workers of a job have ended, or wait",
+        "The latest reasons, each with where it was, how often and when; the whole of it is in the log of the driver.",
+        "dataflow why scores",
+    )
+    why.add_argument("job", metavar="JOB", help="as given to the runner")
+    why.set_defaults(do=show_troubles)
     ranges = _verb(
         verbs,
         "ranges",
@@ -290,7 +315,8 @@ def _request(
         if verb in (Verb.DRAIN, Verb.CANCEL)
         else "If the program that runs the job dies over it, it is answered that it has gone."
     )
-    parser = _verb(verbs, verb, what, carried_out, example)
+    # As text: argparse shows the names of a mistaken choice as Python would.
+    parser = _verb(verbs, verb.value, what, carried_out, example)
     parser.add_argument("job", metavar="JOB", help="as given to the runner")
     parser.add_argument(
         "--wait", action="store_true", help="until it is done, or it is said why not"

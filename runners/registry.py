@@ -4,6 +4,7 @@ The only module that chooses a store adapter.
 """
 
 import os
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -31,7 +32,11 @@ def store_dsn(given: str | None = None, *, data_dir: Path | None = None) -> str:
 
 
 def open_store(
-    dsn: str, *, incarnation: str | None = None, connect_timeout_s: float = 30.0
+    dsn: str,
+    *,
+    incarnation: str | None = None,
+    connect_timeout_s: float = 30.0,
+    waits: Callable[[str], None] = lambda _: None,
 ) -> Store:
     """A store that is connected to when it is first used, and has passed its checks and has the current schema then.
 
@@ -39,13 +44,16 @@ def open_store(
         dsn: of a Postgres.
         incarnation: the only one to have to do with (`Store.incarnation`); None: whichever is there.
         connect_timeout_s: how long to wait for a server that is starting up.
+        waits: told why, each time that something which did nothing is tried again.
 
     Raises, at its first use:
         StoreUnreachableError: nobody answers at ``dsn``.
         StoreRestartedError: it is another incarnation.
         UnsuitableStoreError: it cannot keep the guarantees, or its schema is newer than this code.
     """
-    return PostgresStore(dsn, incarnation=incarnation, connect_timeout_s=connect_timeout_s)
+    return PostgresStore(
+        dsn, incarnation=incarnation, connect_timeout_s=connect_timeout_s, waits=waits
+    )
 
 
 def job_lock(dsn: str, job: str) -> JobLock:

@@ -18,11 +18,16 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def spark_workers(driver: psutil.Process) -> list[psutil.Process]:
-    """The Python processes that run Spark's tasks: forked by a daemon, ours or, on a cluster, Spark's."""
+    """The Python processes that run Spark's tasks: forked by a daemon, ours or, on a cluster, Spark's.
+
+    Of a task that has its work done in a process of its own (`runners.streaming.supervised`), that one.
+    """
     daemons = {
         each.pid: each for each in descendants(driver) if not _DAEMONS.isdisjoint(_command(each))
     }
-    return [each for each in daemons.values() if _parent(each) in daemons]
+    parents = {pid: _parent(each) for pid, each in daemons.items()}
+    forked = {pid for pid, parent in parents.items() if parent in daemons}
+    return [daemons[pid] for pid in forked if pid not in parents.values()]
 
 
 def kill(processes: Sequence[psutil.Process]) -> None:

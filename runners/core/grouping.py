@@ -31,6 +31,7 @@ from runners.core.key_codec import KeyCodec
 from runners.core.partials import Partial
 from runners.core.percentile_watermark import percentile_of
 from runners.core.plan import ExecutionPlan, Stage
+from runners.core.poison import Trial
 from runners.core.replay_panes import ReplayPanes
 from runners.core.signals import hear, trigger_of
 from runners.core.single_panes import SinglePanes
@@ -90,6 +91,12 @@ class GroupingStage:
         self.executor = StageExecutor(plan, stage, tries=tries)
         self._where = str(stage.root)
         self.codec = KeyCodec(self._where)
+
+    def try_first(self, trial: Trial | None) -> None:
+        """Run user code on trial before it is run, where records that fail are left out; None: at once."""
+        self.executor.trial = trial
+        if isinstance(self.machine, StatefulDoFnMachine):
+            self.machine.invoker.trial = trial
 
     def setup(self) -> None:
         """Start the life of the user's code on this worker."""

@@ -133,6 +133,23 @@ def _letter_of(aside: SetAside, node: TransformNode, *, tries: int | None) -> De
     )
 
 
+#: Runs code somewhere else, without any effect here, and comes back when that has returned or raised.
+#: Raises `DataflowError` if it has ended its process, or does not come back.
+Trial = Callable[[Callable[[], object]], None]
+
+
+def on_trial(run: Callable[[Bundle], None], trial: Trial | None) -> Callable[[Bundle], None]:
+    """What runs a bundle only if it was run on trial before, and the process was still there then."""
+    if trial is None:
+        return run
+
+    def tried(part: Bundle) -> None:
+        trial(lambda: run(part))
+        run(part)
+
+    return tried
+
+
 def run_isolated(
     run: Callable[[Bundle], None], bundle: Bundle, *, stage: str, tries: int
 ) -> list[DeadLetter]:

@@ -34,7 +34,7 @@ from runners.core.key_codec import KeyCodec
 from runners.core.partial_parts import parts_of, together
 from runners.core.partials import Lifter, Partial
 from runners.core.plan import ExecutionPlan, Stage
-from runners.core.poison import DeadLetter, run_isolated
+from runners.core.poison import DeadLetter, Trial, on_trial, run_isolated
 from runners.core.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.table_rows import table_write
 from runners.core.window_columns import assigned as assigned_columns
@@ -95,6 +95,8 @@ class StageExecutor:
         #: Not asked where records are left out that fail: what such a one has caused must not count.
         self.overflow: Callable[[Mapping[str, Sequence[Partial]]], None] | None = None
         self._overflow_in = math.inf
+        #: Where records are left out that fail: runs code before it is run; None: it is run at once.
+        self.trial: Trial | None = None
         self._codecs = {node.label: KeyCodec(str(node)) for node in stage.groups}
         for node in (*stage.nodes, *stage.groups):
             consumer = self._consumer(node)
@@ -136,7 +138,9 @@ class StageExecutor:
             self._begin(part)
             outputs.add(self._outputs)
 
-        outputs.dead = run_isolated(run, bundle, stage=self._stage.name, tries=self._tries)
+        outputs.dead = run_isolated(
+            on_trial(run, self.trial), bundle, stage=self._stage.name, tries=self._tries
+        )
         return outputs
 
     def _push(self, pcollection: int, bundle: Bundle) -> None:

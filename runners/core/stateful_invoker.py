@@ -29,7 +29,7 @@ from dataflow.user_state import (
 from runners.core.do_fn_outputs import failure, hook_failure, naming_hook
 from runners.core.emitted import BundleEnd, Finished, check_silent, outputs_of
 from runners.core.keyed_state import KeyedState, UserTimers, spec_name
-from runners.core.poison import DeadLetter, dead_letter
+from runners.core.poison import DeadLetter, Trial, dead_letter
 from runners.core.running import RUNNING
 from windowing.pane import NO_FIRING, PaneInfo
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us, to_datetime
@@ -79,6 +79,8 @@ class StatefulInvoker:
         assert isinstance(node.operation, StatefulParDo)
         self._node, self._operation, self._fn, self._tries = node, node.operation, fn, tries
         self._dead: list[DeadLetter] = []
+        #: Where elements are left out that fail: runs code before it is run; None: it is run at once.
+        self.trial: Trial | None = None
         self._process: Callable[..., Any] = fn.process
         self._process_params = _resolvers(signature.process.requests)
         self._callbacks: dict[str, tuple[str, Callable[..., Any], dict[str, _Resolve]]] = {
@@ -167,6 +169,8 @@ class StatefulInvoker:
         before = dumps((cell.values, dict(cell.timers)))
         for attempt in range(1, self._tries + 1):
             try:
+                if self.trial is not None:
+                    self.trial(run)
                 return run()
             except DataflowError as error:
                 cell.values, timers = loads(before)

@@ -5,6 +5,7 @@ from typing import Any
 
 from dataflow.errors import PipelineError
 from dataflow.io.table import TableSpec
+from dataflow.runner import PipelineState
 from runners.core.cells import LateArrival
 from runners.core.changelog import Rows
 from runners.core.late import count_by_transform, late_mapping
@@ -23,8 +24,9 @@ class DirectResult:
     ) -> None:
         self._tables, self._late, self._dead = tables, late, dead
 
-    def wait_until_finish(self) -> None:
-        """Nothing to wait for: the run has ended."""
+    def wait_until_finish(self) -> PipelineState:
+        """Nothing to wait for: the run has ended, at its end."""
+        return PipelineState.FINISHED
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The rows of a result table."""

@@ -97,6 +97,33 @@ def release_embedded_postgres(data_dir: Path | None = None) -> None:
             os.close(lease.lock_file)  # and with it goes the share
 
 
+def stop_unused_postgres(data_dir: Path) -> bool:
+    """Stop the server of a data directory that no process uses, as one leaves it that was ended by a signal.
+
+    Returns:
+        Whether it is not running now, so that the directory may go.
+    """
+    home = _home(data_dir)
+    with _threads:
+        if home in _leases:
+            return False
+        # Only now: it needs psutil, which comes with the wheel.
+        from runners.embedded.cluster import open_cluster  # noqa: PLC0415
+
+        lock_file = _open_lock(home)
+        try:
+            with _gate(lock_file):
+                if not _is_last_user(lock_file):
+                    return False
+                cluster = open_cluster(home)
+                server = cluster.server()
+                if server is not None:
+                    cluster.stop(server)
+        finally:
+            os.close(lock_file)
+    return True
+
+
 def _home(data_dir: Path | None) -> Path:
     return (state_dir() / "postgres" if data_dir is None else data_dir.expanduser()).resolve()
 

@@ -35,6 +35,8 @@ class Assign:
     signals: SignalNews
     routing: Routing
     told_ms: int
+    #: Ranges whose next step has ended a process, and how many bundles of each were committed by then.
+    suspects: Mapping[RangeId, int]
 
 
 @attrs.frozen(kw_only=True)
@@ -152,6 +154,29 @@ class Failed:
     worker: str
     error: bytes
     traceback: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Died:
+    """From beside a worker to the master: its process has ended, or its work has failed, and why.
+
+    ``at``: the ranges whose records it was at work on, and how many bundles of each were committed by then; none where
+    it was not in user code.  ``is_silent``: the process has ended without a word, so it is the code that ended it.
+    """
+
+    slot: int
+    at: Mapping[RangeId, int]
+    reason: str
+    is_silent: bool
+
+
+@attrs.frozen(kw_only=True)
+class Waiting:
+    """Worker to master: it cannot go on for now, and why."""
+
+    slot: int
+    worker: str
+    reason: str
 
 
 @attrs.frozen

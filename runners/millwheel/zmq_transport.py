@@ -13,6 +13,8 @@ from zmq.auth.thread import ThreadAuthenticator
 
 #: Credits bound what is in flight (`runners.millwheel.worker.worker`), so ZeroMQ itself need not drop or block.
 _UNLIMITED = 0
+#: How long the last message of a process may take to leave it.
+_LAST_LINGER_MS = 3_000
 
 
 @attrs.frozen
@@ -94,12 +96,27 @@ class ZmqTransport:
         self._context.term()
 
     def _connect(self, address: str) -> "zmq.Socket[bytes]":
-        peer = self._context.socket(zmq.PUSH)
-        peer.sndhwm = _UNLIMITED
-        peer.curve_serverkey = self._keys.public
-        peer.curve_publickey, peer.curve_secretkey = self._keys.public, self._keys.secret
-        peer.connect(address)
-        return peer
+        return _connected(self._context, self._keys, address)
+
+
+def send_last(keys: JobKeys, address: str, message: bytes) -> None:
+    """Send one message without an endpoint of one's own, and wait until it is gone; not for long."""
+    context = zmq.Context()
+    peer = _connected(context, keys, address)
+    peer.send(message)
+    peer.close(linger=_LAST_LINGER_MS)
+    context.term()
+
+
+def _connected(
+    context: "zmq.Context[zmq.Socket[bytes]]", keys: JobKeys, address: str
+) -> "zmq.Socket[bytes]":
+    peer = context.socket(zmq.PUSH)
+    peer.sndhwm = _UNLIMITED
+    peer.curve_serverkey = keys.public
+    peer.curve_publickey, peer.curve_secretkey = keys.public, keys.secret
+    peer.connect(address)
+    return peer
 
 
 class _OnlyThisKey:

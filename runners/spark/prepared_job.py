@@ -65,7 +65,7 @@ class PreparedJob:
     @property
     def result(self) -> StoreResult:
         """What the job leaves, or has left."""
-        return StoreResult(self.dsn, self.job.job, self.plan.graph)
+        return StoreResult(self.dsn, self.job.job, self.plan.graph, is_drained=self.job.is_drained)
 
     def updated(self, graph: PipelineGraph, update: Update) -> "PreparedJob":
         """The job with another pipeline.  Nobody may be running it; errors as those of `prepare`."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
+from dataflow.runner import PipelineState
 from runners.core.late import stored_late_mapping
 from runners.core.poison import stored_dead_mapping
 from runners.millwheel import requests
@@ -25,14 +26,18 @@ class StoreResult:
         dsn: the store.
         job: the job's name in it.
         graph: the pipeline, for its tables.
+        is_drained: whether it has ended because somebody asked for it.
     """
 
-    def __init__(self, dsn: str, job: str, graph: PipelineGraph) -> None:
-        self.dsn, self.job = dsn, job
+    def __init__(
+        self, dsn: str, job: str, graph: PipelineGraph, *, is_drained: bool = False
+    ) -> None:
+        self.dsn, self.job, self._is_drained = dsn, job, is_drained
         self._tables = {table.name: table for table in graph.tables()}
 
-    def wait_until_finish(self) -> None:
-        """Nothing to wait for: the run has ended."""
+    def wait_until_finish(self) -> PipelineState:
+        """Nothing to wait for: the run has ended, at its end."""
+        return PipelineState.DRAINED if self._is_drained else PipelineState.FINISHED
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The rows of a result table.

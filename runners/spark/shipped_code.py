@@ -10,10 +10,7 @@ have their own `helpers.py`.
 Absent: compiled modules, which Python cannot import from an archive; `spark.archives` brings whole environments.
 """
 
-import atexit
 import re
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
@@ -25,9 +22,12 @@ from pyspark import SparkContext
 
 from dataflow.errors import PipelineError
 from runners.errors import CodeMissingError, JobFailedError
+from runners.temporary_dirs import clear_abandoned_dirs, make_temporary_dir
 
 #: As Spark writes them: fetched by each executor, so nothing of them is looked at here.
 _URI = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+#: Of directories with archives.
+_PREFIX = "dataflow-code-"
 _ARCHIVES = (".zip", ".egg")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 #: The line in which Python says what was raised, below the lines that say where.
@@ -51,9 +51,8 @@ class _Added:
 
     @classmethod
     def none(cls, application: str) -> "_Added":
-        directory = tempfile.mkdtemp(prefix="dataflow-code-")
-        atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        return cls(application, Path(directory))
+        clear_abandoned_dirs(_PREFIX)
+        return cls(application, make_temporary_dir(_PREFIX))
 
 
 _added: _Added | None = None

@@ -16,6 +16,7 @@ from pyspark import InheritableThread, SparkContext
 
 from dataflow.errors import DataflowError
 from dataflow.pipeline import Pipeline
+from dataflow.runner import PipelineState
 from runners.core.plan import plan
 from runners.errors import (
     CodeMissingError,
@@ -30,6 +31,7 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.master.slots import MasterStatistics
 from runners.millwheel.master.witness import Witness
+from runners.millwheel.troubles import Trouble
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
@@ -51,6 +53,8 @@ _MASTER_WAIT_MS = 20
 COUNT_INTERVAL_MS = 50
 #: Workers hear Stop within a step; this bounds waiting for one that hangs in user code.
 _STOP_TIMEOUT_MS = 10_000
+#: Of a reason in the line of progress; the whole of it is in the log and in the store.
+_REASON_CHARS_MAX = 100
 #: Spark jobs in a row that may end without having read or finished anything.
 _FRUITLESS_RUNS_MAX = 3
 
@@ -78,14 +82,18 @@ class StreamingJob:
         self._cancelled, self._pausing = threading.Event(), threading.Event()
         self._switches: SimpleQueue[Switch] = SimpleQueue()
         self._is_over = False
+        self._state = PipelineState.CANCELLED
         self._failure: BaseException | None = None
         self._statistics: MasterStatistics | None = None
         self._witness: Witness | None = None
         self._thread = threading.Thread(target=self._run, name="dataflow-master", daemon=True)
         self._thread.start()
 
-    def wait_until_finish(self) -> None:
-        """Block until every source has ended and everything it caused is committed.
+    def wait_until_finish(self) -> PipelineState:
+        """Block until every source has ended and everything it caused is committed, or until the job is stopped.
+
+        Returns:
+            Which of both it was.
 
         Raises:
             DataflowError: what made the job fail.  What was committed stays; running the job again continues it.
@@ -98,6 +106,7 @@ class StreamingJob:
             raise
         if self._failure is not None:
             raise self._failure
+        return self._state
 
     def cancel(self) -> None:
         """Stop now; running the job again continues it."""
@@ -280,6 +289,10 @@ class StreamingJob:
         if master.is_done:
             self._prepared.finish(is_drained=desk.is_draining)
         self._is_over = master.is_done or desk.is_cancelled or self._cancelled.is_set()
+        if master.is_done:
+            self._state = PipelineState.DRAINED if desk.is_draining else PipelineState.FINISHED
+        elif not self._is_over:
+            self._state = PipelineState.PAUSED
 
     def _housekeeper(self, master: Master) -> Housekeeper:
         # By what was committed before this run: what ranges have acted on since, their next driver need not know yet.
@@ -312,7 +325,10 @@ class StreamingJob:
                 continue
             counted_ms = self._clock.monotonic_ms()
             statistics = self._statistics = master.statistics()
-            progress.update(done=statistics.records_read, note=_note(statistics, self._workers))
+            progress.update(
+                done=statistics.records_read,
+                note=_note(statistics, self._workers, master.troubles.latest),
+            )
             if is_alive:
                 continue
             gave_up = spark_job.gave_up()
@@ -323,7 +339,7 @@ class StreamingJob:
             if fruitless > _FRUITLESS_RUNS_MAX:
                 raise JobFailedError(
                     f"the workers of job {self._prepared.job.job!r} keep dying",
-                    detail=str(gave_up),
+                    detail=_why(master.troubles.latest, gave_up),
                     hint="the detail says why; running the job again continues it",
                 )
             spark_job.start()
@@ -373,7 +389,12 @@ class _SparkJob:
             self._error = error
 
 
-def _note(statistics: MasterStatistics, workers: int) -> str:
+def _why(trouble: Trouble | None, gave_up: DataflowError | None) -> str:
+    """What is known of the ends of workers: the last reason in full, and what Spark says."""
+    return "\n".join(str(each) for each in (trouble, gave_up) if each is not None)
+
+
+def _note(statistics: MasterStatistics, workers: int, trouble: Trouble | None = None) -> str:
     if not statistics.workers_ready:
         note = "records, workers are starting"
     elif statistics.watermark_us <= MIN_TIMESTAMP_US:
@@ -393,4 +414,11 @@ def _note(statistics: MasterStatistics, workers: int) -> str:
         note += f", {statistics.record_ids.duplicates} duplicates"
     if statistics.workers_replaced:
         note += f", {statistics.workers_replaced} workers replaced"
+    if trouble is not None:
+        note += f"; last {trouble.kind} at {trouble.place}: {_short(trouble.headline)}"
+        note += f" ({trouble.count} times)" if trouble.count > 1 else ""
     return note
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _REASON_CHARS_MAX else f"{text[:_REASON_CHARS_MAX]}..."

@@ -37,6 +37,9 @@ class StreamingRunner:
         workers: how many; each is one Spark task that stays.
         tries_per_record: how often a record that makes user code fail is tried before it is left out and kept as a
             dead letter (`PipelineResult.dead_letters`); None: the first failure stops the job.
+        step_timeout: how long user code may be at work on the records of one step (`timedelta`, or seconds), and on a
+            record that is tried alone.  A worker that is longer at it is replaced; with ``tries_per_record`` the record
+            that takes so long becomes a dead letter, as one does that ends its process.  None: as long as it likes.
         skew_limit: how far the event time of one split of a source may be ahead of the slowest one (`timedelta`, or
             seconds); a split that is further waits, so that windows between them need not be kept.  A split that has
             nothing holds nobody back.  None: as far as it likes.
@@ -69,6 +72,7 @@ class StreamingRunner:
         fresh: bool = False,
         workers: int = 2,
         tries_per_record: int | None = None,
+        step_timeout: DurationLike | None = None,
         skew_limit: DurationLike | None = None,
         guarantees: Mapping[str, Guarantees] = MappingProxyType({}),
         state_cache_bytes: int | None = 256 << 20,
@@ -106,6 +110,7 @@ class StreamingRunner:
         self._worker_options = WorkerOptions(
             records_per_second=records_per_second,
             tries=self._stream.tries,
+            step_timeout_ms=None if step_timeout is None else _timeout_ms(step_timeout),
             guarantees=dict(guarantees),
             skew_limit_us=None if skew_limit is None else _limit_us(skew_limit),
             state_cache_bytes=state_cache_bytes,
@@ -177,6 +182,13 @@ class StreamingRunner:
             StoreError: there is no suitable store.
         """
         return planned_update(pipeline.graph(), self._stream.job, renamed)
+
+
+def _timeout_ms(step_timeout: DurationLike) -> int:
+    timeout_ms = to_duration_us(step_timeout) // 1_000
+    if timeout_ms <= 0:
+        raise PipelineError(f"step_timeout must be positive, and is {step_timeout}")
+    return timeout_ms
 
 
 def _limit_us(skew_limit: DurationLike) -> int:

@@ -16,6 +16,8 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self, TypeVar
 
+import attrs
+
 from runners.errors import StoreError, StoreRestartedError
 from runners.millwheel.housekeeping import Housekeeper
 from runners.millwheel.master.master import Master
@@ -23,6 +25,7 @@ from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.requests import Answer, StoredRequest
 from runners.millwheel.signals import Signal
 from runners.millwheel.store.port import Store
+from runners.millwheel.troubles import Trouble
 
 #: Between two looks into the store: bounds how long a signal or request goes unnoticed.
 READ_INTERVAL_MS = 150
@@ -57,6 +60,9 @@ class StoreReader:
         self._signals: SimpleQueue[Signal] = SimpleQueue()
         self._requests: SimpleQueue[StoredRequest] = SimpleQueue()
         self._answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
+        self._troubles: SimpleQueue[Trouble] = SimpleQueue()
+        #: Taken from the queue, and perhaps not in the store yet.
+        self._unwritten: list[Trouble] = []
         #: Taken from the queue, and perhaps not in the store yet.
         self._unanswered: tuple[int, Answer] | None = None
         self._last_signal = self._last_request = 0
@@ -89,6 +95,7 @@ class StoreReader:
         traceback: TracebackType | None,
     ) -> None:
         self._take_answers()
+        self._take_troubles()
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(_JOIN_TIMEOUT_MS / 1_000)
@@ -107,10 +114,19 @@ class StoreReader:
         self._desk.hear(_all_of(self._requests))
         self._housekeeper.retired = self._master.retired
         self._take_answers()
+        self._take_troubles()
 
     def _take_answers(self) -> None:
         for answer in self._desk.answers():
             self._answers.put(answer)
+
+    def _take_troubles(self) -> None:
+        for trouble in self._master.troubles.take():
+            self._troubles.put(trouble)
+            total = self._master.troubles.total(trouble)
+            # The first, and then more and more seldom: what happens a thousand times is ten lines.
+            if total.bit_length() > (total - trouble.count).bit_length():
+                _LOG.warning("job %s: %s", self._job, attrs.evolve(trouble, count=total))
 
     def _run(self) -> None:
         is_cut_off = is_last = False
@@ -120,6 +136,7 @@ class StoreReader:
                 is_last = self._stopped.wait(READ_INTERVAL_MS / 1_000)
                 try:
                     self._answer()
+                    self._write_troubles()
                     if not is_last:
                         self._read()
                         self._housekeeper.step(self._store)
@@ -149,6 +166,12 @@ class StoreReader:
         for request in self._store.read_requests(self._job, self._last_request):
             self._requests.put(request)
             self._last_request = request.number
+
+    def _write_troubles(self) -> None:
+        self._unwritten += _all_of(self._troubles)
+        if self._unwritten:
+            self._store.note_troubles(self._job, self._unwritten)
+            self._unwritten = []
 
     def _answer(self) -> None:
         while True:

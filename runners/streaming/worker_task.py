@@ -4,20 +4,24 @@ Spark gives placement, supervision and the retry of a dead task; it is trusted w
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
 
 import attrs
 from pyspark import TaskContext
 
+from runners.core.clock import Clock
+from runners.core.plan import ExecutionPlan
+from runners.millwheel.messages import Died, encode
 from runners.millwheel.store.port import Store
 from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
-from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
+from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host, send_last
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
+from runners.streaming.supervised import PageWatch, WorkerEndedError, run_supervised
 from runners.system_clock import SystemClock
 from runners.worker_log import log_as
 
@@ -27,6 +31,8 @@ MASTER_SILENCE_MS = 10_000
 IDLE_WAIT_MS = 5
 #: The same of a worker that has just had something to do: records come closely one after the other, or not at all.
 PAUSE_WAIT_MS = 1
+#: Between two times that a worker says the same reason for waiting.
+WAIT_INTERVAL_MS = 1_000
 #: Pauses after which a worker is idle.
 PAUSES_MAX = 50
 
@@ -51,18 +57,30 @@ class WorkerLaunch:
         self.run(slot)
         return iter(())
 
-    def _open_store(self) -> Store:
+    def _open_store(self, waits: "Waits") -> Store:
         # Bound to what the run began with: what is in the memory of workers and their master may not outlive it.
-        return open_store(self.dsn, incarnation=self.incarnation)
+        return open_store(self.dsn, incarnation=self.incarnation, waits=waits.note)
 
     def run(self, slot: int) -> None:
         """Be the worker of a slot.  Raises where the task should be tried again."""
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else 0
-        clock = SystemClock()
+        # Before there are two processes: both have it then, and what is missing is an error of the task.
         plan = self.shipped.load()
+        try:
+            run_supervised(
+                lambda watch: self._work(slot, attempt, plan, watch), self.options.step_timeout_ms
+            )
+        except WorkerEndedError as ended:
+            died = Died(slot=slot, at=ended.at, reason=ended.reason, is_silent=ended.is_silent)
+            send_last(self.keys, self.master, encode(died))
+            raise
+
+    def _work(self, slot: int, attempt: int, plan: ExecutionPlan, watch: PageWatch) -> None:
+        clock = SystemClock()
         transport = ZmqTransport(self.keys, own_host(urlsplit(self.master).hostname or "127.0.0.1"))
-        with closing(transport), closing(self._open_store()) as store:
+        waits = Waits(clock)
+        with closing(transport), closing(self._open_store(waits)) as store:
             spec = WorkerSpec(
                 job=self.job,
                 slot=slot,
@@ -73,12 +91,29 @@ class WorkerLaunch:
                 options=self.options,
             )
             log_as(spec.worker, self.shipped.log_level)
-            worker = Worker(spec, plan, store, transport, clock)
+            worker = Worker(spec, plan, store, transport, clock, watch)
+            waits.tell, watch.alive = worker.say_waiting, worker.say_alive
             worker.start()
             try:
                 _work(worker, clock)
             finally:
                 worker.close()
+
+
+class Waits:
+    """Tells why a worker waits for its store, while it does: not more often than people want to hear it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._told_ms = clock, -WAIT_INTERVAL_MS
+        self._last = ""
+        self.tell: Callable[[str], None] = lambda _: None
+
+    def note(self, reason: str) -> None:
+        """The store did not do what it was asked, and is asked again."""
+        now_ms = self._clock.monotonic_ms()
+        if reason != self._last or now_ms - self._told_ms >= WAIT_INTERVAL_MS:
+            self._last, self._told_ms = reason, now_ms
+            self.tell(reason)
 
 
 def _work(worker: Worker, clock: SystemClock) -> None:

@@ -18,6 +18,7 @@ from runners.millwheel.counts import Counts
 from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.master.assignment import Assignment, BySlot
+from runners.millwheel.master.deaths import Deaths
 from runners.millwheel.master.merges import Merges
 from runners.millwheel.master.pace import Pace
 from runners.millwheel.master.slots import (
@@ -31,6 +32,7 @@ from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.master.witness import Witness
 from runners.millwheel.messages import (
     Assign,
+    Died,
     Failed,
     Ready,
     Register,
@@ -41,6 +43,7 @@ from runners.millwheel.messages import (
     Stop,
     Untie,
     Untied,
+    Waiting,
     Watermarks,
     decode,
     encode,
@@ -49,6 +52,7 @@ from runners.millwheel.shapes import Merge, Shapes, Split
 from runners.millwheel.signals import Signal, SignalBoard
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.transport import Transport
+from runners.millwheel.troubles import TroubleBook, TroubleKind
 from runners.task_traceback import TaskTraceback
 from windowing.timestamps import MAX_TIMESTAMP_US
 
@@ -95,6 +99,9 @@ class Master:
         self.failure: Exception | None = None
         #: What has been committed, for who finds that the store is not what it was.
         self.witness = Witness(job)
+        #: Why workers have ended, and wait.
+        self.troubles = TroubleBook()
+        self._deaths = Deaths(job.job, self.troubles)
 
     def step(self, wait_ms: int = 0) -> None:
         """One round: what has arrived, then news to the workers."""
@@ -251,6 +258,10 @@ class Master:
             self._settle(message)
         elif isinstance(message, Untied):
             self._let_go(message)
+        elif isinstance(message, Died):
+            self.failure = self.failure or self._deaths.note(message)
+        elif isinstance(message, Waiting):
+            self.troubles.note(TroubleKind.WAIT, f"slot {message.slot}", message.reason)
         elif isinstance(message, Failed):
             self._fail(message)
 
@@ -358,6 +369,7 @@ class Master:
             assign = Assign(
                 ranges=tuple(each for each in ranges if each not in self._shapes.unborn),
                 routing=self._shapes.routing,
+                suspects=self._deaths.suspects(ranges),
                 **self._news(),
             )
             self._tell(self._slots[index], assign)

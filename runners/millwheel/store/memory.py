@@ -63,6 +63,7 @@ from runners.millwheel.store.memory_job import (
     tables_of,
 )
 from runners.millwheel.store.memory_requests import MemoryRequests
+from runners.millwheel.store.memory_troubles import MemoryTroubles
 from runners.millwheel.store.memory_update import count_state, updated_job
 from runners.millwheel.store.port import (
     PRUNED,
@@ -80,6 +81,7 @@ from runners.millwheel.store.port import (
     StateCounts,
     TakenRange,
 )
+from runners.millwheel.troubles import StoredTrouble, Trouble
 from runners.system_clock import SystemClock
 
 
@@ -99,6 +101,7 @@ class MemoryStore(MemoryRequests):
         self.value_bytes_max = VALUE_BYTES_MAX
         self._jobs: dict[str, StoredJob] = {}
         self._tables: dict[str, StoredTable] = {}
+        self._troubles = MemoryTroubles()
         # Tokens never repeat, not even across reset and re-creation of a job, so that no commit
         # of an earlier incarnation can fit the next one.
         self._tokens = itertools.count(1)
@@ -150,6 +153,7 @@ class MemoryStore(MemoryRequests):
         with self._lock:
             if self._jobs.pop(job, None) is None:
                 return
+            self._troubles.forget(job)
             for name, table in list(self._tables.items()):
                 table.users.discard(job)
                 if table.creator == job:
@@ -171,6 +175,17 @@ class MemoryStore(MemoryRequests):
         """All jobs, by name."""
         with self._lock:
             return [JobSummary.of(job_row(job)) for _, job in sorted(self._jobs.items())]
+
+    def note_troubles(self, job: str, troubles: Sequence[Trouble]) -> None:
+        """Keep why workers of the job have ended, and wait."""
+        with self._lock:
+            if job in self._jobs:
+                self._troubles.note(job, troubles, self._clock.now_us())
+
+    def read_troubles(self, job: str) -> Sequence[StoredTrouble]:
+        """The troubles of a job, the latest first."""
+        with self._lock:
+            return self._troubles.read(job)
 
     def send_signal(self, job: str, name: str) -> int:
         """Keep a signal for the job, and say its number."""

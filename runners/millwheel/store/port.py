@@ -27,6 +27,7 @@ from runners.millwheel.key_range import KeyRange
 from runners.millwheel.production import Checkpoint, Production
 from runners.millwheel.requests import Answer, Request, StoredRequest
 from runners.millwheel.signals import NO_SIGNALS, Signal, SignalMark
+from runners.millwheel.troubles import StoredTrouble, Trouble
 
 
 @attrs.frozen
@@ -185,8 +186,10 @@ class ResultTable:
 class JobSummary:
     """A job in a list of jobs.
 
-    ``ranges`` counts them, ``open_ranges`` those that are not finished.  ``watermark_us`` is the lowest that a range
-    has committed; None while there is a range without one.
+    ``ranges`` counts them, ``open_ranges`` those in which there is something left to do: none of a job that is
+    finished.  ``watermark_us`` is the lowest that a range has committed; None while there is a split of a source
+    without one.  A key range without one has had nothing yet.
+    ``driver`` is who runs the job now, as host and process; None: nobody does, or a batch, which nobody can see.
     """
 
     job: str
@@ -197,12 +200,14 @@ class JobSummary:
     open_ranges: int
     watermark_us: int | None
     is_drained: bool = False
+    driver: str | None = None
 
     @classmethod
     def of(cls, job: JobRow) -> "JobSummary":
         """That of a job."""
         rows = job.ranges.values()
         known_us = [row.watermark_us for row in rows if row.watermark_us is not None]
+        has_begun = all(row.split is None or row.watermark_us is not None for row in rows)
         return cls(
             job=job.job,
             mode=job.mode,
@@ -210,8 +215,8 @@ class JobSummary:
             is_drained=job.is_drained,
             signals=job.signals,
             ranges=len(rows),
-            open_ranges=sum(not row.is_finished for row in rows),
-            watermark_us=min(known_us) if known_us and len(known_us) == len(rows) else None,
+            open_ranges=0 if job.is_finished else sum(not row.is_finished for row in rows),
+            watermark_us=min(known_us, default=None) if has_begun else None,
         )
 
 
@@ -322,6 +327,16 @@ class Store(Protocol):
 
         A signal that is not among them yet has a higher number than all that are.
         """
+
+    def note_troubles(self, job: str, troubles: Sequence[Trouble]) -> None:
+        """Keep troubles of a job, each with how often this driver has met it since the last time.
+
+        The same kind, place and first line of a reason is one trouble: its count grows, and its reason is the last one.
+        Only the latest `TROUBLES_MAX` of a job are kept.  Of an unknown job nothing is.
+        """
+
+    def read_troubles(self, job: str) -> Sequence[StoredTrouble]:
+        """The troubles of a job, the latest first; none of an unknown job."""
 
     def send_request(self, job: str, request: Request) -> int:
         """Keep a request for the job, and say its number: from 1 without a gap, in the order of sending.

@@ -15,6 +15,7 @@ from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.partial_parts import by_label, parts_of
 from runners.core.partials import Partial
 from runners.core.plan import ExecutionPlan, Stage
+from runners.core.poison import Trial
 from runners.core.timers import TimerQueue, Timers
 from runners.millwheel.cache_counts import CacheCounts
 from runners.millwheel.cell_codec import decode_timer
@@ -269,6 +270,10 @@ class GroupingComputation:
         for range_id in self.columns.range_ids:
             released = self.columns.release(None, range_id)
             yield self._released(Draft(self._job), released, [], now_us)
+
+    def try_first(self, trial: Trial | None) -> None:
+        """Run user code on trial before it is run; None: at once."""
+        self._stage.try_first(trial)
 
     def hear(self, news: SignalNews, now_us: int) -> Iterator[Draft]:
         """Act on the signals that it may act on, one after the other, a bounded number of cells at a time.

@@ -71,6 +71,12 @@ class Reporter:
             self._last, self._reported_ms = report, now_ms
             self._tell(report)
 
+    def say_again(self) -> None:
+        """Say what was said last: there is nothing new, but the worker lives."""
+        if self._last is not None:
+            self._reported_ms = self._clock.monotonic_ms()
+            self._tell(self._last)
+
 
 def report_of(
     ranges: Mapping[RangeId, OwnedRange],

@@ -14,7 +14,7 @@ from dataflow.serialization import dumps, loads
 from runners.core.bundle import Bundle
 from runners.core.percentile_watermark import ProgressSketch, percentile_of
 from runners.core.plan import ExecutionPlan, Stage
-from runners.core.poison import letters_set_aside
+from runners.core.poison import Trial, letters_set_aside
 from runners.core.record_ids import NewId, RecordIdJudge
 from runners.core.stage_executor import StageExecutor
 from runners.millwheel.guarantees import BOTH, Guarantees
@@ -127,6 +127,10 @@ class SourceComputation:
         draft.end(split.owned)
         self._remember(split, (), draft)
         return draft
+
+    def try_first(self, trial: Trial | None) -> None:
+        """Run user code on trial before it is run; None: at once."""
+        self._executor.trial = trial
 
     def unfinished(self) -> list[OwnedRange]:
         """The ranges that may have more to read."""

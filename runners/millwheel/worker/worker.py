@@ -36,6 +36,7 @@ from runners.millwheel.messages import (
     Stop,
     Untie,
     Untied,
+    Waiting,
     Watermarks,
     decode,
     encode,
@@ -44,6 +45,7 @@ from runners.millwheel.shapes import Merge, RangeShape, Routing, Split
 from runners.millwheel.signals import SignalNews
 from runners.millwheel.store.port import Store
 from runners.millwheel.transport import Transport
+from runners.millwheel.worker.caution import UNWATCHED, Caution, Watch
 from runners.millwheel.worker.committer import Committer, WorkerStoppedError
 from runners.millwheel.worker.computation import Computation, build_computations, counts_of
 from runners.millwheel.worker.courier import Courier
@@ -83,6 +85,7 @@ class Worker:
         store: Store,
         transport: Transport,
         clock: Clock,
+        watch: Watch = UNWATCHED,
     ) -> None:
         self._spec, self._store, self._transport, self._clock = spec, store, transport, clock
         self._router = Router(plan, spec.options)
@@ -96,6 +99,7 @@ class Worker:
         self._reporter = Reporter(
             spec.slot, spec.worker, spec.workers, clock, self._tell_master, self._counts
         )
+        self._watch, self._caution = watch, Caution(self._computations, watch)
         self._settler = Settler(self._computations, self._committer, clock)
         self._inputs_us: dict[str, int] = {}
         self._percentiles_us: dict[str, int] = {}
@@ -194,7 +198,9 @@ class Worker:
         if not deliveries:
             return False
         channels = dict.fromkeys(each.channel for each in deliveries)
-        self._committer.commit(computation.deliver(deliveries, self._clock.now_us()), channels)
+        with self._caution.at(self._owned(name)):
+            draft = computation.deliver(deliveries, self._clock.now_us())
+        self._committer.commit(draft, channels)
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
@@ -202,8 +208,13 @@ class Worker:
         said, now_us = self._said(name), self._clock.now_us()
         if not computation.has_due(*said, now_us):
             return False
-        self._committer.commit(computation.advance(*said, now_us))
+        with self._caution.at(self._owned(name)):
+            draft = computation.advance(*said, now_us)
+        self._committer.commit(draft)
         return True
+
+    def _owned(self, name: str) -> list[OwnedRange]:
+        return [owned for range_id, owned in self._ranges.items() if range_id.computation == name]
 
     def _said(self, name: str) -> tuple[int, int]:
         """How far the master says that a computation may go, by the watermark and by its percentile."""
@@ -234,7 +245,10 @@ class Worker:
             if not allowed:
                 continue
             open_bytes -= owned.outbox.open_bytes
-            draft, count = computation.read(owned.range_id, allowed, now_us=self._clock.now_us())
+            with self._caution.at([owned]):
+                draft, count = computation.read(
+                    owned.range_id, allowed, now_us=self._clock.now_us()
+                )
             self._pace.spend(owned.range_id, count)
             self._committer.commit(draft)
             open_bytes += owned.outbox.open_bytes
@@ -297,6 +311,8 @@ class Worker:
     def _take_over(self, assign: Assign) -> None:
         self._hear(assign)
         self._follow(assign.routing)
+        if self._spec.options.tries is not None:
+            self._caution.suspect(assign.suspects)
         # It is asked again when its answer is lost.
         missing = [range_id for range_id in assign.ranges if range_id not in self._ranges]
         self._say_ready(dict.fromkeys([*assign.ranges, *self._acquire(missing)]))
@@ -391,6 +407,14 @@ class Worker:
         self._pace.end(range_id)
         del self._ranges[range_id]
         self._courier.inbox.forget(range_id)
+
+    def say_waiting(self, reason: str) -> None:
+        """Tell the master that there is something without which the worker cannot go on, and that it lives."""
+        self._tell_master(Waiting(slot=self._spec.slot, worker=self._spec.worker, reason=reason))
+
+    def say_alive(self) -> None:
+        """Tell the master so in the middle of a step, which takes long for a reason that is known."""
+        self._reporter.say_again()
 
     def _counts(self) -> Counts:
         return counts_of(self._computations.values(), self._committer.counts)

@@ -16,6 +16,7 @@ class WorkerOptions:
     Attributes:
         records_per_second: of each source split; None: as fast as it can.
         tries: of a record that makes user code fail (`runners.core.poison`); None: the first failure stops the job.
+        step_timeout_ms: how long user code may be at work on the records of one step; None: as long as it likes.
         skew_limit_us: how far the event time of a source split may be ahead of the slowest one; None: as far as it
             likes.
         state_cache_bytes: how much state a worker keeps in memory between two steps; None: all that it has.
@@ -26,6 +27,7 @@ class WorkerOptions:
 
     records_per_second: float | None = None
     tries: int | None = None
+    step_timeout_ms: int | None = None
     skew_limit_us: int | None = None
     guarantees: Mapping[str, Guarantees] = attrs.field(factory=dict)
     state_cache_bytes: int | None = None

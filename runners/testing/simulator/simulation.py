@@ -15,7 +15,7 @@ import attrs
 from dataflow.graph import PipelineGraph
 from dataflow.io.table import TableSpec
 from dataflow.pipeline import Pipeline
-from dataflow.runner import PipelineResult
+from dataflow.runner import PipelineResult, PipelineState
 from dataflow.transforms.changelog import Change
 from runners.core.late import count_by_transform, stored_late_mapping
 from runners.core.plan import ExecutionPlan, plan
@@ -256,8 +256,9 @@ class SimulatedResult:
         self._cluster = cluster
         self._tables: dict[str, TableSpec] = {each.name: each for each in graph.tables()}
 
-    def wait_until_finish(self) -> None:
-        """Nothing to wait for: the run has ended."""
+    def wait_until_finish(self) -> PipelineState:
+        """Nothing to wait for: the run has ended, at its end."""
+        return PipelineState.FINISHED
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The rows of a result table."""

@@ -31,6 +31,7 @@ from runners.testing.store_conformance import (
     signals,
     sizes,
     state,
+    troubles,
     updates,
 )
 from runners.testing.store_conformance.world import ConformanceError, StoreFactory
@@ -56,6 +57,7 @@ CHECKS: Sequence[Callable[[StoreFactory], None]] = tuple(
         keeping,
         signals,
         requests,
+        troubles,
         not_knowing,
     )
     for name, check in vars(module).items()

@@ -144,20 +144,24 @@ def check_reset_forgets_signals(connect: StoreFactory) -> None:
 
 
 def check_list_of_jobs(connect: StoreFactory) -> None:
-    """By name, with what is left to do; a watermark only when every range has one."""
+    """By name, with what is left to do; a watermark only when every split of a source has one."""
     store = opened(connect)
     expect(len(store.read_jobs()) == 1, "one job is not one job")
     store.open_job(attrs.evolve(job_spec("a batch", mode="batch"), tables=[], signals=frozenset()))
     owner = Owner(store, LOW, HIGH, SPLIT)
-    owner.commit(watermarks_us={LOW: 5, SPLIT: -7}, finished=frozenset({SPLIT}))
+    owner.commit(watermarks_us={LOW: 5})
+    expect_equal(connect().read_jobs()[1].watermark_us, None, "a watermark without its source")
+    owner.commit(watermarks_us={SPLIT: -7}, finished=frozenset({SPLIT}))
     first, second = connect().read_jobs()
     expect_equal((first.job, first.mode, set(first.signals)), ("a batch", "batch", set()), "first")
     expect_equal(
         (second.job, second.mode, set(second.signals)), (JOB, "streaming", set(SIGNALS)), "next"
     )
     expect_equal((second.ranges, second.open_ranges), (3, 2), "its ranges")
-    expect_equal((second.watermark_us, second.is_finished), (None, False), "its progress")
+    # A key range that has committed nothing has had nothing.
+    expect_equal((second.watermark_us, second.is_finished), (-7, False), "its progress")
     owner.commit(watermarks_us={HIGH: 9})
     store.finish_job(JOB)
     _, second = connect().read_jobs()
     expect_equal((second.watermark_us, second.is_finished), (-7, True), "its progress at the end")
+    expect_equal(second.open_ranges, 0, "what is left to do at the end")

@@ -23,6 +23,7 @@ from runners.millwheel.requests import Answer, Request, Verb
 from runners.millwheel.signals import Signal
 from runners.millwheel.store.memory import MemoryStore
 from runners.millwheel.store.port import JobSpec, RangeSpec, Store
+from runners.millwheel.troubles import Trouble, TroubleKind
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import Window
 
@@ -96,9 +97,9 @@ def test_jobs_are_a_table(store: MemoryStore, capsys: pytest.CaptureFixture[str]
 
     assert main(["jobs"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "job      mode       state       watermark                         ranges open  listens to",
-        "a batch  batch      finished    -                                 1 of 1       -",
-        "scores   streaming  unfinished  1970-01-01T00:00:01.500000+00:00  1 of 1       flush, peek",
+        "job      mode       state       driver  watermark                         ranges open  listens to",
+        "a batch  batch      finished    -       -                                 0 of 1       -",
+        "scores   streaming  unfinished  -       1970-01-01T00:00:01.500000+00:00  1 of 1       flush, peek",
     ]
 
 
@@ -454,7 +455,7 @@ def test_the_page_about_streams_has_commands_that_exist(store: MemoryStore) -> N
     commands = [shlex.split(line) for block in blocks for line in block.splitlines()]
     open_job(store)
 
-    assert len(commands) == 7
+    assert len(commands) == 8
     for program, *arguments in commands:
         assert program == "dataflow"
         assert main([each for each in arguments if each != "--wait"]) == 0
@@ -514,3 +515,31 @@ def test_a_job_is_forgotten_with_what_is_its_own_and_only_when_told_so(
     assert store.read_job("scores") is None
     assert [table.name for table in store.result_tables("other")] == ["common"]
     assert main(["forget", "scores", "--yes"]) == 2
+
+
+def test_why_says_the_latest_reasons_first(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In full, with how often and when."""
+    open_job(store)
+    assert main(["why", "scores"]) == 0
+    assert "no worker of job scores is known to have ended" in capsys.readouterr().out
+    death = Trouble(kind=TroubleKind.DEATH, place="sum[0]", reason="boom\nmore of it", count=3)
+    store.note_troubles("scores", [death])
+    store.note_troubles("scores", [Trouble(kind=TroubleKind.WAIT, place="slot 1", reason="a lock")])
+    assert main(["why", "scores"]) == 0
+    said = capsys.readouterr().out
+
+    assert said.index("a worker waits at slot 1: a lock") < said.index("a worker ended at sum[0]")
+    assert "(3 times): boom\nmore of it" in said
+
+
+def test_a_mistaken_command_names_the_others_as_they_are_written(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["mov"])
+    said = capsys.readouterr().err
+
+    assert "move" in said
+    assert "Verb" not in said

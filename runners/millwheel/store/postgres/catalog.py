@@ -231,10 +231,19 @@ def read_jobs(connection: Connection[Any]) -> list[JobSummary]:
             open_ranges=open_ranges,
             watermark_us=watermark_us,
             is_drained=is_drained,
+            driver=driver and driver.removeprefix("dataflow driver ").partition(" ")[0],
         )
-        for job, mode, is_finished, signals, ranges, open_ranges, watermark_us, is_drained in (
-            connection.execute(QUERIES["read_jobs"])
-        )
+        for (
+            job,
+            mode,
+            is_finished,
+            signals,
+            ranges,
+            open_ranges,
+            watermark_us,
+            is_drained,
+            driver,
+        ) in connection.execute(QUERIES["read_jobs"])
     ]
 
 

@@ -66,6 +66,7 @@ def connect(
     lock_timeout_ms: int,
     idle_timeout_ms: int,
     set_up: Callable[[psycopg.Connection[Any]], None],
+    waits: Callable[[str], None] = lambda _: None,
 ) -> psycopg.Connection[Any]:
     """Open a connection, waiting for a server that is starting up, and set the session up.
 
@@ -79,6 +80,7 @@ def connect(
             it: a frozen client must not keep its locks.
         set_up: what else a session needs before its first use; idempotent, because a connection that is lost
             meanwhile is opened again.
+        waits: told why, each time that it is tried again.
 
     Raises:
         StoreUnreachableError: no server answered in time, or it refused the login.
@@ -107,7 +109,7 @@ def connect(
             raise
         return opened
 
-    return _patiently(attempt, timeout_s, describe(dsn))
+    return _patiently(attempt, timeout_s, describe(dsn), waits)
 
 
 def _parse(dsn: str) -> dict[str, Any]:
@@ -126,7 +128,10 @@ def _parse(dsn: str) -> dict[str, Any]:
 
 
 def _patiently(
-    attempt: Callable[[], psycopg.Connection[Any]], timeout_s: float, place: str
+    attempt: Callable[[], psycopg.Connection[Any]],
+    timeout_s: float,
+    place: str,
+    waits: Callable[[str], None],
 ) -> psycopg.Connection[Any]:
     deadline_s = time.monotonic() + timeout_s  # noqa: TID251 - waits for a real server
     backoff = Backoff(_BACKOFF_FIRST_S, _BACKOFF_MAX_S)
@@ -139,6 +144,7 @@ def _patiently(
         pause_s = backoff.next_s()
         if is_final or time.monotonic() + pause_s > deadline_s:  # noqa: TID251
             break
+        waits(f"the store: {' '.join(reason.split())}")
         time.sleep(pause_s)
     raise StoreUnreachableError(
         "no connection to Postgres",

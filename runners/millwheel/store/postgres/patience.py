@@ -64,3 +64,7 @@ class Patience:
         if not is_over:
             time.sleep(pause_s)
         return not is_over
+
+
+def ignore(_: str) -> None:
+    """Nobody wants to know why something waits."""

@@ -35,7 +35,7 @@ from runners.millwheel.store.postgres.outcomes import (
     refused,
     rejected,
 )
-from runners.millwheel.store.postgres.patience import Patience
+from runners.millwheel.store.postgres.patience import Patience, ignore
 from runners.millwheel.store.postgres.pipeline import Pipeline
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import Statement, TableStatements
@@ -57,6 +57,7 @@ class Session:
         connect_timeout_s: how long to wait for a server that is starting up, or short of disk or memory.
         lock_timeout_ms: how long a statement waits for a lock.
         idle_timeout_ms: how long it may sit in an open transaction.
+        waits: told why, each time that something which did nothing is tried again.
         when_lost: called when what was learnt on a connection is not to be believed any more.
     """
 
@@ -69,8 +70,10 @@ class Session:
         lock_timeout_ms: int,
         idle_timeout_ms: int,
         when_lost: Callable[[], None],
+        waits: Callable[[str], None] = ignore,
     ) -> None:
         self._dsn, self._bound_to, self._when_lost = dsn, incarnation, when_lost
+        self._on_wait = waits
         self.place = connection.describe(dsn)
         self._connect_timeout_s = connect_timeout_s
         self._lock_timeout_ms = lock_timeout_ms
@@ -101,6 +104,7 @@ class Session:
             lock_timeout_ms=self._lock_timeout_ms,
             idle_timeout_ms=self._idle_timeout_ms,
             set_up=self._judge,
+            waits=self._on_wait,
         )
         opened.add_notice_handler(self._hear)
         self._connection = opened
@@ -151,7 +155,7 @@ class Session:
                     return fenced_range_number(error)
                 if verdict is Verdict.UNKNOWN:
                     return Indeterminate(reason(error))
-                if verdict is Verdict.REFUSED or not _waits(patience, error):
+                if verdict is Verdict.REFUSED or not self._waits(patience, error):
                     raise rejected(error, changed) from error
             except BaseException:
                 # Interrupted half-way: only a closed connection is certain to send no more.
@@ -195,7 +199,7 @@ class Session:
                         # Even if there is nothing to do any more its COMMIT waits for all that was written before.
                         opened.execute(QUERIES["write_something"])
             except psycopg.Error as error:
-                if not is_passing(error, opened) or not _waits(patience, error):
+                if not is_passing(error, opened) or not self._waits(patience, error):
                     raise self._failure(error, opened) from error
                 locked_out = bool(locks) and error.sqlstate == LOCK_TIMEOUT_SQLSTATE
             else:
@@ -230,6 +234,7 @@ class Session:
             self.place,
             self._unconfirmed[0],
         )
+        self._on_wait(f"the store: no standby has confirmed a commit: {self._unconfirmed[0]}")
 
     def _forget_connection(self) -> None:
         self._connection = None
@@ -246,6 +251,11 @@ class Session:
             detail=f"{self.place}: {reason(error)}",
             hint="try again; look for restarts in its log and for locks in pg_stat_activity",
         )
+
+    def _waits(self, patience: Patience, error: psycopg.Error) -> bool:
+        _LOG.info("a transaction did nothing, and may be tried again: %s", reason(error))
+        self._on_wait(f"the store: {reason(error)}")
+        return patience.wait(error.sqlstate)
 
     def _evict(self, numbers: Sequence[int]) -> None:
         opened = self.connect()
@@ -267,8 +277,3 @@ def _end_transaction(opened: psycopg.Connection[Any], verdict: Verdict) -> None:
             opened.execute(QUERIES["rollback"])
         except psycopg.Error:
             opened.close()
-
-
-def _waits(patience: Patience, error: psycopg.Error) -> bool:
-    _LOG.info("a transaction did nothing, and may be tried again: %s", reason(error))
-    return patience.wait(error.sqlstate)

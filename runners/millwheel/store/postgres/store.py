@@ -51,6 +51,7 @@ from runners.millwheel.store.postgres import (
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.cells import CellVerbs
 from runners.millwheel.store.postgres.kept_rows import KeptRowVerbs
+from runners.millwheel.store.postgres.patience import ignore
 from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.record_ids import RecordIdVerbs
@@ -60,6 +61,7 @@ from runners.millwheel.store.postgres.statements import (
     check_messages,
     commit_statements,
 )
+from runners.millwheel.store.postgres.troubles import TroubleVerbs
 from runners.millwheel.store.postgres.updates import UpdateVerbs
 
 _LOG = logging.getLogger(__name__)
@@ -67,7 +69,9 @@ _T = TypeVar("_T")
 _Work = Callable[[psycopg.Connection[Any]], _T]
 
 
-class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, UpdateVerbs):
+class PostgresStore(
+    RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, TroubleVerbs, UpdateVerbs
+):
     """The store port on Postgres; see `runners.millwheel.store.port.Store` for the contract.
 
     Holds one connection, opened at the first use and again after it was lost; not thread-safe.
@@ -80,6 +84,7 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         lock_timeout_ms: how long a statement waits for a lock; also how long `acquire` waits for
             a commit in flight before it ends that session.
         idle_timeout_ms: how long a session may sit in an open transaction.
+        waits: told why, each time that something which did nothing is tried again.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
         connect_timeout_s: float = 30.0,
         lock_timeout_ms: int = 5_000,
         idle_timeout_ms: int = 10_000,
+        waits: Callable[[str], None] = ignore,
     ) -> None:
         self._ids: dict[str, JobIds] = {}
         self._session = Session(
@@ -99,6 +105,7 @@ class PostgresStore(RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, Update
             lock_timeout_ms=lock_timeout_ms,
             idle_timeout_ms=idle_timeout_ms,
             when_lost=self._ids.clear,
+            waits=waits,
         )
         #: See `runners.millwheel.store.port.Store`.
         self.value_bytes_max = VALUE_BYTES_MAX

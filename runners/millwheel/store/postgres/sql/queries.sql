@@ -426,11 +426,16 @@ FOR NO KEY UPDATE;
 SELECT job_id FROM dataflow.jobs WHERE name = %(name)s FOR KEY SHARE;
 
 -- name: read_jobs
--- A line for each job.  Its watermark is unknown while a single range has none.
+-- A line for each job.  Its watermark is unknown while a split of a source has none.  Who runs it has its lock.
 SELECT j.name, j.mode, j.finished_at IS NOT NULL, j.signals, count(f.range_id),
-       count(f.range_id) FILTER (WHERE NOT f.is_finished),
-       CASE WHEN bool_and(f.watermark_us IS NOT NULL) THEN min(f.watermark_us) END,
-       j.is_drained
+       count(f.range_id) FILTER (WHERE NOT f.is_finished AND j.finished_at IS NULL),
+       CASE WHEN bool_and(f.watermark_us IS NOT NULL OR r.split IS NULL) THEN min(f.watermark_us) END,
+       j.is_drained,
+       (SELECT COALESCE(NULLIF(a.application_name, ''), 'somebody') FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+          AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended(j.name, 7205759403792794)
+        LIMIT 1)
 FROM dataflow.jobs j
 LEFT JOIN dataflow.computations c USING (job_id)
 LEFT JOIN dataflow.ranges r USING (computation_id)
@@ -840,3 +845,24 @@ SELECT set_config('application_name', %(name)s, FALSE);
 -- name: is_alive
 -- Whether the session is still there, and with it what it holds.
 SELECT 1;
+
+-- name: note_trouble
+INSERT INTO dataflow.troubles (job_id, kind, place, headline, reason, count)
+SELECT job_id, %(kind)s, %(place)s, %(headline)s, %(reason)s, %(count)s
+FROM dataflow.jobs WHERE name = %(name)s
+ON CONFLICT (job_id, kind, md5(place), md5(headline)) DO UPDATE
+SET reason = EXCLUDED.reason, count = troubles.count + EXCLUDED.count, last_at = clock_timestamp();
+
+-- name: forget_troubles
+-- All but the latest of a job.
+DELETE FROM dataflow.troubles t USING dataflow.jobs j
+WHERE j.name = %(name)s AND t.job_id = j.job_id AND t.ctid NOT IN (
+    SELECT l.ctid FROM dataflow.troubles l WHERE l.job_id = j.job_id
+    ORDER BY l.last_at DESC, l.count DESC LIMIT %(most)s
+);
+
+-- name: read_troubles
+SELECT t.kind, t.place, t.reason, t.count, t.first_at, t.last_at
+FROM dataflow.jobs j JOIN dataflow.troubles t USING (job_id)
+WHERE j.name = %(name)s
+ORDER BY t.last_at DESC, t.place, t.reason;

@@ -1,0 +1,127 @@
+"""Troubles: why workers of a job end or wait, how often, and when; what people are told of it.
+
+Nothing depends on it: a job is right whatever is noted here.  It is bounded, so a trouble of which there are very many
+kinds pushes out older ones.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+
+import attrs
+
+#: Kinds of trouble that are remembered of a job.
+TROUBLES_MAX = 100
+#: Of a reason; what comes after it is in the log of whoever has said it.
+REASON_CHARS_MAX = 4_000
+
+
+class TroubleKind(StrEnum):
+    """What has come of it."""
+
+    DEATH = "death"
+    WAIT = "wait"
+
+
+@attrs.frozen(kw_only=True)
+class Trouble:
+    """One reason, and how often it was the reason.
+
+    Attributes:
+        kind: whether a worker ended, or waits.
+        place: whose work it was: ranges, or a slot where nothing is known of them.
+        reason: the cause first, in one line; then what is known of it.
+        count: how often.
+    """
+
+    kind: TroubleKind
+    place: str
+    reason: str
+    count: int = 1
+
+    @property
+    def headline(self) -> str:
+        """The first line of the reason."""
+        return self.reason.partition("\n")[0]
+
+    def __str__(self) -> str:
+        times = "" if self.count == 1 else f" ({self.count} times)"
+        verb = "ended" if self.kind is TroubleKind.DEATH else "waits"
+        return f"a worker {verb} at {self.place}{times}: {self.reason}"
+
+
+@attrs.frozen(kw_only=True)
+class StoredTrouble:
+    """A trouble as the store has it."""
+
+    trouble: Trouble
+    first_at: datetime
+    last_at: datetime
+
+
+#: What makes two of them the same.
+_Key = tuple[TroubleKind, str, str]
+
+
+def _key(trouble: Trouble) -> _Key:
+    return trouble.kind, trouble.place, trouble.headline
+
+
+class TroubleBook:
+    """Those of one driver, by kind, place and first line of the reason."""
+
+    def __init__(self) -> None:
+        self._counts: dict[_Key, int] = {}
+        self._untold: dict[_Key, Trouble] = {}
+        #: With how often there has been such a one.
+        self.latest: Trouble | None = None
+
+    def note(self, kind: TroubleKind, place: str, reason: str) -> None:
+        """Something has ended or waits."""
+        noted = Trouble(kind=kind, place=place, reason=reason[:REASON_CHARS_MAX])
+        key = _key(noted)
+        count = self._counts.pop(key, 0) + 1
+        self._counts[key] = count
+        while len(self._counts) > TROUBLES_MAX:
+            del self._counts[next(iter(self._counts))]
+        self.latest = attrs.evolve(noted, count=count)
+        before = self._untold.get(key)
+        self._untold[key] = attrs.evolve(noted, count=1 + (before.count if before else 0))
+
+    def take(self) -> Sequence[Trouble]:
+        """What was noted since the last time, each with how often since then."""
+        taken, self._untold = self._untold, {}
+        return list(taken.values())
+
+    def total(self, trouble: Trouble) -> int:
+        """How often there has been such a one."""
+        return self._counts.get(_key(trouble), trouble.count)
+
+
+def reason_of(error: BaseException) -> str:
+    """Why something has failed: the last cause first, then the errors that it has led to."""
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.__cause__ or (
+            None if current.__suppress_context__ else current.__context__
+        )
+    lines = [_one(each) for each in reversed(chain)]
+    # An error of ours quotes its cause: then the cause says nothing of its own.
+    kept = [
+        line
+        for index, line in enumerate(lines)
+        if not any(_said(line) in later for later in lines[index + 1 :])
+    ]
+    return "\n".join(kept)
+
+
+def _one(error: BaseException) -> str:
+    text = str(error).strip()
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
+def _said(line: str) -> str:
+    return line.partition(": ")[2].partition("\n")[0] or line

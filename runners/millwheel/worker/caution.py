@@ -1,0 +1,85 @@
+"""Caution: who is at work on what, for whoever watches the process; and steps that have ended a process before.
+
+A record can end the process that works on it (a crash of native code, `os._exit`), or never come back.  Nothing can be
+caught then, so somebody outside must know which step it was (`Watch.begin`), and the next owner of the range runs user
+code on trial, in a process of its own (`Watch.trial`), before it runs it itself: so the record is found like one that
+raises (`runners.core.poison`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from runners.core.poison import Trial
+from runners.millwheel.ids import RangeId
+from runners.millwheel.worker.computation import Computation
+from runners.millwheel.worker.owned_range import OwnedRange
+
+
+class Watch(Protocol):
+    """Who watches the process of a worker from outside."""
+
+    def begin(self, at: Mapping[RangeId, int]) -> None:
+        """From here on user code works on these ranges; how many bundles of each are committed."""
+
+    def end(self) -> None:
+        """It has come back."""
+
+    @property
+    def trial(self) -> Trial | None:
+        """Runs user code in a process of its own first; None: that cannot be done here."""
+
+
+class _Unwatched:
+    trial: Trial | None = None
+
+    def begin(self, at: Mapping[RangeId, int]) -> None:
+        """Nobody is to know."""
+
+    def end(self) -> None:
+        """Nobody is to know."""
+
+
+#: Where nobody watches.
+UNWATCHED: Watch = _Unwatched()
+
+
+class Caution:
+    """That of one worker.
+
+    Args:
+        computations: by name.
+        watch: of its process.
+    """
+
+    def __init__(self, computations: Mapping[str, Computation], watch: Watch) -> None:
+        self._computations, self._watch = computations, watch
+        self._suspects: dict[RangeId, int] = {}
+
+    def suspect(self, ranges: Mapping[RangeId, int]) -> None:
+        """The next steps of ranges have ended a process when so many bundles of them were committed."""
+        if self._watch.trial is not None:
+            self._suspects.update(ranges)
+
+    @contextmanager
+    def at(self, ranges: Iterable[OwnedRange]) -> Iterator[None]:
+        """User code is at work on ranges of one computation; on trial first, if it has ended a process here."""
+        at = {owned.range_id: owned.bundle for owned in ranges}
+        suspects = self._suspects and [
+            each for each, bundle in at.items() if self._suspects.get(each) == bundle
+        ]
+        computation = self._computations[next(iter(at)).computation] if suspects else None
+        self._watch.begin(at)
+        try:
+            if computation is not None:
+                computation.try_first(self._watch.trial)
+            yield
+        except Exception:
+            # It has come back; what ends the process is no `Exception`, and is to be seen at this step.
+            self._watch.end()
+            raise
+        self._watch.end()
+        if computation is not None:
+            computation.try_first(None)
+            for each in suspects:
+                del self._suspects[each]

@@ -1,0 +1,183 @@
+"""Supervised: a worker in a process of its own, and beside it the Spark task, which knows how that ends.
+
+The task forks before the worker begins, and only waits: so it can say with which signal or exit code the worker has
+ended, at which step, and end a worker that does not come back from user code.  What the worker has to say when it ends
+by an error, and at which step it is, is in memory that both share.
+
+Spark ends the task's process; the worker goes with it (`runners.streaming.trials.fork`).
+"""
+
+import mmap
+import os
+import struct
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+
+from dataflow.serialization import dumps, loads
+from runners.core.poison import Trial
+from runners.errors import StoreError, StoreRestartedError, StoreUnreachableError
+from runners.millwheel.ids import RangeId
+from runners.millwheel.troubles import reason_of
+from runners.streaming.trials import ForkedTrial, ending, fork, kill, wait_for
+from runners.system_clock import SystemClock
+
+_PAGE_BYTES, _AT_BYTES = 64 << 10, 32 << 10
+_HEAD = struct.Struct(
+    "<qii"
+)  # since when user code is at work (0: it is not), and the lengths of both texts
+_LOOK_INTERVAL_MS = 100
+_FINE, _SAID = 0, 1
+#: SQLSTATE classes of what passes.
+_PASSING_CLASSES = frozenset(("08", "40", "53", "55", "57"))
+_PASSING_ERRORS = (StoreUnreachableError, StoreRestartedError)
+
+
+class SharedPage:
+    """What a worker and the task beside it share: where the worker is, and its last words."""
+
+    def __init__(self) -> None:
+        self._map, self._clock = mmap.mmap(-1, _PAGE_BYTES), SystemClock()
+        self._since_ms = self._at_bytes = self._said_bytes = 0
+
+    def begin(self, at: Mapping[RangeId, int]) -> None:
+        """User code works on ranges from here on."""
+        packed = dumps({(each.computation, each.index): bundle for each, bundle in at.items()})
+        if len(packed) > _AT_BYTES:
+            packed = b""
+        self._map[_HEAD.size : _HEAD.size + len(packed)] = packed
+        self._at_bytes = len(packed)
+        self.beat()
+
+    def beat(self) -> None:
+        """It is taken to begin now."""
+        self._since_ms = max(1, self._clock.monotonic_ms())
+        self._write_head()
+
+    def end(self) -> None:
+        """It has come back."""
+        self._since_ms = 0
+        self._write_head()
+
+    def say(self, reason: str) -> None:
+        """The last words."""
+        packed = reason.encode("utf-8", "backslashreplace")[: _PAGE_BYTES - _AT_BYTES - _HEAD.size]
+        self._map[_PAGE_BYTES - len(packed) :] = packed
+        self._said_bytes = len(packed)
+        self._write_head()
+
+    def at_work_ms(self) -> int:
+        """For how long user code has been at work on this step."""
+        since_ms, _, _ = _HEAD.unpack_from(self._map)
+        return self._clock.monotonic_ms() - since_ms if since_ms else 0
+
+    def forget(self) -> None:
+        """Where it was does not matter."""
+        self._since_ms = self._at_bytes = 0
+        self._write_head()
+
+    def read(self) -> tuple[Mapping[RangeId, int], str]:
+        """Where a worker that has ended was, if its ending had to do with that, and its last words."""
+        since_ms, at_bytes, said_bytes = _HEAD.unpack_from(self._map)
+        at: Mapping[RangeId, int] = {}
+        if (since_ms or said_bytes) and at_bytes:
+            packed = loads(self._map[_HEAD.size : _HEAD.size + at_bytes])
+            at = {RangeId(*each): bundle for each, bundle in packed.items()}
+        said = self._map[_PAGE_BYTES - said_bytes :] if said_bytes else b""
+        return at, said.decode("utf-8", "replace")
+
+    def _write_head(self) -> None:
+        _HEAD.pack_into(self._map, 0, self._since_ms, self._at_bytes, self._said_bytes)
+
+
+class PageWatch:
+    """`runners.millwheel.worker.caution.Watch` by a shared page; ``alive``: told now and then during trials."""
+
+    def __init__(self, page: SharedPage, step_timeout_ms: int | None) -> None:
+        self._page = page
+        self.alive: Callable[[], None] = lambda: None
+        self.trial: Trial | None = ForkedTrial(step_timeout_ms, self._beat)
+
+    def begin(self, at: Mapping[RangeId, int]) -> None:
+        """User code works on these ranges."""
+        self._page.begin(at)
+
+    def end(self) -> None:
+        """It has come back."""
+        self._page.end()
+
+    def _beat(self) -> None:
+        self._page.beat()
+        self.alive()
+
+
+class WorkerEndedError(Exception):
+    """A worker has not come to its end; ``at``: where it was.  ``is_silent``: it could not say why."""
+
+    def __init__(self, reason: str, at: Mapping[RangeId, int], *, is_silent: bool) -> None:
+        super().__init__(reason)
+        self.reason, self.at, self.is_silent = reason, at, is_silent
+
+
+def run_supervised(work: Callable[[PageWatch], None], step_timeout_ms: int | None) -> None:
+    """Do the work of a worker in a process of its own, to its end.
+
+    Args:
+        work: given what watches its process.
+        step_timeout_ms: how long user code may be at work on one step; None: as long as it likes.
+
+    Raises:
+        WorkerEndedError: it has failed, or its process has ended.
+    """
+    page = SharedPage()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = fork()
+    if pid == 0:
+        _be_the_worker(work, page, step_timeout_ms)
+    status = None
+    while status is None:
+        status = wait_for(pid, None if step_timeout_ms is None else _LOOK_INTERVAL_MS)
+        if status is None and step_timeout_ms is not None and page.at_work_ms() > step_timeout_ms:
+            kill(pid)
+            at, _ = page.read()
+            why = f"user code took longer than {step_timeout_ms / 1_000:g} s for one step"
+            raise WorkerEndedError(why, at, is_silent=True)
+    at, said = page.read()
+    if said == _DONE:
+        return
+    raise WorkerEndedError(said or ending(status), at, is_silent=not said)
+
+
+#: Said by a worker that has come to its end: an exit code of 0 can be the user's.
+_DONE = "\0done"
+
+
+def _is_of_the_step(error: BaseException) -> bool:
+    """Whether the next worker would fail in the same way: the store refuses what this step says."""
+    if not isinstance(error, StoreError) or isinstance(error, _PASSING_ERRORS):
+        return False
+    # Not what gave way to somebody else, or a server that is short of something or going down.
+    sqlstate = getattr(error.__cause__, "sqlstate", None) or ""
+    return sqlstate[:2] not in _PASSING_CLASSES
+
+
+def _be_the_worker(
+    work: Callable[[PageWatch], None], page: SharedPage, step_timeout_ms: int | None
+) -> None:
+    status = _SAID
+    try:
+        work(PageWatch(page, step_timeout_ms))
+        page.say(_DONE)
+        status = _FINE
+    except SystemExit as end:
+        # As if nobody had seen it: it is user code that wants to end the process.
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException as error:  # noqa: BLE001 - told by the task beside it
+        if not _is_of_the_step(error):
+            page.forget()
+        page.say(f"{reason_of(error)}\n{''.join(traceback.format_exception(error))}")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

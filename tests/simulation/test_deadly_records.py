@@ -1,0 +1,178 @@
+"""A record that ends the process which works on it is a dead letter, and everything else is as without it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from runners.direct import DirectRunner
+from runners.millwheel.ids import RangeId
+from runners.millwheel.messages import Died, encode
+from runners.millwheel.worker.caution import Caution
+from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.streaming.trials import ForkedTrial
+from runners.testing.simulator.process import Steps, WorkerProcess
+from tests.effort import costly
+from tests.simulation import test_worker_crashes
+from tests.simulation.test_worker_crashes import batches, scripted
+
+pytestmark = pytest.mark.slow
+
+
+class Gone(BaseException):
+    """Nobody catches it, as nobody catches a signal."""
+
+
+class Seen:
+    """As `runners.streaming.supervised.PageWatch`, for a process that is simulated; but its trials are real ones."""
+
+    def __init__(self) -> None:
+        self.at: dict[RangeId, int] = {}
+        self.trial = ForkedTrial(None, lambda: None)
+
+    def begin(self, at: Any) -> None:
+        self.at = dict(at)
+
+    def end(self) -> None:
+        self.at = {}
+
+
+class Mortal:
+    """A worker whose process ends with what ends it, and somebody beside it who tells."""
+
+    def __init__(self, worker: Any, process: WorkerProcess, watch: Seen) -> None:
+        self.worker, self.process, self.watch = worker, process, watch
+        worker._caution = Caution(worker._computations, watch)
+
+    def step(self) -> bool:
+        try:
+            return bool(self.worker.step())
+        except Gone:
+            died = Died(slot=self.process.slot, at=self.watch.at, reason="it ended", is_silent=True)
+            self.process.die()
+            self.process.network.put((self.process.name, "master"), encode(died))
+            return True
+
+
+class Cluster(test_worker_crashes.Cluster):
+    def start_worker(self, slot: int) -> Steps:
+        process = self._starting
+        return Mortal(super().start_worker(slot), process, Seen())
+
+
+def deadly(deaths: frozenset[int]) -> Any:
+    def strike(value: int) -> int:
+        if value in deaths:
+            raise Gone
+        return value
+
+    return strike
+
+
+def build(p: df.Pipeline, source: df.Source, deaths: frozenset[int]) -> None:
+    (
+        p
+        | "read" >> df.Read(source)
+        | "strike" >> df.Map(deadly(deaths))
+        | "pair" >> df.Map(lambda v: (v % 5, v))
+        | "list" >> df.GroupByKey()
+        | "row" >> df.Map(lambda pair: {"key": pair[0], "total": sum(pair[1])})
+        | "write" >> df.WriteToPostgres("totals", columns={"key": int, "total": int}, key=["key"])
+    )
+
+
+@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+@costly(cells=2)
+@given(
+    batches=batches,
+    deaths=st.frozensets(st.integers(0, 99), max_size=6),
+    seed=st.integers(0, 2**32),
+)
+def test_what_ends_its_process_is_left_out_and_nothing_else(
+    crash_rate: float, batches: list[list[tuple[int, int]]], deaths: frozenset[int], seed: int
+) -> None:
+    """However many there are, in whatever bundles, and whatever else dies."""
+    values = [value for batch in batches for value, _ in batch]
+    pipeline = df.Pipeline(DirectRunner())
+    build(pipeline, scripted(batches, 0), deaths)
+    cluster = Cluster(pipeline.graph(), seed, crash_rate, options=WorkerOptions(tries=2))
+    cluster.run()
+    (table,) = pipeline.graph().tables()
+    expected: dict[int, int] = {}
+    for value in values:
+        if value not in deaths:
+            expected[value % 5] = expected.get(value % 5, 0) + value
+
+    assert dict(cluster.store.read_table(table)) == expected, f"seed={seed}"
+    letters = cluster.store.read_dead_letters("sim")
+    assert len(letters) == sum(value in deaths for value in values), f"seed={seed}"
+    assert all("exit code 1" in each["error"] for each in letters)
+
+
+@costly()
+@given(
+    batches=batches,
+    deadly_key=st.integers(0, 4),
+    is_stateful=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_behind_a_grouping_too(
+    batches: list[list[tuple[int, int]]], deadly_key: int, is_stateful: bool, seed: int
+) -> None:
+    """Where timers fire, and in a stateful DoFn, whose state is as it was before."""
+    strike = deadly(frozenset({deadly_key}))
+    pipeline = df.Pipeline(DirectRunner())
+    pairs = (
+        pipeline | "read" >> df.Read(scripted(batches, 0)) | "pair" >> df.Map(lambda v: (v % 5, v))
+    )
+    grouped = (
+        pairs | "keep" >> df.ParDo(Keep(strike))
+        if is_stateful
+        else pairs
+        | "list" >> df.GroupByKey()
+        | "strike" >> df.Map(lambda p: (strike(p[0]), sum(p[1])))
+    )
+    (
+        grouped
+        | "row" >> df.Map(lambda pair: {"key": pair[0], "total": pair[1]})
+        | "write" >> df.WriteToPostgres("totals", columns={"key": int, "total": int}, key=["key"])
+    )
+    cluster = Cluster(pipeline.graph(), seed, 0.0, options=WorkerOptions(tries=2))
+    cluster.run()
+    (table,) = pipeline.graph().tables()
+    values = [value for batch in batches for value, _ in batch]
+    expected: dict[int, int] = {}
+    for value in values:
+        if value % 5 != deadly_key:
+            expected[value % 5] = expected.get(value % 5, 0) + value
+
+    assert dict(cluster.store.read_table(table)) == expected, f"seed={seed}"
+    letters = cluster.store.read_dead_letters("sim")
+    struck = sum(value % 5 == deadly_key for value in values)
+    assert len(letters) == (struck if is_stateful else min(struck, 1)), f"seed={seed}"
+
+
+class Keep(df.DoFn):
+    """The sum of each key so far, in state."""
+
+    TOTAL = df.ReadModifyWriteStateSpec("total")
+
+    def __init__(self, strike: Any) -> None:
+        self.strike = strike
+
+    def process(self, element: Any, total: Any = df.DoFn.StateParam(TOTAL)) -> Any:
+        key, value = element
+        total.write((total.read() or 0) + value)
+        yield self.strike(key), total.read()
+
+
+def test_without_tries_the_job_ends() -> None:
+    """It would go on for ever otherwise: one worker after the other ends, and the other split is read on."""
+    pipeline = df.Pipeline(DirectRunner())
+    build(pipeline, scripted([[(n, n)] for n in range(40)], 0), frozenset({3}))
+    cluster = Cluster(pipeline.graph(), 1, 0.0)
+
+    with pytest.raises(df.DataflowError, match="have ended at one step of read"):
+        cluster.run()
