@@ -65,10 +65,8 @@ class Caution:
     def at(self, ranges: Iterable[OwnedRange]) -> Iterator[None]:
         """User code is at work on ranges of one computation; on trial first, if it has ended a process here."""
         at = {owned.range_id: owned.bundle for owned in ranges}
-        suspects = self._suspects and [
-            each for each, bundle in at.items() if self._suspects.get(each) == bundle
-        ]
-        computation = self._computations[next(iter(at)).computation] if suspects else None
+        is_suspect = bool(self._suspects) and self._are_suspect(at)
+        computation = self._computations[next(iter(at)).computation] if is_suspect else None
         self._watch.begin(at)
         try:
             if computation is not None:
@@ -81,5 +79,12 @@ class Caution:
         self._watch.end()
         if computation is not None:
             computation.try_first(None)
-            for each in suspects:
+
+    def _are_suspect(self, at: Mapping[RangeId, int]) -> bool:
+        known = self._suspects.keys() & at.keys()
+        if any(at[each] != self._suspects[each] for each in known):
+            # A step is of several ranges: it is behind them when one of them has committed it.
+            for each in known:
                 del self._suspects[each]
+            return False
+        return bool(known)
