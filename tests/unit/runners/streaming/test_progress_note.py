@@ -5,13 +5,14 @@ import attrs
 from runners.millwheel.cache_counts import CacheCounts
 from runners.millwheel.id_counts import IdCounts
 from runners.millwheel.master.slots import MasterStatistics
+from runners.millwheel.troubles import Trouble, TroubleKind
 from runners.streaming.job_thread import _note
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 
-def test_workers_that_are_not_there_are_missed() -> None:
-    """A stream that asked for more workers than there are cores waits, and says for what."""
-    none = MasterStatistics(
+def statistics() -> MasterStatistics:
+    """Those of a job that has not begun."""
+    return MasterStatistics(
         records_read=0,
         records_late=0,
         records_dead=0,
@@ -24,6 +25,24 @@ def test_workers_that_are_not_there_are_missed() -> None:
         watermark_us=MIN_TIMESTAMP_US,
     )
 
+
+def test_workers_that_are_not_there_are_missed() -> None:
+    """A stream that asked for more workers than there are cores waits, and says for what."""
+    none = statistics()
+
     assert _note(none, 2) == "records, workers are starting"
     assert _note(attrs.evolve(none, workers_ready=1), 2) == "records, 1 of 2 workers"
     assert _note(attrs.evolve(none, workers_ready=2), 2) == "records"
+
+
+def test_the_last_reason_for_which_a_worker_ended_or_waits_is_in_the_line() -> None:
+    """Its first line, not too much of it, and how often there has been such a one."""
+    trouble = Trouble(
+        kind=TroubleKind.DEATH, place="sum[0]", reason="x" * 500 + "\nthe rest", count=3
+    )
+    note = _note(statistics(), 2, trouble)
+
+    assert "last death at sum[0]: " in note
+    assert note.endswith("xxx... (3 times)")
+    assert "the rest" not in note
+    assert len(note) < 250
