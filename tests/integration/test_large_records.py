@@ -19,7 +19,7 @@ from runners.testing.local_network import LocalNetwork
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
-RECORDS, RECORD_BYTES, KEYS = 5_000, 210_000, 500
+RECORDS, RECORD_BYTES, KEYS = 5_000, 210_000, 2_500
 ROUNDS_MAX = 100_000
 
 
@@ -112,9 +112,9 @@ def test_a_value_above_the_limit_is_refused_by_name(
     )
     with pytest.raises(
         df.TransformError,
-        match=r"(?s)'group'.*cannot keep the state of key 'hot'.*may have 8,000,000",
+        match=r"(?s)'group'.*cannot keep the state of key 'hot'.*may have 18,000,000",
     ):
-        run(p, store_dsn, value_bytes_max=8_000_000, steps=StepLimits(first=10))
+        run(p, store_dsn, value_bytes_max=18_000_000, steps=StepLimits(first=10))
 
     with psycopg.connect(store_dsn) as connection:
         assert connection.execute("SELECT count(*) FROM counts").fetchone() == (0,)
