@@ -139,8 +139,8 @@ def test_many_splits_together_are_bounded_and_each_has_its_turn(seed: int, slown
     (table,) = pipeline.graph().tables()
 
     assert sum(total for _, total in cluster.store.read_table(table)) == splits * 40, f"seed={seed}"
-    # What one split reads in a step may go over the bound, and nothing after it.
-    assert cluster.most_source_bytes <= LIMIT_BYTES + 2_000, f"seed={seed}"
+    # What one split reads in a step may go over the bound, and what a split brings that comes from another worker.
+    assert cluster.most_source_bytes <= LIMIT_BYTES + 8_000, f"seed={seed}"
 
 
 def _script(split: int) -> list[Batch]:

@@ -50,6 +50,10 @@ class _Wrapped(Source):
         return self._inner.has_event_times
 
     @property
+    def keeps_set_aside(self) -> bool:
+        return self._inner.keeps_set_aside
+
+    @property
     def input_name(self) -> str | None:
         return self._inner.input_name
 
