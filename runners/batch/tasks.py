@@ -227,8 +227,6 @@ class Attempt:
         while status is not SplitStatus.FINISHED:
             # Not beyond what is written already: a bundle is either written or not.
             unwritten = records >= written.records
-            if writer is not None and records and records == written.records:
-                writer.check_sent(self._gatherer.digests())
             bundle_max = BUNDLE_ROWS if reader.reads_columns else BUNDLE_RECORDS
             records_max = bundle_max if unwritten else written.records - records
             batch = reader.read(min(bundle_max, records_max))
@@ -252,6 +250,9 @@ class Attempt:
                 if writer.is_full:
                     sent = self._gatherer.digests()
                     writer.commit(ReadSoFar(records, batch.position), is_last=False, sent=sent)
+            if writer is not None and batch.records and records == written.records:
+                # Here, and not before the next batch: what is written may be all that there is.
+                writer.check_sent(self._gatherer.digests())
             if not batch.records and status is not SplitStatus.FINISHED:
                 self._pause(status)
         yield from self._gatherer.flush()

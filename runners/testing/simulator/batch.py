@@ -58,6 +58,7 @@ class AttemptDiedError(OSError):
 @attrs.frozen
 class _ShippedPlan:
     code: bytes
+    log_level: str = "WARNING"
 
     @property
     def value(self) -> "_ShippedPlan":
