@@ -8,7 +8,8 @@ and stopped by it.
 
 The lock is a POSIX record lock, which a forked child does not inherit: the child of a user of the
 server is not a user, and its end stops nothing.
-A process that is ended by a signal it does not handle (SIGTERM, say) leaves the server running.
+A process that is ended by a signal it does not handle (SIGTERM, say) leaves the server running; `stop_unused_postgres`
+stops it, where nobody comes back for its data.
 
 Invariant: a server is started or stopped only by a process that holds the gate.
 """

@@ -17,8 +17,10 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
+from tests.fix_postgres import stop_abandoned_servers
 
 pytestmark = pytest.mark.postgres
 
@@ -360,3 +362,29 @@ def test_home_of_root_stays_closed(
     _, errors = user.communicate(timeout=60)
     assert "Choose a directory outside it" in errors
     assert tmp_path.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_server_of_a_test_run_that_was_terminated_is_stopped_by_the_next_one() -> None:
+    """And its data are removed; that of a run which is alive is left alone."""
+    program = (
+        "import time; from tests.fix_postgres import temporary_server;"
+        "print(next(iter(server := temporary_server())), flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as run:
+        assert run.stdout is not None
+        dsn = run.stdout.readline().strip()
+        stop_abandoned_servers()
+        with psycopg.connect(dsn) as connection:
+            connection.execute("SELECT 1")
+        run.terminate()
+        run.wait()
+    with psycopg.connect(dsn) as connection:
+        connection.execute("SELECT 1")
+    directory = Path(str(conninfo_to_dict(dsn)["host"]))
+    stop_abandoned_servers()
+
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(dsn)
+    assert not directory.exists() or not list(directory.glob(".s.PGSQL.*"))

@@ -14,6 +14,7 @@ import pytest
 
 import dataflow as df
 from runners.errors import JobFailedError
+from runners.millwheel.troubles import TroubleKind
 from runners.registry import open_store
 from tests.scripted_source import Batch, ScriptedSource
 from tests.streaming_jobs import Streaming
@@ -167,10 +168,11 @@ def test_a_locked_table_is_waited_for_and_that_is_said(
             with closing(open_store(streaming.store)) as store:
                 _until(
                     lambda: any(
-                        "lock" in each.trouble.reason for each in store.read_troubles("job")
+                        each.trouble.kind is TroubleKind.WAIT and "lock" in each.trouble.reason
+                        for each in store.read_troubles("job")
                     )
                 )
-        _until(lambda: "lock" in caplog.text)
+        _until(lambda: "a worker waits at slot" in caplog.text)
     result.cancel()
 
 
