@@ -88,6 +88,7 @@ def test_a_cancelled_job_goes_on_where_it_was(
     assert isinstance(first, StreamingJob)
     read_on(first, 2_000)
     first.cancel()
+    assert first.wait_until_finish() is df.PipelineState.CANCELLED
     gate.open()
     second = streaming.run(build, gate=gate)
     assert isinstance(second, StreamingJob)
@@ -97,6 +98,7 @@ def test_a_cancelled_job_goes_on_where_it_was(
     assert counts is not None
     assert counts.records_read <= 20_000 - 2_000
     assert not isinstance(third, StreamingJob)
+    assert second.wait_until_finish() is third.wait_until_finish() is df.PipelineState.FINISHED
     for table in ("totals", "visits"):
         assert rows_of(direct(build), table) == rows_of(third, table)
 
