@@ -117,13 +117,14 @@ def test_a_job_is_cancelled_and_then_drained(
     read_on(job, 1_000)
     cancelled = dataflow(store_dsn, "cancel", "job", "--wait")
     assert (cancelled.returncode, cancelled.stderr) == (0, "")
-    job.wait_until_finish()
+    assert job.wait_until_finish() is df.PipelineState.CANCELLED
     assert re.search(
         r"^job +streaming +unfinished", dataflow(store_dsn, "jobs").stdout, re.MULTILINE
     )
 
     assert dataflow(store_dsn, "drain", "job").stdout == "request 2 of job job: drain\n"
-    start(build, store_dsn, spark_master, gate).wait_until_finish()
+    drained = start(build, store_dsn, spark_master, gate)
+    assert drained.wait_until_finish() is df.PipelineState.DRAINED
 
     assert re.search(r"^job +streaming +drained", dataflow(store_dsn, "jobs").stdout, re.MULTILINE)
     assert {"cells": 0, "timers": 0, "checkpoints": 0} == open_work(store_dsn)

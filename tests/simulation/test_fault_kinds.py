@@ -101,7 +101,7 @@ def go_on_after_a_refusal(patch: Patch) -> None:
     patch.setattr(Committer, "_make_durable", broken)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("mutation", "fault", "others"),
     [
