@@ -33,6 +33,9 @@ SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
 class CountAndPass(df.DoFn):
     """A record for each record, under the key of the next stage."""
 
+    #: The load ends, and plays a stream that does not.
+    requires_time_sorted_input = False
+
     def process(self, element: Created, seen: Any = df.DoFn.StateParam(SEEN)) -> Iterator[Created]:
         """Count and pass on."""
         key, created_us = element

@@ -29,6 +29,9 @@ SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
 class CountVisits(df.DoFn):
     """A row for each record: how many its user has had."""
 
+    #: The load ends, and plays a stream that does not.
+    requires_time_sorted_input = False
+
     def process(
         self,
         element: Created,

@@ -28,6 +28,9 @@ _LOOK_INTERVAL_S = 0.3
 class CountVisits(df.DoFn):
     """A row for each record but the first of its key: how many there have been since."""
 
+    #: The load ends, and plays a stream that does not.
+    requires_time_sorted_input = False
+
     def process(
         self,
         element: Created,

@@ -325,6 +325,6 @@ def test_a_backfill_that_is_broken_on_purpose_is_found(
     monkeypatch.setattr(
         "runners.testing.simulator.simulation.Cluster.live_ms", 20_000, raising=True
     )
-    with pytest.raises((AssertionError, InvariantError)):  # noqa: PT012
+    with pytest.raises((AssertionError, InvariantError, df.TableConflictError)):  # noqa: PT012
         for seed in range(SEEDS_MAX):
             run(pipeline, seed, 0.1)
