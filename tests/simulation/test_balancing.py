@@ -3,6 +3,7 @@
 from random import Random
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from runners.millwheel.key_range import KEY_SPACE_END
 from runners.millwheel.master.balancer import Balancer
 from runners.millwheel.master.load_policy import Change, MoveRange, PolicyOptions, SplitRange
 from runners.millwheel.master.master import Master
+from runners.millwheel.worker.step_limits import STEP_LIMITS
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator
 from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
@@ -57,10 +60,18 @@ class BalancedCluster(simulator.Cluster):
     """Each driver has a balancer, which looks often."""
 
     balanced: Master | None = None
+    limits = WorkerOptions()
 
     def __init__(self, graph: PipelineGraph, seed: int, faults: Any) -> None:
         self.changes: list[Change] = []
-        super().__init__(graph, seed, faults=faults, workers=SLOTS, ranges_per_grouping=RANGES)
+        super().__init__(
+            graph,
+            seed,
+            faults=faults,
+            workers=SLOTS,
+            ranges_per_grouping=RANGES,
+            options=self.limits,
+        )
 
     def _step_master(self) -> None:
         super()._step_master()
@@ -92,11 +103,19 @@ def test_rows_equal_the_direct_runner(faults: Any, seed: int) -> None:
     assert cluster.store.read_late("sim") == []
 
 
+class FullStepsCluster(BalancedCluster):
+    """Its workers do as much in a step as those of a running job, whatever the seed."""
+
+    # Others than the default, in whose place the seed decides.
+    limits = WorkerOptions(steps=attrs.evolve(STEP_LIMITS, deliveries=STEP_LIMITS.deliveries + 1))
+
+
 def test_a_hot_range_is_split_and_its_half_moves() -> None:
+    """Of more records than workers that take them one by one get through before a simulated run must be over."""
     source = hot(Random(1), 400)
     direct = df.Pipeline(DirectRunner())
     build(direct, source)
-    cluster = BalancedCluster(direct.graph(), 1, simulator.NO_FAULTS)
+    cluster = FullStepsCluster(direct.graph(), 1, simulator.NO_FAULTS)
     cluster.run_until(lambda: {SplitRange, MoveRange} <= {type(each) for each in cluster.changes})
     assert not cluster.master.is_done
     (split,) = [each for each in cluster.changes if isinstance(each, SplitRange)]

@@ -7,7 +7,7 @@ can be moved, split and merged while the job runs (`.shapes`).
 `Master.step` does one round and never waits.  MillWheel, sections 4.1 and 7.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dataflow.serialization import loads_code
@@ -127,7 +127,7 @@ class Master:
                 is_draining=self._is_draining,
                 is_pausing=self.is_pausing,
             )
-            self._tell_all(news)
+            self._tell_all(news, self._heard())
 
     @property
     def is_listening(self) -> bool:
@@ -334,7 +334,7 @@ class Master:
     def _take_from_the_silent(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for index, slot in enumerate(self._slots):
-            if slot.worker is None or now_ms - slot.heard_ms <= slot.lease_ttl_ms:
+            if slot.worker is None or slot.is_within_lease(now_ms):
                 continue
             live = live_slots(self._slots, now_ms)
             if not live:
@@ -358,7 +358,8 @@ class Master:
         self._asked_ms = now_ms
         # What is on its way is lost with its connection, and these are said only when something changes.
         self._has_moved = True
-        self._assign(self._assignment.awaited())
+        awaited = self._assignment.awaited().items()
+        self._assign({at: it for at, it in awaited if self._slots[at].is_within_lease(now_ms)})
         self._revoke(self._assignment.asked_back())
         for asked in self._shapes.asked.values():
             self._ask(asked)
@@ -425,8 +426,16 @@ class Master:
         if slot.address is not None:
             self._transport.send(slot.address, encode(message))
 
-    def _tell_all(self, message: object) -> None:
+    def _heard(self) -> list[Slot]:
+        """Whom to tell that the master lives: a worker that hears it, and is not heard, would never end itself.
+
+        While another one is heard it loses its slot, and hears nothing any more; but all of them can be unheard.
+        """
+        now_ms = self._clock.monotonic_ms()
+        return [slot for slot in self._slots if slot.is_within_lease(now_ms)]
+
+    def _tell_all(self, message: object, slots: Sequence[Slot] | None = None) -> None:
         blob = encode(message)
-        for slot in self._slots:
+        for slot in self._slots if slots is None else slots:
             if slot.address is not None:
                 self._transport.send(slot.address, blob)

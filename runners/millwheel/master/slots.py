@@ -45,6 +45,10 @@ class Slot:
         self.is_ready, self.is_quiet, self.paused_ms = True, False, None
         self.idle = ()
 
+    def is_within_lease(self, now_ms: int) -> bool:
+        """Whether its worker has been heard for long enough to be believed alive."""
+        return now_ms - self.heard_ms <= self.lease_ttl_ms
+
     def forgive(self, worker: str) -> None:
         """If it is the worker that has lost its lease it was only slow, and its successor is given more time."""
         if self.expired == worker:
@@ -77,9 +81,7 @@ def are_paused(slots: Sequence[Slot], now_ms: int) -> bool:
 def live_slots(slots: Sequence[Slot], now_ms: int) -> list[int]:
     """Those whose worker is ready and has been heard within its lease."""
     return [
-        index
-        for index, slot in enumerate(slots)
-        if slot.is_ready and now_ms - slot.heard_ms <= slot.lease_ttl_ms
+        index for index, slot in enumerate(slots) if slot.is_ready and slot.is_within_lease(now_ms)
     ]
 
 

@@ -312,3 +312,21 @@ def test_a_pause_ends_when_somebody_is_not_heard(job: Job) -> None:
     pause(job, job.busy)
 
     assert not job.master.is_paused
+
+
+def test_a_worker_that_is_heard_no_more_is_told_nothing_even_if_none_is(job: Job) -> None:
+    """It may hear the master well: it would go on for ever in a slot that nobody else can have."""
+    for _ in range(0, LEASE_TTL_MS + 200, 100):
+        job.clock.advance(100)
+        job.master.step()
+    assert [list(job.heard(each)) for each in (job.quiet, job.busy)]
+    for _ in range(0, LEASE_TTL_MS + 200, 100):
+        job.clock.advance(100)
+        job.master.step()
+
+    for name in (job.quiet, job.busy):
+        assert not [each for each in job.heard(name) if isinstance(each, Assign | Watermarks)]
+    job.report(job.quiet, {}, as_of_ms=job.told_ms[job.quiet])
+    job.clock.advance(200)
+    job.master.step()
+    assert [each for each in job.heard(job.quiet) if isinstance(each, Watermarks)]
