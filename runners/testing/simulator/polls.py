@@ -37,6 +37,8 @@ class Polls:
         self._told_us: dict[RangeId, int] = defaultdict(lambda: MIN_TIMESTAMP_US)
         #: When a worker has found nothing in a split last.
         self._idle_ms: dict[tuple[RangeId, str], int] = {}
+        #: Who has polled each split last while it was his.
+        self._readers: dict[RangeId, str] = {}
         self._splits: dict[RangeId, Any] = {}
 
     def polled(self, worker: str, read: str, split: Any, batch: SourceBatch) -> None:
@@ -47,6 +49,9 @@ class Polls:
             is_over = batch.status is SplitStatus.FINISHED
             told_us = MAX_TIMESTAMP_US if is_over else batch.watermark_us
             self._told_us[range_id] = max(self._told_us[range_id], told_us)
+            job = self._store.read_job(self._job)
+            if job is not None and job.ranges[range_id].owner == worker:
+                self._readers[range_id] = worker
             if batch.status is SplitStatus.IDLE:
                 self._idle_ms[range_id, worker] = self._clock.monotonic_ms()
 
@@ -82,8 +87,11 @@ class Polls:
         told_us = max(self._told_us[range_id], row.watermark_us or MIN_TIMESTAMP_US)
         if row.is_finished or watermark_us <= told_us:
             return
-        owner = next((each for each in slots if each.worker == row.owner), None)
-        idle_ms = self._idle_ms.get((range_id, row.owner or ""))
+        # A worker that does not know what became of its commit makes sure that the store has no owner any more, and
+        # ends.  It is gone as one is that dies: the master knows of it when its lease is over, or another is there.
+        reader = row.owner or self._readers.get(range_id, "")
+        owner = next((each for each in slots if each.worker == reader), None)
+        idle_ms = self._idle_ms.get((range_id, reader))
         now_ms = self._clock.monotonic_ms()
         if owner is None or idle_ms is None or now_ms - idle_ms > owner.lease_ttl_ms:
             why = "nobody has" if owner is None else "has not been polled in vain within its lease"
