@@ -80,6 +80,7 @@ class Watched:
     hot_key=st.integers(0, 9),
 )
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("slow_slot", range(SLOTS))
 def test_what_is_on_the_way_is_bounded(
     slow_slot: int, seed: int, slowness: float, on_one_key: float, hot_key: int
@@ -118,6 +119,7 @@ def test_what_is_on_the_way_is_bounded(
 @costly(cells=1)
 @given(seed=st.integers(0, 2**32), slowness=st.sampled_from([0.9, 0.97]))
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_many_splits_together_are_bounded_and_each_has_its_turn(seed: int, slowness: float) -> None:
     """A receiver of a thousand splits would otherwise have a thousand times the bound of one."""
     splits = 24
