@@ -14,7 +14,8 @@ from runners.millwheel.production import CellWrite, Checkpoint, Production, Time
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 
-pytestmark = pytest.mark.postgres
+#: A round waits for the server's own clock, and for the statistics of a busy machine.
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(900)]
 
 RANGES = [RangeId("count", index) for index in range(8)]
 OUT, IN = Channel(RANGES[0], RANGES[1]), Channel(RANGES[1], RANGES[0])

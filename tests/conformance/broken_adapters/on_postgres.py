@@ -87,7 +87,7 @@ def sends_what_is_too_large(patch: pytest.MonkeyPatch) -> None:
 
 def gives_up_at_once(patch: pytest.MonkeyPatch) -> None:
     """Repeats nothing, however sure it is that nothing has happened."""
-    patch.setattr(session, "_waits", lambda *_: False)
+    patch.setattr(session.Session, "_waits", lambda *_: False)
 
 
 def writes_one_portion(patch: pytest.MonkeyPatch) -> None:
