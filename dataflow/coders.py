@@ -65,7 +65,7 @@ _TUPLE, _DATETIME, _DATE = 0, 1, 2
 
 
 def _tagged(part: Any) -> Any:
-    """What CBOR is to encode of a canonical key, or a part of one."""
+    """Make a canonical key, or a part of one, a value that CBOR encodes: tuples and times become tagged lists."""
     kind = type(part)
     if kind is tuple:
         return [_TUPLE, [_tagged(item) for item in part]]

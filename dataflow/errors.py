@@ -42,7 +42,7 @@ class TableRowError(DataflowError):
 
 
 class ArrivalOrderWarning(DataflowError, UserWarning):  # noqa: N818 - it is a warning
-    """What a stateful DoFn says depends on the order in which records arrive, and it does not say that it should.
+    """Warns of a stateful DoFn whose output depends on the order of arrival, without having declared that it may.
 
     Shown by Python's `warnings`, and filtered there, as `DataLossWarning`.
     """

@@ -91,7 +91,7 @@ class FileInjector(Source):
         return self._ahead is not None
 
     def repeatable(self) -> Self:
-        """The same, with one ceiling for event times however often it is read."""
+        """Return a copy whose limit for event times is fixed for each split, so that reading again decides alike."""
         repeatable = copy.copy(self)
         repeatable._is_repeatable = True  # noqa: SLF001 - its own class
         return repeatable

@@ -135,7 +135,7 @@ class CsvSource(FileSource):
         return found
 
     def names(self, path: str) -> list[str]:
-        """What the header of a file names its columns."""
+        """Read the names of the columns from the header of a file."""
         lines = _header(path).removeprefix(BOM).splitlines(keepends=True)
         try:
             return next(csv.reader([text_of(path, line) for line in lines], strict=True))

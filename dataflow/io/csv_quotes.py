@@ -17,7 +17,7 @@ _AROUND[list(b',\r\n"')] = True
 
 
 class _At(Enum):
-    """What comes next is ..."""
+    """State of the scan: where in a field, or in its quotes, the next byte is."""
 
     FIELD_START = auto()
     PLAIN = auto()

@@ -31,7 +31,7 @@ _SET_ASIDE_HINT = (
 
 
 class FileReader(SourceReader):
-    """What the next records are is up to the format.
+    """Reads one split of a file, in the format of its source, and sets aside what it cannot read.
 
     Args:
         source: how.

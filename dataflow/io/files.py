@@ -105,7 +105,7 @@ class FileSource(Source):
         return [split for path in paths for split in self._split_file(path, pieces)]
 
     def repeatable(self) -> Self:
-        """The same, with one ceiling for event times however often it is read."""
+        """Return a copy whose limit for event times is fixed for each split, so that reading again decides alike."""
         return attrs.evolve(self, is_repeatable=True)
 
     def ceiling(self, split: FileSplit) -> MaxAhead | None:
