@@ -8,6 +8,7 @@ import pytest
 
 from runners.errors import JobFailedError, StoreError, StoreUnreachableError
 from runners.millwheel.master.master import Master
+from runners.millwheel.master.slots import Slot
 from runners.millwheel.messages import Assign, Register
 from runners.millwheel.production import Checkpoint
 from runners.millwheel.worker.committer import Committer
@@ -39,9 +40,9 @@ def wait_for_the_store(patch: Patch) -> None:
     patch.setattr(Worker, "_take_over", broken)
 
 
-def wait_for_the_silent(patch: Patch) -> None:
-    """A worker keeps its ranges until another comes in its place."""
-    patch.setattr(Master, "_take_from_the_silent", lambda _: None)
+def never_miss_a_worker(patch: Patch) -> None:
+    """A worker that is not heard any more is believed alive: it keeps its ranges, and is told that the master lives."""
+    patch.setattr(Slot, "is_within_lease", lambda *_: True)
 
 
 def give_up_sending(patch: Patch) -> None:
@@ -106,7 +107,7 @@ def go_on_after_a_refusal(patch: Patch) -> None:
     ("mutation", "fault", "others"),
     [
         (wait_for_the_store, Fault.STORE_CUT, {Fault.MOVE}),
-        (wait_for_the_silent, Fault.ONE_WAY, set()),
+        (never_miss_a_worker, Fault.ONE_WAY, set()),
         (give_up_sending, Fault.HALF_OPEN, set()),
         (believe_the_clock_of_the_master, Fault.CLOCK_DRIFT, set()),
         (refuse_who_registers_twice, Fault.DUPLICATE, set()),
