@@ -33,7 +33,7 @@ import attrs
 
 from dataflow.io.table import Row, TableSpec, TableWrite
 from dataflow.serialization import dumps, loads
-from runners.core import poison
+from runners.core import dead_letters
 from runners.core.row_changes import RowChanges
 from runners.core.table_columns import TableColumns
 from runners.errors import (
@@ -43,7 +43,7 @@ from runners.errors import (
     UnrepeatableError,
 )
 from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.production import DeadLetter, Production
+from runners.millwheel.production import Production, StoredDeadLetter
 from runners.millwheel.store.port import Committed, Indeterminate, RangeRow, Store
 
 #: Rows in one statement, and of a split in one transaction.
@@ -106,7 +106,7 @@ class RangeWriter:
         self._run, self._is_binding, self._where = run, is_binding, where or str(range_id)
         self._fenced_wait_s = FENCED_WAIT_S if fenced_wait_s is None else fenced_wait_s
         self._pending: list[_TableBuffer] = []
-        self._dead: list[DeadLetter] = []
+        self._dead: list[StoredDeadLetter] = []
         # Letters committed, by whichever attempt, and letters that this attempt has come upon.
         self._dead_committed = self._dead_met = 0
         self._row: RangeRow | None = None
@@ -162,16 +162,18 @@ class RangeWriter:
         """Begin where the commits so far end, instead of repeating what they are made of."""
         self._dead_met = self._dead_committed
 
-    def pass_over(self, dead: Sequence[poison.DeadLetter]) -> None:
+    def pass_over(self, dead: Sequence[dead_letters.DeadLetter]) -> None:
         """Note what comes again and is committed already."""
         self._dead_met += len(dead)
 
-    def write(self, writes: Iterable[TableWrite], dead: Sequence[poison.DeadLetter] = ()) -> None:
+    def write(
+        self, writes: Iterable[TableWrite], dead: Sequence[dead_letters.DeadLetter] = ()
+    ) -> None:
         """Keep rows and letters for the next commit; a finished range has had all of them."""
         self._dead_met += len(dead)
         if self.is_finished:
             return
-        self._dead.extend(map(DeadLetter.of, dead))
+        self._dead.extend(map(StoredDeadLetter.of, dead))
         for write in writes:
             buffer = self._buffer(write.table)
             buffer.add(write)

@@ -34,8 +34,8 @@ from runners.batch.overflow import Overflow
 from runners.batch.range_writer import RangeWriter, ReadSoFar
 from runners.batch.spilled_groups import SPILL_BYTES, SpilledGroups
 from runners.core.bundle import Bundle
+from runners.core.dead_letters import letters_set_aside
 from runners.core.grouping import GroupingStage, StageClock, Step
-from runners.core.poison import letters_set_aside
 from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.stage_executor import StageExecutor
 from runners.errors import UnrepeatableError

@@ -13,7 +13,8 @@ from dataflow.errors import PipelineError, TransformError
 from dataflow.graph import TransformNode
 from dataflow.rows import is_row_type, row_class, row_fields
 from runners.core.bundle import Bundle
-from runners.core.do_fn_outputs import failure, hook_failure, shown
+from runners.core.do_fn_outputs import failure, hook_failure
+from runners.core.shown import shown
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from runners.core.bundle import Bundle
-from runners.core.poison import DeadLetter
+from runners.core.dead_letters import DeadLetter
 from triggers.trigger import Progress
 from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain

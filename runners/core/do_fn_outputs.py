@@ -1,24 +1,20 @@
 """What comes out of user code: outputs sorted by tag and checked, errors with the transform, line and element."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue
 from dataflow.errors import TransformError
 from dataflow.graph import MAIN, ParDo, StatefulParDo, TransformNode
 from runners.core.bundle import Bundle
+from runners.core.emitted import Finished
+from runners.core.shown import shown
 from windowing.timestamps import format_timestamp
-
-if TYPE_CHECKING:
-    from runners.core.emitted import Finished
 
 Emit = Callable[[str, Bundle], None]
 
-_ELEMENT_CHARACTERS_MAX = 500
 _WRAPPERS = frozenset((TimestampedValue, TaggedOutput, WindowedValue))
 
 
@@ -137,14 +133,3 @@ def naming_hook(node: TransformNode, fn: DoFn, name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise hook_failure(node, error, f"{type(fn).__name__}.{name}") from error
-
-
-def shown(element: Any) -> str:
-    """The element in an error; the beginning of a long one."""
-    try:
-        text = repr(element)
-    except Exception as error:  # noqa: BLE001 - whatever the user's code raises, this is said beside another failure
-        text = f"<{type(element).__qualname__}, whose repr raises {type(error).__name__}>"
-    if len(text) > _ELEMENT_CHARACTERS_MAX:
-        return f"{text[:_ELEMENT_CHARACTERS_MAX]}... ({len(text)} characters)"
-    return text

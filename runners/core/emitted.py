@@ -17,7 +17,7 @@ from dataflow.do_fn import TaggedOutput, TimestampedValue, WindowedValue
 from dataflow.errors import TransformError
 from dataflow.graph import ParDo, StatefulParDo, TransformNode
 from runners.core.bundle import Bundle
-from runners.core.do_fn_outputs import shown
+from runners.core.shown import shown
 from windowing.timestamps import format_timestamp
 from windowing.window import GLOBAL_WINDOW, Window
 

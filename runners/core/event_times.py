@@ -7,7 +7,7 @@ from dataflow.errors import WindowError
 from dataflow.graph import TransformNode
 from dataflow.strategy_checks import TIMES_HINT
 from runners.core.bundle import Bundle
-from runners.core.do_fn_outputs import shown
+from runners.core.shown import shown
 from windowing.timestamps import MIN_TIMESTAMP_US
 from windowing.window_fn import WindowFn
 

@@ -7,7 +7,7 @@ from typing import Any
 from dataflow.do_fn import TimestampedValue
 from dataflow.serialization import dumps, loads
 from runners.core.cells import LateArrival
-from runners.core.do_fn_outputs import shown
+from runners.core.shown import shown
 from windowing.timestamps import to_datetime
 
 

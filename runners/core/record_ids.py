@@ -23,8 +23,8 @@ from dataflow.graph import Read, TransformNode
 from dataflow.record_ids import record_digest
 from runners.core.bundle import Bundle
 from runners.core.cells import LateArrival, LateElement
-from runners.core.do_fn_outputs import shown
-from runners.core.poison import DeadLetter, dead_letter
+from runners.core.dead_letters import DeadLetter, dead_letter
+from runners.core.shown import shown
 from windowing.window import GLOBAL_WINDOW, Window
 
 #: Says which of some digests have been seen in the split; none is asked for twice.

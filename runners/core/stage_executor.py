@@ -27,6 +27,7 @@ from dataflow.io.table import TableWrite
 from dataflow.transforms.changelog import Change
 from runners.core.bundle import Bundle
 from runners.core.column_partials import PartialColumns
+from runners.core.dead_letters import DeadLetter
 from runners.core.do_fn_invoker import DoFnInvoker
 from runners.core.do_fn_outputs import DoFnOutputs
 from runners.core.event_times import check_event_times
@@ -34,7 +35,7 @@ from runners.core.key_codec import KeyCodec
 from runners.core.partial_parts import parts_of, together
 from runners.core.partials import Lifter, Partial
 from runners.core.plan import ExecutionPlan, Stage
-from runners.core.poison import DeadLetter, Trial, on_trial, run_isolated
+from runners.core.poison import Trial, on_trial, run_isolated
 from runners.core.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.table_rows import table_write
 from runners.core.window_columns import assigned as assigned_columns

@@ -26,10 +26,11 @@ from dataflow.user_state import (
     TimerName,
     TimerParam,
 )
+from runners.core.dead_letters import DeadLetter, dead_letter
 from runners.core.do_fn_outputs import failure, hook_failure, naming_hook
 from runners.core.emitted import BundleEnd, Finished, check_silent, outputs_of
 from runners.core.keyed_state import KeyedState, UserTimers, spec_name
-from runners.core.poison import DeadLetter, Trial, dead_letter
+from runners.core.poison import Trial
 from runners.core.running import RUNNING
 from windowing.pane import NO_FIRING, PaneInfo
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us, to_datetime

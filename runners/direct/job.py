@@ -13,10 +13,10 @@ from dataflow.io.table import TableSpec
 from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId, LateArrival
 from runners.core.changelog import Rows, apply_table_write
+from runners.core.dead_letters import DeadLetter, letters_set_aside
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.percentile_watermark import ProgressSketch, percentile_watermark_us
 from runners.core.plan import ExecutionPlan, Stage
-from runners.core.poison import DeadLetter, letters_set_aside
 from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.signals import unheard_signal
 from runners.core.stage_executor import StageExecutor, StageOutputs

@@ -8,8 +8,8 @@ from dataflow.io.table import TableSpec
 from dataflow.runner import PipelineState
 from runners.core.cells import LateArrival
 from runners.core.changelog import Rows
+from runners.core.dead_letters import DeadLetter, dead_mapping
 from runners.core.late import count_by_transform, late_mapping
-from runners.core.poison import DeadLetter, dead_mapping
 from runners.errors import RequestError, SignalError
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import attrs
 
 from dataflow.io.table import TableWrite
-from runners.core import poison
+from runners.core import dead_letters
 from runners.core.cells import LateArrival
 from runners.core.late import late_payload, late_text
 from runners.millwheel.ids import Channel, Fence, RangeId
@@ -98,7 +98,7 @@ class LateRecord:
 
 
 @attrs.frozen(kw_only=True)
-class DeadLetter:
+class StoredDeadLetter:
     """A record that user code cannot take: in no result, kept as a row (`runners.core.poison`).
 
     ``payload``: the pickled record as it came into the stage, so that it can be replayed; ``contents``: the same as
@@ -114,7 +114,7 @@ class DeadLetter:
     contents: str = ""
 
     @classmethod
-    def of(cls, letter: poison.DeadLetter) -> "DeadLetter":
+    def of(cls, letter: dead_letters.DeadLetter) -> "StoredDeadLetter":
         """What a store keeps of one."""
         return cls(
             stage=letter.stage,
@@ -122,8 +122,8 @@ class DeadLetter:
             traceback=letter.traceback,
             tries=letter.tries,
             timestamp_us=letter.timestamp_us,
-            payload=poison.dead_payload(letter),
-            contents=poison.dead_text(letter),
+            payload=dead_letters.dead_payload(letter),
+            contents=dead_letters.dead_text(letter),
         )
 
 
@@ -187,7 +187,7 @@ class Production:
     #: Ranges that need not stay with their neighbour any more.
     untied: frozenset[RangeId] = frozenset()
     late: Sequence[LateRecord] = ()
-    dead: Sequence[DeadLetter] = ()
+    dead: Sequence[StoredDeadLetter] = ()
     tables: Sequence[TableWrite] = ()
 
     def named_ranges(self) -> set[RangeId]:

@@ -10,8 +10,8 @@ from typing import Any
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.runner import PipelineState
+from runners.core.dead_letters import stored_dead_mapping
 from runners.core.late import stored_late_mapping
-from runners.core.poison import stored_dead_mapping
 from runners.millwheel import requests
 from runners.millwheel.asking import ask, ranges_of
 from runners.millwheel.requests import Request, Verb

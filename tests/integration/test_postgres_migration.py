@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.production import Checkpoint, DeadLetter, LateRecord, Production
+from runners.millwheel.production import Checkpoint, LateRecord, Production, StoredDeadLetter
 from runners.millwheel.store.port import Committed, TakenRange
 from runners.millwheel.store.postgres import PostgresStore, schema
 
@@ -19,7 +19,7 @@ OUT, IN = Channel(LOW, HIGH), Channel(HIGH, LOW)
 LATE = LateRecord(
     transform="count", key="'k'", window_start_us=0, window_end_us=9, watermark_us=20, payload=b"l"
 )
-DEAD = DeadLetter(
+DEAD = StoredDeadLetter(
     stage="read", error="Bad", traceback="here", tries=3, timestamp_us=5, payload=b"d"
 )
 

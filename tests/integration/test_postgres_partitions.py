@@ -19,9 +19,9 @@ from runners.millwheel.key_range import even_ranges
 from runners.millwheel.production import (
     CellWrite,
     Checkpoint,
-    DeadLetter,
     LateRecord,
     Production,
+    StoredDeadLetter,
     TimerWrite,
 )
 from runners.millwheel.store.port import (
@@ -41,7 +41,7 @@ SCORES = TableSpec(name="scores", columns={"team": str, "total": int}, key=("tea
 LATE = LateRecord(
     transform="count", key="'k'", window_start_us=0, window_end_us=9, watermark_us=20, payload=b"l"
 )
-DEAD = DeadLetter(
+DEAD = StoredDeadLetter(
     stage="read", error="Bad", traceback="here", tries=3, timestamp_us=5, payload=b"d"
 )
 

@@ -18,9 +18,9 @@ from runners.millwheel.key_range import even_ranges
 from runners.millwheel.production import (
     CellWrite,
     Checkpoint,
-    DeadLetter,
     LateRecord,
     Production,
+    StoredDeadLetter,
     TimerWrite,
 )
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
@@ -163,7 +163,7 @@ def test_views_of_what_commits_write(store: PostgresStore, person: psycopg.Conne
         watermark_us=MAX_TIMESTAMP_US,
         payload=b"12",
     )
-    dead = DeadLetter(
+    dead = StoredDeadLetter(
         stage="read", error="Bad", traceback="here", tries=3, timestamp_us=0, payload=b"123"
     )
     sent = Checkpoint(Channel(LOW, HIGH), 1, HOUR.start_us, b"1234")

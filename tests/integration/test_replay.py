@@ -12,7 +12,7 @@ import pytest
 from dataflow.io.table import TableSpec
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import DeadLetter, Production
+from runners.millwheel.production import Production, StoredDeadLetter
 from runners.millwheel.store.port import JobSpec, RangeSpec
 from runners.registry import open_store
 from tests.unit.runners.test_cli import dead_letter
@@ -37,7 +37,7 @@ CORRECTIONS = """
 """
 
 
-def keep(dsn: str, *letters: DeadLetter) -> None:
+def keep(dsn: str, *letters: StoredDeadLetter) -> None:
     (keys,) = even_ranges(1)
     spec = JobSpec(
         job="scores",

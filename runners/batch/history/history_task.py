@@ -34,10 +34,10 @@ from runners.batch.spilled_groups import SPILL_BYTES
 from runners.batch.tasks import BUNDLE_RECORDS
 from runners.core.bundle import Bundle
 from runners.core.cells import Cell, CellId, window_holds
+from runners.core.dead_letters import letters_set_aside
 from runners.core.grouping import GroupingStage, StageClock, Step
 from runners.core.partials import Partial
 from runners.core.plan import ExecutionPlan
-from runners.core.poison import letters_set_aside
 from runners.core.record_ids import RecordIdJudge, SplitIds
 from runners.core.stage_executor import StageExecutor
 from runners.core.timers import Timers

@@ -25,10 +25,10 @@ from runners.millwheel.ids import RangeId
 from runners.millwheel.key_range import KeyRange
 from runners.millwheel.production import (
     CellWrite,
-    DeadLetter,
     LateRecord,
     Production,
     Reshape,
+    StoredDeadLetter,
     TimerWrite,
 )
 from runners.millwheel.requests import Request
@@ -209,7 +209,7 @@ def escaped_late(record: LateRecord) -> LateRecord:
     )
 
 
-def escaped_dead(letter: DeadLetter) -> DeadLetter:
+def escaped_dead(letter: StoredDeadLetter) -> StoredDeadLetter:
     """A dead letter with text that every store can keep."""
     return attrs.evolve(
         letter,

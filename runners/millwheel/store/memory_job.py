@@ -12,11 +12,11 @@ from runners.errors import TableMismatchError
 from runners.millwheel.ids import Channel, Fence, RangeId
 from runners.millwheel.production import (
     Checkpoint,
-    DeadLetter,
     JournalEntry,
     LateRecord,
     Production,
     Reshape,
+    StoredDeadLetter,
 )
 from runners.millwheel.requests import StoredRequest
 from runners.millwheel.signals import Signal
@@ -33,7 +33,7 @@ from runners.millwheel.store.port import (
     TakenRange,
 )
 
-_R = TypeVar("_R", LateRecord, DeadLetter)
+_R = TypeVar("_R", LateRecord, StoredDeadLetter)
 
 
 @attrs.frozen
@@ -68,7 +68,7 @@ class StoredJob:
     #: Event times by digest, of each range.
     record_ids: dict[RangeId, dict[bytes, int]] = attrs.field(factory=dict)
     late: list["Kept[LateRecord]"] = attrs.field(factory=list)
-    dead: list["Kept[DeadLetter]"] = attrs.field(factory=list)
+    dead: list["Kept[StoredDeadLetter]"] = attrs.field(factory=list)
     #: How many late records were purged, by transform.
     purged_late: dict[str, int] = attrs.field(factory=dict)
     #: The number of the last row of each replay that has begun.

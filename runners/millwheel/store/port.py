@@ -447,7 +447,7 @@ class Store(Protocol):
         """
 
     def read_dead_letters(self, job: str) -> Sequence[Mapping[str, Any]]:
-        """The job's dead letters, oldest first: number, as in `read_late`, and the fields of `DeadLetter`."""
+        """The job's dead letters, oldest first: number, as in `read_late`, and the fields of `StoredDeadLetter`."""
 
     def read_late_counts(self, job: str) -> Mapping[str, int]:
         """How many records of the job came too late (the sum of their counts), by transform; without zeros.

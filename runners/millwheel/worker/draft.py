@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from dataflow.io.table import TableWrite
-from runners.core import poison
+from runners.core import dead_letters
 from runners.core.table_values import size_of_rows
 from runners.millwheel.ids import Channel, RangeId
 from runners.millwheel.production import (
     CellWrite,
     Checkpoint,
-    DeadLetter,
     JournalEntry,
     LateRecord,
     Production,
     Reshape,
+    StoredDeadLetter,
     TimerWrite,
 )
 from runners.millwheel.signals import SignalMark
@@ -65,7 +65,7 @@ class Draft:
         self._journal: list[JournalEntry] = []
         self._settled: dict[RangeId, int] = {}
         self._late: list[LateRecord] = []
-        self._dead: list[DeadLetter] = []
+        self._dead: list[StoredDeadLetter] = []
         self._tables: list[TableWrite] = []
         self._positions: dict[RangeId, bytes] = {}
         self._finished: set[RangeId] = set()
@@ -102,9 +102,9 @@ class Draft:
         """Keep records that came too late."""
         self._late.extend(late)
 
-    def keep_dead(self, dead: Iterable[poison.DeadLetter]) -> None:
+    def keep_dead(self, dead: Iterable[dead_letters.DeadLetter]) -> None:
         """Keep records that user code could not take."""
-        self._dead.extend(map(DeadLetter.of, dead))
+        self._dead.extend(map(StoredDeadLetter.of, dead))
 
     def deliver(self, channel: Channel, sequence: int, *, is_kept: bool = True) -> None:
         """Note a channel into a touched range as delivered up to ``sequence``; durably, if that is to be kept."""

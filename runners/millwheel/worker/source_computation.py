@@ -12,9 +12,10 @@ from dataflow.graph import Read
 from dataflow.io.source import SourceReader, SplitStatus
 from dataflow.serialization import dumps, loads
 from runners.core.bundle import Bundle
+from runners.core.dead_letters import letters_set_aside
 from runners.core.percentile_watermark import ProgressSketch, percentile_of
 from runners.core.plan import ExecutionPlan, Stage
-from runners.core.poison import Trial, letters_set_aside
+from runners.core.poison import Trial
 from runners.core.record_ids import NewId, RecordIdJudge
 from runners.core.stage_executor import StageExecutor
 from runners.millwheel.guarantees import BOTH, Guarantees

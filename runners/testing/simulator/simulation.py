@@ -17,9 +17,9 @@ from dataflow.io.table import TableSpec
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult, PipelineState
 from dataflow.transforms.changelog import Change
+from runners.core.dead_letters import stored_dead_mapping
 from runners.core.late import count_by_transform, stored_late_mapping
 from runners.core.plan import ExecutionPlan, plan
-from runners.core.poison import stored_dead_mapping
 from runners.direct import DirectRunner
 from runners.direct.result import DirectResult
 from runners.millwheel.guarantees import Guarantees, check_guarantees

@@ -5,7 +5,7 @@ from functools import partial
 import attrs
 
 from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.production import Checkpoint, DeadLetter, LateRecord, Reshape
+from runners.millwheel.production import Checkpoint, LateRecord, Reshape, StoredDeadLetter
 from runners.millwheel.requests import Answer, Request, Verb
 from runners.millwheel.store.port import PRUNED, Store
 from runners.testing.store_conformance.world import (
@@ -32,7 +32,7 @@ _LATE = LateRecord(
     payload=b"1",
     count=3,
 )
-_DEAD = DeadLetter(
+_DEAD = StoredDeadLetter(
     stage="read", error="it failed", traceback="...", tries=1, timestamp_us=5, payload=b"2"
 )
 

@@ -9,7 +9,7 @@ import attrs
 from dataflow.errors import TableRowError
 from dataflow.io.table import TableSpec, TableWrite
 from runners.errors import StoreError, TableMismatchError
-from runners.millwheel.production import DeadLetter, LateRecord
+from runners.millwheel.production import LateRecord, StoredDeadLetter
 from runners.millwheel.store.port import Fenced
 from runners.testing.store_conformance.world import (
     JOB,
@@ -221,7 +221,7 @@ def check_dead_letters(connect: StoreFactory) -> None:
     """Dead letters are kept in the same commit as the rest, in order, whatever text user code puts into errors."""
     store = opened(connect)
     owner = Owner(store, LOW)
-    letter = DeadLetter(
+    letter = StoredDeadLetter(
         stage="read",
         error="it raised ValueError",
         traceback="Traceback ...",

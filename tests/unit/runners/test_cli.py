@@ -15,10 +15,10 @@ import pytest
 from dataflow.io.table import TableSpec
 from runners import cli, registry
 from runners.cli import main
-from runners.core import poison
+from runners.core import dead_letters
 from runners.millwheel.ids import Fence, RangeId
 from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import DeadLetter, LateRecord, Production
+from runners.millwheel.production import LateRecord, Production, StoredDeadLetter
 from runners.millwheel.requests import Answer, Request, Verb
 from runners.millwheel.signals import Signal
 from runners.millwheel.store.memory import MemoryStore
@@ -155,7 +155,7 @@ def test_dead_letters_say_what_failed(
     open_job(store)
     assert main(["dead", "scores"]) == 0
     assert capsys.readouterr().out == "no dead letters in job scores\n"
-    letter = DeadLetter(
+    letter = StoredDeadLetter(
         stage="read",
         error="transform 'parse' (job.py:12) raised ValueError: no\n  detail: element: 'x'",
         traceback="Traceback ...",
@@ -177,7 +177,7 @@ def test_contents_are_shown_on_demand(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_job(store)
-    letter = DeadLetter(
+    letter = StoredDeadLetter(
         stage="read", error="no", traceback="", tries=3, timestamp_us=0, payload=b"", contents="17"
     )
     commit(store, late=[attrs.evolve(late("'a'", 2), contents="('a', 1)")], dead=[letter])
@@ -229,12 +229,12 @@ def corrections(monkeypatch: pytest.MonkeyPatch) -> Corrections:
     return module
 
 
-def dead_letter(element: object) -> DeadLetter:
-    letter = poison.DeadLetter(
+def dead_letter(element: object) -> StoredDeadLetter:
+    letter = dead_letters.DeadLetter(
         stage="read", element=element, timestamp_us=0, window=Window(0, 1), sign=1, error="",
         traceback="", tries=1,
     )  # fmt: skip
-    return DeadLetter.of(letter)
+    return StoredDeadLetter.of(letter)
 
 
 def test_replay_hands_over_the_same_records_until_it_is_done(

@@ -9,7 +9,7 @@ import pytest
 from dataflow.io.table import TableSpec, TableWrite
 from runners.batch import range_writer
 from runners.batch.range_writer import FencedError, RangeWriter, ReadSoFar
-from runners.core.poison import DeadLetter, stored_dead_mapping
+from runners.core.dead_letters import DeadLetter, stored_dead_mapping
 from runners.errors import StoreUnreachableError, UnrepeatableError
 from runners.millwheel.ids import RangeId
 from runners.millwheel.production import Production

@@ -8,7 +8,7 @@ import pytest
 
 from dataflow.errors import PipelineError
 from runners.millwheel.housekeeping import INTERVAL_MS, Housekeeper, Retention
-from runners.millwheel.production import DeadLetter, LateRecord
+from runners.millwheel.production import LateRecord, StoredDeadLetter
 from runners.millwheel.store.memory import MemoryStore
 from runners.testing.manual_clock import ManualClock
 from runners.testing.store_conformance.world import JOB, LOW, Owner, job_spec
@@ -17,7 +17,7 @@ from windowing.errors import TimeError
 LATE = LateRecord(
     transform="count", key="1", window_start_us=0, window_end_us=1, watermark_us=2, payload=b""
 )
-DEAD = DeadLetter(stage="read", error="", traceback="", tries=1, timestamp_us=0, payload=b"")
+DEAD = StoredDeadLetter(stage="read", error="", traceback="", tries=1, timestamp_us=0, payload=b"")
 DAY_MS = 86_400_000
 
 
