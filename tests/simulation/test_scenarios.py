@@ -18,6 +18,7 @@ from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.testing.simulator import Fault, SimulationError, simulate
+from runners.testing.simulator.cluster import Cluster
 from runners.testing.simulator.scripts import truthful
 
 Patch = pytest.MonkeyPatch
@@ -93,6 +94,83 @@ def total_row(pair: Any, window: df.Window = df.DoFn.WindowParam) -> dict[str, A
 def renewed(p: df.Pipeline, random: Random) -> None:
     """The same sums, and other counts."""
     totals(p, random, window_s=120)
+
+
+class Spread(df.CombineFn):
+    """Least and greatest; of another version, with how many there were."""
+
+    def __init__(self, *, is_counted: bool) -> None:
+        self._counted = (0,) if is_counted else ()
+
+    def create_accumulator(self) -> Any:
+        return (None, None, *self._counted)
+
+    def add_input(self, accumulator: Any, value: Any) -> Any:
+        return self.merge_accumulators([accumulator, (value, value, *(1 for _ in self._counted))])
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        found = list(accumulators)
+        seen = [value for each in found for value in each[:2] if value is not None]
+        ends = (min(seen), max(seen)) if seen else (None, None)
+        return (*ends, *(sum(each[2] for each in found) for _ in self._counted))
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return accumulator
+
+
+def beside(
+    lateness_s: int = 60, table: str = "spreads", *, is_counted: bool = False, shift: int = 0
+) -> Callable[[df.Pipeline, Random], None]:
+    """Sums that no version changes, and beside them a grouping of which each version may change something."""
+
+    def build(p: df.Pipeline, random: Random) -> None:
+        totals(p, random)
+        (
+            p
+            | "other read" >> df.Read(truthful(random))
+            | "other windows"
+            >> df.WindowInto(
+                df.FixedWindows(60),
+                trigger=df.AfterWatermark(early=df.AfterCount(2)),
+                accumulation_mode=df.AccumulationMode.ACCUMULATING,
+                allowed_lateness=lateness_s,
+            )
+            | "spreads" >> df.CombinePerKey(Spread(is_counted=is_counted))
+            | "spread row" >> df.Map(lambda pair: {"key": pair[0], "low": pair[1][0] + shift})
+            | "spread table"
+            >> df.WriteToPostgres(table, columns={"key": int, "low": int}, key=["key"])
+        )
+
+    return build
+
+
+#: What the next version is like, and whether the grouping keeps its state, so that its panes are those of one run.
+VERSIONS = {
+    "other functions, other table": (beside(table="others", shift=1), True),
+    "more lateness": (beside(lateness_s=600), False),
+    "less lateness": (beside(lateness_s=0), False),
+    "another accumulator": (beside(is_counted=True), False),
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_version_changes_what_it_says_and_nothing_beside_it(
+    version: str, monkeypatch: Patch
+) -> None:
+    """A job stopped at any moment and continued by the next version; what begins anew is named in the plan."""
+    build, is_kept = VERSIONS[version]
+    update, plans = Cluster.update, list[str]()
+
+    def noted(cluster: Cluster, *arguments: Any) -> Any:
+        planned = update(cluster, *arguments)
+        plans.append(str(planned))
+        return planned
+
+    monkeypatch.setattr(Cluster, "update", noted)
+    simulate(beside(), seeds=25, update=build, tables=["totals"])
+    assert plans
+    assert all(("\n  spreads: " in each) != is_kept for each in plans)
+    assert all("\n  sums: " not in each for each in plans)
 
 
 def forget_dead_letters(patch: Patch) -> None:

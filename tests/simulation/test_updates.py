@@ -258,8 +258,9 @@ def test_rows_that_the_new_functions_say_otherwise_need_another_table(table: str
     cluster = Cluster(old, 1, 0.0)
     cluster.run_until(lambda: bool(cluster.store.read_table(old.tables()[0])))
     assert not cluster.master.is_done
-    cluster.update(new, Update())
+    planned = cluster.update(new, Update())
 
+    assert ("table takes back rows of 'sums'" in str(planned)) == (table == "sums")
     if table == "sums":
         with pytest.raises(TableConflictError, match=r"euros.*pounds"):
             cluster.run()

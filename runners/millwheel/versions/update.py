@@ -15,6 +15,11 @@ from runners.core.plan import ExecutionPlan
 from runners.errors import UpdateRefusedError
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, StateCounts
 from runners.millwheel.versions.state_shape import StateShape, state_shapes
+from runners.millwheel.versions.table_notes import (
+    notes_on_groupings,
+    notes_on_rows_that_stay,
+    notes_on_tables,
+)
 from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
 
 
@@ -282,20 +287,14 @@ def _warnings(
             where = f"{name} is at watermark {to_datetime(reached_us):%Y-%m-%d %H:%M:%S}"
             begins = " begins at its beginning and" if new.stages[sender].is_source else ""
             yield f"{sender}{begins} is new to {name}; {where}, and what is older is late there"
-        yield from _moved_tables(old, shapes[name])
+        yield from notes_on_tables(name, before, known, new)
+        if not new.stages[name].is_source:
+            yield from notes_on_groupings(name, {each for each in senders if each}, new)
     for name, shape in shapes.items():
+        if name not in kept.values():
+            yield from notes_on_rows_that_stay(name, known, new)
         if name not in kept.values() and set(shape.senders) & {*kept.values()}:
             yield f"{name} sees what is read from here on, not what was read before"
-
-
-def _moved_tables(old: StateShape | None, new: StateShape) -> Iterator[str]:
-    former = old.tables if old is not None else {}
-    for label, table in new.tables.items():
-        if former.get(label, table) != table:
-            yield (
-                f"{label} writes to {table!r} from here on; what it has written to {former[label]!r} stays there, "
-                "and is neither replaced nor taken back"
-            )
 
 
 def _row(each: ComputationFate) -> tuple[str, str, str]:

@@ -59,6 +59,23 @@ def grouped(
     return build
 
 
+def stateful(allowed_lateness: float = 0) -> Build:
+    def build(p: df.Pipeline) -> None:
+        (
+            p
+            | "read" >> df.Read(ScriptedSource([]))
+            | "windows"
+            >> df.WindowInto(
+                df.FixedWindows(60),
+                allowed_lateness=allowed_lateness,
+                accumulation_mode=df.AccumulationMode.DISCARDING,
+            )
+            | "keep" >> df.ParDo(Keeper())
+        )
+
+    return build
+
+
 def kept_parts(old: Build, new: Build, name: str = "sum") -> list[str]:
     return state_shapes(planned(old))[name].unreadable(state_shapes(planned(new))[name])
 
@@ -78,15 +95,15 @@ def update_of(build: Build, store: MemoryStore, **renamed: str) -> UpdatePlan:
     return found
 
 
-def used(store: MemoryStore, *, in_flight: int = 0) -> MemoryStore:
+def used(store: MemoryStore, name: str = "sum", *, in_flight: int = 0) -> MemoryStore:
     """Two cells, a timer, a position, a watermark of a day after 1970, what is in flight; and a mark of a backfill."""
-    read, total = RangeId("read", 0), RangeId("sum", 0)
+    read, total = RangeId("read", 0), RangeId(name, 0)
     taken = store.acquire("job", [read, total], "worker")
     production = Production(
         job="job",
         fences=[Fence(range_id=each, token=taken[each].row.token, bundle=1) for each in taken],
-        cells=[CellWrite("sum", 7, key, b"") for key in (b"a", b"b")],
-        timers=[TimerWrite("sum", 7, b"a", b"w", "event", 5)],
+        cells=[CellWrite(name, 7, key, b"") for key in (b"a", b"b")],
+        timers=[TimerWrite(name, 7, b"a", b"w", "event", 5)],
         checkpoints=[
             Checkpoint(Channel(read, total), number, 0, b"") for number in range(1, in_flight + 1)
         ],
@@ -218,6 +235,110 @@ def test_another_table_is_said_and_nothing_is_lost_in_silence() -> None:
     (said,) = opened(writing("two"), store, Update())
     assert "what it has written to 'one' stays there" in said
     assert "sum          keeps its state" in said
+
+
+RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+
+
+def corrected(
+    window_s: int = 60, table: str = "one", mode: df.AccumulationMode = RETRACTING, more: str = ""
+) -> Build:
+    """Sums that go to a table, and are counted; ``more``: a transform by which the version is another one."""
+
+    def build(p: df.Pipeline) -> None:
+        sums = (
+            p
+            | "read" >> df.Read(ScriptedSource([]))
+            | "windows" >> df.WindowInto(df.FixedWindows(window_s), accumulation_mode=mode)
+            | "sum" >> df.CombinePerKey(sum)
+        )
+        columns = {"key": int, "n": int}
+        rows = sums | f"row{more}" >> df.Map(lambda pair: {"key": pair[0], "n": pair[1]})
+        rows | "rows" >> df.WriteToPostgres(table, columns=columns, key=["key"])
+        sums | f"one{more}" >> df.Map(lambda pair: ("all", 1)) | "count" >> df.CombinePerKey(sum)
+
+    return build
+
+
+def test_what_other_functions_must_not_say_otherwise_is_announced() -> None:
+    """Rows, and what is grouped again, that the old version has said and the new one may have to take back."""
+    store = MemoryStore()
+    opened(corrected(), store)
+    used(store)
+    with pytest.raises(JobMismatchError, match="rows takes back rows of 'one'"):
+        opened(corrected(more=" of 2"), store)
+    kept = str(update_of(corrected(more=" of 2"), store))
+    assert (
+        "rows takes back rows of 'one' that the old version wrote, when sum corrects them" in kept
+    )
+    assert "count is to take back what it was given by sum" in kept
+    anew = str(update_of(corrected(window_s=30), store))
+    assert "rows begins anew with 'one', where the rows of the old version stay" in anew
+    assert "takes back" not in anew
+    moved = str(update_of(corrected(table="two", more=" of 2"), store))
+    assert "rows writes to 'two' from here on" in moved
+    assert "takes back rows" not in moved
+
+
+def test_where_nothing_is_taken_back_no_function_is_warned_of() -> None:
+    store = MemoryStore()
+    mode = df.AccumulationMode.DISCARDING
+    opened(corrected(mode=mode), store)
+    used(store)
+    assert "note:" not in str(update_of(corrected(mode=mode, more=" of 2"), store))
+
+
+#: What is read, what state is made of, and how long a window waits.
+INCOMPATIBLE: dict[str, tuple[Build, Build, str]] = {
+    "another source": (
+        grouped(source=Named("a.csv")),
+        grouped(source=Named("b.csv")),
+        "read: input name was a.csv, is b.csv",
+    ),
+    "another accumulator": (
+        grouped(combine=df.MeanCombineFn()),
+        grouped(combine=max),
+        "sum: combine_fn was",
+    ),
+    "more lateness": (
+        grouped(),
+        grouped(allowed_lateness=60),
+        "sum: allowed_lateness was 0, is 60000000",
+    ),
+    "less lateness": (
+        grouped(allowed_lateness=60),
+        grouped(),
+        "sum: allowed_lateness was 60000000, is 0",
+    ),
+    "more lateness of state": (stateful(), stateful(60), "keep: allowed_lateness was 0, is"),
+}
+
+
+@pytest.mark.parametrize("change", INCOMPATIBLE)
+def test_an_incompatible_change_is_refused_and_nothing_has_happened(change: str) -> None:
+    """With the plan; what is allowed to be lost is that of one computation, and the others keep theirs."""
+    old, new, reason = INCOMPATIBLE[change]
+    store = MemoryStore()
+    opened(old, store)
+    name = reason.partition(":")[0]
+    used(store, "keep" if name == "keep" else "sum")
+    before, held = store.read_job("job"), store.count_state("job")
+    with pytest.raises(JobMismatchError) as mismatch:
+        opened(new, store)
+    with pytest.raises(UpdateRefusedError, match="would lose state") as refused:
+        opened(new, store, Update())
+    for error in (mismatch, refused):
+        assert "update of job 'job' from version 0 to 1" in str(error.value)
+        assert reason in str(error.value)
+    after = store.read_job("job")
+    assert before is not None
+    assert after is not None
+    assert (after.version, after.computations) == (0, before.computations)
+    assert store.count_state("job") == held
+    assert opened(old, store) == []
+    (said,) = opened(new, store, Update(allow_loss=[name]))
+    assert reason in said
+    assert said.count("begins anew") == 1
 
 
 def test_a_job_that_was_described_by_less_keeps_its_state() -> None:
