@@ -7,14 +7,11 @@ from typing import Any
 import attrs
 
 from dataflow.user_state import SetTimer, TimerName
+from runners.core.stateful_inputs import Input
 from runners.core.timers import TimerQueue
 from triggers.trigger import Wakeup
-from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MIN_TIMESTAMP_US
-
-#: One element on its way to a stateful DoFn: value, event time, pane, sign.
-Input = tuple[Any, int, PaneInfo, int]
 
 _NO_TIMERS = Wakeup()
 #: How many timers are better looked through than kept in order.

@@ -31,9 +31,10 @@ from dataflow.serialization import dumps
 from dataflow.stateful import stateful_signature
 from dataflow.user_state import TimerFamilySpec, TimerName
 from runners.core.cells import CellId, Effects, LateArrival, LateElement, TimerId
-from runners.core.keyed_state import Input, KeyedState, spec_name
+from runners.core.keyed_state import KeyedState, spec_name
 from runners.core.partials import Partial
 from runners.core.shown import shown
+from runners.core.stateful_inputs import Input
 from runners.core.stateful_invoker import Call, StatefulInvoker
 from triggers.trigger import Wakeup
 from triggers.windowing_strategy import WindowingStrategy

@@ -13,11 +13,13 @@ from dataflow.canonical_keys import PLAIN_TYPES, CanonicalKeys
 from dataflow.errors import KeyEncodingError
 from dataflow.graph import PipelineGraph, StatefulParDo, TransformNode
 from runners.core.bundle import Bundle
-from runners.core.keyed_state import Input
 from runners.core.pairs import refuse_other_than_pairs
 from runners.core.partials import Lifter, Partial
-from windowing.pane import NO_FIRING
+from windowing.pane import NO_FIRING, PaneInfo
 from windowing.window import GLOBAL_WINDOW, Window
+
+#: One element on its way to a stateful DoFn: value, event time, pane, sign.
+Input = tuple[Any, int, PaneInfo, int]
 
 _sign = itemgetter(3)
 
