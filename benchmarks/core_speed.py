@@ -16,12 +16,12 @@ import attrs
 
 import dataflow as df
 from dataflow.graph import MAIN, Group, TransformNode
-from runners.core.accumulation import Accumulation
-from runners.core.bundle import Bundle
-from runners.core.cells import Cell, CellId, TimerId
-from runners.core.group_also_by_window import GroupAlsoByWindow
-from runners.core.partials import Lifter
-from runners.core.timers import TimerQueue
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.cells import Cell, CellId, TimerId
+from runners.core.ground.timers import TimerQueue
+from runners.core.panes.group_also_by_window import GroupAlsoByWindow
+from runners.core.partials.folding import Accumulation
+from runners.core.partials.lifting import Lifter
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MAX_TIMESTAMP_US
 

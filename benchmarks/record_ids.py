@@ -18,12 +18,12 @@ import attrs
 import dataflow as df
 from dataflow.io.source import SourceBatch
 from dataflow.record_ids import record_digest
-from runners.core.plan import plan
-from runners.millwheel.id_counts import IdCounts
-from runners.millwheel.job import job_spec
-from runners.millwheel.store.memory import MemoryStore
+from runners.core.stages.plan import plan
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed, Store
-from runners.millwheel.worker.id_filter import IdFilter
+from runners.millwheel.worker.dedup.id_filter import IdFilter
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.registry import open_store

@@ -20,12 +20,12 @@ import psycopg
 
 import dataflow as df
 from benchmarks.store_commits import database, server
-from runners.core.plan import plan
-from runners.millwheel.cache_counts import CacheCounts
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import plan
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
+from runners.millwheel.model.cache_counts import CacheCounts
 from runners.millwheel.store.postgres import PostgresStore
-from runners.millwheel.worker import cell_cache
+from runners.millwheel.worker.state import cell_cache
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.system_clock import SystemClock

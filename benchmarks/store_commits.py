@@ -22,9 +22,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import CellWrite, Checkpoint, Production, TimerWrite
 from runners.millwheel.store.port import CellKey, Committed, Fenced, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 

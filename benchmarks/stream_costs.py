@@ -25,10 +25,10 @@ import psycopg
 import dataflow as df
 from benchmarks.state_cache import cpu_s
 from benchmarks.store_commits import database, server
-from runners.core.plan import plan
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import plan
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
-from runners.millwheel.production import Production
+from runners.millwheel.model.production import Production
 from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits

@@ -77,7 +77,7 @@ def check_grouping(pcoll: PCollection[Any]) -> None:
 def check_event_times(pcoll: PCollection[Any], window_fn: WindowFn) -> None:
     """Look at the windows that a collection is about to get: do its elements know when they happened?
 
-    What user code in between may have said, only a run can tell (`runners.core.event_times`).
+    What user code in between may have said, only a run can tell (`runners.core.user_code.event_times`).
 
     Raises:
         PipelineError: they do not, and nobody between their source and here can have said it.

@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 from dataflow.errors import DataflowError
 from runners.cli_kept import add_commands as add_kept_commands
 from runners.cli_text import find_job, print_table
-from runners.millwheel import requests
-from runners.millwheel.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
-from runners.millwheel.requests import Request, Verb
+from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
+from runners.millwheel.model import requests
+from runners.millwheel.model.requests import Request, Verb
 from runners.millwheel.store.port import JobSummary, Store
 from runners.registry import STORE_VARIABLE, forget_job, open_store, store_dsn
 from windowing.timestamps import format_timestamp

@@ -9,8 +9,8 @@ from typing import Any
 from dataflow.graph import PipelineGraph
 from dataflow.runner import PipelineResult
 from runners.batch import BackfillRunner
-from runners.batch.history.backfill import Backfill
-from runners.batch.spilled_groups import SPILL_BYTES
+from runners.batch.backfill.backfill import Backfill
+from runners.batch.spill.spilled_groups import SPILL_BYTES
 from runners.streaming import StreamingRunner
 from windowing.timestamps import TimestampLike
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
-from runners.core.clock import Clock
+from runners.core.ground.clock import Clock
 from runners.system_clock import SystemClock
 
 #: Between two plain lines.

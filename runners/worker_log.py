@@ -9,7 +9,7 @@ import os
 import sys
 
 from dataflow.errors import PipelineError
-from runners.core.running import RUNNING
+from runners.core.ground.running import RUNNING
 
 LEVEL_VARIABLE = "DATAFLOW_LOG_LEVEL"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s [%(dataflow_where)s] %(message)s"

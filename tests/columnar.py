@@ -13,11 +13,11 @@ from dataflow.columns import IntColumn, PairColumns, Rows
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
-from runners.batch.spilled_groups import SPILL_BYTES, SpilledGroups
-from runners.core.bundle import Bundle
-from runners.core.grouping import GroupingStage, StageClock
-from runners.core.plan import plan
-from runners.core.stage_executor import StageExecutor, StageOutputs
+from runners.batch.spill.spilled_groups import SPILL_BYTES, SpilledGroups
+from runners.core.ground.bundle import Bundle
+from runners.core.stages.grouping import GroupingStage, StageClock
+from runners.core.stages.plan import plan
+from runners.core.stages.stage_executor import StageExecutor, StageOutputs
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 

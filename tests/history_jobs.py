@@ -8,15 +8,21 @@ from typing import Any
 import attrs
 
 from dataflow.graph import PipelineGraph
-from runners.batch.history.history_task import History, HistoryTask
-from runners.batch.history.history_waves import history_of
-from runners.core.plan import ExecutionPlan, plan
+from runners.batch.backfill.task import History, HistoryTask
+from runners.batch.backfill.waves import history_of
+from runners.core.stages.plan import ExecutionPlan, plan
 from runners.errors import BackfillError, StoreError
-from runners.millwheel.history import HistoryState, SplitMark, begun, go_live, history_state
-from runners.millwheel.ids import RangeId
-from runners.millwheel.job import job_spec
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.control.backfill_progress import (
+    HistoryState,
+    SplitMark,
+    begun,
+    go_live,
+    history_state,
+)
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Indeterminate, Store
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import attrs
 
 import dataflow as df
-from runners.core.grouping import Step
-from runners.core.plan import plan
+from runners.core.stages.grouping import Step
+from runners.core.stages.plan import plan
 from runners.direct.job import Job, OpenGrouping
 from runners.direct.result import DirectResult
 from windowing.window import Window

@@ -7,10 +7,10 @@ import attrs
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.cells import CellId, LateArrival
-from runners.core.grouping import GroupingStage
-from runners.core.plan import plan
-from runners.core.timers import Timers
+from runners.core.ground.cells import CellId, LateArrival
+from runners.core.ground.timers import Timers
+from runners.core.stages.grouping import GroupingStage
+from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from tests.scripted_source import ScriptedSource
 from windowing.pane import NO_FIRING

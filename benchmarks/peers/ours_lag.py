@@ -16,7 +16,7 @@ from benchmarks.peers.ours_latency import LEAD_S
 from benchmarks.peers.ours_load import Created, RateSource
 from benchmarks.peers.ours_session import MASTER
 from benchmarks.task import Task
-from runners.millwheel.asking import ranges_of
+from runners.millwheel.control.asking import ranges_of
 from runners.millwheel.store.port import Store
 from runners.registry import open_store
 from runners.streaming import StreamingRunner

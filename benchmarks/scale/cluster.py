@@ -24,12 +24,12 @@ import dataflow as df
 from benchmarks.peers.ours_latency import COLUMNS, TABLE, CountVisits
 from benchmarks.scale.costs import Costs
 from benchmarks.scale.virtual import Agenda, Network, Node, Processors, VirtualClock, decoded
-from runners.core.plan import plan
-from runners.millwheel.ids import Channel
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import plan
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.ids import Channel
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.worker import worker as worker_module
 from runners.millwheel.worker.worker import Worker, WorkerSpec

@@ -20,14 +20,14 @@ from benchmarks.peers.ours_latency import COLUMNS, TABLE, CountVisits
 from benchmarks.peers.ours_load import visitors
 from benchmarks.state_cache import cpu_s
 from benchmarks.store_commits import Writer, database
-from runners.core.plan import plan
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import plan
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.postgres import PostgresStore
+from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker import Worker, WorkerSpec
-from runners.millwheel.zmq_transport import JobKeys, ZmqTransport
 from runners.system_clock import SystemClock
 from runners.testing.local_network import LocalNetwork
 from runners.testing.scripted_source import Batch, ScriptedSource

@@ -7,9 +7,9 @@ from contextlib import closing
 import dataflow as df
 from benchmarks.peers.ours_session import CORES
 from benchmarks.task import Task
-from runners.core.plan import plan
-from runners.millwheel.asking import ranges_of
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import plan
+from runners.millwheel.control.asking import ranges_of
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.store.port import Store
 from runners.registry import open_store
 from runners.streaming import StreamingRunner

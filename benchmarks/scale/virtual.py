@@ -8,14 +8,14 @@ from typing import Any
 
 import attrs
 
-from runners.millwheel import messages
-from runners.millwheel.messages import Routes
+from runners.millwheel.wire import messages
+from runners.millwheel.wire.messages import Routes
 
 _BUCKET_US = 100
 
 
 class VirtualClock:
-    """The time of whoever makes a step; see `runners.core.clock`."""
+    """The time of whoever makes a step; see `runners.core.ground.clock`."""
 
     def __init__(self) -> None:
         self.us = 0.0
@@ -136,7 +136,7 @@ class Network:
 
 
 class Endpoint:
-    """See `runners.millwheel.transport` for the contract.
+    """See `runners.millwheel.wire.transport` for the contract.
 
     Of several messages about who owns what that arrive together only the newest is handed over: each says everything,
     and a thousand workers that start would hear of each other a million times.

@@ -1,6 +1,6 @@
 """The batch runner: bounded input, on Spark, with results in the store exactly once."""
 
-from runners.batch.history.backfill_runner import BackfillRunner
+from runners.batch.backfill.runner import BackfillRunner
 from runners.batch.runner import BatchRunner
 
 __all__ = ["BackfillRunner", "BatchRunner"]

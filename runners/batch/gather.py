@@ -17,15 +17,15 @@ from dataflow.graph import TransformNode
 from dataflow.serialization import dumps
 from runners.batch.digests import MASK, Digest, salts_of, sums_of
 from runners.batch.layout import Layout
-from runners.core.column_partials import PartialColumns, divided_by, key_labels
-from runners.core.key_codec import KeyCodec
-from runners.core.partial_parts import parts_of
-from runners.core.partial_table import PartialTable
-from runners.core.partials import Lifter, Partial
-from runners.core.plan import ExecutionPlan, Stage
-from runners.core.stateful_inputs import StatefulInputs, lifter_of
-from runners.core.unfolded_partials import UnfoldedPartials
-from runners.millwheel.key_range import range_index
+from runners.core.columns.partials import PartialColumns, divided_by, key_labels
+from runners.core.ground.key_codec import KeyCodec
+from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.parts import parts_of
+from runners.core.partials.stateful_inputs import StatefulInputs, lifter_of
+from runners.core.partials.table import PartialTable
+from runners.core.partials.unfolded import UnfoldedPartials
+from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.millwheel.model.key_range import range_index
 from windowing.window import GLOBAL_WINDOW, Window
 
 #: Records gathered for one grouping before they are packed, at most, where more of them take more room.

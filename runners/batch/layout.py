@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from runners.core.plan import ExecutionPlan, Stage
-from runners.millwheel.ids import RangeId
+from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import RangeRow
 
 #: Ranges by stage.

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 from runners.batch.gather import Gatherer, Packed
-from runners.batch.pickle_file import PickleFile
-from runners.core.partials import Partial
-from runners.core.stage_executor import StageExecutor
+from runners.batch.spill.pickle_file import PickleFile
+from runners.core.partials.lifting import Partial
+from runners.core.stages.stage_executor import StageExecutor
 
 
 class Overflow:

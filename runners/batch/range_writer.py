@@ -33,17 +33,17 @@ import attrs
 
 from dataflow.io.table import Row, TableSpec, TableWrite
 from dataflow.serialization import dumps, loads
-from runners.core import dead_letters
-from runners.core.row_changes import RowChanges
-from runners.core.table_columns import TableColumns
+from runners.core.ground import dead_letters
+from runners.core.tables.columns import TableColumns
+from runners.core.tables.row_changes import RowChanges
 from runners.errors import (
     JobMismatchError,
     StoreError,
     StoreUnreachableError,
     UnrepeatableError,
 )
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.production import Production, StoredDeadLetter
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.production import Production, StoredDeadLetter
 from runners.millwheel.store.port import Committed, Indeterminate, RangeRow, Store
 
 #: Rows in one statement, and of a split in one transaction.

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataflow.do_fn import is_nondeterministic
 from dataflow.graph import ParDo, PipelineGraph, StatefulParDo
 from runners.batch.range_writer import ReadSoFar
-from runners.core.plan import ExecutionPlan
+from runners.core.stages.plan import ExecutionPlan
 from runners.errors import UnrepeatableError
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, RangeRow, RangeSpec, Store
 
 

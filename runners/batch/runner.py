@@ -23,9 +23,9 @@ from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from runners.batch.layout import layout
 from runners.batch.repeating import begin_run, binding_ranges, check_continuable
-from runners.batch.spilled_groups import SPILL_BYTES
+from runners.batch.spill.spilled_groups import SPILL_BYTES
 from runners.batch.waves import run_waves
-from runners.core.dead_letters import checked_tries
+from runners.core.ground.dead_letters import checked_tries
 from runners.errors import LostCommitsError, StoreRestartedError
 from runners.millwheel.store.port import JobRow
 from runners.progress import Progress

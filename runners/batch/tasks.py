@@ -32,14 +32,14 @@ from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.overflow import Overflow
 from runners.batch.range_writer import RangeWriter, ReadSoFar
-from runners.batch.spilled_groups import SPILL_BYTES, SpilledGroups
-from runners.core.bundle import Bundle
-from runners.core.dead_letters import letters_set_aside
-from runners.core.grouping import GroupingStage, StageClock, Step
-from runners.core.record_ids import RecordIdJudge, SplitIds
-from runners.core.stage_executor import StageExecutor
+from runners.batch.spill.spilled_groups import SPILL_BYTES, SpilledGroups
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.dead_letters import letters_set_aside
+from runners.core.stages.deduplication import RecordIdJudge, SplitIds
+from runners.core.stages.grouping import GroupingStage, StageClock, Step
+from runners.core.stages.stage_executor import StageExecutor
 from runners.errors import UnrepeatableError
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import Store
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan

@@ -18,9 +18,9 @@ from pyspark import RDD, InheritableThread, SparkContext
 from runners.batch.failures import Failure, FailureAccumulator, FailuresParam, raise_failure
 from runners.batch.layout import Layout
 from runners.batch.repeating import nondeterministic
-from runners.batch.spilled_groups import SPILL_BYTES
+from runners.batch.spill.spilled_groups import SPILL_BYTES
 from runners.batch.tasks import GroupingWave, Shipment, SourceWave, SplitTask, Work
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow, Store
 from runners.progress import Progress
 from runners.registry import open_store

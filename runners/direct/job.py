@@ -10,17 +10,17 @@ import attrs
 from dataflow.graph import Read
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.io.table import TableSpec
-from runners.core.bundle import Bundle
-from runners.core.cells import Cell, CellId, LateArrival
-from runners.core.changelog import Rows, apply_table_write
-from runners.core.dead_letters import DeadLetter, letters_set_aside
-from runners.core.grouping import GroupingStage, StageClock, Step
-from runners.core.percentile_watermark import ProgressSketch, percentile_watermark_us
-from runners.core.plan import ExecutionPlan, Stage
-from runners.core.record_ids import RecordIdJudge, SplitIds
-from runners.core.signals import unheard_signal
-from runners.core.stage_executor import StageExecutor, StageOutputs
-from runners.core.timers import TimerQueue, Timers
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.cells import Cell, CellId, LateArrival
+from runners.core.ground.dead_letters import DeadLetter, letters_set_aside
+from runners.core.ground.timers import TimerQueue, Timers
+from runners.core.panes.signal_delivery import unheard_signal
+from runners.core.stages.deduplication import RecordIdJudge, SplitIds
+from runners.core.stages.grouping import GroupingStage, StageClock, Step
+from runners.core.stages.percentile_watermark import ProgressSketch, percentile_watermark_us
+from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.stage_executor import StageExecutor, StageOutputs
+from runners.core.tables.changelog import Rows, apply_table_write
 from runners.direct.result import DirectResult
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import Window

@@ -7,7 +7,7 @@ import attrs
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.io.source import SourceBatch
-from runners.core.plan import ExecutionPlan
+from runners.core.stages.plan import ExecutionPlan
 from runners.direct.job import Job, SplitInput
 from triggers import AtPeriod, Repeatedly
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US

@@ -6,10 +6,10 @@ from typing import Any
 from dataflow.errors import PipelineError
 from dataflow.io.table import TableSpec
 from dataflow.runner import PipelineState
-from runners.core.cells import LateArrival
-from runners.core.changelog import Rows
-from runners.core.dead_letters import DeadLetter, dead_mapping
-from runners.core.late import count_by_transform, late_mapping
+from runners.core.ground.cells import LateArrival
+from runners.core.ground.dead_letters import DeadLetter, dead_mapping
+from runners.core.panes.late import count_by_transform, late_mapping
+from runners.core.tables.changelog import Rows
 from runners.errors import RequestError, SignalError
 
 

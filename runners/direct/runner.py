@@ -8,8 +8,8 @@ Nothing is durable, and nothing is shared with the exactly-once core.  Start rea
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
-from runners.core.dead_letters import checked_tries
-from runners.core.plan import plan
+from runners.core.ground.dead_letters import checked_tries
+from runners.core.stages.plan import plan
 from runners.direct.job import Job, source_of
 from runners.direct.micro_batch import MicroBatchJob, in_rounds
 from runners.direct.result import DirectResult

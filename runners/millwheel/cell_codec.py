@@ -10,7 +10,7 @@ from typing import Any
 
 from dataflow.coders import decode_key
 from dataflow.serialization import dumps, loads
-from runners.core.cells import Cell, CellId, TimerId
+from runners.core.ground.cells import Cell, CellId, TimerId
 from runners.millwheel.store.port import StoredTimer
 from windowing.time_domain import TimeDomain
 from windowing.window import Window

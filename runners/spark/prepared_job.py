@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 
 from dataflow.graph import PipelineGraph
-from runners.core.plan import ExecutionPlan, plan
-from runners.millwheel.history import check_history_is_whole
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import ExecutionPlan, plan
+from runners.millwheel.control.backfill_progress import check_history_is_whole
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.store.guards import check_can_start_over
 from runners.millwheel.store.port import JobRow, JobSpec
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version

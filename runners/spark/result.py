@@ -10,11 +10,11 @@ from typing import Any
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.runner import PipelineState
-from runners.core.dead_letters import stored_dead_mapping
-from runners.core.late import stored_late_mapping
-from runners.millwheel import requests
-from runners.millwheel.asking import ask, ranges_of
-from runners.millwheel.requests import Request, Verb
+from runners.core.ground.dead_letters import stored_dead_mapping
+from runners.core.panes.late import stored_late_mapping
+from runners.millwheel.control.asking import ask, ranges_of
+from runners.millwheel.model import requests
+from runners.millwheel.model.requests import Request, Verb
 from runners.millwheel.store.guards import unknown_job
 from runners.registry import open_store
 
@@ -56,7 +56,7 @@ class StoreResult:
         return [dict(zip(spec.columns, row, strict=True)) for row in rows]
 
     def send_signal(self, name: str) -> None:
-        """Have every open window that listens to a signal hear it; see `runners.millwheel.signals` for how.
+        """Have every open window that listens to a signal hear it; see `runners.millwheel.model.signals` for how.
 
         Raises:
             SignalError: nobody would hear it: the job is finished, or runs in batch, or does not listen to the name.
@@ -65,7 +65,7 @@ class StoreResult:
             store.send_signal(self.job, name)
 
     def ranges(self) -> Sequence[Mapping[str, Any]]:
-        """The ranges of the job as they are now; see `runners.millwheel.asking.ranges_of` for the fields.
+        """The ranges of the job as they are now; see `runners.millwheel.control.asking.ranges_of` for the fields.
 
         Raises:
             StoreError: the job was reset, or the store cannot be read.

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from dataflow.serialization import dumps_code, loads_code
-from runners.core.plan import ExecutionPlan
+from runners.core.stages.plan import ExecutionPlan
 from runners.spark.main_module import become_main, classes_of_main
 from runners.spark.shipped_code import code_missing
 from runners.worker_log import wanted_level

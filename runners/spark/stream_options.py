@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from dataflow.errors import PipelineError
-from runners.core.dead_letters import checked_tries
+from runners.core.ground.dead_letters import checked_tries
 from runners.spark.prepared_job import JobOptions
 from runners.spark.session import local_master
 from runners.spark.spark_options import SparkOptions

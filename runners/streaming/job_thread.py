@@ -17,24 +17,24 @@ from pyspark import InheritableThread, SparkContext
 from dataflow.errors import DataflowError
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineState
-from runners.core.plan import plan
+from runners.core.stages.plan import plan
 from runners.errors import (
     CodeMissingError,
     JobFailedError,
     LostCommitsError,
     StoreRestartedError,
 )
-from runners.millwheel.guarantees import check_guarantees
-from runners.millwheel.housekeeping import Housekeeper, Retention
+from runners.millwheel.control.housekeeping import Housekeeper, Retention
 from runners.millwheel.master.balancer import Balancer
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.master.slots import MasterStatistics
 from runners.millwheel.master.witness import Witness
-from runners.millwheel.troubles import Trouble
+from runners.millwheel.model.guarantees import check_guarantees
+from runners.millwheel.model.troubles import Trouble
 from runners.millwheel.versions.job_versions import Update
+from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.millwheel.worker.worker_options import WorkerOptions
-from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.progress import Progress
 from runners.registry import open_store
 from runners.spark.job_keeper import JobKeeper

@@ -8,9 +8,9 @@ from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult
-from runners.core.plan import plan
-from runners.millwheel.guarantees import Guarantees, check_guarantees
-from runners.millwheel.housekeeping import Retention
+from runners.core.stages.plan import plan
+from runners.millwheel.control.housekeeping import Retention
+from runners.millwheel.model.guarantees import Guarantees, check_guarantees
 from runners.millwheel.store import port
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.versions.update import UpdatePlan

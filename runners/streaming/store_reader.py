@@ -1,6 +1,6 @@
 """StoreReader: brings a job's signals and requests from the store to its master, and answers back.
 
-Between two looks it does the `runners.millwheel.housekeeping` of the job.
+Between two looks it does the `runners.millwheel.control.housekeeping` of the job.
 
 It reads and writes in a thread of its own: a store that does not answer for a while must not keep the master from its
 workers, who take a silent master for a dead one.
@@ -19,13 +19,13 @@ from typing import Self, TypeVar
 import attrs
 
 from runners.errors import StoreError, StoreRestartedError
-from runners.millwheel.housekeeping import Housekeeper
+from runners.millwheel.control.housekeeping import Housekeeper
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
-from runners.millwheel.requests import Answer, StoredRequest
-from runners.millwheel.signals import Signal
+from runners.millwheel.model.requests import Answer, StoredRequest
+from runners.millwheel.model.signals import Signal
+from runners.millwheel.model.troubles import Trouble
 from runners.millwheel.store.port import Store
-from runners.millwheel.troubles import Trouble
 
 #: Between two looks into the store: bounds how long a signal or request goes unnoticed.
 READ_INTERVAL_MS = 150

@@ -15,10 +15,10 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from dataflow.serialization import dumps, loads
-from runners.core.poison import Trial
+from runners.core.user_code.poison import Trial
 from runners.errors import StoreError, StoreRestartedError, StoreUnreachableError
-from runners.millwheel.ids import RangeId
-from runners.millwheel.troubles import reason_of
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.troubles import reason_of
 from runners.streaming.trials import ForkedTrial, ending, fork, kill, wait_for
 from runners.system_clock import SystemClock
 

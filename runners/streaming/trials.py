@@ -72,7 +72,7 @@ def kill(pid: int) -> None:
 
 
 class ForkedTrial:
-    """Runs code in a forked process first; see `runners.core.poison.Trial`.
+    """Runs code in a forked process first; see `runners.core.user_code.poison.Trial`.
 
     What the code does to objects stays there.  What it does to the world happens, as after any failure.
 

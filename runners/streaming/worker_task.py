@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 import attrs
 from pyspark import TaskContext
 
-from runners.core.clock import Clock
-from runners.core.plan import ExecutionPlan
-from runners.millwheel.messages import Died, encode
+from runners.core.ground.clock import Clock
+from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.store.port import Store
+from runners.millwheel.wire.messages import Died, encode
+from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport, own_host, send_last
 from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
-from runners.millwheel.zmq_transport import JobKeys, ZmqTransport, own_host, send_last
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
 from runners.streaming.supervised import PageWatch, WorkerEndedError, run_supervised

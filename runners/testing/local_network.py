@@ -36,7 +36,7 @@ class LocalNetwork:
 
 
 class LocalTransport:
-    """One endpoint of a `LocalNetwork`; see `runners.millwheel.transport` for the contract."""
+    """One endpoint of a `LocalNetwork`; see `runners.millwheel.wire.transport` for the contract."""
 
     def __init__(self, network: LocalNetwork, address: str) -> None:
         self._network, self._address = network, address

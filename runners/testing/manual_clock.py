@@ -2,7 +2,7 @@
 
 
 class ManualClock:
-    """A clock for tests; see `runners.core.clock`."""
+    """A clock for tests; see `runners.core.ground.clock`."""
 
     def __init__(self) -> None:
         self._ms = 0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from runners.errors import StoreError
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Store
 from runners.millwheel.store.postgres import PostgresStore
 from runners.testing.store_conformance import CHECKS, ConformanceError, StoreFactory

@@ -11,7 +11,7 @@ import pytest
 import dataflow as df
 from runners.batch import BackfillRunner
 from runners.direct import DirectRunner
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow
 from runners.registry import open_store
 from runners.streaming import StreamingRunner

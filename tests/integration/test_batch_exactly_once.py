@@ -17,7 +17,7 @@ from dataflow.io.table import TableSpec, TableWrite
 from runners.batch import BatchRunner, waves
 from runners.batch.range_writer import RangeWriter
 from runners.errors import TableOwnedError, UnrepeatableError
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.registry import forget_job, open_store
 from tests.batch_jobs import POINTS, SCORES, Batch, Build, note, notes, once, windowed, write
 

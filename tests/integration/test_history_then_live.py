@@ -21,8 +21,8 @@ from runners.batch import BackfillRunner
 from runners.direct import DirectRunner
 from runners.errors import BackfillError
 from runners.history_then_live import HistoryThenLiveRunner
-from runners.millwheel.history import HistoryState, history_state
-from runners.millwheel.ids import RangeId
+from runners.millwheel.control.backfill_progress import HistoryState, history_state
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.store.postgres import PostgresStore
 from runners.streaming import StreamingRunner

@@ -16,9 +16,9 @@ from dataflow.serialization import dumps, loads
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.overflow import Overflow
-from runners.batch.spilled_groups import SpilledGroups
-from runners.core.grouping import GroupingStage
-from runners.core.plan import plan
+from runners.batch.spill.spilled_groups import SpilledGroups
+from runners.core.stages.grouping import GroupingStage
+from runners.core.stages.plan import plan
 from tests.property.test_spilled_groups import clock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import GLOBAL_WINDOW

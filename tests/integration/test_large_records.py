@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 import dataflow as df
-from runners.core.plan import plan
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import plan
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.worker.step_limits import StepLimits

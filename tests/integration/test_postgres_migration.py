@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.production import Checkpoint, LateRecord, Production, StoredDeadLetter
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.production import Checkpoint, LateRecord, Production, StoredDeadLetter
 from runners.millwheel.store.port import Committed, TakenRange
 from runners.millwheel.store.postgres import PostgresStore, schema
 

@@ -14,9 +14,9 @@ from psycopg.conninfo import make_conninfo
 
 from dataflow.io.table import TableSpec, TableWrite
 from runners.errors import StoreError
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import (
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import (
     CellWrite,
     Checkpoint,
     LateRecord,

@@ -6,9 +6,9 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import CellWrite, Production, TimerWrite
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import CellWrite, Production, TimerWrite
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 

@@ -15,13 +15,13 @@ import pytest
 
 from dataflow.io.table import TableSpec, TableWrite
 from runners.errors import JobRunningError, StoreError
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import CellWrite, Checkpoint, Production, TimerWrite
 from runners.millwheel.store.port import Committed, Fenced, Indeterminate, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.store.postgres.job_lock import JobLock
-from runners.millwheel.store.postgres.pipeline import Pipeline
+from runners.millwheel.store.postgres.pipeline_mode import Pipeline
 from tests.fix_proxy import PostgresProxy
 
 pytestmark = pytest.mark.postgres

@@ -24,9 +24,9 @@ from runners.errors import (
     StoreUnreachableError,
     UnsuitableStoreError,
 )
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import CellWrite, LateRecord, Production
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import CellWrite, LateRecord, Production
 from runners.millwheel.store.port import Committed, Fenced, Indeterminate, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore, checks, queries, schema
 

@@ -17,9 +17,9 @@ from runners.errors import (
     TableMissingError,
     TableOwnedError,
 )
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import CellWrite, Production
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import CellWrite, Production
 from runners.millwheel.store.guards import check_can_start_over
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from runners.errors import StoreError
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import even_ranges
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.store.port import JobSpec, JobUpdate, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 

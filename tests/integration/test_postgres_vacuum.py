@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import CellWrite, Checkpoint, Production, TimerWrite
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 

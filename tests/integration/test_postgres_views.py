@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from dataflow.coders import encode_key, hash_key
 from runners.millwheel.cell_codec import encode_cell_key, encode_window
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import (
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import (
     CellWrite,
     Checkpoint,
     LateRecord,

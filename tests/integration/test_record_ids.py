@@ -15,8 +15,8 @@ import pytest
 import dataflow as df
 from dataflow.io.memory import MemorySource
 from runners.batch import BatchRunner
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.production import Production
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.production import Production
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 from runners.streaming import StreamingRunner

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dataflow.io.table import TableSpec
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import Production, StoredDeadLetter
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import Production, StoredDeadLetter
 from runners.millwheel.store.port import JobSpec, RangeSpec
 from runners.registry import open_store
 from tests.unit.runners.test_cli import dead_letter

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import dataflow as df
-from runners.core.key_codec import KeyCodec
+from runners.core.ground.key_codec import KeyCodec
 from runners.errors import RequestError
-from runners.millwheel.key_range import even_ranges
+from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.store.postgres import PostgresStore
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob

@@ -25,7 +25,7 @@ from pathlib import Path
 logging.basicConfig(level=logging.DEBUG)
 logging.getLogger("py4j").setLevel(logging.INFO)
 import dataflow as df
-from runners.millwheel.zmq_transport import JobKeys
+from runners.millwheel.wire.zmq_transport import JobKeys
 from runners.streaming import StreamingRunner
 
 IS_WRONG = sys.argv[2] == "fails"

@@ -15,9 +15,9 @@ import psycopg
 import pytest
 
 import dataflow as df
-from runners.core.plan import plan
-from runners.millwheel.housekeeping import Housekeeper, Retention
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import plan
+from runners.millwheel.control.housekeeping import Housekeeper, Retention
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.store.postgres import PostgresStore

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from runners.errors import StoreError
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import Production
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import Production
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 

@@ -14,7 +14,7 @@ import pytest
 
 import dataflow as df
 from runners.errors import JobFailedError
-from runners.millwheel.troubles import TroubleKind
+from runners.millwheel.model.troubles import TroubleKind
 from runners.registry import open_store
 from tests.scripted_source import Batch, ScriptedSource
 from tests.streaming_jobs import Streaming

@@ -5,7 +5,7 @@ import time
 import pytest
 import zmq
 
-from runners.millwheel.zmq_transport import JobKeys, ZmqTransport
+from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport
 
 
 def received(transport: ZmqTransport, count: int, timeout_s: float = 5.0) -> list[bytes]:

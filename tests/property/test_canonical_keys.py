@@ -26,14 +26,14 @@ from dataflow.combine_fn import ListCombineFn, as_combine_fn
 from dataflow.combiners import tuple_of
 from dataflow.graph import MAIN, Group, TransformNode
 from dataflow.testing import assert_that, contains_in_any_order
-from runners.core import values_by_key
-from runners.core.accumulation import Accumulation
-from runners.core.bundle import Bundle
-from runners.core.column_partials import PartialColumns
-from runners.core.key_codec import KeyCodec
-from runners.core.partial_table import PartialTable
-from runners.core.partials import Lifter, Partial
-from runners.core.stateful_inputs import StatefulInputs
+from runners.core.columns.partials import PartialColumns
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.key_codec import KeyCodec
+from runners.core.partials import values_by_key
+from runners.core.partials.folding import Accumulation
+from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.stateful_inputs import StatefulInputs
+from runners.core.partials.table import PartialTable
 from tests.ids import shown
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MIN_TIMESTAMP_US

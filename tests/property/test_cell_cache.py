@@ -7,10 +7,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from runners.core.cells import Alarms, CellId, WindowState
-from runners.core.keyed_state import KeyedState
+from runners.core.ground.cells import Alarms, CellId, WindowState
+from runners.core.stateful.keyed_state import KeyedState
 from runners.millwheel.cell_codec import encode_cell
-from runners.millwheel.worker.cell_cache import ENTRY_BYTES, CellCache, FurthestFirst, needed_us
+from runners.millwheel.worker.state.cell_cache import (
+    ENTRY_BYTES,
+    CellCache,
+    FurthestFirst,
+    needed_us,
+)
 from triggers.trigger import Wakeup
 from windowing.window import Window
 

@@ -14,11 +14,11 @@ from dataflow.columns import IntColumn, PairColumns, Rows, picked
 from dataflow.graph import TransformNode, WriteTable
 from dataflow.io.table import TableSpec
 from dataflow.serialization import dumps, loads
-from runners.core.bundle import Bundle
-from runners.core.changelog import apply_table_write
-from runners.core.table_columns import TableColumns
-from runners.core.table_rows import table_write
-from runners.core.window_columns import assigned
+from runners.core.columns.windows import assigned
+from runners.core.ground.bundle import Bundle
+from runners.core.tables.changelog import apply_table_write
+from runners.core.tables.columns import TableColumns
+from runners.core.tables.rows import table_write
 from runners.direct import DirectRunner
 from tests.columnar import Batch, Collection, Event, EventSource, Recorder, columns_of, replayed
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US

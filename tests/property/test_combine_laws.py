@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.combine_fn import CallableCombineFn, CombineFn, ListCombineFn, as_combine_fn
 from dataflow.graph import MAIN, Group, TransformNode
-from runners.core.accumulation import Accumulation
-from runners.core.bundle import Bundle
-from runners.core.partials import Lifter, Partial
+from runners.core.ground.bundle import Bundle
+from runners.core.partials.folding import Accumulation
+from runners.core.partials.lifting import Lifter, Partial
 from runners.direct import DirectRunner
 from tests.ids import shown
 from tests.oracle.evaluator import Arrivals, Record, Windowing

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.cells import Cell, CellId
-from runners.core.grouping import Step
-from runners.core.plan import plan
+from runners.core.ground.cells import Cell, CellId
+from runners.core.stages.grouping import Step
+from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.direct.job import Job, OpenGrouping
 from tests.effort import costly

@@ -15,7 +15,7 @@ from dataflow.graph import Group
 from dataflow.testing import TestStream, assert_that, contains_in_any_order
 from dataflow.testing.laws import check_bundle_insensitive, check_retracting_prefixes
 from dataflow.testing.strategies import streams
-from runners.core.column_combiners import column_combiners
+from runners.core.columns.combiners import column_combiners
 from runners.direct import DirectRunner
 from tests.ids import shown
 

@@ -12,18 +12,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core import column_windows
-from runners.core.bundle import Bundle
-from runners.core.column_partials import PartialColumns
-from runners.core.plan import plan
-from runners.core.single_panes import SinglePanes
-from runners.core.stage_executor import StageExecutor
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.job import job_spec
-from runners.millwheel.messages import Deliver
-from runners.millwheel.shapes import Routing
-from runners.millwheel.store.memory import MemoryStore
+from runners.core.columns.partials import PartialColumns
+from runners.core.ground.bundle import Bundle
+from runners.core.single_firing import column_windows
+from runners.core.single_firing.single_panes import SinglePanes
+from runners.core.stages.plan import plan
+from runners.core.stages.stage_executor import StageExecutor
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.control.shapes import Routing
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed
+from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.router import Router

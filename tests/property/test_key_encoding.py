@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.coders import KEY_BYTES_MAX, decode_key, encode_key, hash_key
-from runners.core.key_codec import KEYS_MAX, KeyCodec
+from runners.core.ground.key_codec import KEYS_MAX, KeyCodec
 from tests.ids import shown
 
 ZONES = st.sampled_from(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dataflow.coders import encode_key, hash_key
 from dataflow.serialization import dumps, loads
+from runners.batch.backfill.key_parts import PARTS, Batch, KeyParts
 from runners.batch.gather import PartBlob
-from runners.batch.history.key_parts import PARTS, Batch, KeyParts
-from runners.core.partials import Partial
-from runners.millwheel.ids import RangeId
+from runners.core.partials.lifting import Partial
+from runners.millwheel.model.ids import RangeId
 from windowing.window import Window
 
 #: Enough for several keys in one part.

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.columns import PairColumns
-from runners.batch.file_values import FileValues
-from runners.batch.large_key import LargeKey
-from runners.batch.spilled_groups import SpilledGroups
-from runners.core.bundle import Bundle
-from runners.core.grouping import GroupingStage
-from runners.core.plan import plan
+from runners.batch.spill.file_values import FileValues
+from runners.batch.spill.large_key import LargeKey
+from runners.batch.spill.spilled_groups import SpilledGroups
+from runners.core.ground.bundle import Bundle
+from runners.core.stages.grouping import GroupingStage
+from runners.core.stages.plan import plan
 from tests.columnar import note_bundles
 from tests.property.test_spilled_groups import blobs, clock, plain
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US

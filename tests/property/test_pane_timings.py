@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.grouping import Step
-from runners.core.plan import plan
+from runners.core.stages.grouping import Step
+from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.direct.job import Job, OpenGrouping
 from tests.oracle.evaluator import Arrivals, Windowing

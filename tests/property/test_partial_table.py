@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
 from dataflow.graph import MAIN, Group, TransformNode
-from runners.core import partial_table
-from runners.core.accumulation import Accumulation
-from runners.core.bundle import Bundle
-from runners.core.partial_table import PartialTable
-from runners.core.partials import Lifter, Partial
+from runners.core.ground.bundle import Bundle
+from runners.core.partials import table as partial_table
+from runners.core.partials.folding import Accumulation
+from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.table import PartialTable
 from tests.oracle.laws import window_fn
 from tests.strategies import KEYS, TIMES_US, windowings
 from triggers.windowing_strategy import WindowingStrategy

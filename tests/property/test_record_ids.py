@@ -11,14 +11,14 @@ import dataflow as df
 from dataflow.graph import MAIN, Read, TransformNode
 from dataflow.io.memory import MemorySource
 from dataflow.record_ids import RecordIds, record_digest
-from runners.core.bundle import Bundle
-from runners.core.record_ids import NewId, RecordIdJudge, SplitIds
+from runners.core.ground.bundle import Bundle
+from runners.core.stages.deduplication import NewId, RecordIdJudge, SplitIds
 from runners.direct import DirectRunner
-from runners.millwheel.id_counts import IdCounts
-from runners.millwheel.ids import RangeId
-from runners.millwheel.worker import record_ids as paging
-from runners.millwheel.worker.id_filter import IdFilter
-from runners.millwheel.worker.record_ids import SeenIds
+from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.worker.dedup import seen_ids as paging
+from runners.millwheel.worker.dedup.id_filter import IdFilter
+from runners.millwheel.worker.dedup.seen_ids import SeenIds
 from tests.scripted_source import Batch, ScriptedSource
 
 RANGE = RangeId("read", 0)

@@ -13,10 +13,10 @@ import dataflow as df
 from runners.batch import gather
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
-from runners.core import partial_table
-from runners.core.bundle import Bundle
-from runners.core.plan import plan
-from runners.core.stage_executor import StageExecutor
+from runners.core.ground.bundle import Bundle
+from runners.core.partials import table as partial_table
+from runners.core.stages.plan import plan
+from runners.core.stages.stage_executor import StageExecutor
 from tests.columnar import Event, EventSource, read
 from windowing.timestamps import MIN_TIMESTAMP_US
 

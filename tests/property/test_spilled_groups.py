@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.serialization import dumps
-from runners.batch.spilled_groups import CELL_BYTES, SpilledGroups
-from runners.core.bundle import Bundle
-from runners.core.changelog import apply_table_write
-from runners.core.grouping import GroupingStage, StageClock
-from runners.core.plan import ExecutionPlan, plan
-from runners.core.stage_executor import StageExecutor
+from runners.batch.spill.spilled_groups import CELL_BYTES, SpilledGroups
+from runners.core.ground.bundle import Bundle
+from runners.core.stages.grouping import GroupingStage, StageClock
+from runners.core.stages.plan import ExecutionPlan, plan
+from runners.core.stages.stage_executor import StageExecutor
+from runners.core.tables.changelog import apply_table_write
 from runners.direct import DirectRunner
 from tests.columnar import note_bundles
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US

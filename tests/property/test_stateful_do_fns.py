@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core import keyed_state
+from runners.core.stateful import keyed_state
 from tests.stateful_programs import Engine, Interpreted, Interpreter, Program, programs
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import Window

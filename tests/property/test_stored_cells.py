@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.core.cells import CellId
-from runners.core.key_codec import KeyCodec
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import CellWrite, Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.core.ground.cells import CellId
+from runners.core.ground.key_codec import KeyCodec
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import CellWrite, Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.stored_cells import StoredCells
+from runners.millwheel.worker.state.stored_cells import StoredCells
 from windowing.window import Window
 
 LOW, HIGH = RangeId("count", 0), RangeId("count", 1)

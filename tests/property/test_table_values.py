@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.io.table import ColumnType, TableSpec
-from runners.core.table_values import as_held
+from runners.core.tables.values import as_held
 
 
 class Colour(enum.StrEnum):

@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.bundle import Bundle
-from runners.core.plan import plan
-from runners.core.stage_executor import StageExecutor
+from runners.core.ground.bundle import Bundle
+from runners.core.stages.plan import plan
+from runners.core.stages.stage_executor import StageExecutor
 from runners.direct import DirectRunner
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.job import job_spec
-from runners.millwheel.messages import Deliver
-from runners.millwheel.shapes import Routing
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.control.shapes import Routing
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed, TakenRange
-from runners.millwheel.worker.acted_time import ActedTime
+from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.input_watermark import ActedTime
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.router import Router
 from tests.oracle.laws import microseconds

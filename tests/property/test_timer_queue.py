@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from runners.core.cells import TimerId
-from runners.core.timers import TimerQueue
+from runners.core.ground.cells import TimerId
+from runners.core.ground.timers import TimerQueue
 from windowing.window import Window
 
 TIMERS = st.builds(

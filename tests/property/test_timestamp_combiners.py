@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.plan import plan
+from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.direct.job import Job
 from tests.oracle.evaluator import Arrivals, Record, Windowing

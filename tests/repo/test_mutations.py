@@ -9,16 +9,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core import group_also_by_window as core
-from runners.core import merging_cells, window_lifecycle
-from runners.core.cells import NOTHING, LateArrival, Now, WindowState
-from runners.core.group_also_by_window import GroupAlsoByWindow
-from runners.core.merging_cells import Merger, Regrouper
-from runners.core.panes import Panes
-from runners.core.partials import Lifter
-from runners.core.signed_combine import MultisetCombineFn
-from runners.core.timers import TimerQueue
-from runners.core.window_lifecycle import WindowLifecycle
+from runners.core.ground.cells import NOTHING, LateArrival, Now, WindowState
+from runners.core.ground.timers import TimerQueue
+from runners.core.panes import group_also_by_window as core
+from runners.core.panes import merging_cells, window_lifecycle
+from runners.core.panes.firing import Panes
+from runners.core.panes.group_also_by_window import GroupAlsoByWindow
+from runners.core.panes.merging_cells import Merger, Regrouper
+from runners.core.panes.window_lifecycle import WindowLifecycle
+from runners.core.partials.lifting import Lifter
+from runners.core.partials.signed_combine import MultisetCombineFn
 from tests.oracle import laws, test_stamped_groupings, test_triggers_against_oracle
 from tests.oracle.chained import check_hard_chain
 from tests.oracle.evaluator import Arrivals, Windowing

@@ -22,13 +22,13 @@ from dataflow.io.files import FileSplit
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.memory import MemorySource
 from dataflow.io.table import TableSpec, TableWrite
-from runners.core.accumulation import Accumulation
-from runners.core.bundle import Bundle
-from runners.core.cells import NOTHING, Alarms, Effects, LateArrival, Said, WindowState
-from runners.core.group_also_by_window import GroupAlsoByWindow
-from runners.core.grouping import StageClock
-from runners.core.keyed_state import KeyedState
-from runners.core.plan import plan
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.cells import NOTHING, Alarms, Effects, LateArrival, Said, WindowState
+from runners.core.panes.group_also_by_window import GroupAlsoByWindow
+from runners.core.partials.folding import Accumulation
+from runners.core.stages.grouping import StageClock
+from runners.core.stages.plan import plan
+from runners.core.stateful.keyed_state import KeyedState
 from runners.direct import DirectRunner
 from tests.ids import shown
 from triggers.trigger import Wakeup

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from dataflow.user_state import TimerMap, TimerName
-from runners.core import keyed_state
-from runners.core.keyed_state import KeyedState
-from runners.core.stateful_do_fn import _Step
-from runners.core.stateful_invoker import Call, StatefulInvoker
+from runners.core.stateful import keyed_state
+from runners.core.stateful.keyed_state import KeyedState
+from runners.core.stateful.stateful_do_fn import _Step
+from runners.core.stateful.stateful_invoker import Call, StatefulInvoker
 from tests.property.test_stateful_do_fns import (
     EVENTS,
     Event,

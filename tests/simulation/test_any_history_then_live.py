@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.graph import PipelineGraph
 from runners.direct import DirectRunner
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Cluster
 from tests.effort import costly

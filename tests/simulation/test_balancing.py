@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.graph import PipelineGraph
-from runners.core.key_codec import KeyCodec
+from runners.core.ground.key_codec import KeyCodec
 from runners.direct import DirectRunner
-from runners.millwheel.key_range import KEY_SPACE_END
 from runners.millwheel.master.balancer import Balancer
 from runners.millwheel.master.load_policy import Change, MoveRange, PolicyOptions, SplitRange
 from runners.millwheel.master.master import Master
+from runners.millwheel.model.key_range import KEY_SPACE_END
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator

@@ -9,11 +9,11 @@ import pytest
 
 import dataflow as df
 from dataflow.errors import TransformError
-from runners.core.cells import CellId
-from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.worker.cell_cache import ENTRY_BYTES, CellCache
+from runners.core.ground.cells import CellId
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.grouping_computation import GroupingComputation
-from runners.millwheel.worker.stored_cells import StoredCells
+from runners.millwheel.worker.state.cell_cache import ENTRY_BYTES, CellCache
+from runners.millwheel.worker.state.stored_cells import StoredCells
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import Cluster, Fault, SimulationError, dice, simulate

@@ -9,23 +9,25 @@ import pytest
 from dataflow.canonical_keys import CanonicalKeys
 from dataflow.coders import encode_key, hash_key
 from dataflow.serialization import loads
-from runners.core import partial_groups, partials, stateful_inputs, values_by_key
-from runners.core.key_codec import EncodedKey, KeyCodec
+from runners.core.ground.key_codec import EncodedKey, KeyCodec
+from runners.core.partials import groups as partial_groups
+from runners.core.partials import lifting as partials
+from runners.core.partials import stateful_inputs, values_by_key
 from runners.errors import JobFailedError
-from runners.millwheel.ids import Fence, RangeId
+from runners.millwheel.control.shapes import Shapes
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
-from runners.millwheel.messages import Deliver, Untie
-from runners.millwheel.shapes import Shapes
-from runners.millwheel.store import memory
-from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.memory_job import StoredJob, read_range
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.store.memory import store as memory
+from runners.millwheel.store.memory.job import StoredJob, read_range
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import TakenRange
+from runners.millwheel.wire.messages import Deliver, Untie
 from runners.millwheel.worker.committer import Committer
-from runners.millwheel.worker.delivery import Outbox
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.inbox import Inbox
+from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker import Worker

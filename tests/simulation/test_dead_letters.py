@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.io.whole_lines import WholeLines
-from runners.core.dead_letters import stored_dead_mapping
+from runners.core.ground.dead_letters import stored_dead_mapping
 from runners.direct import DirectRunner
 from runners.millwheel.worker.worker_options import WorkerOptions
 from tests.effort import costly

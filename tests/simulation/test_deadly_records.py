@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.millwheel.ids import RangeId
-from runners.millwheel.messages import Died, encode
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.wire.messages import Died, encode
 from runners.millwheel.worker.caution import Caution
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.streaming.trials import ForkedTrial

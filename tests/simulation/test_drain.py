@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.serialization import loads
-from runners.core.late import stored_late_mapping
+from runners.core.panes.late import stored_late_mapping
 from runners.direct import DirectRunner
-from runners.millwheel.ids import RangeId
-from runners.millwheel.requests import (
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.requests import (
     DRAINED,
     FINISHED,
     GONE,

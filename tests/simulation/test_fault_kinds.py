@@ -9,8 +9,8 @@ import pytest
 from runners.errors import JobFailedError, StoreError, StoreUnreachableError
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
-from runners.millwheel.messages import Assign, Register
-from runners.millwheel.production import Checkpoint
+from runners.millwheel.model.production import Checkpoint
+from runners.millwheel.wire.messages import Assign, Register
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.draft import Draft

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runners.core import column_windows
-from runners.core.column_windows import ColumnWindows
-from runners.millwheel.ids import RangeId
-from runners.millwheel.worker import journal as journals
-from runners.millwheel.worker.column_state import ColumnState, Release, Released, Whole
+from runners.core.single_firing import column_windows
+from runners.core.single_firing.column_windows import ColumnWindows
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.worker.compactor import Settler
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.settler import Settler
+from runners.millwheel.worker.state import journal as journals
+from runners.millwheel.worker.state.column_state import ColumnState, Release, Released, Whole
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.testing.simulator import Fault, SimulationError, dice, simulate
 from windowing.window import Window

@@ -14,18 +14,19 @@ import pytest
 
 import dataflow as df
 from dataflow.graph import PipelineGraph
-from runners.batch.history import history_task, key_parts
-from runners.batch.history.history_task import HistoryTask
-from runners.batch.history.history_writer import HistoryWriter
-from runners.batch.history.key_parts import PARTS, KeyParts
-from runners.batch.history.left_state import LeftState
-from runners.batch.history.split_reader import SplitReader
+from runners.batch.backfill import key_parts
+from runners.batch.backfill import task as history_task
+from runners.batch.backfill.key_parts import PARTS, KeyParts
+from runners.batch.backfill.left_state import LeftState
+from runners.batch.backfill.split_reader import SplitReader
+from runners.batch.backfill.task import HistoryTask
+from runners.batch.backfill.writer import HistoryWriter
 from runners.batch.range_writer import RangeWriter, ReadSoFar
-from runners.core.record_ids import SplitIds
-from runners.millwheel import history
-from runners.millwheel.history import HistoryState, SplitMark, history_state
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.core.stages.deduplication import SplitIds
+from runners.millwheel.control import backfill_progress as history
+from runners.millwheel.control.backfill_progress import HistoryState, SplitMark, history_state
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import RangeRow
 from runners.testing.simulator import ALL_FAULTS
 from runners.testing.simulator.errors import InvariantError

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runners.core.cells import CellId
-from runners.millwheel.worker import journal as journals
-from runners.millwheel.worker.cell_cache import CellCache
+from runners.core.ground.cells import CellId
 from runners.millwheel.worker.draft import Draft
-from runners.millwheel.worker.journal import Journal
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.state import journal as journals
+from runners.millwheel.worker.state.cell_cache import CellCache
+from runners.millwheel.worker.state.journal import Journal
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.testing.simulator import SimulationError, dice, simulate
 from runners.testing.simulator.pipelines import PIPELINES

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.late import stored_late_mapping
+from runners.core.panes.late import stored_late_mapping
 from runners.direct import DirectRunner
 from tests.effort import costly
 from tests.simulation.test_worker_crashes import (

@@ -6,10 +6,10 @@ import pytest
 
 import dataflow as df
 from benchmarks.scale.load import Rounds
-from runners.core.plan import plan
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import plan
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.system_clock import SystemClock

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.late import stored_late_mapping
-from runners.core.record_ids import Judged, RecordIdJudge
+from runners.core.panes.late import stored_late_mapping
+from runners.core.stages.deduplication import Judged, RecordIdJudge
 from runners.direct import DirectRunner
-from runners.millwheel.guarantees import Guarantees
-from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.worker import record_ids
-from runners.millwheel.worker.record_ids import SeenIds
+from runners.millwheel.model.guarantees import Guarantees
+from runners.millwheel.store.memory.store import MemoryStore
+from runners.millwheel.worker.dedup import seen_ids as record_ids
+from runners.millwheel.worker.dedup.seen_ids import SeenIds
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import SimulationError, simulate
 from runners.testing.simulator.scripts import retrying

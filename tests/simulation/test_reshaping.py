@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.serialization import loads
-from runners.core.key_codec import KeyCodec
+from runners.core.ground.key_codec import KeyCodec
 from runners.direct import DirectRunner
 from runners.millwheel.cell_codec import encode_cell, encode_cell_key, encode_window
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.key_range import KEY_SPACE_END, KeyRange, even_ranges
-from runners.millwheel.messages import Untied, decode
-from runners.millwheel.production import CellWrite, Production, Reshape, TimerWrite
-from runners.millwheel.shapes import Shapes
+from runners.millwheel.control.shapes import Shapes
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange, even_ranges
+from runners.millwheel.model.production import CellWrite, Production, Reshape, TimerWrite
 from runners.millwheel.store.port import Committed, JobRow, JobSpec, TakenRange
+from runners.millwheel.wire.messages import Untied, decode
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Fault, SimulationError

@@ -9,9 +9,9 @@ import pytest
 
 import dataflow as df
 from dataflow.serialization import dumps
-from runners.millwheel.guarantees import Guarantees
-from runners.millwheel.ids import RangeId
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.guarantees import Guarantees
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.draft import Draft

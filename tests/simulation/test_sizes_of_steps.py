@@ -7,10 +7,10 @@ import attrs
 import pytest
 
 import dataflow as df
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome
-from runners.millwheel.worker import journal
+from runners.millwheel.worker.state import journal
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import NO_FAULTS, dice, simulate
@@ -158,7 +158,7 @@ def test_what_goes_in_pieces_arrives_once(pipeline: str, monkeypatch: pytest.Mon
 def test_what_is_held_as_columns_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that a range holds is several entries of the journal, and the first is in place of what was before."""
     monkeypatch.setattr(dice, "STEPS", (StepLimits(piece_bytes=2_000),))
-    monkeypatch.setattr("runners.millwheel.worker.journal.JOURNAL_BYTES_MAX", 3_000)
+    monkeypatch.setattr("runners.millwheel.worker.state.journal.JOURNAL_BYTES_MAX", 3_000)
 
     assert simulate("typed", seeds=SEEDS).seeds == SEEDS
 

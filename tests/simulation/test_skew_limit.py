@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.io.source import SplitStatus
 from runners.direct import DirectRunner
-from runners.millwheel.production import Production
+from runners.millwheel.model.production import Production
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator.store import SharedStore
 from tests.effort import costly

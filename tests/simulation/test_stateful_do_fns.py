@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.late import stored_late_mapping
+from runners.core.panes.late import stored_late_mapping
 from runners.direct import DirectRunner
 from runners.testing.simulator.pipelines import Numbered
 from tests.effort import costly

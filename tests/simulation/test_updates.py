@@ -14,8 +14,8 @@ from dataflow.errors import TableConflictError
 from dataflow.graph import PipelineGraph
 from runners.direct import DirectRunner
 from runners.millwheel.master.master import Master
-from runners.millwheel.production import Production
-from runners.millwheel.store import memory
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory import store as memory
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.versions.update import UpdatePlan
 from runners.testing.simulator.cluster import JOB

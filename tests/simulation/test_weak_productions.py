@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.millwheel.guarantees import Guarantees
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.guarantees import Guarantees
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.worker.committer import Committer
-from runners.millwheel.worker.delivery import Outbox
+from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator
 from runners.testing.simulator import Fault, SimulationError

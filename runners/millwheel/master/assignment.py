@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 
 #: Ranges to give to the workers of slots, or to ask back from them.
 BySlot = Mapping[int, tuple[RangeId, ...]]

@@ -2,9 +2,8 @@
 
 from contextlib import suppress
 
-from runners.core.clock import Clock
-from runners.millwheel.ids import RangeId
-from runners.millwheel.loads import RangeLoad
+from runners.core.ground.clock import Clock
+from runners.millwheel.control.shapes import ShapeError
 from runners.millwheel.master.load_policy import (
     Change,
     LoadPolicy,
@@ -14,7 +13,8 @@ from runners.millwheel.master.load_policy import (
     RangeView,
 )
 from runners.millwheel.master.master import Master
-from runners.millwheel.shapes import ShapeError
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.loads import RangeLoad
 
 #: What the policy looks at.
 INTERVAL_MS = 1_000

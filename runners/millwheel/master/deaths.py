@@ -7,9 +7,9 @@ the job goes on.
 from collections.abc import Iterable, Mapping
 
 from runners.errors import JobFailedError
-from runners.millwheel.ids import RangeId
-from runners.millwheel.messages import Died
-from runners.millwheel.troubles import TroubleBook, TroubleKind
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.troubles import TroubleBook, TroubleKind
+from runners.millwheel.wire.messages import Died
 
 #: Workers that may end at one step, one after the other: as many as Spark tries a task, twice.
 DEATHS_MAX = 8

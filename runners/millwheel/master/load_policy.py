@@ -18,8 +18,8 @@ from itertools import pairwise
 
 import attrs
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KeyRange
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KeyRange
 
 
 @attrs.frozen(kw_only=True)

@@ -11,12 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dataflow.serialization import loads_code
-from runners.core.clock import Clock
-from runners.core.percentile_watermark import percentiles_of
-from runners.core.plan import ExecutionPlan
-from runners.millwheel.counts import Counts
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KeyRange
+from runners.core.ground.clock import Clock
+from runners.core.stages.percentile_watermark import percentiles_of
+from runners.core.stages.plan import ExecutionPlan
+from runners.millwheel.control.shapes import Merge, Shapes, Split
 from runners.millwheel.master.assignment import Assignment, BySlot
 from runners.millwheel.master.deaths import Deaths
 from runners.millwheel.master.merges import Merges
@@ -30,7 +28,13 @@ from runners.millwheel.master.slots import (
 )
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.master.witness import Witness
-from runners.millwheel.messages import (
+from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.signals import Signal, SignalBoard
+from runners.millwheel.model.troubles import TroubleBook, TroubleKind
+from runners.millwheel.store.port import JobRow
+from runners.millwheel.wire.messages import (
     Assign,
     Died,
     Failed,
@@ -48,11 +52,7 @@ from runners.millwheel.messages import (
     decode,
     encode,
 )
-from runners.millwheel.shapes import Merge, Shapes, Split
-from runners.millwheel.signals import Signal, SignalBoard
-from runners.millwheel.store.port import JobRow
-from runners.millwheel.transport import Transport
-from runners.millwheel.troubles import TroubleBook, TroubleKind
+from runners.millwheel.wire.transport import Transport
 from runners.task_traceback import TaskTraceback
 from windowing.timestamps import MAX_TIMESTAMP_US
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from runners.millwheel.ids import RangeId
+from runners.millwheel.control.shapes import Merge, ShapeError, Shapes
 from runners.millwheel.master.assignment import Assignment
-from runners.millwheel.shapes import Merge, ShapeError, Shapes
+from runners.millwheel.model.ids import RangeId
 
 
 class Merges:

@@ -4,7 +4,7 @@ A message costs the driver the same whatever is in it, and news goes to every wo
 time has come: records pass from worker to worker.
 """
 
-from runners.core.clock import Clock
+from runners.core.ground.clock import Clock
 
 #: Workers hear from the master at least this often; silence means that it is gone.
 SIGN_OF_LIFE_MS = 200

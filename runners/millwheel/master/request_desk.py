@@ -1,17 +1,17 @@
 """RequestDesk: where what people ask of a running job is laid beside its master, and what has come of it is said.
 
-The invariants are those of `runners.millwheel.requests`.
+The invariants are those of `runners.millwheel.model.requests`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
-from runners.core.clock import Clock
-from runners.millwheel.ids import RangeId
+from runners.core.ground.clock import Clock
+from runners.millwheel.control.shapes import ShapeError
 from runners.millwheel.master.master import Master
-from runners.millwheel.requests import CANCELLED, GONE, NOT_YET, Answer, StoredRequest, Verb
-from runners.millwheel.shapes import ShapeError
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.requests import CANCELLED, GONE, NOT_YET, Answer, StoredRequest, Verb
 
 #: How long the one who asked is kept waiting; what takes longer goes on all the same.
 PATIENCE_MS = 30_000

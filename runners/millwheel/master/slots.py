@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
-from runners.millwheel.counts import Counts
-from runners.millwheel.ids import RangeId
-from runners.millwheel.messages import Report
+from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.wire.messages import Report
 
 #: A worker that is not heard for so long loses its ranges, if there is another one to take them.
 LEASE_TTL_MS = 10_000

@@ -3,7 +3,7 @@
 A consumer's input watermark is the minimum over every range of every computation that sends to it.  A range that has
 not reported counts with its last value, so a lost worker holds time still instead of letting it jump.
 A consumer that follows a percentile has a second one, which leaves the slowest records out of account
-(`runners.core.percentile_watermark`).
+(`runners.core.stages.percentile_watermark`).
 
 **Invariant:** no watermark ever goes back, across owners and restarts: every range starts from what it last committed.
 
@@ -13,8 +13,8 @@ MillWheel, sections 4.5 and 7.2.  Pure; the journal is the watermark that each c
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
-from runners.core.percentile_watermark import SplitProgress, percentile_watermark_us
-from runners.millwheel.ids import RangeId
+from runners.core.stages.percentile_watermark import SplitProgress, percentile_watermark_us
+from runners.millwheel.model.ids import RangeId
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 _NONE: Mapping[RangeId, int] = MappingProxyType({})

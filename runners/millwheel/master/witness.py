@@ -9,7 +9,7 @@ Pure bookkeeping.
 from collections.abc import Mapping
 
 from runners.errors import LostCommitsError
-from runners.millwheel.ids import CommitMark, RangeId
+from runners.millwheel.model.ids import CommitMark, RangeId
 from runners.millwheel.store.port import JobRow, RangeRow
 
 #: Ranges that an error names.

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import attrs
 
-from runners.core.signals import unheard_signal
+from runners.core.panes.signal_delivery import unheard_signal
 from runners.errors import (
     JobMismatchError,
     RequestError,
@@ -21,9 +21,9 @@ from runners.errors import (
     TableMissingError,
     TableOwnedError,
 )
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KeyRange
-from runners.millwheel.production import (
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.production import (
     CellWrite,
     LateRecord,
     Production,
@@ -31,7 +31,7 @@ from runners.millwheel.production import (
     StoredDeadLetter,
     TimerWrite,
 )
-from runners.millwheel.requests import Request
+from runners.millwheel.model.requests import Request
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, ResultTable, StateCounts
 
 #: What `Store.statistics` counts.

@@ -22,12 +22,12 @@ from typing import Any, Literal, Protocol
 import attrs
 
 from dataflow.io.table import Row, TableSpec
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.key_range import KeyRange
-from runners.millwheel.production import Checkpoint, Production
-from runners.millwheel.requests import Answer, Request, StoredRequest
-from runners.millwheel.signals import NO_SIGNALS, Signal, SignalMark
-from runners.millwheel.troubles import StoredTrouble, Trouble
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.production import Checkpoint, Production
+from runners.millwheel.model.requests import Answer, Request, StoredRequest
+from runners.millwheel.model.signals import NO_SIGNALS, Signal, SignalMark
+from runners.millwheel.model.troubles import StoredTrouble, Trouble
 
 
 @attrs.frozen
@@ -315,7 +315,7 @@ class Store(Protocol):
     def send_signal(self, job: str, name: str) -> int:
         """Keep a signal for the job, and say its number: from 1 without a gap, in the order of sending.
 
-        Once it returns, every range will act on it, exactly once (`runners.millwheel.signals`).
+        Once it returns, every range will act on it, exactly once (`runners.millwheel.model.signals`).
 
         Raises:
             SignalError: nobody would hear it: the job is finished, or runs in batch, or does not listen to the name.

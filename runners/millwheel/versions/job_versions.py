@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 import attrs
 
 from dataflow.errors import DataflowError
-from runners.core.plan import ExecutionPlan
+from runners.core.stages.plan import ExecutionPlan
 from runners.errors import JobMismatchError
 from runners.millwheel.store.port import JobRow, JobSpec, Store
 from runners.millwheel.versions.update import UpdatePlan, plan_update

@@ -19,7 +19,7 @@ from dataflow.combine_fn import CombineFn
 from dataflow.graph import Group, Read, StatefulParDo, TransformNode, WriteTable
 from dataflow.stateful import stateful_signature
 from dataflow.user_state import CombiningValueStateSpec, StateParam
-from runners.core.plan import ExecutionPlan, Stage
+from runners.core.stages.plan import ExecutionPlan, Stage
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 #: Of a stateful DoFn: parts that a later version may have more of.

@@ -7,7 +7,7 @@ Pure.
 from collections.abc import Collection, Iterator, Mapping
 
 from dataflow.graph import WriteTable
-from runners.core.plan import ExecutionPlan
+from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.versions.state_shape import StateShape
 
 

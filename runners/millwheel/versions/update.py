@@ -11,7 +11,7 @@ from enum import Enum
 import attrs
 
 from dataflow.errors import PipelineError
-from runners.core.plan import ExecutionPlan
+from runners.core.stages.plan import ExecutionPlan
 from runners.errors import UpdateRefusedError
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, StateCounts
 from runners.millwheel.versions.state_shape import StateShape, state_shapes

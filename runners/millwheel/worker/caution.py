@@ -3,16 +3,16 @@
 A record can end the process that works on it (a crash of native code, `os._exit`), or never come back.  Nothing can be
 caught then, so somebody outside must know which step it was (`Watch.begin`), and the next owner of the range runs user
 code on trial, in a process of its own (`Watch.trial`), before it runs it itself: so the record is found like one that
-raises (`runners.core.poison`).
+raises (`runners.core.user_code.poison`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from runners.core.poison import Trial
-from runners.millwheel.ids import RangeId
-from runners.millwheel.worker.computation import Computation
+from runners.core.user_code.poison import Trial
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.worker.owned_computation import Computation
 from runners.millwheel.worker.owned_range import OwnedRange
 
 

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from dataflow.errors import DataflowError
-from runners.core.clock import Clock
-from runners.millwheel.guarantees import Guarantees
-from runners.millwheel.ids import Channel
+from runners.core.ground.clock import Clock
+from runners.millwheel.model.guarantees import Guarantees
+from runners.millwheel.model.ids import Channel
 from runners.millwheel.store.port import (
     CommitOutcome,
     Committed,

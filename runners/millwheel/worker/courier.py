@@ -6,11 +6,11 @@ worker, an address, or for now nobody, because the range is changing hands.  Mil
 
 from collections.abc import Iterable, Mapping
 
-from runners.core.clock import Clock
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.messages import Acknowledge, Deliver, encode
-from runners.millwheel.production import Checkpoint
-from runners.millwheel.transport import Transport
+from runners.core.ground.clock import Clock
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.production import Checkpoint
+from runners.millwheel.wire.messages import Acknowledge, Deliver, encode
+from runners.millwheel.wire.transport import Transport
 from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.owned_range import OwnedRange
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from dataflow.io.table import TableWrite
-from runners.core import dead_letters
-from runners.core.table_values import size_of_rows
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.production import (
+from runners.core.ground import dead_letters
+from runners.core.tables.values import size_of_rows
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.production import (
     CellWrite,
     Checkpoint,
     JournalEntry,
@@ -17,7 +17,7 @@ from runners.millwheel.production import (
     StoredDeadLetter,
     TimerWrite,
 )
-from runners.millwheel.signals import SignalMark
+from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.worker.owned_range import OwnedRange
 
 

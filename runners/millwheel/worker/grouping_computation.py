@@ -10,36 +10,36 @@ from typing import Any
 import attrs
 
 from dataflow.serialization import dumps, loads
-from runners.core.cells import CellId, TimerId, window_holds
-from runners.core.grouping import GroupingStage, StageClock, Step
-from runners.core.partial_parts import by_label, parts_of
-from runners.core.partials import Partial
-from runners.core.plan import ExecutionPlan, Stage
-from runners.core.poison import Trial
-from runners.core.timers import TimerQueue, Timers
-from runners.millwheel.cache_counts import CacheCounts
+from runners.core.ground.cells import CellId, TimerId, window_holds
+from runners.core.ground.timers import TimerQueue, Timers
+from runners.core.partials.lifting import Partial
+from runners.core.partials.parts import by_label, parts_of
+from runners.core.stages.grouping import GroupingStage, StageClock, Step
+from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.user_code.poison import Trial
 from runners.millwheel.cell_codec import decode_timer
-from runners.millwheel.guarantees import BOTH, Guarantees
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KEY_SPACE_END, KeyMap
-from runners.millwheel.loads import LoadMeter
-from runners.millwheel.messages import Deliver
-from runners.millwheel.production import LateRecord
-from runners.millwheel.shapes import Merge, Split
-from runners.millwheel.signals import Signal, SignalMark, SignalNews
+from runners.millwheel.control.shapes import Merge, Split
+from runners.millwheel.model.cache_counts import CacheCounts
+from runners.millwheel.model.guarantees import BOTH, Guarantees
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KEY_SPACE_END, KeyMap
+from runners.millwheel.model.loads import LoadMeter
+from runners.millwheel.model.production import LateRecord
+from runners.millwheel.model.signals import Signal, SignalMark, SignalNews
 from runners.millwheel.store.port import TakenRange
-from runners.millwheel.worker.acted_time import ActedTime
-from runners.millwheel.worker.cell_cache import CellCache
-from runners.millwheel.worker.column_state import ColumnState, Release
+from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.draft import Draft
-from runners.millwheel.worker.journal import Journal
+from runners.millwheel.worker.input_watermark import ActedTime
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reshaping import merge, split
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX, Pieces, StepSize, of_key
+from runners.millwheel.worker.state.cell_cache import CellCache
+from runners.millwheel.worker.state.column_state import ColumnState, Release
+from runners.millwheel.worker.state.journal import Journal
+from runners.millwheel.worker.state.stored_cells import CellTable, StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
-from runners.millwheel.worker.stored_cells import CellTable, StoredCells
 from triggers.timestamp_combiner import TimestampCombiner
 from windowing.window import Window
 

@@ -11,8 +11,8 @@
 from collections import defaultdict, deque
 from collections.abc import Mapping
 
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.messages import Deliver
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 

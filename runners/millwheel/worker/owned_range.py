@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from runners.core.percentile_watermark import ProgressSketch, SplitProgress
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.key_range import KeyRange
-from runners.millwheel.messages import Deliver
-from runners.millwheel.signals import NO_SIGNALS, SignalMark
+from runners.core.stages.percentile_watermark import ProgressSketch, SplitProgress
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.signals import NO_SIGNALS, SignalMark
 from runners.millwheel.store.port import TakenRange
-from runners.millwheel.worker.delivery import Outbox, Trail
+from runners.millwheel.wire.messages import Deliver
+from runners.millwheel.worker.outbox import Outbox, Trail
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: Productions that one owner of a range can send on a channel before they are durable.

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from runners.core.clock import Clock
-from runners.millwheel.ids import RangeId
+from runners.core.ground.clock import Clock
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.token_bucket import TokenBucket
 from runners.millwheel.worker.worker_options import WorkerOptions

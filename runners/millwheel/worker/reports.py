@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from runners.core.clock import Clock
-from runners.millwheel.counts import Counts
-from runners.millwheel.ids import CommitMark, RangeId
-from runners.millwheel.messages import Report
+from runners.core.ground.clock import Clock
+from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.ids import CommitMark, RangeId
+from runners.millwheel.wire.messages import Report
 from runners.millwheel.worker.owned_range import OwnedRange
 
 #: Longest silence towards the master.

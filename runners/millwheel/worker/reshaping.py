@@ -1,11 +1,11 @@
-"""Reshaping: the drafts by which the owner of key ranges gives them other bounds (`runners.millwheel.shapes`)."""
+"""Reshaping: drafts by which the owner of key ranges gives them other bounds (`runners.millwheel.control.shapes`)."""
 
 from collections.abc import Iterable, Mapping
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KeyRange
-from runners.millwheel.production import Reshape
-from runners.millwheel.shapes import Merge, Split
+from runners.millwheel.control.shapes import Merge, Split
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.production import Reshape
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
 

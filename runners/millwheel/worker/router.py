@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from runners.core.key_codec import KeyCodec
-from runners.core.partial_parts import by_label
-from runners.core.partials import Partial
-from runners.core.plan import ExecutionPlan
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KeyMap
-from runners.millwheel.shapes import Routing
+from runners.core.ground.key_codec import KeyCodec
+from runners.core.partials.lifting import Partial
+from runners.core.partials.parts import by_label
+from runners.core.stages.plan import ExecutionPlan
+from runners.millwheel.control.shapes import Routing
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KeyMap
 from runners.millwheel.worker.sizes import Pieces, of_key
 from runners.millwheel.worker.worker_options import WorkerOptions
 

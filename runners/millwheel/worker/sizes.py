@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from dataflow.errors import TransformError
 from dataflow.serialization import dumps
-from runners.core.shown import shown
+from runners.core.ground.element_text import shown
 from runners.millwheel.store import port
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 

@@ -11,23 +11,23 @@ import attrs
 from dataflow.graph import Read
 from dataflow.io.source import SourceReader, SplitStatus
 from dataflow.serialization import dumps, loads
-from runners.core.bundle import Bundle
-from runners.core.dead_letters import letters_set_aside
-from runners.core.percentile_watermark import ProgressSketch, percentile_of
-from runners.core.plan import ExecutionPlan, Stage
-from runners.core.poison import Trial
-from runners.core.record_ids import NewId, RecordIdJudge
-from runners.core.stage_executor import StageExecutor
-from runners.millwheel.guarantees import BOTH, Guarantees
-from runners.millwheel.id_counts import IdCounts
-from runners.millwheel.ids import RangeId
-from runners.millwheel.loads import LoadMeter
-from runners.millwheel.production import LateRecord
-from runners.millwheel.signals import SignalMark, SignalNews
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.dead_letters import letters_set_aside
+from runners.core.stages.deduplication import NewId, RecordIdJudge
+from runners.core.stages.percentile_watermark import ProgressSketch, percentile_of
+from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.stage_executor import StageExecutor
+from runners.core.user_code.poison import Trial
+from runners.millwheel.model.guarantees import BOTH, Guarantees
+from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.loads import LoadMeter
+from runners.millwheel.model.production import LateRecord
+from runners.millwheel.model.signals import SignalMark, SignalNews
 from runners.millwheel.store.port import TakenRange
+from runners.millwheel.worker.dedup.seen_ids import IdTable, SeenIds
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.record_ids import IdTable, SeenIds
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.sizes import StepSize
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits

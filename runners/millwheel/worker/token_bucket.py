@@ -1,6 +1,6 @@
 """TokenBucket: replay at a given speed."""
 
-from runners.core.clock import Clock
+from runners.core.ground.clock import Clock
 
 _MS_PER_SECOND = 1_000
 

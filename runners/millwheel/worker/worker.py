@@ -18,12 +18,15 @@ import attrs
 
 from dataflow.errors import DataflowError
 from dataflow.serialization import dumps_code
-from runners.core.clock import Clock
-from runners.core.plan import ExecutionPlan
+from runners.core.ground.clock import Clock
+from runners.core.stages.plan import ExecutionPlan
 from runners.errors import JobFailedError, StoreError
-from runners.millwheel.counts import Counts
-from runners.millwheel.ids import RangeId
-from runners.millwheel.messages import (
+from runners.millwheel.control.shapes import Merge, RangeShape, Routing, Split
+from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.signals import SignalNews
+from runners.millwheel.store.port import Store
+from runners.millwheel.wire.messages import (
     Acknowledge,
     Assign,
     Deliver,
@@ -41,21 +44,18 @@ from runners.millwheel.messages import (
     decode,
     encode,
 )
-from runners.millwheel.shapes import Merge, RangeShape, Routing, Split
-from runners.millwheel.signals import SignalNews
-from runners.millwheel.store.port import Store
-from runners.millwheel.transport import Transport
+from runners.millwheel.wire.transport import Transport
 from runners.millwheel.worker.caution import UNWATCHED, Caution, Watch
 from runners.millwheel.worker.committer import Committer, WorkerStoppedError
-from runners.millwheel.worker.computation import Computation, build_computations, counts_of
+from runners.millwheel.worker.compactor import Settler
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.owned_computation import Computation, build_computations, counts_of
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reading_pace import ReadingPace, is_overrun
 from runners.millwheel.worker.reports import Reporter
 from runners.millwheel.worker.router import Router
-from runners.millwheel.worker.settler import Settler
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.task_traceback import traceback_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from runners.millwheel.guarantees import Guarantees
+from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 
@@ -15,7 +15,8 @@ class WorkerOptions:
 
     Attributes:
         records_per_second: of each source split; None: as fast as it can.
-        tries: of a record that makes user code fail (`runners.core.poison`); None: the first failure stops the job.
+        tries: of a record that makes user code fail (`runners.core.user_code.poison`); None: the first failure stops
+            the job.
         step_timeout_ms: how long user code may be at work on the records of one step; None: as long as it likes.
         skew_limit_us: how far the event time of a source split may be ahead of the slowest one; None: as far as it
             likes.

@@ -9,7 +9,7 @@ import copy
 from random import Random
 from typing import Any
 
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.panes import PaneLog
 

@@ -2,8 +2,8 @@
 
 from contextlib import suppress
 
+from runners.millwheel.control.shapes import ShapeError
 from runners.millwheel.master.master import Master
-from runners.millwheel.shapes import ShapeError
 from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.fault import Fault
 from runners.testing.simulator.trace import Trace

@@ -28,13 +28,13 @@ from runners.batch.failures import Failure
 from runners.batch.layout import Layout, layout
 from runners.batch.repeating import begin_run, binding_ranges, check_continuable, nondeterministic
 from runners.batch.tasks import Attempt, Shipment, Work
-from runners.core.plan import ExecutionPlan, plan
+from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.errors import StoreError
-from runners.millwheel.ids import RangeId
-from runners.millwheel.job import job_spec
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Indeterminate, JobRow, Store
 from runners.testing.simulator.simulation import BuildLike
 

@@ -17,7 +17,7 @@ class Drift:
 
 
 class SkewedClock:
-    """See `runners.core.clock`.
+    """See `runners.core.ground.clock`.
 
     Args:
         true: the time that all share.

@@ -15,16 +15,16 @@ import attrs
 from dataflow.graph import PipelineGraph
 from dataflow.io.source import SourceBatch
 from dataflow.serialization import dumps_code, loads_code
-from runners.core.plan import ExecutionPlan, plan
+from runners.core.stages.plan import ExecutionPlan, plan
 from runners.errors import LostCommitsError, StoreError, StoreRestartedError
-from runners.millwheel.job import job_spec
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
-from runners.millwheel.messages import Deliver
-from runners.millwheel.requests import Request
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.requests import Request
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobSpec
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version
 from runners.millwheel.versions.update import Fate, UpdatePlan
+from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker import Worker, WorkerSpec

@@ -1,10 +1,10 @@
 """Driver: a master and what is beside it, as in a real driver, but with all of it in one thread."""
 
-from runners.core.clock import Clock
+from runners.core.ground.clock import Clock
 from runners.errors import StoreError, StoreRestartedError
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
-from runners.millwheel.requests import Answer
+from runners.millwheel.model.requests import Answer
 from runners.millwheel.store.port import Store
 
 

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 from dataflow.graph import Read
 from dataflow.serialization import loads
-from runners.core.grouping import GroupingStage
-from runners.core.plan import ExecutionPlan
+from runners.core.stages.grouping import GroupingStage
+from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.cell_codec import decode_cell_id
-from runners.millwheel.guarantees import BOTH, Guarantees
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.key_range import KeyMap
-from runners.millwheel.messages import Deliver
-from runners.millwheel.production import Checkpoint, Production
-from runners.millwheel.signals import SignalMark
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.guarantees import BOTH, Guarantees
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.key_range import KeyMap
+from runners.millwheel.model.production import Checkpoint, Production
+from runners.millwheel.model.signals import SignalMark
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import RangeRow
+from runners.millwheel.wire.messages import Deliver
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.panes import PaneLog
 from runners.testing.simulator.polls import Polls

@@ -8,7 +8,8 @@ in any order, because workers send these again.
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from runners.millwheel.messages import (
+from runners.millwheel.control.shapes import Merge, Split
+from runners.millwheel.wire.messages import (
     Acknowledge,
     Assign,
     Deliver,
@@ -20,7 +21,6 @@ from runners.millwheel.messages import (
     Untied,
     decode,
 )
-from runners.millwheel.shapes import Merge, Split
 from runners.testing.manual_clock import ManualClock
 from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.fault import Fault
@@ -158,7 +158,7 @@ def _told(receiver: str, message: bytes) -> Iterable[tuple[str, frozenset[str]]]
 
 
 class VirtualTransport:
-    """One endpoint of a `VirtualNetwork`; see `runners.millwheel.transport` for the contract."""
+    """One endpoint of a `VirtualNetwork`; see `runners.millwheel.wire.transport` for the contract."""
 
     def __init__(self, network: VirtualNetwork, address: str, sync: Callable[[], None]) -> None:
         self._network, self._address, self._sync = network, address, sync

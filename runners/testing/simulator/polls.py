@@ -10,10 +10,10 @@ from typing import Any
 
 from dataflow.io.source import SourceBatch, SplitStatus
 from dataflow.serialization import loads
-from runners.core.plan import ExecutionPlan
-from runners.millwheel.ids import RangeId
+from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.master.slots import LEASE_TTL_MS, Slot
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.testing.manual_clock import ManualClock
 from runners.testing.simulator.errors import InvariantError
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US

@@ -8,7 +8,7 @@ import attrs
 from dataflow.graph import PipelineGraph, Read
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.serialization import dumps, loads
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import RangeRow
 from windowing.timestamps import MAX_TIMESTAMP_US
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from runners.millwheel.guarantees import Guarantees
+from runners.millwheel.model.guarantees import Guarantees
 from runners.testing.simulator.errors import InvariantError, SimulationError
 from runners.testing.simulator.fault import ALL_FAULTS, Fault
 from runners.testing.simulator.pipelines import PIPELINES

@@ -17,14 +17,14 @@ from dataflow.io.table import TableSpec
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult, PipelineState
 from dataflow.transforms.changelog import Change
-from runners.core.dead_letters import stored_dead_mapping
-from runners.core.late import count_by_transform, stored_late_mapping
-from runners.core.plan import ExecutionPlan, plan
+from runners.core.ground.dead_letters import stored_dead_mapping
+from runners.core.panes.late import count_by_transform, stored_late_mapping
+from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.direct.result import DirectResult
-from runners.millwheel.guarantees import Guarantees, check_guarantees
-from runners.millwheel.requests import Request, Verb
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.guarantees import Guarantees, check_guarantees
+from runners.millwheel.model.requests import Request, Verb
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.versions.job_versions import Update, plan_version
 from runners.millwheel.versions.update import Fate
 from runners.millwheel.worker.worker_options import WorkerOptions

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runners.errors import StoreError, StoreUnreachableError
-from runners.millwheel.ids import RangeId
-from runners.millwheel.production import Production
-from runners.millwheel.requests import StoredRequest
-from runners.millwheel.signals import Signal
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.model.requests import StoredRequest
+from runners.millwheel.model.signals import Signal
 from runners.millwheel.store.guards import check_incarnation
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import (
     CellKey,
     CommitOutcome,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable
 
 import attrs
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.production import Production
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
 from runners.testing.manual_clock import ManualClock
 from runners.testing.simulator.trace import Trace
 

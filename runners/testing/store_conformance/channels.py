@@ -1,8 +1,8 @@
 """Checks of channels: productions, sent and delivered marks."""
 
 from runners.errors import StoreError
-from runners.millwheel.ids import Channel
-from runners.millwheel.production import Checkpoint
+from runners.millwheel.model.ids import Channel
+from runners.millwheel.model.production import Checkpoint
 from runners.millwheel.store.port import TakenRange
 from runners.testing.store_conformance.world import (
     HIGH,

@@ -6,10 +6,10 @@ from functools import partial
 
 from dataflow.io.table import TableWrite
 from runners.errors import StoreError
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.key_range import KEY_SPACE_END
-from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
-from runners.millwheel.signals import SignalMark
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.key_range import KEY_SPACE_END
+from runners.millwheel.model.production import CellWrite, Checkpoint, Production, TimerWrite
+from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.store.port import Committed, Fenced, Store, TakenRange
 from runners.testing.store_conformance.world import (
     HIGH,

@@ -6,8 +6,8 @@ import attrs
 
 from dataflow.io.table import TableWrite
 from runners.errors import JobMismatchError, StoreError, TableOwnedError
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.production import Checkpoint, TimerWrite
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.production import Checkpoint, TimerWrite
 from runners.millwheel.store.port import Fenced, RangeSpec
 from runners.testing.store_conformance.world import (
     HIGH,

@@ -1,7 +1,7 @@
 """Checks of the journal: changes of state that are not in cells and timers yet."""
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.production import JournalEntry
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import JournalEntry
 from runners.millwheel.store.port import Fenced
 from runners.testing.store_conformance.world import (
     HIGH,

@@ -4,9 +4,9 @@ from functools import partial
 
 import attrs
 
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.production import Checkpoint, LateRecord, Reshape, StoredDeadLetter
-from runners.millwheel.requests import Answer, Request, Verb
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.production import Checkpoint, LateRecord, Reshape, StoredDeadLetter
+from runners.millwheel.model.requests import Answer, Request, Verb
 from runners.millwheel.store.port import PRUNED, Store
 from runners.testing.store_conformance.world import (
     HIGH,

@@ -2,8 +2,8 @@
 
 import threading
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KEY_SPACE_END
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KEY_SPACE_END
 from runners.millwheel.store.port import CellKey, Fenced
 from runners.testing.store_conformance.world import (
     HIGH,

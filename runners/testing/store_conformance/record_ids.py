@@ -5,7 +5,7 @@ from functools import partial
 import attrs
 
 from runners.errors import StoreError
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import Fenced
 from runners.testing.store_conformance.world import (
     JOB,

@@ -7,7 +7,7 @@ from functools import partial
 import attrs
 
 from runners.errors import RequestError, StoreError
-from runners.millwheel.requests import (
+from runners.millwheel.model.requests import (
     DRAINED,
     FINISHED,
     Answer,

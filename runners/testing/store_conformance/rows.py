@@ -9,7 +9,7 @@ import attrs
 from dataflow.errors import TableRowError
 from dataflow.io.table import TableSpec, TableWrite
 from runners.errors import StoreError, TableMismatchError
-from runners.millwheel.production import LateRecord, StoredDeadLetter
+from runners.millwheel.model.production import LateRecord, StoredDeadLetter
 from runners.millwheel.store.port import Fenced
 from runners.testing.store_conformance.world import (
     JOB,

@@ -3,10 +3,10 @@
 from functools import partial
 
 from runners.errors import StoreError
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.key_range import KEY_SPACE_END, KeyRange
-from runners.millwheel.production import Checkpoint, Production, Reshape
-from runners.millwheel.signals import SignalMark
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange
+from runners.millwheel.model.production import Checkpoint, Production, Reshape
+from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.store.port import Committed, Fenced
 from runners.testing.store_conformance.world import (
     HIGH,

@@ -6,8 +6,8 @@ from functools import partial
 import attrs
 
 from runners.errors import SignalError, StoreError
-from runners.millwheel.key_range import KEY_SPACE_END
-from runners.millwheel.signals import NO_SIGNALS, Signal, SignalMark
+from runners.millwheel.model.key_range import KEY_SPACE_END
+from runners.millwheel.model.signals import NO_SIGNALS, Signal, SignalMark
 from runners.millwheel.store.port import Fenced, Store
 from runners.testing.store_conformance.world import (
     HIGH,

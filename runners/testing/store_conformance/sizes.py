@@ -4,8 +4,8 @@ from typing import Any
 
 from dataflow.io.table import TableWrite
 from runners.errors import StoreError
-from runners.millwheel.ids import Channel
-from runners.millwheel.production import Checkpoint, JournalEntry
+from runners.millwheel.model.ids import Channel
+from runners.millwheel.model.production import Checkpoint, JournalEntry
 from runners.testing.store_conformance.world import (
     JOB,
     LOG,

@@ -1,7 +1,7 @@
 """Checks of cells, timers and progress: what a range keeps."""
 
-from runners.millwheel.key_range import KEY_SPACE_END
-from runners.millwheel.production import TimerWrite
+from runners.millwheel.model.key_range import KEY_SPACE_END
+from runners.millwheel.model.production import TimerWrite
 from runners.millwheel.store.port import StoredTimer
 from runners.testing.store_conformance.world import (
     HIGH,

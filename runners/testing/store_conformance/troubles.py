@@ -1,6 +1,6 @@
 """What a store keeps of the troubles of a job."""
 
-from runners.millwheel.troubles import TROUBLES_MAX, Trouble, TroubleKind
+from runners.millwheel.model.troubles import TROUBLES_MAX, Trouble, TroubleKind
 from runners.testing.store_conformance.world import (
     JOB,
     StoreFactory,

@@ -5,10 +5,10 @@ from functools import partial
 import attrs
 
 from runners.errors import JobMismatchError, StoreError, TableMismatchError
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import Checkpoint, Reshape, TimerWrite
-from runners.millwheel.signals import SignalMark
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import Checkpoint, Reshape, TimerWrite
+from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.store.port import (
     Committed,
     Fenced,

@@ -8,9 +8,9 @@ import attrs
 
 from dataflow.errors import DataflowError
 from dataflow.io.table import TableSpec
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import CellWrite, Production
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import CellWrite, Production
 from runners.millwheel.store.port import Committed, Fenced, JobSpec, RangeSpec, Store, TakenRange
 
 #: Gives another connection to the same store.

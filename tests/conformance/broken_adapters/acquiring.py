@@ -4,9 +4,9 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.memory_job import read_range
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.memory.job import read_range
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow, JobSpec, TakenRange
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from dataflow.io.table import TableSpec
-from runners.millwheel.ids import RangeId
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.memory_job import StoredJob, StoredTable
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.job import StoredJob, StoredTable
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, TakenRange
 
 

@@ -2,11 +2,11 @@
 
 import attrs
 
-from runners.core.changelog import apply_table_write
-from runners.millwheel.ids import Fence
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.memory_job import StoredJob
+from runners.core.tables.changelog import apply_table_write
+from runners.millwheel.model.ids import Fence
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.job import StoredJob
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced
 
 MANY_ROWS = 1_000

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import KeptKind
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from runners.millwheel.production import Production
+from runners.millwheel.model.production import Production
 from runners.millwheel.store.port import Fenced
 from runners.millwheel.store.postgres import PostgresStore, session, statements, store, takeover
 from runners.millwheel.store.postgres.arrays import Int4Array
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.outcomes import Verdict, judge
-from runners.millwheel.store.postgres.pipeline import Pipeline
+from runners.millwheel.store.postgres.pipeline_mode import Pipeline
 from runners.millwheel.store.postgres.portions import portions
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import CopyRows, Statement

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Mapping, Sequence
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CellKey, Fenced
 
 

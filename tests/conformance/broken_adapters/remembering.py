@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome
 
 

@@ -4,8 +4,8 @@ import itertools
 
 import attrs
 
-from runners.millwheel.requests import Answer, Request, StoredRequest
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.requests import Answer, Request, StoredRequest
+from runners.millwheel.store.memory.store import MemoryStore
 
 
 class NumbersAllRequestsTogether(MemoryStore):

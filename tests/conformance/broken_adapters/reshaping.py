@@ -4,11 +4,11 @@ from typing import Any
 
 import attrs
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.production import Production
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
 from runners.millwheel.store.guards import unknown_range
-from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.memory_job import StoredJob
+from runners.millwheel.store.memory.job import StoredJob
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Committed
 
 

@@ -1,9 +1,9 @@
 """Adapters that guess what became of a commit."""
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.memory_job import StoredJob
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.job import StoredJob
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.production import Production
-from runners.millwheel.signals import NO_SIGNALS, Signal
-from runners.millwheel.store.memory import MemoryStore
-from runners.millwheel.store.memory_job import StoredJob
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.model.signals import NO_SIGNALS, Signal
+from runners.millwheel.store.memory.job import StoredJob
+from runners.millwheel.store.memory.store import MemoryStore
 
 
 class NumbersAllJobsTogether(MemoryStore):

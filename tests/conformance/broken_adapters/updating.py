@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow, JobUpdate, TakenRange
 
 

@@ -15,15 +15,15 @@ import pytest
 from dataflow.io.table import TableSpec
 from runners import cli, registry
 from runners.cli import main
-from runners.core import dead_letters
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.key_range import even_ranges
-from runners.millwheel.production import LateRecord, Production, StoredDeadLetter
-from runners.millwheel.requests import Answer, Request, Verb
-from runners.millwheel.signals import Signal
-from runners.millwheel.store.memory import MemoryStore
+from runners.core.ground import dead_letters
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.production import LateRecord, Production, StoredDeadLetter
+from runners.millwheel.model.requests import Answer, Request, Verb
+from runners.millwheel.model.signals import Signal
+from runners.millwheel.model.troubles import Trouble, TroubleKind
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobSpec, RangeSpec, Store
-from runners.millwheel.troubles import Trouble, TroubleKind
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import Window
 

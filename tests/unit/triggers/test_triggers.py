@@ -7,10 +7,10 @@ import pytest
 
 import dataflow as df
 from dataflow.combine_fn import ListCombineFn
-from runners.core.accumulation import Accumulation
-from runners.core.cells import Cell, CellId, Effects
-from runners.core.group_also_by_window import GroupAlsoByWindow
-from runners.core.timers import Timers
+from runners.core.ground.cells import Cell, CellId, Effects
+from runners.core.ground.timers import Timers
+from runners.core.panes.group_also_by_window import GroupAlsoByWindow
+from runners.core.partials.folding import Accumulation
 from tests.ids import shown
 from triggers import WindowingStrategy
 

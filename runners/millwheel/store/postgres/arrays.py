@@ -3,7 +3,7 @@
 Packing here, instead of letting psycopg adapt lists, cuts the client's share of a large commit to
 a third: the element type is known, so no value is inspected.  None is SQL's NULL everywhere.
 
-Values are taken on trust: `runners.core.changelog.check_write` and `store.guards` have seen them.
+Values are taken on trust: `runners.core.tables.changelog.check_write` and `store.guards` have seen them.
 """
 
 import struct

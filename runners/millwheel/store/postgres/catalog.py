@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 from psycopg import Connection
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KeyRange
-from runners.millwheel.signals import SignalMark
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.store.guards import (
     check_same_job,
     missing_table,

@@ -7,7 +7,7 @@ what the next one has written.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import CellKey, Fenced
 from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8Array
 from runners.millwheel.store.postgres.catalog import JobIds, to_signed, to_unsigned

@@ -11,7 +11,7 @@ from psycopg import Connection
 from psycopg.errors import UndefinedTable
 
 from runners.errors import StoreError
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.postgres.catalog import JobIds
 
 _T = TypeVar("_T")

@@ -6,7 +6,7 @@ from typing import Any
 from psycopg import Connection
 from psycopg.rows import dict_row
 
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.guards import STATISTICS
 from runners.millwheel.store.port import PRUNED, KeptKind
 from runners.millwheel.store.postgres import takeover

@@ -15,7 +15,7 @@ from psycopg import Connection, Error
 from psycopg.pq import TransactionStatus
 
 from dataflow.errors import DataflowError
-from runners.core.row_changes import conflict
+from runners.core.tables.row_changes import conflict
 from runners.errors import StoreError
 from runners.millwheel.store.postgres.patience import is_shortage
 

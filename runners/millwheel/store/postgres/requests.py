@@ -8,7 +8,7 @@ from typing import Any
 
 from psycopg import Connection
 
-from runners.millwheel.requests import DRAINED, FINISHED, Answer, Request, StoredRequest, Verb
+from runners.millwheel.model.requests import DRAINED, FINISHED, Answer, Request, StoredRequest, Verb
 from runners.millwheel.store.guards import check_is_served, escape_text, unknown_job
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES

@@ -36,7 +36,7 @@ from runners.millwheel.store.postgres.outcomes import (
     rejected,
 )
 from runners.millwheel.store.postgres.patience import Patience, ignore
-from runners.millwheel.store.postgres.pipeline import Pipeline
+from runners.millwheel.store.postgres.pipeline_mode import Pipeline
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import Statement, TableStatements
 

@@ -8,9 +8,9 @@ Only statements that have work are made; their order is fixed, fences first.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from runners.errors import StoreError
-from runners.millwheel.ids import Channel
-from runners.millwheel.key_range import KeyRange
-from runners.millwheel.production import CellWrite, Production, TimerWrite
+from runners.millwheel.model.ids import Channel
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.production import CellWrite, Production, TimerWrite
 from runners.millwheel.store.guards import escape_text
 from runners.millwheel.store.postgres.arrays import (
     BoolArray,

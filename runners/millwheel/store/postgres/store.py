@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 import psycopg
 
 from dataflow.io.table import Row, TableSpec
-from runners.core.changelog import check_write
+from runners.core.tables.changelog import check_write
 from runners.errors import StoreUnreachableError
-from runners.millwheel.ids import RangeId
-from runners.millwheel.production import Production
-from runners.millwheel.signals import Signal
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.model.signals import Signal
 from runners.millwheel.store.guards import (
     check_fenced,
     check_fences,
@@ -42,20 +42,16 @@ from runners.millwheel.store.port import (
     ResultTable,
     TakenRange,
 )
-from runners.millwheel.store.postgres import (
-    catalog,
-    partitions,
-    signals,
-    takeover,
-)
+from runners.millwheel.store.postgres import catalog, partitions, takeover
+from runners.millwheel.store.postgres import stored_signals as signals
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.cells import CellVerbs
 from runners.millwheel.store.postgres.kept_rows import KeptRowVerbs
 from runners.millwheel.store.postgres.patience import ignore
 from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX
 from runners.millwheel.store.postgres.queries import QUERIES
-from runners.millwheel.store.postgres.record_ids import RecordIdVerbs
 from runners.millwheel.store.postgres.requests import RequestVerbs
+from runners.millwheel.store.postgres.seen_ids import RecordIdVerbs
 from runners.millwheel.store.postgres.session import Session
 from runners.millwheel.store.postgres.statements import (
     check_messages,

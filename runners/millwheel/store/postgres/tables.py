@@ -14,7 +14,7 @@ import pyarrow as pa
 from psycopg import Connection, sql
 
 from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
-from runners.core.table_columns import TableColumns
+from runners.core.tables.columns import TableColumns
 from runners.errors import StoreError, TableMismatchError
 from runners.millwheel.store.postgres.arrays import (
     BoolArray,

@@ -13,8 +13,8 @@ from typing import Any
 from psycopg import Connection
 
 from runners.errors import StoreError
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.production import Checkpoint, Production
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.production import Checkpoint, Production
 from runners.millwheel.store.guards import check_version
 from runners.millwheel.store.port import (
     CommitOutcome,

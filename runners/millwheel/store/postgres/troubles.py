@@ -6,10 +6,10 @@ from typing import Any
 
 from psycopg import Connection
 
+from runners.millwheel.model.troubles import TROUBLES_MAX, StoredTrouble, Trouble, TroubleKind
 from runners.millwheel.store.guards import escape_text
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES
-from runners.millwheel.troubles import TROUBLES_MAX, StoredTrouble, Trouble, TroubleKind
 
 
 class TroubleVerbs(JobReads):

@@ -17,7 +17,7 @@ from dataflow.computations import (
     Topology,
 )
 from dataflow.testing import TestStream
-from runners.core.plan import plan
+from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.direct.job import Job
 

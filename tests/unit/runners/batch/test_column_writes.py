@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dataflow.columns import ARROW_TYPES, Rows, column_values
 from dataflow.io.table import TableSpec, TableWrite
 from runners.batch.range_writer import _TableBuffer
-from runners.core.table_columns import TableColumns
+from runners.core.tables.columns import TableColumns
 from runners.millwheel.store.postgres.arrays import (
     BoolArray,
     ByteaArray,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from dataflow.errors import TransformError
 from dataflow.serialization import dumps
-from runners.batch.file_values import FileValues, Stored
-from runners.batch.run_file import RunFile, frame
+from runners.batch.spill.file_values import FileValues, Stored
+from runners.batch.spill.run_file import RunFile, frame
 from windowing.window import GLOBAL_WINDOW, Window
 
 PIECES = st.lists(st.lists(st.integers() | st.text(max_size=5), min_size=1, max_size=5), max_size=8)

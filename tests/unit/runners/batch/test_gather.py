@@ -14,13 +14,13 @@ from dataflow.serialization import loads
 from runners.batch import gather
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
-from runners.core import partial_table
-from runners.core.bundle import Bundle
-from runners.core.partials import Partial
-from runners.core.plan import plan
-from runners.core.stage_executor import StageExecutor
+from runners.core.ground.bundle import Bundle
+from runners.core.partials import table as partial_table
+from runners.core.partials.lifting import Partial
+from runners.core.stages.plan import plan
+from runners.core.stages.stage_executor import StageExecutor
 from runners.direct import DirectRunner
-from runners.millwheel.key_range import even_ranges
+from runners.millwheel.model.key_range import even_ranges
 from tests.ids import shown
 from windowing.window import GLOBAL_WINDOW
 

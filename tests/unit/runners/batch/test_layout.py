@@ -4,9 +4,9 @@ import attrs
 
 import dataflow as df
 from runners.batch.layout import Layout, layout
-from runners.core.plan import plan
+from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import RangeRow
 
 #: Ranges per stage in the store.

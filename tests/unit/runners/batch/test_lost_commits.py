@@ -9,10 +9,10 @@ import pytest
 import dataflow as df
 from runners.batch.failures import is_transient
 from runners.batch.runner import finish
-from runners.core.plan import plan
+from runners.core.stages.plan import plan
 from runners.errors import LostCommitsError, StoreRestartedError, StoreUnreachableError
-from runners.millwheel.job import job_spec
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
 
 

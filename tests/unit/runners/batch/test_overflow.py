@@ -14,10 +14,11 @@ from runners.batch import gather
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.overflow import Overflow
-from runners.core import do_fn_invoker, stage_executor
-from runners.core.bundle import Bundle
-from runners.core.plan import plan
-from runners.core.stage_executor import StageExecutor
+from runners.core.ground.bundle import Bundle
+from runners.core.stages import stage_executor
+from runners.core.stages.plan import plan
+from runners.core.stages.stage_executor import StageExecutor
+from runners.core.user_code import do_fn_invoker
 
 LAYOUT = Layout(
     levels={"read": 0, "sums": 1, "lists": 1},

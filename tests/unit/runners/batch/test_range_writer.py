@@ -9,11 +9,11 @@ import pytest
 from dataflow.io.table import TableSpec, TableWrite
 from runners.batch import range_writer
 from runners.batch.range_writer import FencedError, RangeWriter, ReadSoFar
-from runners.core.dead_letters import DeadLetter, stored_dead_mapping
+from runners.core.ground.dead_letters import DeadLetter, stored_dead_mapping
 from runners.errors import StoreUnreachableError, UnrepeatableError
-from runners.millwheel.ids import RangeId
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Indeterminate, JobSpec, RangeSpec
 from windowing.window import GLOBAL_WINDOW
 

@@ -7,12 +7,12 @@ import dataflow as df
 from dataflow.io.table import TableSpec, TableWrite
 from runners.batch.range_writer import FencedError, RangeWriter, ReadSoFar
 from runners.batch.repeating import begin_run, binding_ranges, check_continuable
-from runners.core.plan import ExecutionPlan, plan
+from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.errors import UnrepeatableError
-from runners.millwheel.ids import RangeId
-from runners.millwheel.job import job_spec
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
 
 TABLE = TableSpec(name="rows", columns={"n": int})

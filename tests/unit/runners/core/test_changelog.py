@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dataflow.errors import TableConflictError, TableRowError
 from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
-from runners.core.changelog import (
+from runners.core.tables.changelog import (
     Rows,
     apply_table_write,
     check_rows,

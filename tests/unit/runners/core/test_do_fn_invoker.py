@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core import do_fn_invoker
+from runners.core.user_code import do_fn_invoker
 from runners.direct import DirectRunner
 
 

@@ -6,9 +6,9 @@ import pytest
 
 import dataflow as df
 from dataflow.combine_fn import ListCombineFn
-from runners.core.accumulation import Accumulation
-from runners.core.cells import Cell, CellId, Effects, TimerId
-from runners.core.group_also_by_window import GroupAlsoByWindow
+from runners.core.ground.cells import Cell, CellId, Effects, TimerId
+from runners.core.panes.group_also_by_window import GroupAlsoByWindow
+from runners.core.partials.folding import Accumulation
 from tests.oracle.laws import microseconds
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.time_domain import TimeDomain

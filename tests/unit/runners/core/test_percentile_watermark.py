@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.core.percentile_watermark import ProgressSketch, percentile_watermark_us
+from runners.core.stages.percentile_watermark import ProgressSketch, percentile_watermark_us
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 SECOND = 1_000_000

@@ -3,7 +3,7 @@
 from typing import Any
 
 import dataflow as df
-from runners.core.plan import ExecutionPlan, plan
+from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.shown import shown
+from runners.core.ground.element_text import shown
 from runners.direct import DirectRunner
 from tests.poisonous import LONGEST, POISON, build
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from runners.core import stateful_do_fn
-from runners.core.bundle import Bundle
-from runners.core.keyed_state import KeyedState
-from runners.core.stateful_inputs import StatefulInputs
+from runners.core.ground.bundle import Bundle
+from runners.core.partials.stateful_inputs import StatefulInputs
+from runners.core.stateful import stateful_do_fn
+from runners.core.stateful.keyed_state import KeyedState
 from runners.direct import DirectRunner
 from tests.stateful_programs import Engine
 from triggers.trigger import Wakeup

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from runners.core.grouping import GroupingStage
-from runners.core.plan import plan
+from runners.core.stages.grouping import GroupingStage
+from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from tests.stateful_programs import Engine
 from tests.unit.runners.core.test_stateful_do_fn import CLOCK, END, US, W1, W2, Alarm, fixed, rung

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.graph import TransformNode, WriteTable
 from dataflow.io.table import TableSpec
-from runners.core.bundle import Bundle
-from runners.core.changelog import Rows, apply_table_write
-from runners.core.table_rows import table_write
+from runners.core.ground.bundle import Bundle
+from runners.core.tables.changelog import Rows, apply_table_write
+from runners.core.tables.rows import table_write
 from tests.ids import shown
 
 TABLE = TableSpec(name="t", columns={"key": int, "value": int}, key=("key",))

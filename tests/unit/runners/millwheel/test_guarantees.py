@@ -4,9 +4,9 @@ import pytest
 
 import dataflow as df
 from dataflow.errors import PipelineError
-from runners.core.plan import plan
+from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
-from runners.millwheel.guarantees import Guarantees, check_guarantees
+from runners.millwheel.model.guarantees import Guarantees, check_guarantees
 from tests.scripted_source import ScriptedSource
 
 WEAK = Guarantees(strong_productions=False)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 import dataflow as df
-from runners.batch.history.backfill import check_continuable
-from runners.batch.history.history_task import HistoryTask, Sent
-from runners.batch.history.history_waves import history_of
+from runners.batch.backfill.backfill import check_continuable
+from runners.batch.backfill.task import HistoryTask, Sent
+from runners.batch.backfill.waves import history_of
 from runners.batch.range_writer import FencedError
-from runners.core.plan import plan
+from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.errors import BackfillError, UnrepeatableError
-from runners.millwheel.history import (
+from runners.millwheel.control.backfill_progress import (
     HistoryState,
     begun,
     check_history_is_whole,
@@ -20,10 +20,10 @@ from runners.millwheel.history import (
     go_live,
     history_state,
 )
-from runners.millwheel.ids import Fence, RangeId
-from runners.millwheel.job import job_spec
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
 from tests.history_jobs import LocalBackfill
 from tests.scripted_source import Batch, ScriptedSource

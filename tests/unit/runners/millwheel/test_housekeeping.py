@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dataflow.errors import PipelineError
-from runners.millwheel.housekeeping import INTERVAL_MS, Housekeeper, Retention
-from runners.millwheel.production import LateRecord, StoredDeadLetter
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.control.housekeeping import INTERVAL_MS, Housekeeper, Retention
+from runners.millwheel.model.production import LateRecord, StoredDeadLetter
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.testing.manual_clock import ManualClock
 from runners.testing.store_conformance.world import JOB, LOW, Owner, job_spec
 from windowing.errors import TimeError

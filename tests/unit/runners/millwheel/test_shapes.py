@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KEY_SPACE_END, KeyMap, KeyRange, even_ranges
-from runners.millwheel.shapes import RangeShape, ShapeError, Shapes, Split
+from runners.millwheel.control.shapes import RangeShape, ShapeError, Shapes, Split
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KEY_SPACE_END, KeyMap, KeyRange, even_ranges
 from runners.millwheel.store.port import RangeRow
 
 READ = RangeId("read", 0)

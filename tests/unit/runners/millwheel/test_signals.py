@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.plan import ExecutionPlan, plan
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.signals import NO_SIGNALS, Signal, SignalBoard, SignalMark
-from runners.millwheel.worker.delivery import Outbox, Trail
+from runners.core.stages.plan import ExecutionPlan, plan
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.signals import NO_SIGNALS, Signal, SignalBoard, SignalMark
+from runners.millwheel.worker.outbox import Outbox, Trail
 from tests.scripted_source import ScriptedSource
 
 READ = [RangeId("read", 0), RangeId("read", 1)]

@@ -2,10 +2,10 @@
 
 import attrs
 
-from runners.millwheel.cache_counts import CacheCounts
-from runners.millwheel.id_counts import IdCounts
 from runners.millwheel.master.slots import MasterStatistics
-from runners.millwheel.troubles import Trouble, TroubleKind
+from runners.millwheel.model.cache_counts import CacheCounts
+from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.streaming.job_thread import _note
 from windowing.timestamps import MIN_TIMESTAMP_US
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import dataflow as df
-from runners.core.plan import plan
+from runners.core.stages.plan import plan
 from runners.errors import StoreError, StoreUnreachableError
-from runners.millwheel.housekeeping import Housekeeper, Retention
-from runners.millwheel.job import job_spec
+from runners.millwheel.control.housekeeping import Housekeeper, Retention
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
-from runners.millwheel.requests import (
+from runners.millwheel.model.requests import (
     CANCELLED,
     DRAINED,
     GONE,
@@ -24,8 +24,8 @@ from runners.millwheel.requests import (
     move,
     split,
 )
-from runners.millwheel.signals import Signal
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.signals import Signal
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.streaming.store_reader import StoreReader
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock

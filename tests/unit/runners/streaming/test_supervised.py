@@ -13,7 +13,7 @@ import pytest
 
 from dataflow.errors import TransformError
 from runners.errors import StoreError, StoreUnreachableError
-from runners.millwheel.ids import RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.streaming.supervised import PageWatch, WorkerEndedError, run_supervised
 from runners.streaming.trials import ForkedTrial
 

@@ -6,17 +6,17 @@ import attrs
 import pytest
 
 import dataflow as df
-from runners.batch.history.history_task import History, HistoryTask, Sent, Told
-from runners.batch.history.history_waves import history_of
-from runners.batch.history.key_parts import PARTS
-from runners.core.plan import ExecutionPlan, plan
+from runners.batch.backfill.key_parts import PARTS
+from runners.batch.backfill.task import History, HistoryTask, Sent, Told
+from runners.batch.backfill.waves import history_of
+from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.errors import BackfillError
-from runners.millwheel.history import is_loaded, mark_of
-from runners.millwheel.ids import RangeId
-from runners.millwheel.job import job_spec
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.control.backfill_progress import is_loaded, mark_of
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, RangeRow
 from tests.scripted_source import Batch, ScriptedSource
 

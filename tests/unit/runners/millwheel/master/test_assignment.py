@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from runners.millwheel.ids import RangeId
 from runners.millwheel.master.assignment import Assignment, BySlot
+from runners.millwheel.model.ids import RangeId
 
 RANGES = [RangeId(name, index) for name in ("read", "sum") for index in range(3)]
 SLOTS = 3

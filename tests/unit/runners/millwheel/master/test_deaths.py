@@ -1,9 +1,9 @@
 """Workers that end at one step, one after the other, are counted until the job gets further there."""
 
-from runners.millwheel.ids import RangeId
 from runners.millwheel.master.deaths import DEATHS_MAX, Deaths
-from runners.millwheel.messages import Died
-from runners.millwheel.troubles import TroubleBook, TroubleKind, reason_of
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.troubles import TroubleBook, TroubleKind, reason_of
+from runners.millwheel.wire.messages import Died
 
 READ, OTHER = RangeId("read", 0), RangeId("read", 1)
 

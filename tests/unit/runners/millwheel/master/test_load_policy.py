@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KEY_SPACE_END, KeyRange, even_ranges
 from runners.millwheel.master.load_policy import (
     Change,
     LoadPolicy,
@@ -20,6 +18,8 @@ from runners.millwheel.master.load_policy import (
     RangeView,
     SplitRange,
 )
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange, even_ranges
 from tests.effort import costly
 
 INTERVALS, CALM = 400, 150

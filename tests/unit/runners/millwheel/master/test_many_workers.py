@@ -1,11 +1,11 @@
 """A master of many workers that all start at once: each hears once who has what, and each is given its ranges."""
 
 import dataflow as df
-from runners.core.plan import plan
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import plan
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
-from runners.millwheel.messages import Assign, Ready, Register, Routes, decode, encode
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.store.memory.store import MemoryStore
+from runners.millwheel.wire.messages import Assign, Ready, Register, Routes, decode, encode
 from runners.testing.local_network import LocalNetwork, LocalTransport
 from runners.testing.manual_clock import ManualClock
 from runners.testing.scripted_source import ScriptedSource

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.millwheel.ids import RangeId
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
+from runners.millwheel.model.ids import RangeId
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 READ = [RangeId("read", index) for index in range(2)]

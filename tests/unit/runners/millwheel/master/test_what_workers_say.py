@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from runners.core.plan import plan
-from runners.millwheel.counts import Counts
-from runners.millwheel.ids import RangeId
-from runners.millwheel.job import job_spec
+from runners.core.stages.plan import plan
+from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import LEASE_TTL_MS, PAUSE_TTL_MS
-from runners.millwheel.messages import (
+from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.memory.store import MemoryStore
+from runners.millwheel.wire.messages import (
     Assign,
     Ready,
     Register,
@@ -22,7 +23,6 @@ from runners.millwheel.messages import (
     decode,
     encode,
 )
-from runners.millwheel.store.memory import MemoryStore
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock
 from runners.testing.scripted_source import ScriptedSource

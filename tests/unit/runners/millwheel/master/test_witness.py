@@ -4,9 +4,9 @@ import attrs
 import pytest
 
 from runners.errors import LostCommitsError
-from runners.millwheel.ids import CommitMark, RangeId
-from runners.millwheel.key_range import even_ranges
 from runners.millwheel.master.witness import Witness
+from runners.millwheel.model.ids import CommitMark, RangeId
+from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.store.port import JobRow, RangeRow
 
 FIRST, SECOND = RangeId("count", 0), RangeId("count", 1)

@@ -10,13 +10,13 @@ import pytest
 import dataflow as df
 from dataflow.computations import CsvInjector, CsvWatcher
 from dataflow.errors import PipelineError
-from runners.core.plan import ExecutionPlan, plan
+from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.errors import JobMismatchError, UpdateRefusedError
-from runners.millwheel.ids import Channel, Fence, RangeId
-from runners.millwheel.job import job_spec
-from runners.millwheel.production import CellWrite, Checkpoint, Production, TimerWrite
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.production import CellWrite, Checkpoint, Production, TimerWrite
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version
 from runners.millwheel.versions.state_shape import StateShape, state_shapes

@@ -2,15 +2,15 @@
 
 import pytest
 
-from runners.millwheel.guarantees import Guarantees
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.production import Production
-from runners.millwheel.store.memory import MemoryStore
+from runners.millwheel.model.guarantees import Guarantees
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced, Indeterminate
 from runners.millwheel.worker.committer import STRAGGLER_MS, Committer, WorkerStoppedError
 from runners.millwheel.worker.courier import Courier
-from runners.millwheel.worker.delivery import Outbox
 from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.messages import Deliver
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.courier import RESEND_INTERVAL_MS, Courier
-from runners.millwheel.worker.delivery import Outbox
 from runners.millwheel.worker.inbox import Inbox
+from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.production import Checkpoint
-from runners.millwheel.worker.delivery import Outbox, Trail
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.production import Checkpoint
+from runners.millwheel.worker.outbox import Outbox, Trail
 
 A = Channel(RangeId("read", 0), RangeId("sum", 0))
 B = Channel(RangeId("read", 0), RangeId("sum", 1))

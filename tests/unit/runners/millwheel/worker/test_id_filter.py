@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from runners.millwheel.worker.id_filter import IdFilter
+from runners.millwheel.worker.dedup.id_filter import IdFilter
 
 
 def digests(first: int, count: int) -> list[bytes]:

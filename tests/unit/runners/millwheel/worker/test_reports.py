@@ -2,11 +2,11 @@
 
 import pytest
 
-from runners.millwheel.counts import Counts
-from runners.millwheel.ids import RangeId
-from runners.millwheel.key_range import KeyRange
-from runners.millwheel.messages import Report
-from runners.millwheel.worker.delivery import Outbox
+from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.wire.messages import Report
+from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reports import (
     BUSY_REPORT_INTERVAL_MS,

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.millwheel.ids import Channel, RangeId
-from runners.millwheel.messages import Deliver
-from runners.millwheel.worker.delivery import Outbox
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.inbox import Inbox
+from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.sizes import Pieces, StepSize
 from runners.millwheel.worker.step_limits import StepLimits

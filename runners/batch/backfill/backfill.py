@@ -1,0 +1,153 @@
+"""Backfill: loads the history of a streaming job, for the runners that have one loaded."""
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+
+import attrs
+
+from dataflow.graph import PipelineGraph
+from runners.batch.backfill.waves import history_of, history_waves
+from runners.batch.repeating import nondeterministic
+from runners.batch.runner import checked_spill_bytes
+from runners.batch.waves import run_waves
+from runners.errors import BackfillError, StoreRestartedError
+from runners.millwheel.control.backfill_progress import (
+    HistoryState,
+    SplitMark,
+    begun,
+    check_may_be_loaded,
+    go_live,
+    history_state,
+)
+from runners.millwheel.store.port import JobRow, Store
+from runners.progress import Progress, say
+from runners.registry import open_store
+from runners.spark.job_keeper import JobKeeper
+from runners.spark.prepared_job import PreparedJob, prepare
+from runners.spark.result import StoreResult
+from runners.spark.stream_options import StreamOptions
+from runners.system_clock import SystemClock
+from windowing.timestamps import TimestampLike, to_timestamp_us
+
+_LOG = logging.getLogger(__name__)
+
+
+class Backfill:
+    """The history of one job.
+
+    Args:
+        stream: whose history it is.
+        until: the point; see `BackfillRunner`.
+        spill_bytes: see `BackfillRunner`.
+
+    Raises:
+        PipelineError: one of them cannot be.
+    """
+
+    def __init__(
+        self, stream: StreamOptions, *, until: TimestampLike | None, spill_bytes: int
+    ) -> None:
+        self._stream = stream
+        self._until_us = None if until is None else to_timestamp_us(until)
+        self._spill_bytes = checked_spill_bytes(spill_bytes)
+
+    @property
+    def job(self) -> str:
+        """What names the run in the store."""
+        return self._stream.job.job
+
+    def load(self, graph: PipelineGraph) -> StoreResult:
+        """Load what is not loaded yet; errors as those of `BackfillRunner.run`."""
+        return self._load(graph, check_may_be_loaded)
+
+    def load_unless_live(self, graph: PipelineGraph) -> None:
+        """As `load`, but a job that has gone live is left alone, also where the pipeline is another one by now."""
+
+        def leave_live(job: JobRow) -> None:
+            if history_state(job) is HistoryState.LIVE:
+                raise _LiveError
+
+        with suppress(_LiveError):
+            self._load(graph, leave_live)
+
+    def _load(self, graph: PipelineGraph, check: Callable[[JobRow], None]) -> StoreResult:
+        def look(job: JobRow) -> None:
+            if not job.is_finished:
+                check(job)
+            if history_state(job) is HistoryState.HALF:
+                check_continuable(graph, job)
+
+        keeper = JobKeeper(self.job)
+        with ExitStack() as until_loaded:
+            until_loaded.callback(keeper.release)
+            prepared = prepare(graph, self._stream.job, keeper.claim, look=look)
+            while True:
+                if prepared.job.is_finished:
+                    return prepared.result
+                if history_state(prepared.job) is HistoryState.LOADED:
+                    say(f"the history of job {self.job!r} is loaded; nothing was done")
+                    return prepared.result
+                try:
+                    self._run_waves(prepared)
+                    keeper.check()
+                    with closing(bound_store(prepared.incarnation)(prepared.dsn)) as store:
+                        go_live(store, self.job)
+                except StoreRestartedError as error:
+                    # How far a split was read may be lost, and what was made of it be on its way: none of it counts.
+                    _LOG.warning("the backfill of job %s begins again: %s", self.job, error)
+                    options = attrs.evolve(self._stream.job, fresh=False)
+                    prepared = prepare(graph, options, look=look)
+                else:
+                    return prepared.result
+
+    def _run_waves(self, prepared: PreparedJob) -> None:
+        began = begun(prepared.job) or SplitMark(
+            until_us=self._until_us, now_us=SystemClock().now_us()
+        )
+        history = history_of(
+            prepared.plan,
+            prepared.job,
+            until_us=began.until_us,
+            now_us=began.now_us,
+            tries=self._stream.tries,
+        )
+        if not any(history.layout.wanted.values()):
+            return
+        context = self._stream.spark.context()
+        with Progress(f"backfill {self.job}", show=self._stream.show_progress) as progress:
+            run_waves(
+                context,
+                prepared,
+                history.layout,
+                progress,
+                tries=self._stream.tries,
+                spill_bytes=self._spill_bytes,
+                wave=history_waves(history),
+                connect=bound_store(prepared.incarnation),
+            )
+
+
+def bound_store(incarnation: str) -> Callable[[str], Store]:
+    """What opens a store by its DSN, as long as it is that incarnation."""
+    return partial(open_store, incarnation=incarnation)
+
+
+class _LiveError(Exception):
+    """There is nothing to load any more."""
+
+
+def check_continuable(graph: PipelineGraph, job: JobRow) -> None:
+    """Refuse to go on with a backfill that was interrupted, where its code would say something else.
+
+    Raises:
+        BackfillError: that is so.
+    """
+    rolling = nondeterministic(graph)
+    if rolling is not None:
+        raise BackfillError(
+            f"the backfill of job {job.job!r} was interrupted, and cannot be continued",
+            detail=f"{rolling} is marked as nondeterministic: read again, records would not make what they have made",
+            hint="start over with fresh=True",
+        )

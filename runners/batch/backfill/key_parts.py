@@ -1,0 +1,118 @@
+"""KeyParts: what is sent to a key range, kept until all of it is there, and then given back part by part.
+
+A key range is divided into `PARTS` parts by the hashes of its keys, always the same ones, whether there is much or
+little.  What memory may not hold waits in a file.
+
+**Invariant:** what is given back, and in which order, depends on what was sent alone: neither on the order in which it
+came nor on what has been in the file.  What is for one part is a pickle of its own from the sender on, so even what two
+values share is the same.
+
+`spilled_groups.py` promises less (the order of keys depends on memory there) and needs no more: a batch is not
+continued with what another attempt has said.
+
+Absent: dividing a part.  What is sent to one, of many keys or of one, must fit into memory.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import attrs
+
+from dataflow.serialization import loads
+from runners.batch.spill.pickle_file import PickleFile
+from runners.millwheel.model.ids import RangeId
+
+#: Into how many parts a key range is divided; fixed, because a mark in the store counts in them.
+PARTS = 256
+#: What a blob costs beside its content.
+_BLOB_BYTES = 200
+
+
+class _Kept(NamedTuple):
+    """Something for one part; in the order in which it is given back."""
+
+    sender: RangeId
+    number: int
+    records: int
+    blob: bytes
+
+
+@attrs.frozen
+class Batch:
+    """Several parts, one after the other.
+
+    ``end``: one past the last part.  ``blobs``: pickled lists of partials, the last one first.
+    """
+
+    end: int
+    blobs: list[bytes]
+
+
+class KeyParts:
+    """Of one key range; close it at the end.
+
+    Args:
+        first: earlier parts are not wanted.
+        spill_bytes: how much of it to keep in memory, as pickles.
+    """
+
+    def __init__(self, *, first: int, spill_bytes: int) -> None:
+        self._first, self._spill_bytes = first, spill_bytes
+        self._held: dict[int, list[_Kept]] = defaultdict(list)
+        self._held_bytes = 0
+        self._file: PickleFile | None = None
+        #: Where in the file each part has something.
+        self._places: dict[int, list[int]] = defaultdict(list)
+
+    def close(self) -> None:
+        """Delete the file."""
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def has_spilled(self) -> bool:
+        """Whether there is a file."""
+        return self._file is not None
+
+    def take(self, sender: RangeId, number: int, blob: bytes) -> None:
+        """Take in what a sender has sent (`Gatherer`, with `PARTS`) under a number of its own.
+
+        Raises:
+            OSError: the temporary directory is full; another attempt may have more luck.
+        """
+        for part, records, content in loads(blob):
+            if part >= self._first:
+                self._held[part].append(_Kept(sender, number, records, content))
+                self._held_bytes += len(content) + _BLOB_BYTES
+        if self._held_bytes > self._spill_bytes:
+            self._spill()
+
+    def batches(self, records: int, cut: int) -> Iterator[Batch]:
+        """Everything, gone from here as it comes: each time as few parts as have so many records.
+
+        Args:
+            records: at least so many in each batch but the last, which is there even if it is empty.
+            cut: a batch that comes to this part ends before it.
+        """
+        found: list[_Kept] = []
+        for part in range(self._first, PARTS):
+            found += self._part(part)
+            is_enough = sum(each.records for each in found) >= records
+            if is_enough or part + 1 in (cut, PARTS):
+                yield Batch(part + 1, [each.blob for each in reversed(found)])
+                found = []
+
+    def _part(self, part: int) -> list[_Kept]:
+        found = self._held.pop(part, [])
+        for place in self._places.pop(part, ()):
+            assert self._file is not None
+            found += self._file.read_at(place)
+        return sorted(found)
+
+    def _spill(self) -> None:
+        self._file = self._file or PickleFile()
+        while self._held:
+            part, kept = self._held.popitem()
+            self._places[part].append(self._file.write(kept))
+        self._held_bytes = 0

@@ -1,0 +1,54 @@
+"""LeftState: cells and timers that a backfill leaves to the stream, as the store keeps them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runners.core.ground.cells import Cell, CellId
+from runners.core.ground.key_codec import KeyCodec
+from runners.core.ground.timers import Timers
+from runners.millwheel.cell_codec import encode_cell, encode_cell_key, encode_window
+from runners.millwheel.model.production import CellWrite, TimerWrite
+
+#: What a cell or a timer costs beside its content.
+_WRITE_BYTES = 200
+
+
+class LeftState:
+    """Of one key range, until it is committed.
+
+    Args:
+        computation: whose.
+        codec: of its keys.
+    """
+
+    def __init__(self, computation: str, codec: KeyCodec) -> None:
+        self._computation, self._codec = computation, codec
+        self._cells: list[CellWrite] = []
+        self._timers: list[TimerWrite] = []
+        #: How much waits for a commit.
+        self.size_bytes = 0
+
+    def add(self, cells: Mapping[CellId, Cell], timers: Timers) -> None:
+        """Keep what there is of some keys when history ends."""
+        for cell_id, cell in cells.items():
+            key_hash, cell_key = self._key(cell_id)
+            value = encode_cell(cell)
+            self._cells.append(CellWrite(self._computation, key_hash, cell_key, value))
+            self.size_bytes += len(cell_key) + len(value) + _WRITE_BYTES
+        for (cell_id, window, domain), fire_us in timers.items():
+            key_hash, cell_key = self._key(cell_id)
+            tag = encode_window(window)
+            self._timers.append(
+                TimerWrite(self._computation, key_hash, cell_key, tag, domain, fire_us)
+            )
+            self.size_bytes += len(cell_key) + len(tag) + _WRITE_BYTES
+
+    def take(self) -> dict[str, Any]:
+        """Parts of a production, in the order in which the store keeps them; nothing is left here."""
+        cells, timers = self._cells, self._timers
+        self._cells, self._timers, self.size_bytes = [], [], 0
+        return {"cells": sorted(cells), "timers": sorted(timers)}
+
+    def _key(self, cell_id: CellId) -> tuple[int, bytes]:
+        key = self._codec.encode(cell_id[0])
+        return key.hash, encode_cell_key(cell_id[1], key.encoded)

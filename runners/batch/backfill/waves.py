@@ -1,0 +1,119 @@
+"""The waves of a backfill, as Spark runs them, and what its driver knows before."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+
+from runners.batch.backfill.task import History, HistoryTask
+from runners.batch.layout import ByStage, Layout, layout
+from runners.batch.repeating import nondeterministic
+from runners.batch.tasks import (
+    Attempt,
+    FailedInputError,
+    GroupingWave,
+    Shipment,
+    SplitTask,
+    Work,
+    content_of,
+)
+from runners.core.stages.plan import ExecutionPlan
+from runners.millwheel.control.backfill_progress import is_loaded
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.port import JobRow, RangeRow
+
+
+def history_of(
+    plan: ExecutionPlan, job: JobRow, *, until_us: int | None, now_us: int, tries: int | None
+) -> History:
+    """What the tasks of a backfill are to know; ranges that are loaded already are left out where nobody needs them."""
+    senders = {
+        stage.name: frozenset(
+            each for each in job.ranges if each.computation in plan.senders(stage.name)
+        )
+        for stage in plan.groupings()
+    }
+    return History(
+        job=job.job,
+        layout=history_layout(plan, job.ranges),
+        senders=senders,
+        until_us=until_us,
+        now_us=now_us,
+        tries=tries,
+        nondeterministic=nondeterministic(plan.graph),
+    )
+
+
+def history_layout(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> Layout:
+    """The targets of a backfill: every range leaves something in the store, whether it writes tables or not."""
+
+    def wanted(by_stage: ByStage) -> Mapping[str, frozenset[int]]:
+        found: dict[str, frozenset[int]] = {}
+        for stage in reversed(tuple(plan.stages.values())):
+            needs_all = any(found[group.label] for group in stage.groups)
+            found[stage.name] = frozenset(
+                row.range_id.index
+                for row in by_stage[stage.name]
+                if needs_all or not is_loaded(row)
+            )
+        return found
+
+    return layout(plan, ranges, wanted)
+
+
+def history_waves(
+    history: History,
+) -> Callable[[Work, int], Callable[[int, Iterable[Any]], Iterator[Shipment]]]:
+    """What the tasks of each level do."""
+    return partial(_wave, history)
+
+
+def _wave(history: History, work: Work, level: int) -> "_SourceWave | _GroupingWave":
+    return _GroupingWave(work, level, history) if level else _SourceWave(work, history)
+
+
+@attrs.frozen
+class _SourceWave:
+    work: Work
+    history: History
+
+    def __call__(self, index: int, splits: Iterable[SplitTask]) -> Iterator[Shipment]:
+        for task in splits:
+            attempt = _HistoryAttempt(self.work, self.history, task.range_id)
+            yield from attempt.run(attempt.read_history(task.split))
+
+
+@attrs.frozen
+class _GroupingWave(GroupingWave):
+    history: History
+
+    def _run(self, range_id: RangeId, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
+        attempt = _HistoryAttempt(self.work, self.history, range_id)
+        return attempt.run(attempt.group_history(shipments))
+
+
+class _HistoryAttempt(Attempt):
+    def __init__(self, work: Work, history: History, range_id: RangeId) -> None:
+        super().__init__(work, range_id)
+        self._history = history
+
+    def read_history(self, split: bytes) -> Iterator[Shipment]:
+        yield from self._task().read_split(split)
+
+    def group_history(self, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
+        try:
+            yield from self._task().group(map(content_of, shipments))
+        except FailedInputError as failed:
+            yield from self._spread(failed.failure)
+
+    def _task(self) -> HistoryTask:
+        store = self._work.connect(self._work.dsn)
+        return HistoryTask(
+            self._history,
+            self._plan,
+            self._range_id,
+            store,
+            self._owner,
+            self._work.spill_bytes,
+        )

@@ -1,0 +1,72 @@
+"""HistoryWriter: what a task of a backfill leaves in the store.
+
+As `RangeWriter`, with the same promise for every attempt, but nothing is finished by it.  A split has a mark that says
+how far it is read, and a key range one that says how many of its parts are loaded: cells, timers and rows of a part are
+in the commit that counts it.  A later attempt can tell what is written from the rest, which none can in a batch: it
+comes to the same parts in the same order (`key_parts.py`).
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Self
+
+import attrs
+
+from runners.batch.range_writer import FencedError, RangeWriter, ReadSoFar
+from runners.millwheel.control.backfill_progress import SplitMark, is_loaded, mark_of
+from runners.millwheel.store.port import RangeRow
+
+
+class HistoryWriter(RangeWriter):
+    """`is_finished` says whether all that is to be written is.
+
+    ``reached``: what the marks of a split say from here on, beside what `commit` is told.
+    ``left``: further parts of the next production.
+    """
+
+    reached: SplitMark = SplitMark()
+    left: Mapping[str, Any] = MappingProxyType({})
+
+    def __enter__(self) -> Self:
+        """Take the range over, unless it is a stream's by now: an attempt may be slow to begin, and nobody miss it.
+
+        Raises:
+            FencedError: so it is.
+        """
+        super().__enter__()
+        row = self._row
+        assert row is not None
+        if row.split is not None and row.bundle and mark_of(row) is None:
+            self._store.close()
+            raise FencedError(
+                f"{self._range_id} of job {self._job} has gone live",
+                hint="nothing is lost, and nothing is to be done: its history was loaded by another attempt",
+            )
+        return self
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether earlier attempts have committed anything."""
+        assert self._row is not None
+        return self._row.bundle > 0
+
+    @property
+    def mark(self) -> SplitMark:
+        """What earlier attempts have committed."""
+        assert self._row is not None
+        return mark_of(self._row) or SplitMark()
+
+    def _is_done(self, row: RangeRow) -> bool:
+        return is_loaded(row)
+
+    def _so_far_of(self, row: RangeRow) -> ReadSoFar:
+        mark = mark_of(row) or SplitMark()
+        return ReadSoFar(mark.records, mark.position, mark.dead, mark.sent)
+
+    def _progress(self, so_far: ReadSoFar | None, *, is_last: bool) -> dict[str, Any]:
+        positions = {}
+        if so_far is not None:
+            said = attrs.asdict(so_far, recurse=False, filter=lambda field, _: field.name != "run")
+            mark = attrs.evolve(self.reached, **said, is_end=is_last)
+            positions[self._range_id] = mark.encoded()
+        return {"positions": positions, **self.left}

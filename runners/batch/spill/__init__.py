@@ -1,0 +1,1 @@
+"""Groups that do not fit into memory, in files that nobody else sees."""

@@ -1,0 +1,282 @@
+"""SpilledGroups: a key range whose groups need not fit into memory together.
+
+Partials go into cells in memory while these are small.  When they are not, the range is divided into buckets by other
+bits of the hashes of its keys (Grace hash join: Kitsuregawa, Tanaka, Moto-oka, 1983): the cells and timers so far, and
+all partials still to come, go to one file for each bucket.  Then the buckets are worked off one after the other, each
+as if it were the range; one that is too large itself is divided again.
+
+Nothing depends on the order of keys: a cell belongs to one key, and so to one bucket, and what comes for it stays in
+its order.
+
+A key cannot be divided like that.  Where windows speak once (`ReplayPanes`), one that has most of what is held is taken
+out of the range, and sorted by windows through a file of its own (`LargeKey`): neither many windows nor one with many
+values have to fit, as a group of `GroupByKey` that does not is a sequence over the file (`FileValues`).
+
+**Invariant:** what is said is what would have been said without files, but for the order of keys, and for the order of
+values where windows merge.
+
+Absent: a key that is larger than memory where there is more to a window than its accumulator (stateful DoFns; triggers,
+retractions and event times of panes that the user has chosen), where user code merges windows, and the one accumulator
+of a `CombineFn` that is itself larger than memory; all these are kept in memory, however large.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+from weakref import WeakSet
+
+import attrs
+
+from dataflow.serialization import dumps, loads
+from runners.batch.spill.large_key import LargeKey
+from runners.batch.spill.pickle_file import PickleFile
+from runners.batch.spill.run_file import RunFile
+from runners.core.ground.cells import Cell, CellId, TimerId
+from runners.core.ground.timers import Timers
+from runners.core.partials.lifting import Partial
+from runners.core.stages.grouping import GroupingStage, StageClock, Step
+from windowing.timestamps import MAX_TIMESTAMP_US
+
+#: State of a task in memory, as bytes of pickles; Python objects take some five times as much.
+SPILL_BYTES = 64 << 20
+#: What a cell costs beside its content, in the same measure.
+CELL_BYTES = 200
+#: Timers fired in one go.
+BUNDLE_TIMERS = 10_000
+_BUCKET_BITS = 4
+_BUCKETS = 1 << _BUCKET_BITS
+_HASH_BITS = 64
+_first = itemgetter(0)
+
+
+@attrs.frozen
+class _Kept:
+    """A cell on its way through a file, with its timers."""
+
+    cell_id: CellId
+    cell: Cell
+    timers: Mapping[TimerId, int]
+
+
+#: Something for a bucket, and the size of its pickle.
+_Chunk = tuple[Sequence[Partial] | _Kept, int]
+
+
+class _Memory:
+    """The cells and timers of one bucket."""
+
+    def __init__(self) -> None:
+        self.cells: dict[CellId, Cell] = {}
+        #: In the order in which they were set last, which is that of timers of one instant.
+        self.timers: dict[TimerId, int] = {}
+        self._content_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """At most so much: what is folded or has been said already still counts as what it was."""
+        return self._content_bytes + CELL_BYTES * len(self.cells)
+
+    def grow(self, size_bytes: int) -> None:
+        self._content_bytes += size_bytes
+
+    def take(self, kept: _Kept) -> None:
+        self.cells[kept.cell_id] = kept.cell
+        self.timers.update(kept.timers)
+
+    def set_timers(self, changes: Mapping[TimerId, int | None]) -> None:
+        for timer, fire_us in changes.items():
+            self.timers.pop(timer, None)
+            if fire_us is not None:
+                self.timers[timer] = fire_us
+
+    def measure(self, held: Iterable[Sequence[Partial]]) -> int:
+        """Count anew, with what else is held, at the cost of a pickle."""
+        self._content_bytes = sum(len(dumps(each)) for each in chain(self.cells.items(), held))
+        return self.size_bytes
+
+    def kept(self) -> Iterator[_Kept]:
+        """Everything, one cell at a time; gone from here as it comes."""
+        by_cell: dict[CellId, dict[TimerId, int]] = {}
+        for timer, fire_us in self.timers.items():
+            by_cell.setdefault(timer[0], {})[timer] = fire_us
+        self.timers.clear()
+        while self.cells:
+            cell_id, cell = self.cells.popitem()
+            yield _Kept(cell_id, cell, by_cell.pop(cell_id, {}))
+
+
+class SpilledGroups:
+    """Runs one grouping stage over the partials of a key range.
+
+    Args:
+        grouping: the stage, set up.
+        while_input: what time it is until all partials are there.
+        at_the_end: what time it is then.
+        spill_bytes: how much to keep in memory; see `SPILL_BYTES`.
+    """
+
+    def __init__(
+        self,
+        grouping: GroupingStage,
+        while_input: StageClock,
+        at_the_end: StageClock,
+        spill_bytes: int = SPILL_BYTES,
+    ) -> None:
+        self._grouping, self._spill_bytes = grouping, spill_bytes
+        self._while_input, self._at_the_end = while_input, at_the_end
+        #: How often a range or a bucket was divided.
+        self.spills = 0
+        #: Those that somebody may still read.
+        self._files: WeakSet[RunFile] = WeakSet()
+
+    def steps(self, blobs: Iterable[bytes]) -> Iterator[Step]:
+        """Everything that the grouping says, in steps that each fit into memory.
+
+        Args:
+            blobs: pickled lists of partials.
+
+        Raises:
+            OSError: the temporary directory is full; another attempt may have more luck.
+        """
+        return self._steps(((loads(blob), len(blob)) for blob in blobs), shift=0)
+
+    def close(self) -> None:
+        """End what was said: groups that are in files can be read no more."""
+        for file in self._files:
+            file.close()
+
+    def _steps(self, chunks: Iterator[_Chunk], shift: int) -> Iterator[Step]:
+        memory = _Memory()
+        limit_bytes = self._spill_bytes
+        for content, size_bytes in chunks:
+            memory.grow(size_bytes)
+            if isinstance(content, _Kept):
+                memory.take(content)
+            else:
+                yield from self._take_in(memory, content)
+            if memory.size_bytes > limit_bytes:
+                del content
+                divided = self._divided(memory, chunks, shift)
+                if divided is not None:
+                    yield from divided
+                    return
+                # Counting costs as much as there is, so not for every chunk.
+                limit_bytes = max(self._spill_bytes, 2 * memory.size_bytes)
+        yield from self._last_steps(memory)
+
+    def _take_in(self, memory: _Memory, partials: Sequence[Partial]) -> Iterator[Step]:
+        if self._grouping.replay is not None:
+            self._grouping.replay.hold(partials)
+            return
+        step = self._grouping.add(memory.cells, partials, self._while_input)
+        memory.set_timers(step.effects.timers)
+        yield step
+
+    def _divided(
+        self, memory: _Memory, chunks: Iterator[_Chunk], shift: int
+    ) -> Iterator[Step] | None:
+        """What is said of what is held and still to come, in buckets; None if it stays in memory."""
+        replay = self._grouping.replay
+        held = () if replay is None else replay.fold()
+        # Folding makes little of much: then it pays to count, and again when as much has come in addition.
+        if memory.measure(held) <= self._spill_bytes / 2:
+            return None
+        large = self._large_key(held)
+        if large is None and (shift >= _HASH_BITS or not _has_several_keys(memory, held)):
+            return None
+        self.spills += 1
+        return self._in_buckets(memory, chunks, shift, large)
+
+    def _large_key(self, held: Sequence[Sequence[Partial]]) -> LargeKey | None:
+        """Room for the key that most of what is held belongs to, if there is one and it can be taken out."""
+        replay = self._grouping.replay
+        if replay is None or replay.order is None:
+            return None
+        weights: dict[Any, int] = {}
+        for key, _, _, count in chain.from_iterable(held):
+            weights[key] = weights.get(key, 0) + (count if replay.is_list else 1)
+        key = max(weights, key=weights.__getitem__)
+        if 2 * weights[key] <= sum(weights.values()):
+            return None
+        large = LargeKey(key, replay, replay.order, held_bytes=self._spill_bytes // 2)
+        self._files.add(large.file)
+        return large
+
+    def _in_buckets(
+        self, memory: _Memory, chunks: Iterator[_Chunk], shift: int, large: LargeKey | None
+    ) -> Iterator[Step]:
+        with ExitStack() as stack:
+            files = [stack.enter_context(closing(PickleFile())) for _ in range(_BUCKETS)]
+            self._divide(memory, chunks, shift, large, files)
+            if large is not None:
+                yield from self._said_of(large)
+                # Its file goes as soon as nobody reads it any more.
+                large = None
+            for file in files:
+                yield from self._steps(file.read(), shift + _BUCKET_BITS)
+                file.close()
+
+    def _divide(
+        self,
+        memory: _Memory,
+        chunks: Iterator[_Chunk],
+        shift: int,
+        large: LargeKey | None,
+        files: Sequence[PickleFile],
+    ) -> None:
+        """Write everything that is held, and that is still to come."""
+        for kept in memory.kept():
+            files[self._bucket(kept.cell_id[0], shift)].write(kept)
+        replay = self._grouping.replay
+        held = iter(()) if replay is None else _emptied(replay.release())
+        for content, _ in chain(held, chunks):
+            if isinstance(content, _Kept):
+                files[self._bucket(content.cell_id[0], shift)].write(content)
+                continue
+            parts: dict[int, list[Partial]] = {}
+            for partial in content:
+                if large is not None and partial[0] == large.key:
+                    large.add(partial)
+                else:
+                    parts.setdefault(self._bucket(partial[0], shift), []).append(partial)
+            for bucket, part in parts.items():
+                files[bucket].write(part)
+
+    def _said_of(self, large: LargeKey) -> Iterator[Step]:
+        for part in large.parts():
+            yield self._grouping.say_of(part, self._at_the_end)
+
+    def _bucket(self, key: Any, shift: int) -> int:
+        # From the low end: the range itself is an interval, so its keys agree in the high bits.
+        return (self._grouping.codec.encode(key).hash >> shift) % _BUCKETS
+
+    def _last_steps(self, memory: _Memory) -> Iterator[Step]:
+        if self._grouping.replay is not None:
+            yield from self._grouping.say(self._at_the_end)
+            return
+        timers = Timers()
+        for timer, fire_us in memory.timers.items():
+            timers.set(timer, fire_us)
+        memory.timers.clear()
+        while due := timers.pop_due(
+            watermark_us=MAX_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US, timers_max=BUNDLE_TIMERS
+        ):
+            step = self._grouping.fire_timers(memory.cells, due, self._at_the_end)
+            for timer, changed_us in step.effects.timers.items():
+                timers.set(timer, changed_us)
+            yield step
+
+
+def _emptied(held: list[Sequence[Partial]]) -> Iterator[_Chunk]:
+    """What was held, gone from there as it comes: it is large."""
+    while held:
+        yield held.pop(0), 0
+
+
+def _has_several_keys(memory: _Memory, held: Sequence[Sequence[Partial]]) -> bool:
+    parts = (map(_first, part) for part in held)
+    keys = chain(map(_first, memory.cells), *parts)
+    first = next(keys, None)
+    return any(key != first for key in keys)

@@ -1,0 +1,1 @@
+"""Numbers as columns: windows assigned, values folded and partials kept without an object for each."""

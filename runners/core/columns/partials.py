@@ -1,0 +1,377 @@
+"""Partials as columns: built, merged and divided among key ranges without an object for each.
+
+`PartialColumns` is a sequence of ordinary partials (`runners.core.partials.lifting`), so whoever does not know columns
+takes it as it is.  Where columns do not suffice, functions here return None, and values are folded one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dataflow.arrow_numbers import array_of, numbers_of
+from dataflow.columns import (
+    Column,
+    Int64s,
+    PairColumns,
+    WindowColumn,
+    key_values,
+    packed,
+    unpacked,
+)
+from runners.core.columns.combiners import Accumulators, ColumnCombiner, Groups
+from runners.core.ground.bundle import Bundle
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+LabelT = TypeVar("LabelT", bound=Hashable)
+
+Bools = NDArray[np.bool_]
+#: More different values than this, and their products could be beyond 64 bits.
+_CODES_MAX = 1 << 62
+
+
+class PartialColumns(Column[tuple[Any, Any, Any, int]]):
+    """Partials of one grouping.
+
+    Args:
+        keys: the columns of the key; ``is_single`` if the key is not a tuple.
+        windows: of each partial.
+        counts: records in each.
+        combiners: what folds them, and ``accumulators``: the arrays of each combiner.
+    """
+
+    def __init__(
+        self,
+        keys: tuple[pa.Array, ...],
+        windows: WindowColumn,
+        counts: Int64s,
+        accumulators: tuple[Accumulators, ...],
+        *,
+        combiners: tuple[ColumnCombiner, ...],
+        is_single: bool,
+    ) -> None:
+        self.keys, self.windows, self.counts = keys, windows, counts
+        self.accumulators, self.combiners, self.is_single = accumulators, combiners, is_single
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        columns = [self.windows.starts_us, self.windows.ends_us, self.counts]
+        columns += [each for found in self.accumulators for each in found]
+        arrays = [*self.keys, *map(array_of, columns)]
+        names = [str(number) for number in range(len(arrays))]
+        batch = pa.RecordBatch.from_arrays(arrays, names=names)
+        combiners = [(each.kind, each.is_listed) for each in self.combiners]
+        sizes = [len(found) for found in self.accumulators]
+        size_us = self.windows.size_us
+        shape = (len(self.keys), self.is_single, size_us, combiners, sizes)
+        return _restored, (packed(batch), shape)
+
+    @property
+    def records(self) -> int:
+        """How many records they are made of."""
+        return int(self.counts.sum())
+
+    @property
+    def nbytes(self) -> int:
+        """What the arrays take."""
+        arrays = [*self.keys, self.windows.starts_us, self.windows.ends_us, self.counts]
+        arrays += [each for found in self.accumulators for each in found]
+        return sum(int(each.nbytes) for each in arrays)
+
+    @property
+    def schema(self) -> tuple[Any, ...]:
+        """What must be the same for partials to be put together."""
+        dtypes = [each.dtype for found in self.accumulators for each in found]
+        return ([each.type for each in self.keys], self.is_single, self.combiners, dtypes)
+
+    def like(self, partials: Sequence[tuple[Any, Any, Any, int]]) -> PartialColumns | None:
+        """Partials as columns of the same types as these; None where they would not be the same."""
+        keys, windows, accumulators, counts = zip(*partials, strict=True)
+        columns = [keys] if self.is_single else list(zip(*keys, strict=True))
+        arrays = [_exact_keys(*each) for each in zip(columns, self.keys, strict=True)]
+        folds = zip(self.combiners, zip(*accumulators, strict=True), self.accumulators, strict=True)
+        founds = [each.arrays(values, held) for each, values, held in folds]
+        if any(each is None for each in (*arrays, *founds)):
+            return None
+        starts_us, ends_us = np.array(windows, np.int64).T
+        size_us = self.windows.size_us
+        is_same = size_us is not None and bool((ends_us - starts_us == size_us).all())
+        return PartialColumns(
+            tuple(each for each in arrays if each is not None),
+            WindowColumn(starts_us, ends_us, size_us if is_same else None),
+            np.array(counts, np.int64),
+            tuple(each for each in founds if each is not None),
+            combiners=self.combiners,
+            is_single=self.is_single,
+        )
+
+    def take(self, indexes: Sequence[int] | Int64s) -> PartialColumns:
+        """The partials at these indexes."""
+        at = np.asarray(indexes, np.int64)
+        taken = array_of(at)
+        return self._with(lambda each: each.take(taken), lambda each: each[at])
+
+    def parted(self, is_chosen: Bools) -> tuple[PartialColumns, PartialColumns]:
+        """Those that are chosen, and the others."""
+        chosen = int(np.count_nonzero(is_chosen))
+        if is_chosen[:chosen].all():
+            return self._slice(0, chosen), self._slice(chosen, len(self) - chosen)
+        return self.take(np.flatnonzero(is_chosen)), self.take(np.flatnonzero(~is_chosen))
+
+    def _slice(self, start: int, length: int) -> PartialColumns:
+        run = slice(start, start + length)
+        return self._with(lambda each: each.slice(start, length), lambda each: each[run])
+
+    def _with(
+        self, of_arrow: Callable[[Any], Any], of_numpy: Callable[[Any], Any]
+    ) -> PartialColumns:
+        windows = self.windows
+        starts_us, ends_us = of_numpy(windows.starts_us), of_numpy(windows.ends_us)
+        return PartialColumns(
+            tuple(map(of_arrow, self.keys)),
+            WindowColumn(starts_us, ends_us, windows.size_us),
+            of_numpy(self.counts),
+            tuple(tuple(map(of_numpy, found)) for found in self.accumulators),
+            combiners=self.combiners,
+            is_single=self.is_single,
+        )
+
+    def _make(self) -> list[tuple[Any, Any, Any, int]]:
+        pairs = zip(self.combiners, self.accumulators, strict=True)
+        accumulators = zip(*[each.accumulators(found) for each, found in pairs], strict=True)
+        keys = key_values(self.keys, is_single=self.is_single)
+        return list(zip(keys, self.windows, accumulators, self.counts.tolist(), strict=True))
+
+
+def _restored(blob: bytes, shape: tuple[Any, ...]) -> PartialColumns:
+    keys, is_single, size_us, combiners, sizes = shape
+    columns = unpacked(blob).columns
+    starts_us, ends_us, counts, *arrays = [numbers_of(each) for each in columns[keys:]]
+    ends = list(accumulate(sizes))
+    return PartialColumns(
+        canonical_columns(columns[:keys]),
+        WindowColumn(starts_us, ends_us, size_us),
+        counts,
+        tuple(tuple(arrays[end - size : end]) for size, end in zip(sizes, ends, strict=True)),
+        combiners=tuple(ColumnCombiner(*each) for each in combiners),
+        is_single=is_single,
+    )
+
+
+def canonical_columns(keys: Iterable[pa.Array]) -> tuple[pa.Array, ...]:
+    """Key columns of canonical keys (`dataflow.canonical_keys`): booleans are 1 and 0."""
+    return tuple(key.cast(pa.int64()) if pa.types.is_boolean(key.type) else key for key in keys)
+
+
+def _exact_keys(values: Sequence[Any], like: pa.Array) -> pa.Array | None:
+    kinds = {pa.int64(): int, pa.string(): str}
+    if any(type(each) is not kinds[like.type] for each in values):
+        return None
+    try:
+        return pa.array(values, like.type)
+    except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
+        return None
+
+
+def lifted_columns(
+    bundle: Bundle, combiners: tuple[ColumnCombiner, ...], *, is_merging: bool
+) -> PartialColumns | None:
+    """The partials of a bundle of pairs; ``is_merging``: windows of a key that overlap become one."""
+    pairs, windows = bundle.values, bundle.windows
+    if not isinstance(pairs, PairColumns) or not len(pairs):
+        return None
+    if windows is None:
+        size = len(pairs)
+        starts_us, ends_us = np.full(size, MIN_TIMESTAMP_US), np.full(size, MAX_TIMESTAMP_US)
+        windows = WindowColumn(starts_us, ends_us, MAX_TIMESTAMP_US - MIN_TIMESTAMP_US)
+    if not isinstance(windows, WindowColumn):
+        return None
+    keys = canonical_columns(pairs.keys)
+    groups = grouped(keys, windows, is_merging=is_merging)
+    if groups is None:
+        return None
+    folds = zip(combiners, pairs.values, strict=True)
+    accumulators = [each.lifted(values, groups) for each, values in folds]
+    return _together(keys, windows, groups, groups.counts, accumulators, combiners, pairs.is_single)
+
+
+def merged_columns(parts: Sequence[PartialColumns], *, is_merging: bool) -> PartialColumns | None:
+    """The partials of several as fewer that say the same."""
+    first = parts[0]
+    if any(each.schema != first.schema for each in parts):
+        return None
+    keys = tuple(
+        pa.concat_arrays(columns) for columns in zip(*[each.keys for each in parts], strict=True)
+    )
+    sizes = {each.windows.size_us for each in parts}
+    windows = WindowColumn(
+        np.concatenate([each.windows.starts_us for each in parts]),
+        np.concatenate([each.windows.ends_us for each in parts]),
+        sizes.pop() if len(sizes) == 1 else None,
+    )
+    counts = np.concatenate([each.counts for each in parts])
+    arrays = [
+        tuple(map(np.concatenate, zip(*founds, strict=True)))
+        for founds in zip(*[each.accumulators for each in parts], strict=True)
+    ]
+    groups = grouped(keys, windows, is_merging=is_merging)
+    if groups is None:
+        return None
+    folds = zip(first.combiners, arrays, strict=True)
+    accumulators = [each.merged(found, groups) for each, found in folds]
+    counts = groups.reduced(np.add, counts)
+    return _together(keys, windows, groups, counts, accumulators, first.combiners, first.is_single)
+
+
+def _together(
+    keys: tuple[pa.Array, ...],
+    windows: WindowColumn,
+    groups: Groups,
+    counts: Int64s,
+    accumulators: Sequence[Accumulators | None],
+    combiners: tuple[ColumnCombiner, ...],
+    is_single: bool,  # noqa: FBT001
+) -> PartialColumns | None:
+    if any(each is None for each in accumulators):
+        return None
+    firsts = array_of(groups.firsts)
+    starts_us = windows.starts_us[groups.firsts]
+    ends_us = groups.reduced(np.maximum, windows.ends_us)
+    # Windows of one size that have merged are of one size no more.
+    is_same = windows.size_us is not None and bool((ends_us - starts_us == windows.size_us).all())
+    return PartialColumns(
+        tuple(each.take(firsts) for each in keys),
+        WindowColumn(starts_us, ends_us, windows.size_us if is_same else None),
+        counts,
+        tuple(each for each in accumulators if each is not None),
+        combiners=combiners,
+        is_single=is_single,
+    )
+
+
+def grouped(keys: Sequence[pa.Array], windows: WindowColumn, *, is_merging: bool) -> Groups | None:
+    """The rows of one key and window together, those of a key in the order of their windows.
+
+    None if there is a column of keys that is not compared as Python compares its values.
+    """
+    codes = key_codes(keys)
+    if codes is None:
+        return None
+    starts_us, ends_us = windows.starts_us, windows.ends_us
+    if windows.size_us is None and not is_merging:
+        order = np.lexsort((ends_us, starts_us, codes))
+    else:
+        order = _sorted_by(codes, starts_us)
+    codes, starts_us, ends_us = codes[order], starts_us[order], ends_us[order]
+    is_new = np.empty(len(order), np.bool_)
+    is_new[:1] = True
+    other_key = codes[1:] != codes[:-1]
+    if is_merging:
+        reach_us = ends_us if windows.size_us is not None else _reach_us(codes, ends_us)
+        is_new[1:] = other_key | (starts_us[1:] >= reach_us[:-1])
+    else:
+        other_window = (starts_us[1:] != starts_us[:-1]) | (ends_us[1:] != ends_us[:-1])
+        is_new[1:] = other_key | other_window
+    return Groups(order, np.flatnonzero(is_new))
+
+
+def _reach_us(codes: Int64s, ends_us: Int64s) -> Int64s:
+    """For each window the latest end among those of its key up to it; the windows are ordered by key."""
+    order = np.lexsort((ends_us, codes))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    # A later key is ranked behind all of an earlier one, so none reaches into the next.
+    return ends_us[order[np.maximum.accumulate(rank)]]
+
+
+def _sorted_by(codes: Int64s, starts_us: Int64s) -> Int64s:
+    first_us = int(starts_us.min())
+    span_us = int(starts_us.max()) - first_us + 1
+    if (int(codes.max()) + 1) * span_us > _CODES_MAX:
+        return np.lexsort((starts_us, codes))
+    return _argsorted(codes * span_us + (starts_us - first_us))
+
+
+def _argsorted(numbers: Int64s) -> Int64s:
+    """As `numpy.argsort` of numbers from 0 on, stable: by digits of 16 bits, which are counted, not compared."""
+    order: Int64s = np.argsort(numbers.astype(np.uint16), kind="stable")
+    for shift in range(16, int(numbers.max()).bit_length(), 16):
+        digits = (numbers >> shift).astype(np.uint16)
+        order = order[np.argsort(digits[order], kind="stable")]
+    return order
+
+
+def key_codes(keys: Sequence[pa.Array]) -> Int64s | None:
+    """Small numbers from 0 on, the same for the same keys and different for others."""
+    codes: Int64s | None = None
+    for key in keys:
+        found = _codes(key)
+        if found is None:
+            return None
+        if codes is None:
+            codes = found
+            continue
+        size = int(found.max(initial=0)) + 1
+        if (int(codes.max(initial=0)) + 1) * size > _CODES_MAX:
+            codes = np.unique(codes, return_inverse=True)[1]
+            found = np.unique(found, return_inverse=True)[1]
+            size = int(found.max(initial=0)) + 1
+        codes = codes * size + found
+    return codes
+
+
+def divided(
+    partials: PartialColumns, label_of: Callable[[Any], LabelT]
+) -> Iterator[tuple[LabelT, PartialColumns]]:
+    """The partials by what ``label_of`` says of their keys; it is asked once for each key."""
+    if len(partials):
+        yield from divided_by(partials, *key_labels(partials, label_of))
+
+
+def key_labels(
+    partials: PartialColumns, label_of: Callable[[Any], LabelT]
+) -> tuple[Int64s, list[LabelT]]:
+    """What ``label_of`` says of each key that there is, and for each partial which of these is its own."""
+    codes = key_codes(partials.keys)
+    assert codes is not None  # or they would not have been grouped
+    firsts, which = np.unique(codes, return_index=True, return_inverse=True)[1:]
+    at = array_of(firsts)
+    keys = key_values([each.take(at) for each in partials.keys], is_single=partials.is_single)
+    return which, [label_of(key) for key in keys]
+
+
+def divided_by(
+    partials: PartialColumns, which: Int64s, labels: Sequence[LabelT]
+) -> Iterator[tuple[LabelT, PartialColumns]]:
+    """The partials by their labels: ``labels[which[index]]`` is that of one."""
+    numbers: dict[LabelT, int] = {}
+    indexes = [numbers.setdefault(label, len(numbers)) for label in labels]
+    if len(numbers) == 1:
+        yield next(iter(numbers)), partials
+        return
+    number_of = np.array(indexes)[which]
+    for label, number in numbers.items():
+        yield label, partials.take(np.flatnonzero(number_of == number))
+
+
+def _codes(key: pa.Array) -> Int64s | None:
+    if key.null_count:
+        return None
+    if pa.types.is_int64(key.type):
+        numbers = numbers_of(key)
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low < 1 << 32:
+            shifted: Int64s = numbers - low
+            return shifted
+    elif pa.types.is_boolean(key.type):
+        return np.asarray(key.to_numpy(zero_copy_only=False), np.int64)
+    elif not pa.types.is_string(key.type):
+        return None
+    return np.asarray(key.dictionary_encode().indices.to_numpy(), np.int64)

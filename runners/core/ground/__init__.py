@@ -1,0 +1,1 @@
+"""What everything in the core is made of: bundles, cells and timers as values, keys as bytes, dead letters."""

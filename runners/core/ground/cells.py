@@ -1,0 +1,240 @@
+"""Cells: what a grouping keeps between two steps, and what a step does, as values.
+
+A *cell* is the unit of state that is read and written together: one window of a key, or, where windows merge, all
+windows of a key.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, NamedTuple
+
+import attrs
+
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.dead_letters import DeadLetter
+from triggers.trigger import Progress
+from windowing.pane import PaneInfo
+from windowing.time_domain import TimeDomain
+from windowing.window import Window
+
+#: Key, and the window where the cell is per window.
+CellId = tuple[Any, Window | None]
+#: One timer per cell, window and time domain.
+TimerId = tuple[CellId, Window, TimeDomain]
+
+
+class Nothing(Enum):
+    """In place of an accumulator that holds nothing; an Enum, because its identity survives pickling."""
+
+    NOTHING = "nothing"
+
+
+NOTHING = Nothing.NOTHING
+
+
+class Alarms(NamedTuple):
+    """When the timers of a window are due, in the order of `TimeDomain`; None: not set."""
+
+    event_us: int | None = None
+    processing_us: int | None = None
+    percentile_us: int | None = None
+
+    def without(self, domain: TimeDomain) -> "Alarms":
+        """After the timer of a domain has fired."""
+        event_us, processing_us, percentile_us = self
+        if domain is TimeDomain.EVENT:
+            event_us = None
+        elif domain is TimeDomain.PROCESSING:
+            processing_us = None
+        else:
+            percentile_us = None
+        return Alarms(event_us, processing_us, percentile_us)
+
+
+NO_ALARMS = Alarms()
+#: The progress of a trigger that needs no state.
+UNTOUCHED = Progress()
+
+
+@attrs.frozen
+class Now:
+    """What time it is for a step: event time and processing time, never one for the other.
+
+    ``watermark_us`` decides what is too late; ``trigger_watermark_us`` is what triggers and panes go by: the same,
+    or ahead of it where they follow a percentile.
+    """
+
+    watermark_us: int
+    now_us: int
+    trigger_watermark_us: int
+
+
+@attrs.define
+class Said:
+    """A value that a window said and has not taken back.
+
+    ``remembered``: what non-deterministic user code after the grouping made of it, by label, because the code could not
+    say it again (Dataflow Model, footnote 12).
+    """
+
+    value: Any
+    timestamp_us: int
+    window: Window
+    pane: PaneInfo
+    remembered: dict[str, list[list[Any]]] | None = None
+
+    def remember(self, label: str, outputs: list[Any]) -> None:
+        """Keep what a transform made of the value; of several things made of the value, one after the other."""
+        if self.remembered is None:
+            self.remembered = {}
+        self.remembered.setdefault(label, []).append(outputs)
+
+    def recall(self, label: str) -> list[Any]:
+        """What was kept first and not recalled yet; nothing if the transform has seen nothing of the value."""
+        kept = (self.remembered or {}).get(label)
+        return kept.pop(0) if kept else []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = self.value, self.timestamp_us, self.window, self.pane
+        return Said, fields if self.remembered is None else (*fields, self.remembered)
+
+
+@attrs.define
+class WindowState:
+    """What is kept for one key and window.
+
+    ``pending``: inputs since the last firing.  ``said``: what is to be taken back at the next firing: after a merge
+    that may be several, each with the window it was said for.  ``is_past``: the on-time moment is behind.
+    ``trigger``: how far the trigger is.  ``alarms``: the timers that are set.  ``hold_us``: where the watermark
+    behind the grouping waits for the window to speak.
+    """
+
+    accumulator: Any = NOTHING
+    pending: int = 0
+    said: tuple[Said, ...] = ()
+    firings: int = 0
+    nonspeculative_firings: int = 0
+    is_past: bool = False
+    trigger: Progress = UNTOUCHED
+    alarms: Alarms = NO_ALARMS
+    hold_us: int | None = None
+    #: The trigger's progress that ``alarms`` was worked out for; not kept, so it is worked out anew after a restart.
+    armed_for: Progress | None = attrs.field(default=None, eq=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A plain call pickles in half the time of attrs' state protocol; cells are pickled at every commit.
+        return _restored, (
+            self.accumulator,
+            self.pending,
+            self.said,
+            self.firings,
+            self.nonspeculative_firings,
+            self.is_past,
+            # Plain tuples: half the bytes, and quicker.
+            tuple(self.trigger),
+            tuple(self.alarms),
+            self.hold_us,
+        )
+
+
+def _restored(
+    accumulator: Any,
+    pending: int,
+    said: tuple[Said, ...],
+    firings: int,
+    nonspeculative_firings: int,
+    is_past: bool,  # noqa: FBT001 - called by pickle
+    trigger: tuple[Any, bool],
+    alarms: tuple[int | None, ...],
+    hold_us: int | None,
+) -> WindowState:
+    return WindowState(
+        accumulator,
+        pending,
+        said,
+        firings,
+        nonspeculative_firings,
+        is_past,
+        Progress(*trigger),
+        Alarms(*alarms),
+        hold_us,
+    )
+
+
+#: A cell: the state of its window, or of all windows of the key where they merge.
+Cell = WindowState | dict[Window, WindowState]
+
+
+def window_holds(cell_id: CellId, cell: Cell) -> Iterator[tuple[Window, int]]:
+    """The windows of a cell that hold back the watermark behind the grouping, and where."""
+    states = cell if isinstance(cell, dict) else {cell_id[1]: cell}
+    for window, state in states.items():
+        if window is not None and isinstance(state, WindowState) and state.hold_us is not None:
+            yield window, state.hold_us
+
+
+class LateElement(NamedTuple):
+    """A value as it came to a grouping: with its own event time, and -1 if it takes a value back."""
+
+    value: Any
+    timestamp_us: int
+    sign: int
+
+
+@attrs.frozen
+class LateArrival:
+    """A partial whose window was gone when it came.
+
+    ``record``: what the partial was made of; None if that were several records, folded before they were late.
+    ``is_keyed``: whether the record is a pair of key and value; that of a read is a value, and the key is its id.
+    """
+
+    key: Any
+    window: Window
+    accumulator: Any
+    count: int
+    watermark_us: int
+    record: LateElement | None = None
+    is_keyed: bool = True
+
+
+@attrs.define
+class Effects:
+    """What one step makes happen.
+
+    ``timers`` and ``holds`` (of the watermark behind the grouping) map to the new instant, or None to delete.
+    """
+
+    values: list[Any] = attrs.field(factory=list)
+    timestamps_us: list[int] = attrs.field(factory=list)
+    windows: list[Window] = attrs.field(factory=list)
+    panes: list[PaneInfo] = attrs.field(factory=list)
+    signs: list[int] = attrs.field(factory=list)
+    sayings: list[Said] = attrs.field(factory=list)
+    timers: dict[TimerId, int | None] = attrs.field(factory=dict)
+    holds: dict[tuple[CellId, Window], int | None] = attrs.field(factory=dict)
+    touched: set[CellId] = attrs.field(factory=set)
+    late: list[LateArrival] = attrs.field(factory=list)
+    dead: list[DeadLetter] = attrs.field(factory=list)
+
+    def bundle(self) -> Bundle:
+        """The panes as a bundle."""
+        signs = self.signs if -1 in self.signs else None
+        return Bundle(
+            self.values, self.timestamps_us, self.windows, self.panes, signs, self.sayings or None
+        )
+
+    def say(
+        self, value: Any, timestamp_us: int, window: Window, pane: PaneInfo, sign: int = +1
+    ) -> None:
+        """Say a value (+1), or take it back (-1)."""
+        self.values.append(value)
+        self.timestamps_us.append(timestamp_us)
+        self.windows.append(window)
+        self.panes.append(pane)
+        self.signs.append(sign)
+
+    def say_for_now(self, said: Said, sign: int = +1) -> None:
+        """Say what may be taken back, or take it back."""
+        self.say(said.value, said.timestamp_us, said.window, said.pane, sign)
+        self.sayings.append(said)

@@ -1,0 +1,125 @@
+"""Panes: what a window says when it fires, and what it takes back first.  Dataflow Model, section 2.3."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from runners.core.ground.cells import NOTHING, Effects, Now, Said, WindowState
+from runners.core.partials.folding import Accumulation
+from triggers.accumulation import AccumulationMode
+from windowing.pane import NO_FIRING, PaneInfo, PaneTiming
+from windowing.timestamps import MAX_TIMESTAMP_US
+from windowing.window import Window
+
+
+class Panes:
+    """Lets the windows of one grouping speak.
+
+    Args:
+        accumulation: how records are folded.
+        whole: from what a state keeps to one accumulator.
+    """
+
+    def __init__(self, accumulation: Accumulation, whole: Callable[[Any], Any] | None) -> None:
+        self._accumulation, self._whole = accumulation, whole
+        self._is_retracting = accumulation.strategy.is_retracting
+        self._mode = accumulation.strategy.accumulation_mode
+        self._lateness_us = accumulation.strategy.allowed_lateness_us
+
+    def fire(
+        self,
+        key: Any,
+        window: Window,
+        state: WindowState,
+        effects: Effects,
+        now: Now,
+        *,
+        is_last: bool,
+    ) -> None:
+        """Take back what was said, and say what is to be said now, if there is anything."""
+        pane = _pane_info(window, state, now, is_last=is_last)
+        for said in state.said:
+            effects.say_for_now(said, -1)
+        state.said, state.pending = (), 0
+        accumulator = self._accumulator(state)
+        if accumulator is NOTHING:
+            if self._whole is None and state.accumulator is not NOTHING:
+                # Nothing stands that the watermark would wait for: what comes next has an event time of its own.
+                state.accumulator = self._accumulation.unstamped(state.accumulator)
+            return
+        result = (key, self._accumulation.result(accumulator))
+        timestamp_us = self._accumulation.timestamp_us(accumulator, window)
+        if self._is_retracting:
+            state.said = (Said(result, timestamp_us, window, pane),)
+            effects.say_for_now(state.said[0])
+        else:
+            effects.say(result, timestamp_us, window, pane)
+        state.firings += 1
+        state.nonspeculative_firings += pane.timing is not PaneTiming.EARLY
+        if self._mode is AccumulationMode.DISCARDING:
+            state.accumulator = NOTHING
+        elif self._mode is AccumulationMode.ACCUMULATING and state.accumulator is not NOTHING:
+            # What was said is not taken back, so nothing holds the watermark for its event time any more.
+            state.accumulator = self._accumulation.unstamped(state.accumulator)
+
+    def hold_us(self, window: Window, state: WindowState) -> int | None:
+        """Where the watermark behind the grouping waits for a window; None: nowhere.
+
+        At the event time of the next pane, unless only late records are in it.  And what may be taken back, or come
+        apart, must not be too late for whoever has taken it in and allows the same lateness.
+        """
+        stamp_of, accumulator = self._accumulation.stamp_us, state.accumulator
+        said_us = [said.timestamp_us for said in state.said]
+        revisable_us = list(said_us)
+        if self._whole is not None:
+            stamps_us = (stamp_of(held, part) for part, held in accumulator.items())
+            revisable_us += (stamp_us for stamp_us in stamps_us if stamp_us is not None)
+        holds_us = [min(at_us + self._lateness_us, MAX_TIMESTAMP_US) for at_us in revisable_us]
+        if state.pending and accumulator is not NOTHING:
+            whole = accumulator if self._whole is None else self._whole(accumulator)
+            next_us = stamp_of(whole, window)
+            if next_us is not None and next_us not in said_us:
+                holds_us.append(next_us)
+        return min(holds_us, default=None)
+
+    def _accumulator(self, state: WindowState) -> Any:
+        """What is to be said, before it is extracted."""
+        accumulator = state.accumulator
+        if accumulator is NOTHING:
+            return NOTHING if self._accumulation.is_retracted else self._of_nothing()
+        if self._whole is not None:
+            accumulator = self._whole(accumulator)
+        if self._accumulation.is_retracted and self._accumulation.shrinking.size(accumulator) <= 0:
+            return NOTHING
+        return accumulator
+
+    def _of_nothing(self) -> Any:
+        """The accumulator of an empty pane, unless nothing can be said of nothing, as with ``max``."""
+        empty = self._accumulation.combine_fn.create_accumulator()
+        try:
+            self._accumulation.result(empty)
+        except Exception:  # noqa: BLE001 - whatever the user's code raises, it has no answer
+            return NOTHING
+        return empty
+
+
+#: The first pane of a window that is neither early nor late, by whether it is the last.
+_ON_TIME = {is_last: attrs.evolve(NO_FIRING, is_last=is_last) for is_last in (False, True)}
+
+
+def _pane_info(window: Window, state: WindowState, now: Now, *, is_last: bool) -> PaneInfo:
+    if now.trigger_watermark_us < window.end_us:
+        timing = PaneTiming.EARLY
+    else:
+        timing = PaneTiming.LATE if state.is_past else PaneTiming.ON_TIME
+        state.is_past = True
+        if timing is PaneTiming.ON_TIME and not state.firings:
+            return _ON_TIME[is_last]
+    return PaneInfo(
+        index=state.firings,
+        timing=timing,
+        is_first=state.firings == 0,
+        is_last=is_last,
+        nonspeculative_index=-1 if timing is PaneTiming.EARLY else state.nonspeculative_firings,
+    )

@@ -1,0 +1,261 @@
+"""GroupAlsoByWindow: the window, trigger and pane machine, the same for every engine.
+
+Takes partials and due timers, keeps cells, and says which panes are emitted, which timers change and which records are
+too late.  The clock is two arguments: ``watermark_us`` (event time) and ``now_us`` (processing time); where triggers
+follow a percentile watermark, that is a third, ``percentile_watermark_us``, which is never behind the watermark.
+
+Whoever calls owns the cells (`runners.core.ground.cells`) and applies the effects atomically.
+
+**Invariants**
+
+* With retractions, the signed sum of the panes of a key is, at every moment, what was last said
+  for each of its windows.
+* A record is dropped only after merging could have saved it, and every drop is an effect.
+* What comes in may be taken back: then a window without anything left says nothing.  If it has spoken and ends, it
+  keeps the numbers of its panes, and how far its trigger is, until it expires; else nothing.
+* At expiry what is pending is emitted, then the cell is gone: nothing is kept for a closed window.
+
+Dataflow Model, sections 2.2.2 and 2.3.  Reads no clock, touches no store.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, MutableMapping, Sequence
+from typing import Any
+
+from runners.core.ground.cells import (
+    NOTHING,
+    Cell,
+    CellId,
+    Effects,
+    LateArrival,
+    Now,
+    TimerId,
+    WindowState,
+)
+from runners.core.panes.merging_cells import Merger, Regrouper, fresh_state
+from runners.core.panes.window_lifecycle import WindowLifecycle, clear
+from runners.core.partials.folding import Accumulation
+from runners.core.partials.lifting import LatePartial, Partial
+from triggers.trigger import Elements
+from windowing.window import Window
+from windowing.window_fn import MergingWindowFn
+
+
+class GroupAlsoByWindow:
+    """The machine of one grouping; holds configuration only."""
+
+    def __init__(self, accumulation: Accumulation) -> None:
+        strategy = accumulation.strategy
+        self._accumulation, self._strategy = accumulation, strategy
+        self._combine_fn = accumulation.combine_fn
+        window_fn = strategy.window_fn
+        self._merger: Merger | None = None
+        self._regrouper: Regrouper | None = None
+        if isinstance(window_fn, MergingWindowFn):
+            if accumulation.is_retracted:
+                self._regrouper = Regrouper(window_fn, accumulation.combine_fn, strategy)
+            else:
+                self._merger = Merger(window_fn, accumulation.combine_fn, strategy)
+        self._life = WindowLifecycle(accumulation, self._regrouper)
+
+    @property
+    def is_merging(self) -> bool:
+        """Whether a cell holds all windows of a key."""
+        return self._strategy.is_merging
+
+    @property
+    def lifecycle(self) -> WindowLifecycle:
+        """What becomes of its windows."""
+        return self._life
+
+    def add(
+        self,
+        cells: MutableMapping[CellId, Cell],
+        partials: Iterable[Partial],
+        *,
+        watermark_us: int,
+        now_us: int,
+        percentile_watermark_us: int | None = None,
+    ) -> Effects:
+        """Take partials in, and fire what is ready."""
+        effects = Effects()
+        now = self._life.now(watermark_us, now_us, percentile_watermark_us)
+        if self._regrouper is not None:
+            self._add_regrouping(self._regrouper, cells, partials, effects, now)
+        elif self._merger is not None:
+            self._add_merging(self._merger, cells, partials, effects, now)
+        else:
+            self._add_plain(cells, partials, effects, now)
+        return effects
+
+    def fire_timers(
+        self,
+        cells: MutableMapping[CellId, Cell],
+        due: Iterable[TimerId],
+        *,
+        watermark_us: int,
+        now_us: int,
+        percentile_watermark_us: int | None = None,
+    ) -> Effects:
+        """Let the windows of due timers (in time order) fire, expire, or set their next timer."""
+        effects = Effects()
+        now = self._life.now(watermark_us, now_us, percentile_watermark_us)
+        for cell_id, window, domain in due:
+            cell = cells.get(cell_id)
+            state = cell.get(window) if isinstance(cell, dict) else cell
+            if state is None:
+                continue
+            state.alarms = state.alarms.without(domain)
+            state.armed_for = None
+            effects.touched.add(cell_id)
+            self._life.settle(cells, cell_id, window, state, effects, now)
+        return effects
+
+    def _add_plain(
+        self,
+        cells: MutableMapping[CellId, Cell],
+        partials: Iterable[Partial],
+        effects: Effects,
+        now: Now,
+    ) -> None:
+        touched: dict[tuple[Any, Window], WindowState] = {}
+        for partial in partials:
+            key, window, _, _ = partial
+            cell_id = (key, window)
+            state: Any = cells.get(cell_id)
+            if state is None:
+                if self._strategy.expiry_us(window) <= now.watermark_us:
+                    self._drop(partial, effects, now)
+                    continue
+                state = cells[cell_id] = fresh_state(self._strategy, window, now)
+            touched[cell_id] = state
+            self._absorb(state, window, partial, now)
+        for cell_id, state in touched.items():
+            self._life.settle(cells, cell_id, cell_id[1], state, effects, now)
+        effects.touched.update(touched)
+
+    def _add_merging(
+        self,
+        merger: Merger,
+        cells: MutableMapping[CellId, Cell],
+        partials: Iterable[Partial],
+        effects: Effects,
+        now: Now,
+    ) -> None:
+        for key, arrivals in _by_key(partials).items():
+            cell_id = (key, None)
+            cell: Any = cells.get(cell_id)
+            if cell is None:
+                cell = {}
+            target, gone = merger.merge(cell, arrivals, now)
+            for window, state in gone:
+                clear(effects, cell_id, window, state)
+            changed: dict[Window, WindowState] = {}
+            for arrival in arrivals:
+                window = target.get(arrival[1], arrival[1])
+                state = cell.get(window)
+                if state is None:
+                    if self._strategy.expiry_us(window) <= now.watermark_us:
+                        self._drop(arrival, effects, now)
+                        continue
+                    state = cell[window] = fresh_state(self._strategy, window, now)
+                changed[window] = state
+                self._absorb(state, window, arrival, now)
+            if not changed:
+                continue
+            cells[cell_id] = cell
+            effects.touched.add(cell_id)
+            for window, state in changed.items():
+                self._life.settle(cells, cell_id, window, state, effects, now)
+
+    def _add_regrouping(
+        self,
+        regrouper: Regrouper,
+        cells: MutableMapping[CellId, Cell],
+        partials: Iterable[Partial],
+        effects: Effects,
+        now: Now,
+    ) -> None:
+        for key, arrivals in _by_key(partials).items():
+            cell_id = (key, None)
+            cell: Any = cells.setdefault(cell_id, {})
+            regrouped = regrouper.regroup(cell, self._arrived(arrivals, now), now)
+            for window, state in regrouped.gone:
+                clear(effects, cell_id, window, state)
+            values = self._values_by_part(arrivals)
+            for window, count in regrouped.changed.items():
+                parts = cell[window].accumulator
+                seen = [value for part in parts for value in values.get(part, ())] if values else []
+                self._life.observe(cell[window], window, Elements(count, seen), now)
+            for window in regrouped.split:
+                self._life.speak(key, window, cell[window], effects, now)
+            for window in regrouped.changed:
+                self._life.settle(cells, cell_id, window, cell[window], effects, now)
+            late = set(regrouped.late)
+            for arrival in arrivals:
+                if arrival[1] in late:
+                    self._drop(arrival, effects, now)
+            if regrouped.changed or regrouped.gone:
+                effects.touched.add(cell_id)
+            if not cell:
+                cells.pop(cell_id, None)
+
+    def _absorb(self, state: WindowState, window: Window, partial: Partial, now: Now) -> None:
+        _, _, accumulator, count = partial
+        elements = Elements(count)
+        if self._accumulation.reads_values:
+            elements = Elements(count, self._accumulation.values(accumulator))
+            accumulator = self._accumulation.folded(accumulator)
+        if self._accumulation.is_stamped and _is_late(partial, now):
+            accumulator = self._accumulation.unstamped(accumulator)
+        if state.accumulator is NOTHING:
+            state.accumulator = accumulator
+        else:
+            state.accumulator = self._combine_fn.merge_accumulators(
+                (state.accumulator, accumulator)
+            )
+        self._life.observe(state, window, elements, now)
+
+    def _arrived(self, arrivals: Sequence[Partial], now: Now) -> Sequence[Partial]:
+        """The arrivals, folded; those that are late without the event time that they would have a pane be at."""
+        folded = self._folded(arrivals)
+        if not self._accumulation.is_stamped:
+            return folded
+        unstamped = self._accumulation.unstamped
+        return [
+            (key, part, unstamped(held), count)
+            if _is_late(arrival, now)
+            else (key, part, held, count)
+            for arrival, (key, part, held, count) in zip(arrivals, folded, strict=True)
+        ]
+
+    def _folded(self, arrivals: Sequence[Partial]) -> Sequence[Partial]:
+        if not self._accumulation.reads_values:
+            return arrivals
+        folded = self._accumulation.folded
+        return [(key, part, folded(inputs), count) for key, part, inputs, count in arrivals]
+
+    def _values_by_part(self, arrivals: Sequence[Partial]) -> dict[Window, list[Any]]:
+        by_part: dict[Window, list[Any]] = defaultdict(list)
+        if self._accumulation.reads_values:
+            for _, part, inputs, _ in arrivals:
+                by_part[part].extend(self._accumulation.values(inputs))
+        return by_part
+
+    def _drop(self, arrival: Partial, effects: Effects, now: Now) -> None:
+        ((key, window, accumulator, count),) = self._folded([arrival])
+        record = arrival.record if isinstance(arrival, LatePartial) else None
+        late = LateArrival(key, window, accumulator, count, now.watermark_us, record)
+        effects.late.append(late)
+
+
+def _is_late(partial: Partial, now: Now) -> bool:
+    """Whether a partial is of a record that the watermark had passed before it came."""
+    return isinstance(partial, LatePartial) and partial.record.timestamp_us < now.watermark_us
+
+
+def _by_key(partials: Iterable[Partial]) -> dict[Any, list[Partial]]:
+    by_key: dict[Any, list[Partial]] = defaultdict(list)
+    for partial in partials:
+        by_key[partial[0]].append(partial)
+    return by_key

@@ -1,0 +1,298 @@
+"""Windows of one key that merge and, where what came may be taken back, split again.
+
+A cell holds all windows of its key.  Both classes bring it up to date with what has arrived and say what changed;
+firing is `GroupAlsoByWindow`'s.
+
+Dataflow Model, section 2.2.2 (window merging) and 2.3 (retractions).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
+
+import attrs
+
+from dataflow.combine_fn import CombineFn
+from runners.core.ground.cells import NO_ALARMS, NOTHING, UNTOUCHED, Now, WindowState
+from runners.core.partials.lifting import Partial
+from triggers.trigger import Progress
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.checks import checked_merges
+from windowing.merging import merges_what_overlaps
+from windowing.window import Window
+from windowing.window_fn import Merge, MergingWindowFn
+
+#: All windows of a key.
+MergingCell = dict[Window, WindowState]
+
+
+@attrs.frozen
+class Merger:
+    """Merges the windows of a key."""
+
+    window_fn: MergingWindowFn
+    combine_fn: CombineFn
+    strategy: WindowingStrategy
+    #: Whether one arrival can be compared with each window by itself.
+    is_overlap_merging: bool = attrs.field(init=False)
+
+    @is_overlap_merging.default
+    def _is_overlap_merging(self) -> bool:
+        return merges_what_overlaps(self.window_fn)
+
+    def merge(
+        self, cell: MergingCell, arrivals: Sequence[Partial], now: Now
+    ) -> tuple[dict[Window, Window], list[tuple[Window, WindowState]]]:
+        """Merge the states of the cell where arrivals bridge them.
+
+        Returns:
+            Where each window went, and the states that are no more.
+        """
+        target: dict[Window, Window] = {}
+        gone: list[tuple[Window, WindowState]] = []
+        if not cell and len(arrivals) == 1:
+            return target, gone
+        for merged, sources in self._merges(cell, arrivals):
+            target.update(dict.fromkeys(sources, merged))
+            present = [source for source in sources if source in cell]
+            if not present or present == [merged]:
+                continue
+            states = [cell.pop(source) for source in present]
+            gone.extend(zip(present, states, strict=True))
+            cell[merged] = state = grown(self.strategy, states, merged, now)
+            if len(states) > 1:
+                full = [each.accumulator for each in states if each.accumulator is not NOTHING]
+                state.accumulator = self.combine_fn.merge_accumulators(full) if full else NOTHING
+        return target, gone
+
+    def _merges(self, cell: MergingCell, arrivals: Sequence[Partial]) -> Sequence[Merge]:
+        if len(arrivals) == 1 and self.is_overlap_merging:
+            arrived = arrivals[0][1]
+            start_us, end_us = arrived
+            touching = [w for w in cell if w[0] < end_us and start_us < w[1]]
+            if not touching:
+                return ()
+            for low_us, high_us in touching:
+                start_us = min(start_us, low_us)
+                end_us = max(end_us, high_us)
+            if arrived not in touching:
+                touching.append(arrived)
+            return (Merge(Window(start_us, end_us), tuple(touching)),)
+        windows = dict.fromkeys(cell) | dict.fromkeys(arrival[1] for arrival in arrivals)
+        return checked_merges(self.window_fn, windows)
+
+
+@attrs.define
+class Regrouped:
+    """What bringing a cell up to date did.
+
+    ``changed``: the windows with news, in time order, and how many records each.  ``split``: those of them that must
+    speak now.  ``gone``: states that are no more.  ``late``: parts that came too late for any window.
+    """
+
+    changed: dict[Window, int] = attrs.field(factory=dict)
+    split: list[Window] = attrs.field(factory=list)
+    gone: list[tuple[Window, WindowState]] = attrs.field(factory=list)
+    late: list[Window] = attrs.field(factory=list)
+
+
+class _Part(NamedTuple):
+    """What can be regrouped only as a whole: the window that it was in, and accumulators by assigned window."""
+
+    home: Window | None
+    contents: dict[Window, Any]
+
+
+@attrs.frozen
+class Regrouper:
+    """Merges and splits the windows of a key whose records may be taken back.
+
+    The accumulator of a state has a part for each window that was assigned to a record, so that taking records back can
+    undo a merge: ``{assigned window: accumulator}``.
+
+    Where a window that has spoken comes apart, its heirs speak in the same step, whatever the trigger says: what it
+    said cannot be taken back by halves.  A window that has spoken and has nothing left stays until it takes that back.
+    """
+
+    window_fn: MergingWindowFn
+    #: A `CombineFn` that also says ``size`` and ``is_void``, as `SignedCombineFn` does.
+    combine_fn: Any
+    strategy: WindowingStrategy
+
+    def regroup(self, cell: MergingCell, arrivals: Sequence[Partial], now: Now) -> Regrouped:
+        """Take arrivals in and group what is there anew."""
+        parts, news = self._take_in(cell, arrivals)
+        groups = self._groups(list(parts))
+        sources = {
+            window: list(dict.fromkeys(home for m in members if (home := parts[m].home)))
+            for window, members in groups.items()
+        }
+        _keep_what_was_said(cell, groups, sources)
+        shares = Counter(source for found in sources.values() for source in found)
+        result, states = Regrouped(), MergingCell()
+        unclaimed = set(cell)
+        for window in sorted(groups):
+            members, found = groups[window], sources[window]
+            if not found and self.strategy.expiry_us(window) <= now.watermark_us:
+                result.late.extend(members)
+                continue
+            if found == [window] and shares[window] == 1:
+                state = cell[window]
+            else:
+                state = self._heir(cell, found, window, now, unclaimed)
+            count = sum(news.get(each, 0) for each in {*members, *found})
+            contents = [parts[member].contents for member in members]
+            if any(shares[source] > 1 for source in found):
+                state.trigger = Progress(self.strategy.trigger.initial_state())
+                count = sum(self.combine_fn.size(held) for c in contents for held in c.values())
+                if any(cell[source].said for source in found):
+                    result.split.append(window)
+            state.accumulator = _union(contents)
+            unclaimed.difference_update(found)
+            states[window] = state
+            if count or state is not cell.get(window):
+                result.changed[window] = count
+        result.gone = [each for each in cell.items() if states.get(each[0]) is not each[1]]
+        cell.clear()
+        cell.update(states)
+        return result
+
+    def whole(self, accumulator: Mapping[Window, Any]) -> Any:
+        """All parts as one accumulator."""
+        fresh = self.combine_fn.create_accumulator()
+        return self.combine_fn.merge_accumulators([fresh, *accumulator.values()])
+
+    def _take_in(
+        self, cell: MergingCell, arrivals: Sequence[Partial]
+    ) -> tuple[dict[Window, "_Part"], dict[Window, int]]:
+        """What is to be grouped, and how many records are new in each part and in each window that was there.
+
+        A window that nothing was taken out of is one part: merging is associative.
+        """
+        news: dict[Window, int] = defaultdict(int)
+        fresh: dict[Window, Any] = {}
+        opened: set[Window] = set()
+        for _, part, arrived, count in arrivals:
+            home = next((w for w, state in cell.items() if part in state.accumulator), None)
+            if home is None:
+                # An arrival of its own stays as it is: it may yet turn out to be too late.
+                held = fresh[part] if part in fresh else self.combine_fn.create_accumulator()
+                fresh[part] = self.combine_fn.merge_accumulators((held, arrived))
+                news[part] += count
+                continue
+            contents = cell[home].accumulator
+            contents[part] = self.combine_fn.merge_accumulators((contents[part], arrived))
+            news[home] += count
+            if self.combine_fn.is_void(contents[part]):
+                del contents[part]
+                opened.add(home)
+        parts: dict[Window, _Part] = {}
+        for window, state in cell.items():
+            if window not in opened:
+                if state.accumulator:
+                    parts[window] = _Part(window, state.accumulator)
+                continue
+            for part, held in state.accumulator.items():
+                parts[part] = _Part(window, {part: held})
+        for part, held in fresh.items():
+            if not self.combine_fn.is_void(held):
+                parts.setdefault(part, _Part(None, {})).contents[part] = held
+        return parts, news
+
+    def _groups(self, parts: Sequence[Window]) -> dict[Window, list[Window]]:
+        """The windows that there should be, each with the parts that are in it."""
+        groups: dict[Window, list[Window]] = {}
+        alone = dict.fromkeys(parts)
+        for merged, members in checked_merges(self.window_fn, parts):
+            groups.setdefault(merged, []).extend(members)
+            for member in members:
+                alone.pop(member, None)
+        for part in alone:
+            groups.setdefault(part, []).append(part)
+        return groups
+
+    def _heir(
+        self,
+        cell: MergingCell,
+        sources: Sequence[Window],
+        window: Window,
+        now: Now,
+        unclaimed: AbstractSet[Window],
+    ) -> WindowState:
+        if not sources:
+            return fresh_state(self.strategy, window, now)
+        # Copies: a window that is split has several heirs; but what it said is taken back once.
+        states = [
+            attrs.evolve(
+                cell[source],
+                said=cell[source].said if source in unclaimed else (),
+                alarms=NO_ALARMS,
+                hold_us=None,
+                armed_for=None,
+            )
+            for source in sources
+        ]
+        return grown(self.strategy, states, window, now)
+
+
+def _union(contents: Sequence[dict[Window, Any]]) -> dict[Window, Any]:
+    """All in the largest, so that a session that grows is not copied with each record."""
+    largest = max(contents, key=len, default={})
+    for each in contents:
+        if each is not largest:
+            largest.update(each)
+    return largest
+
+
+def fresh_state(strategy: WindowingStrategy, window: Window, now: Now) -> WindowState:
+    """The state of a window that has seen nothing."""
+    initial = strategy.trigger.initial_state()
+    return WindowState(
+        is_past=now.trigger_watermark_us >= window.end_us,
+        trigger=UNTOUCHED if initial is None else Progress(initial),
+    )
+
+
+def grown(
+    strategy: WindowingStrategy, states: Sequence[WindowState], window: Window, now: Now
+) -> WindowState:
+    """The state of ``window``, into which windows with these states (one or more) have gone; but for the accumulator.
+
+    The first state is changed, and may be what is returned.
+    """
+    merged = states[0]
+    sources = [state.trigger for state in states]
+    if len(states) > 1:
+        merged = WindowState(
+            pending=sum(state.pending for state in states),
+            said=tuple(said for state in states for said in state.said),
+            firings=max(state.firings for state in states),
+            nonspeculative_firings=max(state.nonspeculative_firings for state in states),
+            is_past=any(state.is_past for state in states),
+        )
+    # A window that has grown past the watermark has its on-time moment ahead of it again.
+    merged.is_past = merged.is_past and now.trigger_watermark_us >= window.end_us
+    merged.trigger = strategy.trigger.on_merge(
+        sources, window, watermark_us=now.trigger_watermark_us
+    )
+    return merged
+
+
+def _keep_what_was_said(
+    cell: MergingCell, groups: dict[Window, list[Window]], sources: dict[Window, list[Window]]
+) -> None:
+    """Give windows that have spoken and have nothing left to a window that lies over them, or keep them as they are."""
+    heard = {source for found in sources.values() for source in found}
+    for window, state in cell.items():
+        if window in heard or not state.said:
+            continue
+        over = [
+            each
+            for each in groups
+            if each.start_us < window.end_us and window.start_us < each.end_us
+        ]
+        if over:
+            sources[min(over)].append(window)
+        else:
+            groups[window], sources[window] = [], [window]

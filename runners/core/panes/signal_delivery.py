@@ -1,0 +1,97 @@
+"""Signals: how the windows of a grouping hear that somebody outside wants them to speak.
+
+A window that is open hears a signal once, by its trigger (`Trigger.on_signal`), and then speaks if it is time.
+What has changed is an effect like any other; a window to which a signal makes no difference is not touched, so that
+asking a million keys for news costs as much as there is news.
+
+Dataflow Model, section 2.3 (triggers that respond to external signals).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from typing import Any
+
+from dataflow.graph import Group, PipelineGraph, TransformNode
+from runners.core.ground.cells import Cell, CellId, Effects, Now, WindowState
+from runners.errors import SignalError
+from triggers.trigger import Progress, Trigger
+from windowing.window import Window
+
+Cells = MutableMapping[CellId, Cell]
+#: `WindowLifecycle.settle`.
+Settle = Callable[[Cells, CellId, Any, WindowState, Effects, Now], None]
+
+
+def trigger_of(graph: PipelineGraph, node: TransformNode) -> Trigger | None:
+    """The trigger of a grouping; None for what has none, as a stateful DoFn."""
+    if not isinstance(node.operation, Group):
+        return None
+    return graph.pcollections[node.inputs[0]].strategy.trigger
+
+
+def signals_of(graph: PipelineGraph) -> frozenset[str]:
+    """The names of all signals that some trigger of a pipeline listens to."""
+    found = [trigger_of(graph, node) for node in graph.transforms]
+    return frozenset().union(*(trigger.signals for trigger in found if trigger is not None))
+
+
+def unheard_signal(name: str, known: Iterable[str]) -> SignalError:
+    """The error for a signal that no trigger listens to; ``known`` are those that one does."""
+    names = ", ".join(map(repr, sorted(known)))
+    return SignalError(
+        f"no trigger listens to the signal {name!r}",
+        detail=f"triggers listen to: {names or 'no signal at all'}",
+        hint="send one of these" if names else f"use df.AfterSignal({name!r}) in a trigger",
+    )
+
+
+def hear(
+    trigger: Trigger, settle: Settle, cells: Cells, told: Iterable[CellId], name: str, now: Now
+) -> Effects:
+    """Let every window of some cells hear a signal.
+
+    Args:
+        trigger: that of the windows.
+        settle: lets a window whose trigger has moved speak, and sets its timers.
+        cells: of the grouping; changed in place.
+        told: the cells that hear it; those that are gone are passed over.
+        name: of the signal.
+        now: the clocks.
+    """
+    effects = Effects()
+    for cell_id in told:
+        for window, state in _windows(cells, cell_id):
+            if state.trigger.is_finished:
+                continue
+            before = state.trigger.state
+            heard = trigger.on_signal(
+                before, window, name, watermark_us=now.trigger_watermark_us, now_us=now.now_us
+            )
+            if heard is before:
+                continue
+            kept, said = _kept(state), state.said
+            state.trigger = Progress(heard)
+            settle(cells, cell_id, window, state, effects, now)
+            if said is not state.said or kept != _kept(state):
+                effects.touched.add(cell_id)
+    return effects
+
+
+def _windows(cells: Cells, cell_id: CellId) -> Iterator[tuple[Window, WindowState]]:
+    cell = cells.get(cell_id)
+    if isinstance(cell, dict):
+        yield from list(cell.items())
+    elif cell is not None:
+        assert cell_id[1] is not None
+        yield cell_id[1], cell
+
+
+def _kept(state: WindowState) -> tuple[Any, ...]:
+    """What a window that speaks, waits or goes changes of what is kept; the accumulator only if it speaks."""
+    return (
+        state.trigger,
+        state.pending,
+        state.firings,
+        state.is_past,
+        state.alarms,
+        state.hold_us,
+    )

@@ -1,0 +1,195 @@
+"""Accumulation: how one grouping folds its records, worked out once from CombineFn, strategy and input.
+
+In layers: the user's `CombineFn`; around it signs, where records may be taken back; around that event times, where the
+strategy wants those of the records.  A trigger that reads values gets them beside: partials then are lists of records,
+and folding waits until they are grouped.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.combine_fn import CombineFn, ListCombineFn
+from dataflow.graph import Group, PipelineGraph, TransformNode
+from runners.core.columns.combiners import ColumnCombiner, column_combiners
+from runners.core.ground.bundle import Bundle
+from runners.core.partials.signed_combine import signed
+from triggers.timestamp_combiner import TimestampCombiner
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.window import Window
+
+_IMMUTABLE = frozenset((int, float, str, bytes, bool, type(None)))
+
+
+class Accumulation:
+    """The folding of one grouping.
+
+    Args:
+        combine_fn: the user's.
+        strategy: where, when and how.
+        is_retracted: whether records may be taken back.
+    """
+
+    def __init__(
+        self, combine_fn: CombineFn, strategy: WindowingStrategy, *, is_retracted: bool = False
+    ) -> None:
+        self.strategy, self.is_retracted = strategy, is_retracted
+        #: Whether the trigger wants to see the values.
+        self.reads_values = strategy.trigger.reads_values
+        self._is_stamped = strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
+        self._result_fn: Any = combine_fn
+        if is_retracted:
+            self._result_fn = signed(combine_fn, can_split=strategy.is_merging)
+        #: What cells are folded with.
+        self.combine_fn: CombineFn = self._result_fn
+        if self._is_stamped:
+            choose = min if strategy.timestamp_combiner is TimestampCombiner.EARLIEST else max
+            self.combine_fn = _StampedCombineFn(self._result_fn, choose)
+        #: The same where accumulators can shrink, as whoever asks how much is in them sees it.
+        self.shrinking: Any = self.combine_fn if is_retracted else None
+        #: Whether an accumulator is the list of the values, and so is what it says.
+        self.is_list = type(self.combine_fn) is ListCombineFn
+        #: What partials are folded with.
+        self.partial_fn: CombineFn = ListCombineFn() if self.reads_values else self.combine_fn
+        #: What folds columns of inputs, where nothing is to be known of them but what they are folded to.
+        self.column_combiners: tuple[ColumnCombiner, ...] | None = None
+        if self.partial_fn is combine_fn:
+            self.column_combiners = column_combiners(combine_fn)
+
+    @classmethod
+    def of(cls, graph: PipelineGraph, node: TransformNode) -> "Accumulation":
+        """That of a grouping of the graph."""
+        operation, pcollection = node.operation, graph.pcollections[node.inputs[0]]
+        assert isinstance(operation, Group)
+        is_retracted = pcollection.retracted_by is not None
+        return cls(operation.combine_fn, pcollection.strategy, is_retracted=is_retracted)
+
+    def pairs(self, bundle: Bundle) -> Sequence[tuple[Any, Any]]:
+        """The ``(key, value)`` pairs of a bundle as keys and inputs of `combine_fn`.
+
+        Raises:
+            TypeError, ValueError: an element is not a pair.
+        """
+        pairs = bundle.values
+        if self.is_retracted:
+            signs = bundle.signs or [1] * len(bundle)
+            pairs = [(key, (value, sign)) for (key, value), sign in zip(pairs, signs, strict=True)]
+        if self._is_stamped:
+            times_us = bundle.timestamps_us
+            pairs = [(key, (value, at)) for (key, value), at in zip(pairs, times_us, strict=True)]
+        return pairs
+
+    @property
+    def sign_of(self) -> Callable[[Any], int] | None:
+        """The sign of an input of `combine_fn`; None where records are never taken back."""
+        if not self.is_retracted:
+            return None
+        return _stamped_sign if self._is_stamped else _sign
+
+    def folded(self, inputs: Iterable[Any]) -> Any:
+        """An accumulator of the inputs in a partial that was not folded."""
+        return self.combine_fn.add_inputs(self.combine_fn.create_accumulator(), inputs)
+
+    def values(self, inputs: Iterable[Any]) -> list[Any]:
+        """The values in a partial that was not folded, without those taken back."""
+        if self._is_stamped:
+            inputs = [value for value, _ in inputs]
+        if self.is_retracted:
+            return [value for value, sign in inputs if sign > 0]
+        return list(inputs)
+
+    def result(self, accumulator: Any) -> Any:
+        """What an accumulator says; it may go on changing without what was said changing with it."""
+        inner = accumulator[0] if self._is_stamped else accumulator
+        output = self._result_fn.extract_output(inner)
+        if output is inner and not _is_immutable(output):
+            return copy.deepcopy(output)
+        return output
+
+    def last_result(self, accumulator: Any) -> Any:
+        """The same of one that will not change any more and may be gone afterwards."""
+        if self.is_list:
+            return accumulator
+        return self._result_fn.extract_output(accumulator[0] if self._is_stamped else accumulator)
+
+    @property
+    def is_stamped(self) -> bool:
+        """Whether accumulators have an event time, that of a record in them."""
+        return self._is_stamped
+
+    def stamp_us(self, accumulator: Any, window: Window) -> int | None:
+        """The event time of the record that was chosen for a pane of the window; None if all were late."""
+        if not self._is_stamped or accumulator[1] is None:
+            return None
+        return int(min(max(accumulator[1], window.start_us), window.max_timestamp_us))
+
+    def timestamp_us(self, accumulator: Any, window: Window) -> int:
+        """The event time of a pane of the window."""
+        stamp_us = self.stamp_us(accumulator, window)
+        return window.max_timestamp_us if stamp_us is None else stamp_us
+
+    def unstamped(self, accumulator: Any) -> Any:
+        """The same without the event time that was chosen, if there is one."""
+        return (accumulator[0], None) if self._is_stamped else accumulator
+
+
+def _sign(value: tuple[Any, int]) -> int:
+    return value[1]
+
+
+def _stamped_sign(value: tuple[tuple[Any, int], int]) -> int:
+    return value[0][1]
+
+
+def _is_immutable(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(type(each) in _IMMUTABLE for each in value)
+    return type(value) in _IMMUTABLE
+
+
+@attrs.frozen
+class _StampedCombineFn(CombineFn):
+    """Inputs are ``(input, event time)``; an accumulator is one of ``combine_fn``, and the chosen event time.
+
+    What is taken back leaves its event time behind.
+    """
+
+    combine_fn: Any
+    choose: Any
+
+    def create_accumulator(self) -> tuple[Any, int | None]:
+        return self.combine_fn.create_accumulator(), None
+
+    def add_input(self, accumulator: tuple[Any, int | None], value: Any) -> tuple[Any, int | None]:
+        return self.add_inputs(accumulator, (value,))
+
+    def add_inputs(
+        self, accumulator: tuple[Any, int | None], values: Iterable[Any]
+    ) -> tuple[Any, int | None]:
+        inputs, times_us = [], []
+        for each, at_us in values:
+            inputs.append(each)
+            times_us.append(at_us)
+        inner = self.combine_fn.add_inputs(accumulator[0], inputs)
+        return inner, self._chosen([accumulator[1], *times_us])
+
+    def merge_accumulators(
+        self, accumulators: Iterable[tuple[Any, int | None]]
+    ) -> tuple[Any, int | None]:
+        inner, times_us = zip(*accumulators, strict=True)
+        return self.combine_fn.merge_accumulators(inner), self._chosen(times_us)
+
+    def extract_output(self, accumulator: tuple[Any, int | None]) -> Any:
+        return self.combine_fn.extract_output(accumulator[0])
+
+    def size(self, accumulator: tuple[Any, int | None]) -> int:
+        return int(self.combine_fn.size(accumulator[0]))
+
+    def is_void(self, accumulator: tuple[Any, int | None]) -> bool:
+        return bool(self.combine_fn.is_void(accumulator[0]))
+
+    def _chosen(self, times_us: Iterable[int | None]) -> int | None:
+        known_us = [at_us for at_us in times_us if at_us is not None]
+        return int(self.choose(known_us)) if known_us else None

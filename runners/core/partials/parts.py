@@ -1,0 +1,74 @@
+"""PartialParts: partials of which some are columns or unfolded and others are not, so that these leave the rest be."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from runners.core.columns.partials import LabelT, PartialColumns, divided
+from runners.core.partials.unfolded import UnfoldedPartials
+
+#: As `runners.core.partials.lifting.Partial`, which builds upon this.
+_Partial = tuple[Any, Any, Any, int]
+
+
+class PartialParts(Sequence[_Partial]):
+    """Partials of one grouping.
+
+    Args:
+        parts: lists, columns, and what is not folded yet.
+    """
+
+    def __init__(self, parts: Sequence[Sequence[_Partial]]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __iter__(self) -> Iterator[_Partial]:
+        return chain.from_iterable(self.parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PartialParts, (self.parts,)
+
+
+def parts_of(partials: Sequence[_Partial]) -> Sequence[Sequence[_Partial]]:
+    """Partials as lists, columns, and what is not folded yet."""
+    return partials.parts if isinstance(partials, PartialParts) else (partials,)
+
+
+def together(several: Iterable[Sequence[_Partial]]) -> Sequence[_Partial]:
+    """Partials that stay what they are but for lists, which become one."""
+    parts: list[Sequence[_Partial]] = []
+    rows: list[_Partial] = []
+    for part in chain.from_iterable(map(parts_of, several)):
+        if isinstance(part, PartialColumns | UnfoldedPartials):
+            parts.append(part)
+        else:
+            rows.extend(part)
+    if not parts:
+        return rows
+    if rows:
+        parts.append(rows)
+    return parts[0] if len(parts) == 1 else PartialParts(parts)
+
+
+def by_label(
+    partials: Sequence[_Partial], label_of: Callable[[Any], LabelT]
+) -> Mapping[LabelT, Sequence[_Partial]]:
+    """The partials by what ``label_of`` says of their keys."""
+    found: dict[LabelT, list[Sequence[_Partial]]] = defaultdict(list)
+    for part in parts_of(partials):
+        if isinstance(part, PartialColumns):
+            for label, columns in divided(part, label_of):
+                found[label].append(columns)
+            continue
+        rows: dict[LabelT, list[_Partial]] = defaultdict(list)
+        for each in part:
+            rows[label_of(each[0])].append(each)
+        for label, several in rows.items():
+            found[label].append(several)
+    return {label: together(several) for label, several in found.items()}

@@ -1,0 +1,144 @@
+"""PartialTable: the partials of many bundles as few, for whoever gathers before sending (map-side combining)."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from runners.core.partials.lifting import Held, Lifter, Partial
+from runners.core.partials.stateful_inputs import StatefulInputs
+from runners.core.partials.unfolded import UnfoldedPartials
+from runners.core.partials.values_by_key import ValuesByKey
+from windowing.window import GLOBAL_WINDOW, Window
+
+#: Records that wait to be folded, at most, if their values are a few numbers.  More at a time cost less.
+WAITING_MAX = 200_000
+#: As how many of them a record of another value counts: nobody knows how large it is.
+_OTHERS_WEIGHT = 20
+#: Values of a bundle that are looked at to know.
+_SAMPLE = 10
+
+_NUMBERS = frozenset((int, float, bool))
+_SEVERAL = frozenset((tuple, list))
+_NUMBERS_MAX = 8
+
+
+class PartialTable:
+    """One accumulator for each key and window where windows do not merge, elsewhere partials that are combined at last.
+
+    Args:
+        lifter: of the grouping.
+    """
+
+    def __init__(self, lifter: Lifter | StatefulInputs) -> None:
+        self._lifter = lifter
+        self._unfolded = _Unfolded()
+        self._held: dict[Window, Held] = defaultdict(dict)
+        #: Those that came folded, and those of windows that merge.
+        self._listed: list[Partial] = []
+        #: How many records are in it.
+        self.records = 0
+        #: How many partials it has, without the records that wait to be folded.
+        self.size = 0
+
+    def add(self, partials: Sequence[Partial]) -> None:
+        """Take the partials of one bundle in.
+
+        Raises:
+            TransformError: a key cannot be hashed, or the `CombineFn` failed.
+        """
+        if isinstance(partials, UnfoldedPartials):
+            self.records += partials.records
+            self._wait(partials)
+            return
+        self._listed.extend(partials)
+        self.records += sum([partial[3] for partial in partials])
+        self.size += len(partials)
+
+    def _wait(self, partials: UnfoldedPartials) -> None:
+        assert isinstance(self._lifter, Lifter)
+        unfolded = self._unfolded
+        if self._lifter.is_merging:
+            unfolded.pairs.extend(partials.pairs)
+            unfolded.windows.extend(partials.windows or [GLOBAL_WINDOW] * partials.records)
+        else:
+            self._lifter.sort_into(unfolded.by_window, partials.pairs, partials.windows)
+        is_light = _are_numbers([value for _, value in partials.pairs[:_SAMPLE]])
+        unfolded.weight += partials.records * (1 if is_light else _OTHERS_WEIGHT)
+        if unfolded.weight >= WAITING_MAX:
+            self.fold()
+
+    def fold(self) -> None:
+        """Fold what waits.  Raises as `add`."""
+        unfolded, self._unfolded = self._unfolded, _Unfolded()
+        if not unfolded.weight:
+            return
+        assert isinstance(self._lifter, Lifter)
+        for window, groups in unfolded.by_window.items():
+            self._lifter.fold_into(self._held[window], groups)
+        if unfolded.pairs:
+            self._listed += self._lifter.partials(unfolded.pairs, unfolded.windows)
+        self.size = sum(map(len, self._held.values())) + len(self._listed)
+
+    def counted(self) -> Iterator[tuple[Any, Window, int]]:
+        """Key, window and number of all records in it, which stay as they are; windows that merge are not whole."""
+        unfolded = self._unfolded
+        for window, held in self._held.items():
+            yield from ((key, window, entry[1]) for key, entry in held.items())
+        for window, groups in unfolded.by_window.items():
+            yield from ((key, window, len(values)) for key, values in groups.items())
+        for (key, _), window in zip(unfolded.pairs, unfolded.windows, strict=True):
+            yield key, window, 1
+        for partial in self._listed:
+            yield partial[0], partial[1], self._net_count(partial)
+
+    def _net_count(self, partial: Partial) -> int:
+        if isinstance(self._lifter, StatefulInputs):
+            return self._lifter.net_count(partial)
+        return partial[3]
+
+    def is_of_numbers(self) -> bool:
+        """Whether more records do not make accumulators larger, as far as one can see: all are a few numbers."""
+        entries = chain.from_iterable(held.values() for held in self._held.values())
+        return _are_numbers([entry[0] for entry in entries]) and _are_numbers(
+            [partial[2] for partial in self._listed]
+        )
+
+    def take(self) -> list[Partial]:
+        """All partials, which are not here any more.  Raises as `add`."""
+        self.fold()
+        taken = list(self._in_table())
+        if self._listed:
+            taken = self._lifter.combined(taken + self._listed)
+        self._held.clear()
+        self._listed = []
+        self.records = self.size = 0
+        return taken
+
+    def _in_table(self) -> Iterator[Partial]:
+        return (
+            (key, window, accumulator, count)
+            for window, held in self._held.items()
+            for key, (accumulator, count) in held.items()
+        )
+
+
+class _Unfolded:
+    """Records that wait: by window and key, or as they came where windows merge."""
+
+    def __init__(self) -> None:
+        self.weight = 0
+        self.by_window = ValuesByKey()
+        self.pairs: list[tuple[Any, Any]] = []
+        self.windows: list[Window] = []
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    kinds = set(map(type, values))
+    several = kinds & _SEVERAL
+    if not several:
+        return kinds <= _NUMBERS
+    if not kinds - several <= _NUMBERS:
+        return False
+    containers = [value for value in values if type(value) in several]
+    return max(map(len, containers)) <= _NUMBERS_MAX and _are_numbers([*chain(*containers)])

@@ -1,0 +1,1 @@
+"""Groupings whose windows all fire once: no cell and no timer for each."""

@@ -1,0 +1,114 @@
+"""ColumnWindows: partials of windows that are still open, held as columns until the windows speak.
+
+For a stream's grouping whose windows all speak once (`runners.core.single_firing.single_panes`).  What has come of a
+key and window is not looked for when more comes; partials are put together now and then, when about as many have come
+as there were.
+"""
+
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from dataflow.columns import Int64s
+from runners.core.columns.partials import Bools, PartialColumns
+from runners.core.partials.lifting import Lifter
+from windowing.timestamps import MAX_TIMESTAMP_US
+from windowing.window import Window
+
+#: So few partials are not worth being put together.
+FOLD_PARTIALS_MIN = 20_000
+#: The end of a window that nothing is held of: no watermark comes so far.
+NEVER_US = MAX_TIMESTAMP_US + 1
+
+
+class ColumnWindows:
+    """Some partials of one grouping.
+
+    Args:
+        lifter: puts them together.
+    """
+
+    def __init__(self, lifter: Lifter) -> None:
+        self._lifter = lifter
+        #: What is held; the first is what was put together last, in the order of the ends of the windows.
+        self.parts: list[PartialColumns] = []
+        #: The end of the first window.
+        self.next_end_us = NEVER_US
+        #: What the arrays take.
+        self.nbytes = 0
+        #: Whether they cannot be put together as columns, so that there would be more and more.
+        self.is_unfoldable = False
+        self._size = self._folded_size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def hold(self, partials: PartialColumns) -> None:
+        """Take partials in."""
+        self._add(partials)
+        if self._size > self._folded_size + max(self._folded_size, FOLD_PARTIALS_MIN):
+            self.fold()
+
+    def fold(self) -> None:
+        """Make as few partials of those that are held as can be."""
+        if len(self.parts) > 1:
+            merged = self._lifter.merged_columns(self.parts)
+            self.is_unfoldable = merged is None
+            if merged is not None:
+                self._keep([merged.take(np.argsort(merged.windows.ends_us, kind="stable"))])
+            self._folded_size = self._size
+
+    def ends_us(self, until_us: int) -> Int64s:
+        """The ends of the windows of all partials that end by then."""
+        ends_us = [each.windows.ends_us for each in self.parts]
+        return np.concatenate(
+            [each[each <= until_us] for each in ends_us] or [np.empty(0, np.int64)]
+        )
+
+    def pop_due(self, until_us: int) -> list[PartialColumns]:
+        """Remove and return the partials of windows that end by then."""
+        if self.next_end_us > until_us:
+            return []
+        return self._pop(lambda each: each.windows.ends_us <= until_us)
+
+    def pop_windows(self, windows: Collection[Window]) -> list[PartialColumns]:
+        """Remove and return the partials of some windows."""
+        return self._pop(lambda each: is_of(each, windows)) if windows else []
+
+    def pop_all(self) -> list[PartialColumns]:
+        """Remove and return all."""
+        held = self.parts
+        self._keep([])
+        self._folded_size, self.is_unfoldable = 0, False
+        return held
+
+    def _pop(self, chosen_of: Callable[[PartialColumns], Bools]) -> list[PartialColumns]:
+        popped, kept = [], []
+        for part in self.parts:
+            chosen, others = part.parted(chosen_of(part))
+            popped.append(chosen)
+            kept.append(others)
+        self._folded_size = min(self._folded_size, sum(map(len, kept)))
+        self._keep(kept)
+        return [each for each in popped if len(each)]
+
+    def _keep(self, parts: list[PartialColumns]) -> None:
+        self.parts, self._size, self.nbytes, self.next_end_us = [], 0, 0, NEVER_US
+        for each in parts:
+            self._add(each)
+
+    def _add(self, part: PartialColumns) -> None:
+        if len(part):
+            self.parts.append(part)
+            self._size += len(part)
+            self.nbytes += part.nbytes
+            self.next_end_us = min(self.next_end_us, int(part.windows.ends_us.min()))
+
+
+def is_of(partials: PartialColumns, windows: Collection[Window]) -> Bools:
+    """Which of the partials are of one of some windows."""
+    found = np.zeros(len(partials), np.bool_)
+    starts_us, ends_us = partials.windows.starts_us, partials.windows.ends_us
+    for window in windows:
+        found |= (starts_us == window.start_us) & (ends_us == window.end_us)
+    return found

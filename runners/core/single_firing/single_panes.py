@@ -1,0 +1,131 @@
+"""SinglePanes: what a grouping says whose windows all speak once, without a cell and a timer for each.
+
+The machine (`GroupAlsoByWindow`) would say one pane for each key and window, at the end of the window, in the order of
+these.  So does this, and in columns where all partials are; laws hold one against the other.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from dataflow.columns import IntColumn, PairColumns
+from dataflow.graph import Group, PipelineGraph, TransformNode
+from runners.core.columns.partials import PartialColumns
+from runners.core.ground.bundle import Bundle
+from runners.core.partials.folding import Accumulation
+from runners.core.partials.lifting import Lifter, Partial
+from triggers.default_trigger import DefaultTrigger
+from triggers.timestamp_combiner import TimestampCombiner
+from triggers.windowing_strategy import WindowingStrategy
+
+#: Panes in one bundle, and the same where they are columns.
+BUNDLE_PANES = 10_000
+BUNDLE_PANE_COLUMNS = 200_000
+
+
+class SinglePanes:
+    """Those of one grouping.
+
+    Args:
+        node: the grouping.
+        accumulation: how it folds its records.
+    """
+
+    def __init__(self, node: TransformNode, accumulation: Accumulation) -> None:
+        self.lifter, self._accumulation = Lifter(node, accumulation), accumulation
+        #: Whether accumulators are lists of values.
+        self.is_list = accumulation.is_list
+
+    @classmethod
+    def of_replay(cls, graph: PipelineGraph, node: TransformNode) -> "SinglePanes | None":
+        """Those of a grouping of the graph, if its windows speak once when all of its input is replayed."""
+        accumulation = _speaking_once(graph, node)
+        return None if accumulation is None else cls(node, accumulation)
+
+    @classmethod
+    def of_stream(cls, graph: PipelineGraph, node: TransformNode) -> "SinglePanes | None":
+        """Those of a grouping of the graph, if its windows speak once whenever input comes, and can be held as columns.
+
+        Windows that merge cannot: they would have to be looked for in all that is held, whenever something comes.
+        """
+        accumulation = _speaking_once(graph, node)
+        if accumulation is None or not _ends_with_its_window(accumulation.strategy):
+            return None
+        found = cls(node, accumulation)
+        return None if found.lifter.combiners is None else found
+
+    def bundles(
+        self, columns: Sequence[PartialColumns], partials: Iterable[Partial] = ()
+    ) -> Iterator[Bundle]:
+        """What the windows say of which these are all the partials.
+
+        Raises:
+            TransformError: the `CombineFn` failed.
+        """
+        rows = list(partials)
+        if columns and not rows:
+            merged = self.lifter.merged_columns(columns)
+            if merged is not None:
+                yield from _in_columns(merged)
+                return
+        for part in columns:
+            rows.extend(part)
+        yield from self._one_by_one(self.lifter.combined(rows))
+
+    def bundle(self, partials: Sequence[Partial]) -> Bundle:
+        """What windows say of which these are all that there is, one partial for each."""
+        result = self._accumulation.last_result
+        return Bundle(
+            [(key, result(accumulator)) for key, _, accumulator, _ in partials],
+            [window.max_timestamp_us for _, window, _, _ in partials],
+            [window for _, window, _, _ in partials],
+        )
+
+    def _one_by_one(self, partials: list[Partial]) -> Iterator[Bundle]:
+        partials.sort(key=_end_us)
+        left = iter(partials)
+        while part := list(islice(left, BUNDLE_PANES)):
+            yield self.bundle(part)
+
+
+def _speaking_once(graph: PipelineGraph, node: TransformNode) -> Accumulation | None:
+    if not isinstance(node.operation, Group):
+        return None
+    accumulation = Accumulation.of(graph, node)
+    strategy = accumulation.strategy
+    speaks_once = (
+        type(strategy.trigger) is DefaultTrigger
+        and not strategy.is_retracting
+        and not accumulation.is_retracted
+        and strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
+    )
+    return accumulation if speaks_once else None
+
+
+def _ends_with_its_window(strategy: WindowingStrategy) -> bool:
+    """Whether nothing is kept of a window, and nothing said, after the watermark has passed its end."""
+    return (
+        not strategy.is_merging
+        and strategy.allowed_lateness_us == 0
+        and not strategy.follows_percentile
+    )
+
+
+def _end_us(partial: Partial) -> Any:
+    return partial[1][1]
+
+
+def _in_columns(partials: PartialColumns) -> Iterator[Bundle]:
+    order = np.argsort(partials.windows.ends_us, kind="stable")
+    for start in range(0, len(order), BUNDLE_PANE_COLUMNS):
+        part = partials.take(order[start : start + BUNDLE_PANE_COLUMNS])
+        pairs = zip(part.combiners, part.accumulators, strict=True)
+        results = tuple(each.results(found) for each, found in pairs)
+        # No panes: that of elements without one is that of a window's only firing.
+        yield Bundle(
+            PairColumns(part.keys, results, is_single=part.is_single),
+            IntColumn(part.windows.ends_us - 1),
+            part.windows,
+        )

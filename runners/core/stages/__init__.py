@@ -1,0 +1,1 @@
+"""A pipeline cut into stages, and each stage as every engine runs it."""

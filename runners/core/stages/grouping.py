@@ -1,0 +1,237 @@
+"""GroupingStage: a grouping and everything that follows it, as every engine runs it.
+
+Puts the machine (`GroupAlsoByWindow`; `StatefulDoFnMachine` for a stateful DoFn), its cells and timers, and the fused
+transforms after it into one step: partials or a watermark in, effects and stage outputs out.
+
+The five parts of the paper's GroupByKeyAndWindow, in the order in which a record meets them:
+
+1. *DropTimestamps*: `Lifter.lift`, at the sender; from there on the window stands for the time (unless a timestamp
+   combiner wants the earliest or the latest, which then is part of the accumulator).
+2. *GroupByKey*: the engine's own: a dict, the shuffle of Spark, the key ranges of `runners.millwheel`.
+3. *MergeWindows*: `Merger`, or `Regrouper` where a merge may have to be undone.
+4. *GroupAlsoByWindow*: the accumulators of `Accumulation`, and when they speak (`WindowLifecycle`, `Panes`).
+5. *ExpandToElements*: `Effects.bundle`, with the new timestamps; windows are frozen behind it.
+
+Dataflow Model, section 2.2.2.
+"""
+
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+
+import attrs
+
+from dataflow.errors import TransformError, WindowError
+from dataflow.graph import StatefulParDo
+from runners.core.columns.partials import PartialColumns
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.cells import Cell, CellId, Effects, TimerId
+from runners.core.ground.key_codec import KeyCodec
+from runners.core.panes.group_also_by_window import GroupAlsoByWindow
+from runners.core.panes.signal_delivery import hear, trigger_of
+from runners.core.partials.folding import Accumulation
+from runners.core.partials.lifting import Partial
+from runners.core.single_firing.replay_panes import ReplayPanes
+from runners.core.single_firing.single_panes import SinglePanes
+from runners.core.stages.percentile_watermark import percentile_of
+from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.stage_executor import StageExecutor, StageOutputs
+from runners.core.stateful.stateful_do_fn import StatefulDoFnMachine
+from runners.core.user_code.poison import Trial
+
+
+@attrs.frozen(kw_only=True)
+class StageClock:
+    """What time it is for a step.
+
+    ``watermark_us``: the input watermark.  ``output_watermark_us``: what the stages downstream have been told so far,
+    so what this step emits ahead of it cannot be late for them.  ``now_us``: processing time.
+    ``percentile_watermark_us``: the percentile watermark of a grouping that follows one, else None.
+    """
+
+    watermark_us: int
+    output_watermark_us: int
+    now_us: int
+    percentile_watermark_us: int | None = None
+
+
+@attrs.frozen
+class Step:
+    """What one step did to the cells, and what it caused downstream."""
+
+    effects: Effects
+    outputs: StageOutputs
+
+
+class GroupingStage:
+    """One grouping stage, ready to run; the caller owns the cells.
+
+    Args:
+        plan: the whole.
+        stage: the part.
+        is_replay: whether the watermark moves once, when all input is there; the elements of a key are then replayed in
+            the order of their event times, where that makes a difference (Dataflow Model, section 2.4).
+        tries: of a record that makes user code after the grouping fail; see `StageExecutor`.
+    """
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        stage: Stage,
+        *,
+        is_replay: bool = False,
+        tries: int | None = None,
+    ) -> None:
+        #: Set in a replay whose windows all speak once: what can say it instead of `add` and `fire_timers`.
+        self.replay = ReplayPanes.of(plan.graph, stage.root) if is_replay else None
+        #: Set in a stream whose windows all speak once, and can be held as columns: what they say.
+        self.panes = None if is_replay else SinglePanes.of_stream(plan.graph, stage.root)
+        self.machine = _machine(plan, stage, is_replay=is_replay, tries=tries)
+        self._trigger = trigger_of(plan.graph, stage.root)
+        self._percentile = percentile_of(plan.graph, stage.root)
+        self.executor = StageExecutor(plan, stage, tries=tries)
+        self._where = str(stage.root)
+        self.codec = KeyCodec(self._where)
+
+    def try_first(self, trial: Trial | None) -> None:
+        """Run user code on trial before it is run, where records that fail are left out; None: at once."""
+        self.executor.trial = trial
+        if isinstance(self.machine, StatefulDoFnMachine):
+            self.machine.invoker.trial = trial
+
+    def setup(self) -> None:
+        """Start the life of the user's code on this worker."""
+        if isinstance(self.machine, StatefulDoFnMachine):
+            self.machine.setup()
+        self.executor.setup()
+
+    def teardown(self) -> None:
+        """End it, in the opposite order."""
+        self.executor.teardown()
+        if isinstance(self.machine, StatefulDoFnMachine):
+            self.machine.teardown()
+
+    def add(
+        self,
+        cells: MutableMapping[CellId, Cell],
+        partials: Iterable[Partial],
+        clock: StageClock,
+    ) -> Step:
+        """Take partials in; their keys have been encoded by whoever sent them."""
+        with self._naming_failures():
+            effects = self.machine.add(cells, partials, **self._clocks(clock))
+        return self._followed(effects, clock)
+
+    def say(self, clock: StageClock) -> Iterator[Step]:
+        """Let everything that `replay` holds speak, when all of it is there."""
+        assert self.replay is not None
+        yield from self._said(self.replay.bundles(), clock)
+
+    def say_all_of(self, columns: Sequence[PartialColumns], clock: StageClock) -> Step:
+        """Let windows speak of which these are all the partials; see `panes`."""
+        assert self.panes is not None
+        outputs = StageOutputs()
+        for step in self._said(self.panes.bundles(columns), clock):
+            outputs.add(step.outputs)
+            outputs.dead += step.outputs.dead
+        return Step(Effects(), outputs)
+
+    def _said(self, bundles: Iterator[Bundle], clock: StageClock) -> Iterator[Step]:
+        while True:
+            with self._naming_failures():
+                bundle = next(bundles, None)
+            if bundle is None:
+                return
+            yield self._replayed(bundle, clock)
+
+    def say_of(self, partials: Sequence[Partial], clock: StageClock) -> Step:
+        """Let windows speak of which these partials, which `replay` does not hold, are all that there is."""
+        assert self.replay is not None
+        with self._naming_failures():
+            bundle = self.replay.bundle(partials)
+        return self._replayed(bundle, clock)
+
+    def fire_timers(
+        self,
+        cells: MutableMapping[CellId, Cell],
+        due: Iterable[TimerId],
+        clock: StageClock,
+    ) -> Step:
+        """Let due timers act."""
+        with self._naming_failures():
+            effects = self.machine.fire_timers(cells, due, **self._clocks(clock))
+        return self._followed(effects, clock)
+
+    @property
+    def percentile(self) -> float | None:
+        """The watermark that its triggers follow, in percent; None where that is the watermark itself."""
+        return self._percentile
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """The names of the signals that its windows listen to."""
+        return frozenset() if self._trigger is None else self._trigger.signals
+
+    def signal(
+        self,
+        cells: MutableMapping[CellId, Cell],
+        told: Iterable[CellId],
+        name: str,
+        clock: StageClock,
+    ) -> Step:
+        """Let every window of the cells ``told`` hear a signal, which is one of `signals`."""
+        assert self._trigger is not None
+        assert isinstance(self.machine, GroupAlsoByWindow)
+        life = self.machine.lifecycle
+        now = life.now(clock.watermark_us, clock.now_us, clock.percentile_watermark_us)
+        with self._naming_failures():
+            effects = hear(self._trigger, life.settle, cells, told, name, now)
+        return self._followed(effects, clock)
+
+    def _clocks(self, clock: StageClock) -> dict[str, int]:
+        clocks = {"watermark_us": clock.watermark_us, "now_us": clock.now_us}
+        if self._percentile is not None and clock.percentile_watermark_us is not None:
+            clocks["percentile_watermark_us"] = clock.percentile_watermark_us
+        return clocks
+
+    @contextmanager
+    def _naming_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except TransformError:
+            raise
+        except WindowError as error:
+            raise error.located(self._where) from error
+        except Exception as error:
+            raise TransformError(
+                f"{self._where} raised {type(error).__name__}: {error}",
+                detail="while combining what had come so far",
+                hint="correct the CombineFn",
+            ) from error
+
+    def _replayed(self, bundle: Bundle, clock: StageClock) -> Step:
+        outputs = self.executor.process(
+            bundle, watermark_us=clock.output_watermark_us, now_us=clock.now_us
+        )
+        return Step(Effects(), outputs)
+
+    def _followed(self, effects: Effects, clock: StageClock) -> Step:
+        outputs = self.executor.process(
+            effects.bundle(), watermark_us=clock.output_watermark_us, now_us=clock.now_us
+        )
+        outputs.dead[:0] = effects.dead
+        return Step(effects, outputs)
+
+
+def _machine(
+    plan: ExecutionPlan, stage: Stage, *, is_replay: bool, tries: int | None
+) -> GroupAlsoByWindow | StatefulDoFnMachine:
+    if not isinstance(stage.root.operation, StatefulParDo):
+        return GroupAlsoByWindow(Accumulation.of(plan.graph, stage.root))
+    pcollection = plan.graph.pcollections[stage.root.inputs[0]]
+    return StatefulDoFnMachine(
+        stage.root,
+        pcollection.strategy,
+        is_time_sorted=is_replay,
+        is_retracted=pcollection.retracted_by is not None,
+        tries=tries,
+    )

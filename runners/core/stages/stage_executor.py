@@ -1,0 +1,245 @@
+"""StageExecutor: runs the fused transforms of one stage over a bundle.
+
+Push-based and depth-first: a transform hands each bundle to its consumers as soon as it has it, so only one bundle per
+level is alive.  What reaches a grouping is lifted into partials, what reaches a table is folded into its net effect.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import attrs
+
+from dataflow.columns import Int64s, IntColumn, WindowColumn, picked
+from dataflow.errors import DataflowError
+from dataflow.graph import (
+    AssignWindows,
+    Changelog,
+    Flatten,
+    KeyedOperation,
+    ParDo,
+    StatefulParDo,
+    TransformNode,
+    WriteTable,
+)
+from dataflow.io.table import TableWrite
+from dataflow.transforms.changelog import Change
+from runners.core.columns.partials import PartialColumns
+from runners.core.columns.windows import assigned as assigned_columns
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.dead_letters import DeadLetter
+from runners.core.ground.key_codec import KeyCodec
+from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.parts import parts_of, together
+from runners.core.partials.stateful_inputs import StatefulInputs, lifter_of
+from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.tables.rows import table_write
+from runners.core.user_code.do_fn_invoker import DoFnInvoker
+from runners.core.user_code.do_fn_outputs import DoFnOutputs
+from runners.core.user_code.event_times import check_event_times
+from runners.core.user_code.poison import Trial, on_trial, run_isolated
+from windowing.checks import checked_assignment
+from windowing.pane import NO_FIRING
+from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
+from windowing.window import GLOBAL_WINDOW
+from windowing.window_fn import WindowFn
+
+#: Records for groupings that a single element may cause before `StageExecutor.overflow` is given them.
+OVERFLOW_RECORDS = 10_000
+
+_Consumer = Callable[[Bundle], None]
+
+
+@attrs.define
+class StageOutputs:
+    """What one bundle caused: partials per grouping label, table writes, and records that user code cannot take."""
+
+    groups: dict[str, Sequence[Partial]] = attrs.field(factory=dict)
+    tables: list[TableWrite] = attrs.field(factory=list)
+    dead: list[DeadLetter] = attrs.field(factory=list)
+
+    def add(self, other: "StageOutputs") -> None:
+        """Take in what another bundle caused after this one."""
+        for label, partials in other.groups.items():
+            self.add_partials(label, partials)
+        self.tables += other.tables
+
+    def add_partials(self, label: str, partials: Sequence[Partial]) -> None:
+        """Take in partials for a grouping; columns stay what they are, and what is not folded stays so."""
+        held = self.groups.get(label)
+        if held is None:
+            self.groups[label] = partials
+        elif isinstance(held, list) and isinstance(partials, list):
+            held.extend(partials)
+        else:
+            self.groups[label] = together([held, partials])
+
+
+class StageExecutor:
+    """One stage, ready to run; not shared between threads.
+
+    Args:
+        plan: the whole.
+        stage: the part.
+        tries: how often a record that makes user code fail is tried before it becomes a dead letter; None: the first
+            failure is raised.
+    """
+
+    def __init__(self, plan: ExecutionPlan, stage: Stage, *, tries: int | None = None) -> None:
+        self._plan, self._stage, self._tries = plan, stage, tries
+        self._consumers: dict[int, list[_Consumer]] = defaultdict(list)
+        self._invokers: list[DoFnInvoker] = []
+        self._outputs = StageOutputs()
+        self._watermark_us = self._now_us = MIN_TIMESTAMP_US
+        #: Takes partials for groupings, by label, out of the outputs of an element that causes very many.
+        #: Not asked where records are left out that fail: what such a one has caused must not count.
+        self.overflow: Callable[[Mapping[str, Sequence[Partial]]], None] | None = None
+        self._overflow_in = math.inf
+        #: Where records are left out that fail: runs code before it is run; None: it is run at once.
+        self.trial: Trial | None = None
+        self._codecs = {node.label: KeyCodec(str(node)) for node in stage.groups}
+        for node in (*stage.nodes, *stage.groups):
+            consumer = self._consumer(node)
+            for pcollection in node.inputs:
+                self._consumers[pcollection].append(consumer)
+        self._begin = self._root_output(stage.root)
+
+    def setup(self) -> None:
+        """Run `DoFn.setup` of every transform."""
+        for invoker in self._invokers:
+            invoker.setup()
+
+    def teardown(self) -> None:
+        """Run `DoFn.teardown` of every transform."""
+        for invoker in self._invokers:
+            invoker.teardown()
+
+    def process(self, bundle: Bundle, *, watermark_us: int, now_us: int) -> StageOutputs:
+        """Run one bundle of the root's output.
+
+        Args:
+            bundle: what the root says.
+            watermark_us: the stage's input watermark.
+            now_us: processing time.
+        """
+        self._outputs, self._watermark_us = StageOutputs(), watermark_us
+        self._now_us = clamp_timestamp_us(now_us)
+        if not bundle.values:
+            return self._outputs
+        if self._tries is None:
+            # Bundles of several elements are of a size that somebody has chosen.
+            self._overflow_in = OVERFLOW_RECORDS if len(bundle) == 1 else math.inf
+            self._begin(bundle)
+            return self._outputs
+        outputs = StageOutputs()
+
+        def run(part: Bundle) -> None:
+            self._outputs = StageOutputs()
+            self._begin(part)
+            outputs.add(self._outputs)
+
+        outputs.dead = run_isolated(
+            on_trial(run, self.trial), bundle, stage=self._stage.name, tries=self._tries
+        )
+        return outputs
+
+    def _push(self, pcollection: int, bundle: Bundle) -> None:
+        for consume in self._consumers[pcollection]:
+            consume(bundle)
+
+    def _root_output(self, root: TransformNode) -> _Consumer:
+        """What takes the bundles of the root."""
+        if isinstance(root.operation, StatefulParDo):
+            # The machine says what user code said, as it said it.
+            outputs = DoFnOutputs(
+                root, root.operation, lambda tag, bundle: self._push(root.outputs[tag], bundle)
+            )
+            return lambda bundle: outputs.emit_outputs(bundle, None, bundle.values)
+        (output,) = root.outputs.values()
+        return partial(self._push, output)
+
+    def _consumer(self, node: TransformNode) -> _Consumer:
+        operation = node.operation
+        if isinstance(operation, ParDo):
+            outputs = node.outputs
+            invoker = DoFnInvoker(
+                node, operation, lambda tag, bundle: self._push(outputs[tag], bundle)
+            )
+            self._invokers.append(invoker)
+            return invoker.process
+        if isinstance(operation, AssignWindows):
+            (output,) = node.outputs.values()
+            return partial(self._assign, node, operation.window_fn, output)
+        if isinstance(operation, Flatten):
+            (output,) = node.outputs.values()
+            return partial(self._push, output)
+        if isinstance(operation, Changelog):
+            (output,) = node.outputs.values()
+            return partial(self._log, output)
+        if isinstance(operation, WriteTable):
+            return partial(self._write, node, operation)
+        assert isinstance(operation, KeyedOperation)
+        return partial(self._lift, node.label, lifter_of(self._plan.graph, node))
+
+    def _assign(
+        self, node: TransformNode, window_fn: WindowFn, output: int, bundle: Bundle
+    ) -> None:
+        check_event_times(window_fn, bundle, node, self._stage.root)
+        if isinstance(bundle.timestamps_us, IntColumn):
+            columns = assigned_columns(window_fn, bundle.timestamps_us)
+            if columns is not None:
+                self._push_windows(output, bundle, *columns)
+                return
+        try:
+            assigned = checked_assignment(window_fn, bundle.timestamps_us, bundle.values)
+        except DataflowError as error:
+            raise error.located(str(node)) from error
+        if set(map(len, assigned)) == {1}:
+            single = [window for (window,) in assigned]
+            self._push(output, attrs.evolve(bundle, windows=single))
+            return
+        indexes = [index for index, windows in enumerate(assigned) for _ in windows]
+        if indexes:
+            windows = [window for windows in assigned for window in windows]
+            values = [bundle.values[index] for index in indexes]
+            self._push(output, bundle.take(indexes, values, windows=windows))
+
+    def _push_windows(
+        self,
+        output: int,
+        bundle: Bundle,
+        indexes: Sequence[int] | Int64s | None,
+        windows: WindowColumn,
+    ) -> None:
+        if indexes is None:
+            self._push(output, attrs.evolve(bundle, windows=windows))
+        elif len(indexes):
+            values = picked(bundle.values, indexes)
+            self._push(output, bundle.take(indexes, values, windows=windows))
+
+    def _log(self, output: int, bundle: Bundle) -> None:
+        size = len(bundle)
+        windows = bundle.windows or [GLOBAL_WINDOW] * size
+        panes = bundle.panes or [NO_FIRING] * size
+        signs = bundle.signs or [+1] * size
+        columns = zip(bundle.values, signs, bundle.timestamps_us, windows, panes, strict=True)
+        changes = [Change(*column, self._now_us) for column in columns]
+        self._push(output, Bundle(changes, bundle.timestamps_us, bundle.windows, bundle.panes))
+
+    def _lift(self, label: str, lifter: Lifter | StatefulInputs, bundle: Bundle) -> None:
+        partials = lifter.lift(bundle, watermark_us=self._watermark_us)
+        for part in () if self._tries is None else parts_of(partials):
+            # Whoever routes them would find out too late which record had such a key.
+            for each in () if isinstance(part, PartialColumns) else part:
+                self._codecs[label].encode(each[0])
+        self._outputs.add_partials(label, partials)
+        self._overflow_in -= len(bundle)
+        if self._overflow_in <= 0 and self.overflow is not None:
+            self.overflow(self._outputs.groups)
+            self._outputs.groups, self._overflow_in = {}, OVERFLOW_RECORDS
+
+    def _write(self, node: TransformNode, operation: WriteTable, bundle: Bundle) -> None:
+        is_retracted = self._plan.graph.pcollections[node.inputs[0]].retracted_by is not None
+        write = table_write(node, operation.table, bundle, is_retracted=is_retracted)
+        self._outputs.tables.append(write)

@@ -1,0 +1,1 @@
+"""Stateful DoFns: state and timers of a key, and the calls that use them."""

@@ -1,0 +1,133 @@
+"""KeyedState: the cell of a stateful DoFn, that is, what is kept for one key and window."""
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Any
+
+import attrs
+
+from dataflow.user_state import SetTimer, TimerName
+from runners.core.ground.timers import TimerQueue
+from runners.core.partials.stateful_inputs import Input
+from triggers.trigger import Wakeup
+from windowing.time_domain import TimeDomain
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+_NO_TIMERS = Wakeup()
+#: How many timers are better looked through than kept in order.
+_FEW = 8
+_FIRE_US = itemgetter(0)
+#: How many outdated entries a queue may have before it is made anew.
+_OUTDATED_MAX = 64
+
+
+def spec_name(timer: TimerName) -> str:
+    """The name of a timer's spec, which is that of its family if it is one of a family."""
+    return timer if isinstance(timer, str) else timer[0]
+
+
+class _Queue(TimerQueue[TimerName]):
+    """The timers of a cell of one time domain."""
+
+    def first(self) -> tuple[int, TimerName] | None:
+        """The first timer, and when it fires; of several at one instant the one that was set first."""
+        return None if self.next_us() is None else self._heap[0][::2]
+
+    def set(self, timer: TimerName, fire_us: int | None) -> None:
+        """Set, move, or (None) clear a timer."""
+        super().set(timer, fire_us)
+        if len(self._heap) > 2 * len(self._set) + _OUTDATED_MAX:
+            # Timers that are moved or cleared long before they fire would pile up.
+            self._heap = sorted((*at, timer) for timer, at in self._set.items())
+
+
+class UserTimers(dict[TimerName, SetTimer]):
+    """The timers of a cell that are set.
+
+    A few are looked through; of many, as a family may have, there are queues beside the mapping, brought up to date
+    when they are asked.
+    """
+
+    def __init__(self, timers: Mapping[TimerName, SetTimer] | None = None) -> None:
+        super().__init__(timers or {})
+        self._queues: dict[TimeDomain, _Queue] | None = None
+        # Those that have been set or cleared since the queues were up to date, in that order.
+        self._changed: list[TimerName] = []
+
+    def __setitem__(self, timer: TimerName, at: SetTimer) -> None:
+        if self._queues is not None:
+            self._changed.append(timer)
+        super().__setitem__(timer, at)
+
+    def pop(self, timer: TimerName, *default: Any) -> Any:
+        """Clear a timer."""
+        if self._queues is not None:
+            self._changed.append(timer)
+        return super().pop(timer, *default)
+
+    def first(
+        self, domain: TimeDomain, domain_of: Callable[[TimerName], TimeDomain]
+    ) -> tuple[int, TimerName] | None:
+        """The first timer of a domain, and when it fires; of several at one instant the one that was set first."""
+        if len(self) <= _FEW:
+            self._queues = None
+            timers = [(at[0], timer) for timer, at in self.items() if domain_of(timer) is domain]
+            return min(timers, key=_FIRE_US, default=None)
+        if self._queues is None:
+            self._queues, self._changed = {}, list(self)
+        changed, self._changed = self._changed, []
+        for timer in changed:
+            queue = self._queues.setdefault(domain_of(timer), _Queue())
+            queue.set(timer, self[timer][0] if timer in self else None)
+        return self._queues[domain].first() if domain in self._queues else None
+
+    def may_be_due(self, until_us: int) -> bool:
+        """Whether one of them may fire at or before an instant, of whatever domain; quick, so sometimes wrong."""
+        if self._queues is None:
+            return any(fire_us <= until_us for fire_us, _ in self.values())
+        return bool(self._changed) or any(
+            first is not None and first[0] <= until_us
+            for first in (queue.first() for queue in self._queues.values())
+        )
+
+
+@attrs.define(on_setattr=attrs.setters.NO_OP)  # it is changed on every record's path
+class KeyedState:
+    """State and timers by their names.
+
+    ``backlog``: elements whose turn in time order has not come, in order of arrival.  ``wakeup``: the engine's timers
+    that are set: for each domain the first instant at which something has to happen.
+    """
+
+    values: dict[str, Any] = attrs.field(factory=dict)
+    timers: UserTimers = attrs.field(factory=UserTimers, converter=UserTimers)
+    backlog: list[Input] = attrs.field(factory=list)
+    wakeup: Wakeup = _NO_TIMERS
+    # The rest is of one step, and not kept.
+    #: Elements whose turn is now, the first one last.
+    ready: list[Input] = attrs.field(factory=list, eq=False, repr=False)
+    #: The watermark as it is here: while there are such elements, at one of them.
+    watermark_us: int = attrs.field(default=MIN_TIMESTAMP_US, eq=False, repr=False)
+    #: Timers that have fired because the window has expired.
+    called: set[TimerName] = attrs.field(factory=set, eq=False, repr=False)
+    #: How many timers have fired since the last element.
+    firings: int = attrs.field(default=0, eq=False, repr=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to keep."""
+        return not (self.values or self.timers or self.backlog)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As for `WindowState`: a plain call with plain tuples; most cells have no backlog.
+        kept = self.values, dict(self.timers), tuple(self.wakeup)
+        return _restored, (*kept, self.backlog) if self.backlog else kept
+
+
+def _restored(
+    values: dict[str, Any],
+    timers: dict[TimerName, SetTimer],
+    wakeup: tuple[int | None, ...],
+    backlog: list[Input] | None = None,
+) -> KeyedState:
+    return KeyedState(values, timers, backlog or [], Wakeup(*wakeup))

@@ -1,0 +1,391 @@
+"""StatefulDoFnMachine: runs a stateful DoFn, the same for every engine; the counterpart of `GroupAlsoByWindow`.
+
+Takes partials (`runners.core.partials.stateful_inputs`) and due timers, keeps cells, and says what user code said,
+which timers change and which records are too late.  Whoever calls owns the cells and applies the effects atomically.
+
+**Invariants**
+
+* The cells, and what comes out, depend on the order of elements and instants only, never on how they came in bundles.
+* Timers of a key fire in time order within their domain, each once for each time it was set.
+* A timer that is due fires before the next element is processed.
+* An expired window keeps nothing: timers that are still set fire a last time, then the cell is gone.
+
+**In time order** an element waits in its cell until the watermark has passed it.  What has waited is then replayed: the
+*watermark of the cell* goes from element to element, and at each, what is due happens before it and after it, as if
+the watermark had come slowly.  Batch always works so, because there the watermark moves once, when all input is there
+(Dataflow Model, section 2.4).
+
+MillWheel, sections 3.2 and 4.5.  Reads no clock, touches no store.
+"""
+
+from collections.abc import Iterable, MutableMapping, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+import attrs
+
+from dataflow.do_fn import TaggedOutput
+from dataflow.errors import TransformError
+from dataflow.graph import StatefulParDo, TransformNode
+from dataflow.serialization import dumps
+from dataflow.stateful import stateful_signature
+from dataflow.user_state import TimerFamilySpec, TimerName
+from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement, TimerId
+from runners.core.ground.element_text import shown
+from runners.core.partials.lifting import Partial
+from runners.core.partials.stateful_inputs import Input
+from runners.core.stateful.keyed_state import KeyedState, spec_name
+from runners.core.stateful.stateful_invoker import Call, StatefulInvoker
+from triggers.trigger import Wakeup
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.pane import NO_FIRING
+from windowing.time_domain import TimeDomain
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us
+from windowing.window import Window
+
+#: Timers of one key that may fire in one step without an element in between: beyond it one sets itself for ever.
+FIRINGS_MAX = 1_000_000
+
+Cells = MutableMapping[CellId, Any]
+
+
+class StatefulDoFnMachine:
+    """The machine of one stateful DoFn; holds configuration, and the life of the user's object.
+
+    Args:
+        node: the transform.
+        strategy: the windows of its input.
+        is_time_sorted: whether elements are put in time order even if the DoFn does not ask for it.
+        is_retracted: whether the input may be taken back.
+        tries: how often user code is tried on an element or timer before that becomes a dead letter; each call then
+            costs a copy of the cell's state.  None: the first failure is raised.
+    """
+
+    def __init__(
+        self,
+        node: TransformNode,
+        strategy: WindowingStrategy,
+        *,
+        is_time_sorted: bool = False,
+        is_retracted: bool = False,
+        tries: int | None = None,
+    ) -> None:
+        assert isinstance(node.operation, StatefulParDo)
+        fn = node.operation.fn
+        signature = stateful_signature(fn, str(node))
+        assert signature is not None
+        self.node, self.strategy, self.timers = node, strategy, signature.timers
+        self.is_time_sorted = is_time_sorted or node.operation.is_time_sorted
+        self.is_retracted = is_retracted
+        self.invoker = StatefulInvoker(node, fn, signature, tries=tries)
+
+    @property
+    def is_merging(self) -> bool:
+        """Whether a cell holds all windows of a key: never, state cannot be merged."""
+        return False
+
+    def setup(self) -> None:
+        """Start the life of the user's code on this worker."""
+        self.invoker.setup()
+
+    def teardown(self) -> None:
+        """End it."""
+        self.invoker.teardown()
+
+    def add(
+        self, cells: Cells, partials: Iterable[Partial], *, watermark_us: int, now_us: int
+    ) -> Effects:
+        """Process elements, or let them wait for their turn.
+
+        Raises:
+            TransformError: what user code raised.
+        """
+        step = _Step(self, cells, watermark_us, now_us)
+        for key, window, inputs, _ in partials:
+            step.take(key, window, inputs)
+        return step.finish()
+
+    def fire_timers(
+        self, cells: Cells, due: Iterable[TimerId], *, watermark_us: int, now_us: int
+    ) -> Effects:
+        """Let what is due happen in the cells of due timers, the earliest first, whichever cell it is in.
+
+        Raises:
+            TransformError: what user code raised.
+        """
+        step = _Step(self, cells, watermark_us, now_us)
+        step.wake(due)
+        return step.finish()
+
+
+@attrs.frozen
+class _Action:
+    """The next thing to happen in a cell: the timer of this name, or (None) the next element that is ready.
+
+    ``when``: event time, then processing time, to order what happens in several cells of a step: timers of processing
+    time fire at the watermark, after what it made due.
+    """
+
+    when: tuple[int, int]
+    timer: TimerName | None = None
+
+
+_Queued = tuple[tuple[int, int], int, CellId, _Action]
+
+
+class _Step:
+    """One step of the machine."""
+
+    def __init__(
+        self, machine: StatefulDoFnMachine, cells: Cells, watermark_us: int, now_us: int
+    ) -> None:
+        self._machine, self._cells = machine, cells
+        self._watermark_us, self._now_us = watermark_us, now_us
+        if machine.is_time_sorted and min(watermark_us, now_us) >= MAX_TIMESTAMP_US:
+            # The input has ended; processing time stood still while what is replayed now came in.
+            self._now_us = MIN_TIMESTAMP_US
+        self._effects = Effects()
+        self._touched: dict[CellId, KeyedState] = {}
+        self._born: set[CellId] = set()
+
+    def take(self, key: Any, window: Window, inputs: Sequence[Input]) -> None:
+        """Process elements of one cell in order, or keep them for later."""
+        watermark_us, cell_id = self._watermark_us, (key, window)
+        if self._machine.strategy.expiry_us(window) <= watermark_us:
+            for value, timestamp_us, _, sign in inputs:
+                record = LateElement(value, timestamp_us, sign)
+                late = LateArrival(key, window, [value], 1, watermark_us, record)
+                self._effects.late.append(late)
+            return
+        cell = self._cells.get(cell_id)
+        if cell is None:
+            cell = self._cells[cell_id] = KeyedState()
+            self._born.add(cell_id)
+        self._begin(cell_id, cell)
+        self._let_happen(cell_id, cell)
+        for each in inputs:
+            if self._machine.is_time_sorted and each[1] >= watermark_us:
+                cell.backlog.append(each)
+            else:
+                self._process(cell_id, cell, each)
+                self._let_happen(cell_id, cell)
+
+    def wake(self, due: Iterable[TimerId]) -> None:
+        """Let everything happen that is due in some cells."""
+        queue: list[_Queued] = []
+        number = 0
+        for cell_id, _, domain in due:
+            cell = self._cells.get(cell_id)
+            if cell is None:
+                continue
+            if domain is TimeDomain.EVENT:
+                cell.wakeup = cell.wakeup._replace(event_us=None)
+            else:
+                cell.wakeup = cell.wakeup._replace(processing_us=None)
+            if cell_id not in self._touched:
+                self._begin(cell_id, cell)
+                number = self._queue(queue, number, cell_id)
+        while queue:
+            *_, cell_id, action = heappop(queue)
+            self._act(cell_id, self._touched[cell_id], action)
+            number = self._queue(queue, number, cell_id)
+
+    def finish(self) -> Effects:
+        """Set the engine's timers, free what is over, end the bundle."""
+        for cell_id, cell in self._touched.items():
+            is_over = self._expiry_us(cell_id) <= self._watermark_us
+            if is_over or cell.is_empty:
+                del self._cells[cell_id]
+                self._set_timers(cell_id, cell, Wakeup())
+                if cell_id in self._born:
+                    continue
+            else:
+                self._set_timers(cell_id, cell, self._wakeup(cell_id, cell))
+            self._effects.touched.add(cell_id)
+        outputs, self._effects.dead = self._machine.invoker.finish_bundle()
+        for each in outputs:
+            value = each.value if each.tag is None else TaggedOutput(each.tag, each.value)
+            self._effects.say(value, each.timestamp_us, each.window, NO_FIRING)
+        return self._effects
+
+    def _begin(self, cell_id: CellId, cell: KeyedState) -> None:
+        self._touched[cell_id] = cell
+        cell.firings, cell.watermark_us = 0, self._watermark_us
+        if not cell.backlog:
+            return
+        until_us = self._watermark_us
+        if self._expiry_us(cell_id) <= until_us:
+            cell.ready, cell.backlog = cell.backlog, []
+        else:
+            cell.ready = [each for each in cell.backlog if each[1] < until_us]
+            cell.backlog = [each for each in cell.backlog if each[1] >= until_us]
+        if cell.ready:
+            self._sort(cell.ready)
+            cell.ready.reverse()
+            cell.watermark_us = self._turn_us(cell_id, cell)
+
+    def _sort(self, inputs: list[Input]) -> None:
+        """By event time; at one instant by value, so that the order of arrival does not matter.
+
+        What may be taken back stays in order of arrival: first it is said.
+        """
+        inputs.sort(key=lambda each: each[1])
+        if self._machine.is_retracted:
+            return
+        times_us = [each[1] for each in inputs]
+        if len(set(times_us)) == len(times_us):
+            return
+        try:
+            inputs.sort(key=lambda each: (each[1], dumps(each[0])))
+        except Exception as error:
+            raise TransformError(
+                f"{self._machine.node} cannot put elements of one instant in order",
+                detail=f"{type(error).__name__}: {error}",
+                hint="values must be plain data that can be pickled",
+            ) from error
+
+    def _queue(self, queue: list[_Queued], number: int, cell_id: CellId) -> int:
+        action = self._next(cell_id, self._touched[cell_id])
+        if action is not None:
+            # The running number keeps keys, which need not be comparable, out of comparisons.
+            heappush(queue, (action.when, number, cell_id, action))
+        return number + 1
+
+    def _let_happen(self, cell_id: CellId, cell: KeyedState) -> None:
+        while (cell.ready or self._may_be_due(cell)) and (action := self._next(cell_id, cell)):
+            self._act(cell_id, cell, action)
+        cell.watermark_us = self._watermark_us
+
+    def _may_be_due(self, cell: KeyedState) -> bool:
+        """Whether to look closer; mostly not, so it is worth a quick answer that does not tell the domains apart."""
+        return cell.timers.may_be_due(max(self._watermark_us, self._now_us))
+
+    def _next(self, cell_id: CellId, cell: KeyedState) -> _Action | None:
+        """At the watermark of the cell: timers that are due, then the element there; then it moves on."""
+        while True:
+            if (timer := self._due_timer(cell_id, cell)) is not None:
+                return timer
+            if cell.ready:
+                turn_us = self._turn_us(cell_id, cell)
+                if turn_us <= cell.watermark_us:
+                    return _Action((turn_us, MIN_TIMESTAMP_US))
+                cell.watermark_us = turn_us
+            elif cell.watermark_us < self._watermark_us:
+                cell.watermark_us = self._watermark_us
+            else:
+                return None
+
+    def _turn_us(self, cell_id: CellId, cell: KeyedState) -> int:
+        """When it is the turn of the next element that is ready: before the window expires, whatever its event time."""
+        return min(cell.ready[-1][1], self._expiry_us(cell_id) - 1)
+
+    def _due_timer(self, cell_id: CellId, cell: KeyedState) -> _Action | None:
+        """The next timer that is due at the watermark of the cell: event time first, the two have no common order."""
+        expiry_us, watermark_us = self._expiry_us(cell_id), cell.watermark_us
+        event = self._first(cell, TimeDomain.EVENT)
+        # Timers that are set for the expiry or later have their own turn, after everything else.
+        if event is not None and event[0] <= min(watermark_us, expiry_us - 1):
+            return _Action((event[0], MIN_TIMESTAMP_US), event[1])
+        processing = self._first(cell, TimeDomain.PROCESSING)
+        if watermark_us >= expiry_us:
+            last = event or processing
+            return last and _Action((expiry_us, MIN_TIMESTAMP_US), last[1])
+        if processing is not None and processing[0] <= self._now_us:
+            return _Action((watermark_us, processing[0]), processing[1])
+        return None
+
+    def _first(self, cell: KeyedState, domain: TimeDomain) -> tuple[int, TimerName] | None:
+        """The first timer of a domain; of several at one instant the one that was set first."""
+        while True:
+            first = cell.timers.first(domain, self._domain)
+            if first is None or first[1] not in cell.called:
+                return first
+            # It has had its last turn: what it was set for since is forgotten.
+            cell.timers.pop(first[1])
+
+    def _domain(self, timer: TimerName) -> TimeDomain:
+        spec = self._machine.timers.get(spec_name(timer))
+        if spec is None or isinstance(spec, TimerFamilySpec) is isinstance(timer, str):
+            raise TransformError(
+                f"{self._machine.node} finds a timer {timer!r} set that its DoFn does not have any more",
+                detail=f"timers now: {sorted(self._machine.timers)}",
+                hint="put the timer back until none of it is set, or run the pipeline as a new job",
+            )
+        return spec.time_domain
+
+    def _act(self, cell_id: CellId, cell: KeyedState, action: _Action) -> None:
+        if action.timer is None:
+            self._process(cell_id, cell, cell.ready.pop())
+        else:
+            self._fire(cell_id, cell, action.timer)
+
+    def _process(self, cell_id: CellId, cell: KeyedState, element: Input) -> None:
+        (key, window), (value, timestamp_us, pane, sign) = cell_id, element
+        assert window is not None
+        cell.firings = 0
+        call = Call(key, window, timestamp_us, self._now_us, pane, sign, cell.watermark_us)
+        for output in self._machine.invoker.process(cell, value, call):
+            self._effects.say(output, timestamp_us, window, pane)
+
+    def _fire(self, cell_id: CellId, cell: KeyedState, timer: TimerName) -> None:
+        key, window = cell_id
+        assert window is not None
+        expiry_us = self._expiry_us(cell_id)
+        set_us, base_us = cell.timers.pop(timer)
+        fire_us = set_us
+        is_processing = self._domain(timer) is TimeDomain.PROCESSING
+        if cell.watermark_us >= expiry_us and (is_processing or fire_us >= expiry_us):
+            cell.called.add(timer)
+        if is_processing:
+            fire_us = cell.watermark_us
+        timestamp_us = max(min(fire_us, expiry_us), base_us)
+        self._count_firing(cell, timer, key)
+        call = Call(
+            key,
+            window,
+            timestamp_us,
+            self._now_us,
+            watermark_us=cell.watermark_us,
+            fire_us=set_us,
+            tag="" if isinstance(timer, str) else timer[1],
+        )
+        for output in self._machine.invoker.fire(cell, timer, call):
+            # As for the panes of a grouping: what a window says lies in it.
+            said_us = min(timestamp_us, window.max_timestamp_us)
+            self._effects.say(output, said_us, window, NO_FIRING)
+
+    def _count_firing(self, cell: KeyedState, timer: TimerName, key: Any) -> None:
+        cell.firings += 1
+        if cell.firings > FIRINGS_MAX:
+            raise TransformError(
+                f"{self._machine.node} lets the timer {timer!r} set itself again without end",
+                detail=f"{FIRINGS_MAX:,} timers of key {shown(key)} have fired in a row with no element in between",
+                hint="stop setting it when there is nothing to wait for; in the global window event time goes on "
+                "until the year 9999 when the input ends",
+            )
+
+    def _wakeup(self, cell_id: CellId, cell: KeyedState) -> Wakeup:
+        event = self._first(cell, TimeDomain.EVENT)
+        processing = self._first(cell, TimeDomain.PROCESSING)
+        events_us = [self._expiry_us(cell_id), *([] if event is None else [event[0]])]
+        if cell.backlog:
+            events_us.append(min(each[1] for each in cell.backlog) + 1)
+        return Wakeup(
+            clamp_timestamp_us(min(events_us)),
+            None if processing is None else clamp_timestamp_us(processing[0]),
+        )
+
+    def _set_timers(self, cell_id: CellId, cell: KeyedState, wanted: Wakeup) -> None:
+        window = cell_id[1]
+        assert window is not None
+        known = cell.wakeup
+        if wanted.event_us != known.event_us:
+            self._effects.timers[cell_id, window, TimeDomain.EVENT] = wanted.event_us
+        if wanted.processing_us != known.processing_us:
+            self._effects.timers[cell_id, window, TimeDomain.PROCESSING] = wanted.processing_us
+        cell.wakeup = wanted
+
+    def _expiry_us(self, cell_id: CellId) -> int:
+        window = cell_id[1]
+        assert window is not None
+        return self._machine.strategy.expiry_us(window)

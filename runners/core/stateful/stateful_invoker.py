@@ -1,0 +1,248 @@
+"""StatefulInvoker: calls the methods of a stateful DoFn with what they ask for."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from dataflow.do_fn import DoFn, DoFnParam
+from dataflow.errors import DataflowError, TransformError
+from dataflow.graph import StatefulParDo, TransformNode
+from dataflow.serialization import dumps, loads
+from dataflow.stateful import Request, StatefulSignature
+from dataflow.user_state import (
+    AnyTimerSpec,
+    BagState,
+    BagStateSpec,
+    CombiningValueState,
+    CombiningValueStateSpec,
+    ReadModifyWriteState,
+    State,
+    StateParam,
+    StateSpec,
+    Timer,
+    TimerFamilySpec,
+    TimerMap,
+    TimerName,
+    TimerParam,
+)
+from runners.core.ground.dead_letters import DeadLetter, dead_letter
+from runners.core.ground.running import RUNNING
+from runners.core.stateful.keyed_state import KeyedState, UserTimers, spec_name
+from runners.core.user_code.do_fn_outputs import failure, hook_failure, naming_hook
+from runners.core.user_code.poison import Trial
+from runners.core.user_code.returned import BundleEnd, Finished, check_silent, outputs_of
+from windowing.pane import NO_FIRING, PaneInfo
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us, to_datetime
+from windowing.window import Window
+
+
+@attrs.frozen
+class Call:
+    """What is known when user code is called; the event time is the element's, or that of the timer.
+
+    ``fire_us`` and ``tag`` are of the timer: what it was set for, and which one of its family it is.
+    """
+
+    key: Any
+    window: Window
+    timestamp_us: int
+    now_us: int
+    pane: PaneInfo = NO_FIRING
+    sign: int = +1
+    watermark_us: int = MIN_TIMESTAMP_US
+    fire_us: int = MIN_TIMESTAMP_US
+    tag: str = ""
+
+
+_Resolve = Callable[[KeyedState, Call], Any]
+
+
+class StatefulInvoker:
+    """Runs one stateful DoFn.  A bundle begins with the first call in a step.
+
+    Args:
+        node: the transform.
+        fn: its DoFn.
+        signature: what that asks for.
+        tries: how often it is tried on an element or a timer before that becomes a dead letter; each call then costs a
+            copy of the cell's state.  None: the first failure is raised.
+    """
+
+    def __init__(
+        self,
+        node: TransformNode,
+        fn: DoFn,
+        signature: StatefulSignature,
+        *,
+        tries: int | None = None,
+    ) -> None:
+        assert isinstance(node.operation, StatefulParDo)
+        self._node, self._operation, self._fn, self._tries = node, node.operation, fn, tries
+        self._dead: list[DeadLetter] = []
+        #: Where elements are left out that fail: runs code before it is run; None: it is run at once.
+        self.trial: Trial | None = None
+        self._process: Callable[..., Any] = fn.process
+        self._process_params = _resolvers(signature.process.requests)
+        self._callbacks: dict[str, tuple[str, Callable[..., Any], dict[str, _Resolve]]] = {
+            timer: (method.name, getattr(fn, method.name), _resolvers(method.requests))
+            for timer, method in signature.callbacks.items()
+        }
+        self._is_in_bundle = False
+        #: Of the calls of this bundle; kept where the end of a bundle can say something.
+        self._emits_at_end = type(fn).finish_bundle is not DoFn.finish_bundle
+        self._earliest_us, self._windows = MAX_TIMESTAMP_US, set[Window]()
+
+    def setup(self) -> None:
+        """Start the DoFn's life on this worker."""
+        self._call_silent_hook("setup")
+
+    def teardown(self) -> None:
+        """End it."""
+        self._call_silent_hook("teardown")
+
+    def finish_bundle(self) -> tuple[list[Finished], list[DeadLetter]]:
+        """End the bundle, if one has begun: what is emitted there, and what could not be processed in it.
+
+        Raises:
+            TransformError: ``finish_bundle`` raised, or emitted what it cannot.
+        """
+        outputs: list[Finished] = []
+        if self._is_in_bundle:
+            self._is_in_bundle = False
+            if self._emits_at_end:
+                with naming_hook(self._node, self._fn, "finish_bundle"):
+                    end = BundleEnd(self._node, self._operation, self._earliest_us, self._windows)
+                    outputs = list(end.outputs(self._fn.finish_bundle()))
+                self._earliest_us, self._windows = MAX_TIMESTAMP_US, set()
+        RUNNING.label = ""
+        dead, self._dead = self._dead, []
+        return outputs, dead
+
+    def process(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
+        """The outputs for one element.
+
+        Raises:
+            TransformError: what ``process`` raised, if that is not to be kept.
+        """
+        if self._tries is None:
+            return self._processed(cell, value, call)
+        return self._tried(
+            lambda: self._processed(cell, value, call), cell, (call.key, value), call
+        )
+
+    def _processed(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
+        self._begin(call)
+        element = (call.key, value)
+        params = {name: resolve(cell, call) for name, resolve in self._process_params.items()}
+        try:
+            return self._listed(self._process(element, **params), "process")
+        except Exception as error:
+            raise failure(self._node, error, element) from error
+
+    def fire(self, cell: KeyedState, timer: TimerName, call: Call) -> list[Any]:
+        """The outputs of the method of a timer.
+
+        Raises:
+            TransformError: what the method raised, if that is not to be kept.
+        """
+        if self._tries is None:
+            return self._fired(cell, timer, call)
+        return self._tried(lambda: self._fired(cell, timer, call), cell, (call.key, timer), call)
+
+    def _fired(self, cell: KeyedState, timer: TimerName, call: Call) -> list[Any]:
+        self._begin(call)
+        name, callback, resolvers = self._callbacks[spec_name(timer)]
+        params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
+        try:
+            return self._listed(callback(**params), name)
+        except TransformError:
+            raise
+        except Exception as error:
+            where = f"{type(self._fn).__name__}.{name}, timer {timer!r} of key {call.key!r}"
+            raise hook_failure(self._node, error, where) from error
+
+    def _tried(
+        self, run: Callable[[], list[Any]], cell: KeyedState, element: Any, call: Call
+    ) -> list[Any]:
+        """What user code says; nothing if it cannot, and then state and timers are as they were."""
+        assert self._tries is not None
+        before = dumps((cell.values, dict(cell.timers)))
+        for attempt in range(1, self._tries + 1):
+            try:
+                if self.trial is not None:
+                    self.trial(run)
+                return run()
+            except DataflowError as error:
+                cell.values, timers = loads(before)
+                cell.timers = UserTimers(timers)
+                if attempt == self._tries:
+                    letter = dead_letter(
+                        error,
+                        stage=self._node.label,
+                        element=element,
+                        timestamp_us=call.timestamp_us,
+                        window=call.window,
+                        sign=call.sign,
+                        tries=self._tries,
+                    )
+                    self._dead.append(letter)
+        return []
+
+    def _begin(self, call: Call) -> None:
+        RUNNING.label = self._node.label
+        if not self._is_in_bundle:
+            self._call_silent_hook("start_bundle")
+            self._is_in_bundle = True
+        if self._emits_at_end:
+            self._earliest_us = min(self._earliest_us, call.timestamp_us)
+            self._windows.add(call.window)
+
+    def _call_silent_hook(self, name: str) -> None:
+        with naming_hook(self._node, self._fn, name):
+            check_silent(self._node, getattr(self._fn, name)(), name)
+
+    def _listed(self, returned: Any, where: str) -> list[Any]:
+        # At once, because a generator changes state while it runs.
+        return [] if returned is None else list(outputs_of(self._node, returned, where))
+
+
+def _resolvers(requests: Mapping[str, Request]) -> dict[str, _Resolve]:
+    return {name: _resolver(request) for name, request in requests.items()}
+
+
+def _resolver(request: Request) -> _Resolve:
+    if isinstance(request, StateParam):
+        spec = request.spec
+        return lambda cell, _: _state(spec, cell.values)
+    if isinstance(request, TimerParam):
+        return _timer_resolver(request.spec)
+    return _OF_THE_CALL[request]
+
+
+def _timer_resolver(spec: AnyTimerSpec) -> _Resolve:
+    if isinstance(spec, TimerFamilySpec):
+        return lambda cell, call: TimerMap(cell.timers, spec, call.timestamp_us, call.now_us)
+    name, domain = spec.name, spec.time_domain
+    return lambda cell, call: Timer(cell.timers, name, domain, call.timestamp_us, call.now_us)
+
+
+_OF_THE_CALL: dict[DoFnParam, _Resolve] = {
+    DoFnParam.WINDOW: lambda _, call: call.window,
+    DoFnParam.TIMESTAMP: lambda _, call: to_datetime(call.timestamp_us),
+    DoFnParam.PANE: lambda _, call: call.pane,
+    DoFnParam.KEY: lambda _, call: call.key,
+    DoFnParam.SIGN: lambda _, call: call.sign,
+    DoFnParam.WATERMARK: lambda _, call: to_datetime(call.watermark_us),
+    # One that was set after some time may have been set for beyond the end of time.
+    DoFnParam.FIRE_TIMESTAMP: lambda _, call: to_datetime(clamp_timestamp_us(call.fire_us)),
+    DoFnParam.TIMER_TAG: lambda _, call: call.tag,
+}
+
+
+def _state(spec: StateSpec, values: dict[str, Any]) -> State:
+    if isinstance(spec, CombiningValueStateSpec):
+        return CombiningValueState(values, spec.name, spec.combine_fn)
+    if isinstance(spec, BagStateSpec):
+        return BagState(values, spec.name)
+    return ReadModifyWriteState(values, spec.name)

@@ -1,0 +1,1 @@
+"""Result tables as values: what a write means, and the net effect of signed rows."""

@@ -1,0 +1,270 @@
+"""Result tables as values: what a `TableWrite` means, and which rows fit their table.
+
+The direct runner and every store adapter use these functions, so a retraction means the same
+everywhere, and a row that does not fit is refused in the same words before any transaction starts.
+
+**Invariant:** `apply_table_write` changes all that the write says, or, when it raises, nothing.
+
+Knows no SQL.  What a Postgres column can hold is still the yardstick, because a pipeline must not
+start failing when it moves from a test in memory to a server.
+"""
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from dataflow.errors import TableRowError, TimeError
+from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from runners.core.tables.columns import are_checked
+from runners.core.tables.row_changes import applied
+from windowing.timestamps import to_timestamp_us
+
+#: Rows of a table: by key tuple, or by insertion number (from 0) where the table has no key.
+Rows = MutableMapping[Row | int, Row]
+
+#: What the values of a key may have together: an entry of a Postgres index has at most 2,704 bytes.
+KEY_BYTES_MAX = 2_000
+
+#: What a text, or bytes, may have in a row; a Postgres field holds a gigabyte, and a message no more either.
+VALUE_BYTES_MAX = 256 << 20
+
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_UTF8_BYTES_MAX = 4
+
+
+def apply_table_write(rows: Rows, write: TableWrite) -> None:
+    """Bring ``rows`` up to date with the net effect of one bundle.
+
+    Repeating a write to a keyed table changes nothing; repeating inserts adds them again, so
+    callers apply each bundle once.
+
+    Raises:
+        TableRowError: see `check_write`; ``rows`` is unchanged then.
+        TableConflictError: a row that can be taken back would come beside another one of its key; the same.
+    """
+    check_write(write)
+    if not write.table.key:
+        rows.update(enumerate(write.inserts, start=len(rows)))
+        return
+    for key, row in applied(rows, [write]):
+        if row is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = row
+
+
+def check_write(write: TableWrite) -> None:
+    """Refuse a write that its table cannot take.
+
+    Raises:
+        TableRowError: a row or key does not fit (`check_rows`), the same key is written twice, or
+            the write does not suit the table (upserts or changes without a key, inserts with one, or both).
+    """
+    table = write.table
+    if not write.changes and are_checked(table, write.upserts or write.inserts):
+        return
+    if table.key and write.inserts:
+        raise _misuse(table, "plain inserts into a table with a key", "write upserts")
+    if write.upserts and write.changes:
+        raise _misuse(table, "upserts beside changes", "write them one after the other")
+    if not table.key and (write.upserts or write.changes):
+        raise _misuse(
+            table,
+            "upserts or changes, but the table has no key to find rows by",
+            "give the table a key, or do not send it retractions",
+        )
+    check_rows(table, write.inserts)
+    check_rows(table, write.upserts)
+    for rows in zip(*write.changes, strict=True):
+        check_rows(table, [row for row in rows if row is not None])
+    if table.key:
+        _check_keys_once(write)
+
+
+def check_rows(table: TableSpec, rows: Sequence[Row]) -> None:
+    """Refuse rows that the table cannot hold, naming table, column and value.
+
+    A column takes values of its own type and None; a float column also takes ints that a float
+    holds exactly.  A key takes neither None nor NaN, because neither equals itself.
+
+    Raises:
+        TableRowError: a row has another number of values than the table has columns, or a value
+            does not fit its column, or a key has more than `KEY_BYTES_MAX` bytes.
+    """
+    _check_columns(table, table.columns, rows)
+    _check_key_sizes(table, rows)
+
+
+def _check_keys_once(write: TableWrite) -> None:
+    """Each key once per bundle: a statement has no order, so a second mention has no meaning."""
+    key_indexes = write.table.key_indexes
+    after = [row for _, row in write.changes if row is not None]
+    seen = {tuple(row[index] for index in key_indexes) for row in (*write.upserts, *after)}
+    if len(seen) != len(write.upserts) + len(after):
+        raise _misuse(
+            write.table,
+            "the same key more than once in one bundle",
+            "fold the changes of a key into one before writing",
+        )
+
+
+def _check_columns(
+    table: TableSpec, columns: Mapping[str, ColumnType], rows: Sequence[Row]
+) -> None:
+    if not rows:
+        return
+    if set(map(len, rows)) != {len(columns)}:
+        wrong = next(row for row in rows if len(row) != len(columns))
+        raise TableRowError(
+            f"a row does not fit table {table.name}",
+            detail=f"it has {len(wrong)} values, not {len(columns)} ({', '.join(columns)}): "
+            f"{_shown(wrong)}",
+            hint="return one value per column, in the order of the columns",
+        )
+    for (name, kind), values in zip(columns.items(), zip(*rows, strict=True), strict=True):
+        is_key = name in table.key
+        if not _all_fit(kind, values, is_key=is_key):
+            _refuse_first_misfit(table, name, kind, values)
+
+
+def _check_key_sizes(table: TableSpec, rows: Sequence[Row]) -> None:
+    long = [table.key_indexes[at] for at, name in enumerate(table.key) if _is_long(table, name)]
+    chars_max = sum(max((len(row[index]) for row in rows), default=0) for index in long)
+    if chars_max * _UTF8_BYTES_MAX <= KEY_BYTES_MAX:
+        return
+    for row in rows:
+        size = sum(_size_bytes(row[index]) for index in long)
+        if size > KEY_BYTES_MAX:
+            raise TableRowError(
+                f"a row does not fit table {table.name}",
+                detail=f"its key ({', '.join(table.key)}) has {size:,} bytes and may have "
+                f"{KEY_BYTES_MAX:,}: {_shown(row)}",
+                hint="leave what is long out of the key, or use its hash, e.g. hashlib.sha256",
+            )
+
+
+def _is_long(table: TableSpec, column: str) -> bool:
+    return table.columns[column] in {str, bytes}
+
+
+def _size_bytes(value: str | bytes) -> int:
+    return len(value.encode() if isinstance(value, str) else value)
+
+
+def _all_fit(kind: ColumnType, values: Sequence[Any], *, is_key: bool) -> bool:
+    """Whether a column certainly fits, without a call per value; False means "look closer"."""
+    if set(map(type, values)) != {kind}:
+        return False
+    if kind is int:
+        return bool(min(values) >= _INT64_MIN and max(values) <= _INT64_MAX)
+    if kind is str:
+        text = "".join(values)
+        is_short = len(text) * _UTF8_BYTES_MAX <= VALUE_BYTES_MAX
+        return is_short and "\0" not in text and (text.isascii() or _is_encodable(text))
+    if kind is float:
+        return not is_key
+    if kind is bytes:
+        return sum(map(len, values)) <= VALUE_BYTES_MAX
+    return kind is bool
+
+
+def _refuse_first_misfit(
+    table: TableSpec, name: str, kind: ColumnType, values: Sequence[Any]
+) -> None:
+    for value in values:
+        reason = _misfit(kind, value, is_key=name in table.key)
+        if reason:
+            what, hint = reason
+            raise TableRowError(
+                f"a row does not fit table {table.name}",
+                detail=f"column {name} ({kind.__name__}) holds {_shown(value)}, {what}",
+                hint=hint,
+            )
+
+
+def _misfit(kind: ColumnType, value: Any, *, is_key: bool) -> tuple[str, str] | None:
+    """Why one value does not fit, and what to do; None when it does."""
+    if value is None:
+        return ("but a key has no nulls", "fill the key before writing") if is_key else None
+    if kind is float:
+        return _misfit_float(value, is_key=is_key)
+    # bool is an int to Python, but never what the author of an int column meant.
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        return f"a {type(value).__name__}", f"convert it to {kind.__name__}, or change the column"
+    if isinstance(value, str | bytes) and (too_long := _misfit_size(value)):
+        return too_long
+    if isinstance(value, str):
+        return _misfit_str(value)
+    if isinstance(value, datetime):
+        return _misfit_datetime(value)
+    if kind is int and not _INT64_MIN <= int(value) <= _INT64_MAX:
+        return "which is not a 64-bit integer", "use a float or str column for it"
+    return None
+
+
+def _misfit_float(value: Any, *, is_key: bool) -> tuple[str, str] | None:
+    if isinstance(value, bool) or not isinstance(value, float | int):
+        return f"a {type(value).__name__}", "convert it to float, or change the column"
+    try:
+        number = float(value)
+    except OverflowError:
+        return "which no float can hold", "use a str column for it"
+    if isinstance(value, int) and number != value:
+        return "which a float cannot hold exactly", "use an int column, or round it first"
+    if is_key and number != number:  # noqa: PLR0124 - NaN is the one value unequal to itself
+        return "but NaN identifies no row", "choose a key that is never NaN"
+    return None
+
+
+def _misfit_size(value: str | bytes) -> tuple[str, str] | None:
+    size = len(value)
+    if size * _UTF8_BYTES_MAX > VALUE_BYTES_MAX:
+        size = _size_bytes(value) if isinstance(value, bytes) or _is_encodable(value) else size
+    if size <= VALUE_BYTES_MAX:
+        return None
+    return f"which has {size:,} bytes and may have {VALUE_BYTES_MAX:,}", (
+        "write what is so long to a file, and its name to the table"
+    )
+
+
+def _misfit_str(value: str) -> tuple[str, str] | None:
+    if "\0" in value:
+        return "which contains a NUL character", "remove it, or use a bytes column"
+    if not _is_encodable(value):
+        return "which contains a lone surrogate and so is not Unicode text", (
+            "decode the input strictly, or use a bytes column"
+        )
+    return None
+
+
+def _misfit_datetime(value: datetime) -> tuple[str, str] | None:
+    if value.utcoffset() is None:
+        return "which has no time zone, so it names no instant", (
+            "say which zone is meant, e.g. value.replace(tzinfo=datetime.UTC)"
+        )
+    try:
+        to_timestamp_us(value)
+    except TimeError:
+        return "which is outside the years 1 to 9999 in UTC", "clip it, or use a str column"
+    return None
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    """A value for an error message: short, and printable even where the value is not text."""
+    text = ascii(value)
+    length_max = 120
+    return text if len(text) <= length_max else text[:length_max] + "..."
+
+
+def _misuse(table: TableSpec, what: str, hint: str) -> TableRowError:
+    return TableRowError(
+        f"a write does not suit table {table.name}", detail=f"it contains {what}", hint=hint
+    )

@@ -1,0 +1,89 @@
+"""From signed rows to the net effect of a bundle on a table."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from operator import itemgetter
+from typing import Any
+
+from dataflow.columns import Rows
+from dataflow.errors import TableConflictError, TableRowError, TransformError
+from dataflow.graph import TransformNode
+from dataflow.io.table import Row, TableSpec, TableWrite
+from dataflow.rows import is_row_type
+from runners.core.ground.bundle import Bundle
+from runners.core.tables.changelog import check_rows
+from runners.core.tables.columns import TableColumns
+from runners.core.tables.row_changes import RowChanges
+from runners.core.tables.values import as_held
+
+
+def table_write(
+    node: TransformNode, table: TableSpec, bundle: Bundle, *, is_retracted: bool = False
+) -> TableWrite:
+    """What the bundle's rows or mappings do to the table.
+
+    For each key the last row counts, and where rows can be taken back, what is left of them.
+
+    Args:
+        node: the transform that writes.
+        table: where.
+        bundle: what.
+        is_retracted: whether rows of this transform can be taken back, in this bundle or in another.
+
+    Raises:
+        TransformError: an element is not a row or a mapping with every column.
+        TableRowError: a value does not fit its column.
+        TableConflictError: two rows that can be taken back have the same key.
+    """
+    if isinstance(bundle.values, Rows) and not is_retracted:
+        found = TableColumns.of(table, bundle.values)
+        if found is not None:
+            is_keyed = bool(table.key)
+            return TableWrite(
+                table=table, upserts=found if is_keyed else (), inserts=() if is_keyed else found
+            )
+    rows = as_held(table, _rows(node, list(table.columns), bundle.values))
+    try:
+        check_rows(table, rows)
+    except TableRowError as error:
+        raise error.located(str(node)) from None
+    if not table.key:
+        return TableWrite(table=table, inserts=rows)
+    if is_retracted:
+        changes = RowChanges(table)
+        try:
+            changes.add(rows, bundle.signs or [1] * len(rows))
+            return TableWrite(table=table, changes=changes.net())
+        except TableConflictError as error:
+            raise error.located(str(node)) from None
+    indexes = table.key_indexes
+    last = {tuple([row[index] for index in indexes]): row for row in rows}
+    return TableWrite(table=table, upserts=list(last.values()))
+
+
+def _rows(node: TransformNode, columns: list[str], values: Sequence[Any]) -> list[Row]:
+    if len(columns) > 1 and set(map(type, values)) == {dict}:
+        with suppress(KeyError):  # what follows finds the row, and raises
+            return list(map(itemgetter(*columns), values))
+    return [_row(node, columns, value) for value in values]
+
+
+def _row(node: TransformNode, columns: list[str], value: Any) -> Row:
+    is_mapping = isinstance(value, Mapping)
+    if not is_mapping and not is_row_type(type(value)):
+        raise TransformError(
+            f"{node} needs mappings from column name to value",
+            detail=f"it was given {value!r}",
+            hint="end the pipeline with a df.Map that returns a dict, or a named tuple",
+        )
+    try:
+        if is_mapping:
+            return tuple([value[name] for name in columns])
+        return tuple([getattr(value, name) for name in columns])
+    except (KeyError, AttributeError) as error:
+        missing = error.args[0] if isinstance(error, KeyError) else error.name
+        raise TransformError(
+            f"{node} was given a row without the column {missing!r}",
+            detail=f"row: {value!r}; columns: {columns}",
+            hint="give every column a value; None is SQL's NULL",
+        ) from None

@@ -1,0 +1,84 @@
+"""Values of rows as their table holds them, so that a bundle in memory and the store agree which rows are one.
+
+An instant is held in UTC: the clocks of a zone show an hour twice, and Python calls both readings equal.
+A key that was a boolean is said as 1 or 0 (`dataflow.canonical_keys`), and a column of booleans takes that.
+A column of floats holds integers as floats, and a value of a subclass, such as a member of an `IntEnum` or a number of
+numpy, is the plain value that is read back.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import NoneType
+from typing import Any
+
+from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from runners.core.tables.columns import TableColumns
+from windowing.timestamps import to_datetime, to_timestamp_us
+
+#: Of a value that is neither.
+_VALUE_BYTES = 8
+#: Rows that are looked at to know what all have, about.
+_SAMPLE = 100
+_PLAIN: Mapping[Any, Callable[[Any], Any]] = {
+    int: int.__int__,
+    float: float.__float__,
+    str: str.__str__,
+    bytes: bytes.__bytes__,
+}
+
+
+def as_held(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
+    """The rows with such values; what fits no column is left for `check_rows` to refuse."""
+    for index, kind in enumerate(table.columns.values()):
+        if kind is datetime and not all(_is_utc(row[index]) for row in rows):
+            rows = [(*row[:index], _in_utc(row[index]), *row[index + 1 :]) for row in rows]
+        elif kind is not datetime and not {type(row[index]) for row in rows} <= {kind, NoneType}:
+            rows = [(*row[:index], _plain(kind, row[index]), *row[index + 1 :]) for row in rows]
+    return rows
+
+
+def size_of_rows(write: TableWrite) -> int:
+    """How many bytes the rows of a write take, about: texts and bytes by some of them, and a few for other values."""
+    kinds = list(write.table.columns.values())
+    long = [index for index, kind in enumerate(kinds) if kind in {str, bytes}]
+    size = 0
+    for rows in (write.upserts, write.inserts):
+        if isinstance(rows, TableColumns):
+            size += sum(array.nbytes for array in rows.arrays)
+            continue
+        size += _VALUE_BYTES * len(kinds) * len(rows)
+        every = 1 + len(rows) // _SAMPLE
+        for index in long:
+            size += every * sum([len(row[index]) for row in rows[::every] if row[index]])
+    return size
+
+
+def _is_utc(value: Any) -> bool:
+    return value is None or (type(value) is datetime and value.tzinfo is UTC)
+
+
+def _in_utc(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    try:
+        return to_datetime(to_timestamp_us(value))
+    except ValueError:
+        return value
+
+
+def _plain(kind: ColumnType, value: Any) -> Any:
+    if kind is bool:
+        return bool(value) if type(value) is int and value in {0, 1} else value
+    if kind is float and type(value) is int and _is_a_float(value):
+        return float(value)
+    if type(value) is kind or not isinstance(value, kind) or isinstance(value, bool):
+        return value
+    # Of the type itself: a subclass may say something else of itself, as the members of an Enum do.
+    return _PLAIN[kind](value)
+
+
+def _is_a_float(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False

@@ -1,0 +1,1 @@
+"""Runs user code over a bundle: calls, outputs that are checked, records that make it fail."""

@@ -1,0 +1,234 @@
+"""Running user code over a bundle: one loop per shape of call, none per element that a list could save.
+
+An exception becomes a `TransformError` that names the user's transform, line and element.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import compress, islice
+from operator import length_hint
+from types import GeneratorType
+from typing import Any
+
+from dataflow.column_fn import ColumnFunction
+from dataflow.columns import picked
+from dataflow.do_fn import (
+    CallableDoFn,
+    DoFn,
+    DoFnParam,
+    Shape,
+    has_process_batch,
+    is_nondeterministic,
+    requested_params,
+)
+from dataflow.graph import ParDo, TransformNode
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.cells import Said
+from runners.core.ground.running import RUNNING
+from runners.core.user_code.batch_do_fn import BatchDoFn
+from runners.core.user_code.do_fn_outputs import DoFnOutputs, Emit, failure, naming_hook
+from runners.core.user_code.returned import BundleEnd, check_not_retracted, check_silent, outputs_of
+from windowing.pane import NO_FIRING
+from windowing.timestamps import to_datetime
+from windowing.window import GLOBAL_WINDOW
+
+#: Outputs of a FlatMap that are emitted in one go; more of them would not stay near the processor.
+PART_OUTPUTS = 10_000
+
+
+class DoFnInvoker:
+    """Runs one ParDo; ``emit(tag, bundle)`` takes its outputs."""
+
+    def __init__(self, node: TransformNode, operation: ParDo, emit: Emit) -> None:
+        self._node, self._operation = node, operation
+        self._outputs = DoFnOutputs(node, operation, emit)
+        self._is_nondeterministic = is_nondeterministic(operation.fn)
+        fn = operation.fn
+        self._do_fn = fn if isinstance(fn, DoFn) else None
+        self._call: Callable[..., Any] = fn.function if isinstance(fn, CallableDoFn) else fn.process
+        self._batch = (
+            BatchDoFn(node, fn) if isinstance(fn, DoFn) and has_process_batch(fn) else None
+        )
+        self._params = requested_params(self._call, str(node))
+        self._shape = fn.shape if isinstance(fn, CallableDoFn) else Shape.FLAT_MAP
+        name = getattr(self._call, "__name__", type(self._call).__name__)
+        self._where = name if self._do_fn is None else "process"
+        self._run = {
+            Shape.MAP: self._run_map,
+            Shape.FLAT_MAP: self._run_flat_map,
+            Shape.FILTER: self._run_filter,
+        }[self._shape]
+
+    def setup(self) -> None:
+        """Start the DoFn's life on this worker."""
+        self._call_silent_hook("setup")
+
+    def teardown(self) -> None:
+        """End it."""
+        self._call_silent_hook("teardown")
+
+    def process(self, bundle: Bundle) -> None:
+        """Run the bundle through and emit what comes out."""
+        outer, RUNNING.label = RUNNING.label, self._node.label
+        try:
+            self._process(bundle)
+        finally:
+            RUNNING.label = outer
+
+    def _process(self, bundle: Bundle) -> None:
+        self._call_silent_hook("start_bundle")
+        if self._is_nondeterministic and bundle.sayings is not None:
+            self._run_remembering(bundle, bundle.sayings)
+        elif self._batch is not None and self._batch.takes(bundle.values):
+            output = self._batch.run(bundle)
+            if output is not None and len(output):
+                self._outputs.emit(self._outputs.main, output)
+        else:
+            self._run(bundle)
+        self._finish(bundle)
+
+    def _call_silent_hook(self, name: str) -> None:
+        if self._do_fn is not None:
+            with naming_hook(self._node, self._do_fn, name):
+                check_silent(self._node, getattr(self._do_fn, name)(), name)
+
+    def _finish(self, bundle: Bundle) -> None:
+        if self._do_fn is None:
+            return
+        with naming_hook(self._node, self._do_fn, "finish_bundle"):
+            returned = self._do_fn.finish_bundle()
+            if returned is None:
+                return
+            check_not_retracted(self._node, bundle, returned)
+            windows = {GLOBAL_WINDOW} if bundle.windows is None else set(bundle.windows)
+            end = BundleEnd(self._node, self._operation, min(bundle.timestamps_us), windows)
+            outputs = list(end.outputs(returned))
+        self._outputs.emit_finished(outputs)
+
+    def _run_map(self, bundle: Bundle) -> None:
+        if isinstance(self._call, ColumnFunction):
+            column = self._call.on_columns(bundle.values, bundle.windows)
+            if column is not None:
+                self._outputs.emit(self._outputs.main, bundle.with_values(column))
+                return
+        values = self._called(bundle)
+        self._outputs.emit_outputs(bundle, None, values)
+
+    def _run_filter(self, bundle: Bundle) -> None:
+        keep = self._called(bundle)
+        indexes = list(compress(range(len(bundle)), keep))
+        if len(indexes) == len(bundle):
+            self._outputs.emit(self._outputs.main, bundle)
+        elif indexes:
+            kept = bundle.take(indexes, picked(bundle.values, indexes))
+            self._outputs.emit(self._outputs.main, kept)
+
+    def _run_flat_map(self, bundle: Bundle) -> None:
+        if len(bundle) == 1:
+            self._run_flat_map_of_one(bundle)
+            return
+        for indexes, values in self._flat_mapped(bundle):
+            self._outputs.emit_outputs(bundle, indexes, values)
+
+    def _flat_mapped(self, bundle: Bundle) -> Iterator[tuple[list[int], list[Any]]]:
+        """What comes out, in parts, each output with the index of its element."""
+        values: list[Any] = []
+        indexes: list[int] = []
+        call = self._bound(bundle)
+        index = 0
+        try:
+            for index, element in enumerate(bundle.values):
+                outputs = call(element)
+                if outputs is not None:
+                    kind = type(outputs)
+                    if kind is not list and kind is not GeneratorType:
+                        outputs = outputs_of(self._node, outputs, self._where)
+                    values.extend(outputs)
+                    indexes.extend([index] * (len(values) - len(indexes)))
+                if len(values) >= PART_OUTPUTS:
+                    yield indexes, values
+                    values, indexes = [], []
+        except Exception as error:
+            raise failure(self._node, error, bundle.values[index]) from error
+        if values:
+            yield indexes, values
+
+    def _run_flat_map_of_one(self, bundle: Bundle) -> None:
+        """Emit in parts: a single element may be a group that is larger than memory (`ReplayPanes`)."""
+        (element,) = bundle.values
+        for values in self._output_parts(element, self._bound(bundle)):
+            self._outputs.emit_outputs(bundle, [0] * len(values), values)
+
+    def _output_parts(self, element: Any, call: Callable[[Any], Any]) -> Iterator[list[Any]]:
+        try:
+            left = iter(outputs_of(self._node, call(element), self._where))
+            while values := list(islice(left, PART_OUTPUTS)):
+                yield values
+        except Exception as error:
+            raise failure(self._node, error, element) from error
+
+    def _run_remembering(self, bundle: Bundle, sayings: Sequence[Said]) -> None:
+        """Run what is said, and take back what came out then, not what would come out now."""
+        signs = bundle.signs or [1] * len(bundle)
+        is_said = [sign > 0 for sign in signs]
+        said = list(compress(range(len(bundle)), is_said))
+        fresh = self._outputs_each(bundle.take(said, [bundle.values[index] for index in said]))
+        values: list[Any] = []
+        indexes: list[int] = []
+        for index, saying in enumerate(sayings):
+            if is_said[index]:
+                outputs = next(fresh)
+                saying.remember(self._node.label, outputs)
+            else:
+                outputs = saying.recall(self._node.label)
+            values.extend(outputs)
+            indexes.extend([index] * len(outputs))
+        if values:
+            self._outputs.emit_outputs(bundle, indexes, values)
+
+    def _outputs_each(self, bundle: Bundle) -> Iterator[list[Any]]:
+        """What comes out for each element, whatever the shape of the call."""
+        if self._shape is Shape.FLAT_MAP:
+            call = self._bound(bundle)
+            for element in bundle.values:
+                try:
+                    yield list(outputs_of(self._node, call(element), self._where))
+                except Exception as error:
+                    raise failure(self._node, error, element) from error
+        elif self._shape is Shape.FILTER:
+            for element, keep in zip(bundle.values, self._called(bundle), strict=True):
+                yield [element] if keep else []
+        else:
+            for output in self._called(bundle):
+                yield [output]
+
+    def _called(self, bundle: Bundle) -> list[Any]:
+        """The call's result for each element."""
+        elements = iter(bundle.values)
+        try:
+            results = list(map(self._bound(bundle), elements))
+            if len(results) < len(bundle):
+                # A StopIteration from the call would end the loop as if the bundle had ended.
+                raise RuntimeError("it raised StopIteration")  # noqa: TRY301
+        except Exception as error:
+            failed = len(bundle) - length_hint(elements) - 1
+            raise failure(self._node, error, bundle.values[failed]) from error
+        return results
+
+    def _bound(self, bundle: Bundle) -> Callable[[Any], Any]:
+        """The call with the requested columns filled in as it moves from element to element."""
+        if not self._params:
+            return self._call
+        names, call = tuple(self._params), self._call
+        rows = zip(*[_column(bundle, param) for param in self._params.values()], strict=True)
+        if len(names) == 1:
+            (name,) = names
+            return lambda element: call(element, **{name: next(rows)[0]})
+        return lambda element: call(element, **dict(zip(names, next(rows), strict=True)))
+
+
+def _column(bundle: Bundle, param: DoFnParam) -> Sequence[Any]:
+    if param is DoFnParam.WINDOW:
+        return [GLOBAL_WINDOW] * len(bundle) if bundle.windows is None else bundle.windows
+    if param is DoFnParam.PANE:
+        return [NO_FIRING] * len(bundle) if bundle.panes is None else bundle.panes
+    return [to_datetime(timestamp_us) for timestamp_us in bundle.timestamps_us]

@@ -1,0 +1,147 @@
+"""What user code hands back: the outputs of a call, and those of ``finish_bundle``, which come with no element.
+
+A text, a mapping or a row is one value that happens to be iterable: its characters, keys or fields are no outputs.
+What ``finish_bundle`` emits says itself when it happened and in which window, and both are bounded by the bundle, as
+an output of ``process`` is by its element; so whatever holds the watermark back for the bundle holds it for these too.
+"""
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from datetime import timedelta
+from types import GeneratorType
+from typing import Any
+
+import attrs
+
+from dataflow.do_fn import TaggedOutput, TimestampedValue, WindowedValue
+from dataflow.errors import TransformError
+from dataflow.graph import ParDo, StatefulParDo, TransformNode
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.element_text import shown
+from windowing.timestamps import format_timestamp
+from windowing.window import GLOBAL_WINDOW, Window
+
+
+def outputs_of(node: TransformNode, returned: Any, where: str) -> Iterable[Any]:
+    """What a call has returned, as outputs to iterate; none for None.
+
+    Args:
+        node: the transform.
+        returned: what user code returned.
+        where: the method or function, as an error names it.
+
+    Raises:
+        TransformError: it is a single value.
+    """
+    kind = type(returned)
+    if kind is list or kind is GeneratorType:
+        outputs: Iterable[Any] = returned
+        return outputs
+    if returned is None:
+        return ()
+    is_row = isinstance(returned, tuple) and hasattr(kind, "_fields")
+    if is_row or isinstance(returned, str | bytes | bytearray | dict):
+        raise TransformError(
+            f"{node} returned one value from {where}, of type {kind.__name__}, and not outputs",
+            detail=f"it returned {shown(returned)}; its parts would become the outputs",
+            hint="yield it, or return a list of outputs",
+        )
+    if not isinstance(returned, Iterable):
+        raise TransformError(
+            f"{node} returned something from {where}, of type {kind.__name__}, that cannot be iterated",
+            detail=f"it returned {shown(returned)}",
+            hint="yield it, or return a list of outputs",
+        )
+    return returned
+
+
+def check_silent(node: TransformNode, returned: object, where: str) -> None:
+    """Look at what a hook returned that emits nothing.
+
+    Raises:
+        TransformError: it returned something.
+    """
+    if returned is not None:
+        raise TransformError(
+            f"{node} returned something from {where}, of type {type(returned).__name__}, where nothing is emitted",
+            detail=f"it returned {shown(returned)}",
+            hint="emit it from process, finish_bundle or the method of a timer, and return nothing here",
+        )
+
+
+def check_not_retracted(node: TransformNode, bundle: Bundle, returned: object) -> None:
+    """Look whether a bundle may end with outputs.
+
+    Raises:
+        TransformError: its elements may be taken back.
+    """
+    if bundle.signs is not None or bundle.sayings is not None:
+        raise TransformError(
+            f"{node} emits from finish_bundle, and its input may be taken back",
+            detail=f"it returned {shown(returned)}; what was made of a bundle could not be taken back with one of its "
+            "elements",
+            hint="emit from process; or put df.ToChangelog() before it",
+        )
+
+
+@attrs.frozen
+class Finished:
+    """An output of ``finish_bundle``; ``tag`` is None for the main output."""
+
+    tag: str | None
+    value: Any
+    timestamp_us: int
+    window: Window
+
+
+@attrs.frozen
+class BundleEnd:
+    """The end of a bundle: what may be emitted there.
+
+    ``earliest_us`` and ``windows`` are of its elements.
+    """
+
+    node: TransformNode
+    operation: ParDo | StatefulParDo
+    earliest_us: int
+    windows: AbstractSet[Window]
+
+    def outputs(self, returned: Any) -> Iterator[Finished]:
+        """What ``finish_bundle`` returned, as outputs.
+
+        Raises:
+            TransformError: one does not say when it happened or where, or says what it cannot.
+        """
+        for output in outputs_of(self.node, returned, "finish_bundle"):
+            tag, value = None, output
+            if type(value) is TaggedOutput:
+                tag, value = value.tag, value.value
+            if type(value) is TimestampedValue and self.windows == {GLOBAL_WINDOW}:
+                yield self._checked(tag, value.value, value.timestamp_us, GLOBAL_WINDOW)
+            elif type(value) is WindowedValue:
+                yield self._checked(tag, value.value, value.timestamp_us, value.window)
+            else:
+                raise TransformError(
+                    f"{self.node} emitted something from finish_bundle that does not say when it happened",
+                    detail=f"it emitted {shown(output)}; there is no element that could say it",
+                    hint="yield df.WindowedValue(value, timestamp, window), with the event time and the window of an "
+                    "element that it is made of",
+                )
+
+    def _checked(self, tag: str | None, value: Any, at_us: int, window: Window) -> Finished:
+        if at_us < self.earliest_us - self.operation.allowed_timestamp_skew_us:
+            skew = timedelta(microseconds=self.operation.allowed_timestamp_skew_us)
+            raise TransformError(
+                f"{self.node} gave an output of finish_bundle an earlier event time than all elements have",
+                detail=f"{format_timestamp(at_us)} < {format_timestamp(self.earliest_us)}, allowed by {skew}; "
+                f"value: {shown(value)}",
+                hint="the watermark may have passed it already; give it the event time of an element that it is made "
+                "of, or allow it with allowed_timestamp_skew=...",
+            )
+        if window not in self.windows:
+            raise TransformError(
+                f"{self.node} emitted something from finish_bundle in a window that none of the elements is in",
+                detail=f"window {window}; value: {shown(value)}",
+                hint="ask for df.DoFn.WindowParam in process, and emit for each window what is made of its elements",
+            )
+        return Finished(tag, value, at_us, window)

@@ -1,0 +1,1 @@
+"""What is asked of a running job and done for it, from whichever process."""

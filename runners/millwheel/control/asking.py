@@ -1,0 +1,90 @@
+"""What those do who ask something of a job, in whichever process: send it, wait for the answer, look at the ranges."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from runners.errors import RequestError
+from runners.millwheel.model.requests import Answer, Request
+from runners.millwheel.store.port import JobRow, Store
+from runners.system_clock import SystemClock
+
+#: Nobody is waited for longer than this, but for a drain, which takes as long as it takes.
+ANSWER_TIMEOUT_S = 60.0
+_LOOK_INTERVAL_S = 0.05
+
+
+def wait_for_answer(
+    store: Store, job: str, number: int, timeout_s: float | None = ANSWER_TIMEOUT_S
+) -> Answer:
+    """What has come of a request, as soon as it is known.
+
+    Args:
+        store: where the job is.
+        job: its name.
+        number: of the request.
+        timeout_s: how long to wait; None: for ever.
+
+    Raises:
+        RequestError: the job was reset, or nobody has answered in time.
+        StoreError: the store cannot be read.
+    """
+    clock = SystemClock()
+    deadline_ms = None if timeout_s is None else clock.monotonic_ms() + timeout_s * 1_000
+    while True:
+        found = [each for each in store.read_requests(job, number - 1) if each.number == number]
+        if not found:
+            raise RequestError(f"job {job} was reset, and request {number} with it")
+        if found[0].answer is not None:
+            return found[0].answer
+        if deadline_ms is not None and clock.monotonic_ms() > deadline_ms:
+            raise RequestError(
+                f"nobody has answered request {number} of job {job} in {timeout_s} s",
+                hint="does it run?  Whoever runs it next will answer",
+            )
+        time.sleep(_LOOK_INTERVAL_S)
+
+
+def ask(store: Store, job: str, request: Request) -> str:
+    """Send a request, and wait until it is done; the sentence that was answered.
+
+    Raises:
+        RequestError: nobody would carry it out, or has, or it cannot be; the message says why.
+        StoreError: there is no such job, or no store.
+    """
+    answer = wait_for_answer(store, job, store.send_request(job, request))
+    if not answer.is_done:
+        raise refused(job, request, answer)
+    return answer.text
+
+
+def refused(job: str, request: Request, answer: Answer) -> RequestError:
+    """The error for a request that was answered with no."""
+    return RequestError(
+        f"job {job} has not done what it was asked for: {request}", detail=answer.text
+    )
+
+
+def ranges_of(job: JobRow) -> Sequence[Mapping[str, Any]]:
+    """The ranges of a job that have something to do, or had, in the order of their names, with these fields.
+
+    * ``range``: its name, as `Request` takes it;
+    * ``first_hash``, ``last_hash``: the key hashes that it has; None of a split of a source;
+    * ``worker``: who has it, or had it last; None: nobody has had it yet;
+    * ``watermark_us``: how far it has come, by its last commit; None: it has made none;
+    * ``is_finished``: a split of a source that has been read to its end;
+    * ``tied_to``: the range with which it is being split or merged, so that it cannot move; None: with none.
+    """
+    return [
+        {
+            "range": str(range_id),
+            "first_hash": row.keys and row.keys.low,
+            "last_hash": row.keys and row.keys.high - 1,
+            "worker": row.owner,
+            "watermark_us": row.watermark_us,
+            "is_finished": row.is_finished,
+            "tied_to": None if row.tied_to is None else str(row.tied_to),
+        }
+        for range_id, row in sorted(job.ranges.items())
+        if not row.is_retired
+    ]

@@ -1,0 +1,199 @@
+"""History: how far the backfill of a job is, as the store has it, and the commit that ends it.
+
+A streaming job may begin with a backfill: the batch engine reads its sources up to a point, and leaves in the store
+what a stream would have there if it had been paused at that point.  Until that is whole the position of a split is a
+`SplitMark`, which no stream can read on from.  `go_live` turns all marks into positions in one commit; before it the
+job is nobody's but the backfill's, and behind it nobody's but the stream's.
+
+**Invariants**
+
+* How far a split is read is durable before anybody has been given what was read, so whoever reads it again, for those
+  who have lost it, reads the same records.
+* The positions of all splits appear in one commit, after everything that was read before them is in the store.
+
+DESIGN section 8.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import attrs
+
+from dataflow.serialization import dumps, loads
+from runners.errors import BackfillError, StoreUnreachableError
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.port import Committed, Indeterminate, JobRow, RangeRow, Store
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+#: Who has a job whose history is loaded, until a stream takes it over.
+OWNER = "backfill"
+#: No pickle begins like this, so no position of a source does.
+_PREFIX = b"dataflow history 2\0"
+
+
+@attrs.frozen(kw_only=True)
+class SplitMark:
+    """How far the backfill has come with a split, or with a key range.
+
+    Attributes:
+        records: how many it has read; of a key range, how many of its parts are loaded.
+        position: where the next one is; None: at the beginning.
+        watermark_us: how far event time has come by what the source said, short of its end.
+        is_source_finished: whether the source said that there will never be more.
+        is_end: whether the split is read up to the point; of a key range, whether all of it is loaded.
+        dead: how many dead letters are committed.
+        until_us: the point, an event time; None: as far as there was anything.
+        now_us: processing time, which stands still during the whole backfill.
+        sent: digests of what was sent to key ranges by then, by target; None: it sends nothing, or nobody knows.
+    """
+
+    records: int = 0
+    position: Any = None
+    watermark_us: int = MIN_TIMESTAMP_US
+    is_source_finished: bool = False
+    is_end: bool = False
+    dead: int = 0
+    until_us: int | None = None
+    now_us: int = MIN_TIMESTAMP_US
+    sent: Mapping[int, int] | None = None
+
+    def encoded(self) -> bytes:
+        """As the position of a range."""
+        return _PREFIX + dumps(attrs.astuple(self, recurse=False))
+
+
+def mark_of(row: RangeRow) -> SplitMark | None:
+    """The mark of a range; None if it has none."""
+    if row.position is None or not row.position.startswith(_PREFIX):
+        return None
+    fields = loads(row.position[len(_PREFIX) :])
+    names = (each.name for each in attrs.fields(SplitMark))
+    # An older version knew fewer.
+    return SplitMark(**dict(zip(names, fields, strict=False)))
+
+
+class HistoryState(Enum):
+    """What a job has of a backfill."""
+
+    #: Nothing: it has not been begun, by whomever.
+    NONE = "none"
+    #: A part; only a backfill can go on.
+    HALF = "half"
+    #: All of it, and no stream has begun.
+    LOADED = "loaded"
+    #: A stream has the job, with a backfill or without.
+    LIVE = "live"
+
+
+def history_state(job: JobRow) -> HistoryState:
+    """How far the backfill of a job is."""
+    rows = job.ranges.values()
+    sources = [row for row in rows if row.split is not None]
+    if any(mark_of(row) is not None for row in sources):
+        return HistoryState.HALF
+    if not any(row.bundle for row in rows):
+        return HistoryState.NONE
+    is_ours = all(row.owner == OWNER for row in sources)
+    return HistoryState.LOADED if is_ours else HistoryState.LIVE
+
+
+def begun(job: JobRow) -> SplitMark | None:
+    """What a backfill that is under way was told: any mark of a split; None if it has left none."""
+    sources = (row for row in job.ranges.values() if row.split is not None)
+    return next(filter(None, map(mark_of, sources)), None)
+
+
+def is_loaded(row: RangeRow) -> bool:
+    """Whether a range has what is to be its own, of a job whose backfill is under way."""
+    mark = mark_of(row)
+    return mark is not None and mark.is_end
+
+
+def check_history_is_whole(job: JobRow) -> None:
+    """Refuse to run a job as it is when a backfill has been interrupted.
+
+    Raises:
+        BackfillError: that is so.
+    """
+    if history_state(job) is HistoryState.HALF:
+        loaded = sum(map(is_loaded, job.ranges.values()))
+        raise BackfillError(
+            f"the history of job {job.job!r} is loaded only in part, so it cannot go live",
+            detail=f"a backfill was interrupted: {loaded} of {len(job.ranges)} ranges have what is theirs",
+            hint="run the backfill again, it keeps these and loads the others; or fresh=True, to start over",
+        )
+
+
+def check_may_be_loaded(job: JobRow) -> None:
+    """Refuse to load history into a job that has gone live.
+
+    Raises:
+        BackfillError: that is so.
+    """
+    if history_state(job) is HistoryState.LIVE:
+        moved = [str(row.range_id) for row in job.ranges.values() if row.bundle]
+        raise BackfillError(
+            f"job {job.job!r} has gone live, so no history can be loaded into it",
+            detail=f"a stream has committed to {', '.join(sorted(moved)[:3])}{' and others' * (len(moved) > 3)}",
+            hint="run it as a stream, which goes on; or choose another job name, or fresh=True, to start over",
+        )
+
+
+def go_live(store: Store, job: str) -> None:
+    """Put the positions in place of the marks, when every range of a job is loaded.
+
+    Called again after an error it does what is left to do, if anything.
+
+    Raises:
+        BackfillError: a range is not loaded, or somebody else is at work on the job.
+        StoreUnreachableError: nobody knows whether it is done.
+    """
+    found = store.read_job(job)
+    rows = {} if found is None else found.ranges
+    missing = [str(range_id) for range_id, row in sorted(rows.items()) if not is_loaded(row)]
+    if missing or not rows:
+        raise BackfillError(
+            f"the history of job {job!r} is not whole",
+            detail=f"missing: {', '.join(missing[:3]) or 'the job'}",
+            hint="run the backfill again; is another one at work, or was the job reset?",
+        )
+    sources = [range_id for range_id, row in rows.items() if row.split is not None]
+    taken = {each.row.range_id: each.row for each in store.acquire(job, sources, OWNER).values()}
+    production = _promotion(job, taken)
+    outcome = store.commit(production)
+    if isinstance(outcome, Indeterminate):
+        outcome = store.resolve(production)
+    if isinstance(outcome, Indeterminate):
+        raise StoreUnreachableError(
+            f"it is not known whether job {job!r} may go live",
+            detail=outcome.reason,
+            hint="is the store up? run the same again: it looks first",
+        )
+    if not isinstance(outcome, Committed):
+        raise BackfillError(
+            f"somebody else has taken {outcome.range_id} of job {job!r}",
+            hint="is another backfill at work?",
+        )
+
+
+def _promotion(job: str, sources: dict[RangeId, RangeRow]) -> Production:
+    positions, watermarks_us, finished = {}, {}, set[RangeId]()
+    for range_id, row in sources.items():
+        mark = mark_of(row)
+        assert mark is not None
+        positions[range_id], watermarks_us[range_id] = dumps(mark.position), mark.watermark_us
+        if mark.is_source_finished:
+            watermarks_us[range_id] = MAX_TIMESTAMP_US
+            finished.add(range_id)
+    return Production(
+        job=job,
+        fences=[
+            Fence(range_id=range_id, token=row.token, bundle=row.bundle + 1)
+            for range_id, row in sources.items()
+        ],
+        positions=positions,
+        watermarks_us=watermarks_us,
+        finished=frozenset(finished),
+    )

@@ -1,0 +1,102 @@
+"""Housekeeping: what the driver of a stream deletes from its store while the job runs.
+
+Late records and dead letters for as long as the user wants to keep them, and what ranges, requests and former owners
+leave behind, after a day.  Without it each of them would grow for as long as the job lives.
+
+Nothing here is needed for an answer to be right, so a driver that cannot do it goes on, and tries again later.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+import attrs
+
+from dataflow.errors import PipelineError
+from runners.core.ground.clock import Clock
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.port import KeptKind, Store
+from windowing.timestamps import DurationLike, to_duration_us
+
+#: Between two rounds.
+INTERVAL_MS = 60_000
+#: Longer than a message can be on its way, or a worker asleep and come back.
+PRUNED_AFTER_S = 86_400.0
+
+_LOG = logging.getLogger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class Retention:
+    """How long a job keeps what people may want to look at, in seconds; None: for ever."""
+
+    late_s: float | None = None
+    dead_s: float | None = None
+
+    @classmethod
+    def of(cls, *, keep_late: DurationLike | None, keep_dead: DurationLike | None) -> "Retention":
+        """As a user says it.
+
+        Raises:
+            PipelineError: one of them is negative.
+            TimeError: one of them is no length of time.
+        """
+        return cls(late_s=_seconds("keep_late", keep_late), dead_s=_seconds("keep_dead", keep_dead))
+
+
+class Housekeeper:
+    """That of one job; used by one thread, which has a store of its own.
+
+    Args:
+        job: its name in the store.
+        retention: of late records and dead letters.
+        clock: for the time between two rounds; the store knows how old its rows are.
+        signals_acted_on: the number of the last signal that every range which listens has acted on.
+    """
+
+    def __init__(
+        self, job: str, retention: Retention, clock: Clock, signals_acted_on: Callable[[], int]
+    ) -> None:
+        self._job, self._retention, self._clock = job, retention, clock
+        self._signals_acted_on = signals_acted_on
+        self._due_ms = clock.monotonic_ms()
+        #: The ranges that the master knows to be retired; it says so from its own thread.
+        self.retired: Collection[RangeId] = frozenset()
+
+    def step(self, store: Store) -> None:
+        """Do a round, if it is time; then say in the log what was deleted.
+
+        Raises:
+            StoreError: the store is out of reach; the next round comes at its time all the same.
+        """
+        if self._clock.monotonic_ms() < self._due_ms:
+            return
+        self._due_ms = self._clock.monotonic_ms() + INTERVAL_MS
+        kept: Mapping[KeptKind, float | None] = {
+            "late": self._retention.late_s,
+            "dead": self._retention.dead_s,
+        }
+        deleted: dict[str, int] = {}
+        for kind, older_than_s in kept.items():
+            if older_than_s is not None:
+                deleted[kind] = store.purge(self._job, kind, older_than_s=older_than_s)
+        deleted |= store.prune(
+            self._job,
+            older_than_s=PRUNED_AFTER_S,
+            retired=self.retired,
+            signals_up_to=self._signals_acted_on(),
+        )
+        if any(deleted.values()):
+            what = ", ".join(f"{count} {kind}" for kind, count in deleted.items() if count)
+            _LOG.info("job %s: deleted from the store by age: %s", self._job, what)
+
+
+def _seconds(name: str, value: DurationLike | None) -> float | None:
+    if value is None:
+        return None
+    seconds = to_duration_us(value) / 1_000_000
+    if seconds < 0:
+        raise PipelineError(
+            f"{name} must not be negative, and is {value}",
+            hint="give a length of time, or None to keep them for ever",
+        )
+    return seconds

@@ -1,0 +1,1 @@
+"""The nouns of the exactly-once core: ranges, productions, signals, requests, counts."""

@@ -1,0 +1,53 @@
+"""Guarantees: what a computation pays for, and may do without (MillWheel, sections 6.1.2 and 6.1.3)."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from dataflow.errors import PipelineError
+from dataflow.graph import Read
+from runners.core.stages.plan import ExecutionPlan
+
+
+@attrs.frozen(kw_only=True)
+class Guarantees:
+    """Of one computation: a read, a grouping, or a stateful DoFn.
+
+    Without either, records may count twice after a failure; none is lost in any case.  Both cost latency, so they are
+    worth giving up where the code is idempotent: a filter in front of a maximum, a set of what has been seen.
+    All state of a grouping with weak productions stays in memory.
+
+    Attributes:
+        strong_productions: what the computation says is durable before it is sent.  Otherwise it is sent at once, and
+            the computation's own commit waits until it has arrived, at most for a second.
+        exactly_once: which deliveries it has taken in is durable, so that none counts twice.
+    """
+
+    strong_productions: bool = True
+    exactly_once: bool = True
+
+
+BOTH = Guarantees()
+
+
+def check_guarantees(plan: ExecutionPlan, guarantees: Mapping[str, Guarantees]) -> None:
+    """Refuse guarantees of what is no computation of the plan, or that contradict it.
+
+    Raises:
+        PipelineError: names the transform, or those that there are.
+    """
+    for name, each in guarantees.items():
+        stage = plan.stages.get(name)
+        if stage is None:
+            raise PipelineError(
+                f"there is no read or grouping {name!r} that could do without guarantees",
+                detail=f"there are {', '.join(map(repr, plan.stages))}",
+                hint="use the label of the transform",
+            )
+        operation = stage.root.operation
+        if isinstance(operation, Read) and operation.record_ids and not each.strong_productions:
+            raise PipelineError(
+                f"{stage.root} recognises records that come twice, and sends them on before it remembers them",
+                detail="the ids of records are durable when what they cause is",
+                hint="leave out record_ids, or keep its strong productions",
+            )

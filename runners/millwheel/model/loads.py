@@ -1,0 +1,80 @@
+"""Loads: how much each range has to do, and for which keys, as its worker counts it.
+
+A record that a source hands over, and a partial that a grouping takes in, count alike: what is combined before it is
+sent is little work behind it, and counts as little.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.columns import picked
+from runners.millwheel.model.ids import RangeId
+
+#: Of so many partials the key of one is remembered, on average.
+_STRIDE = 8
+#: Keys that are remembered, of the last partials of a range.
+_HASHES_MAX = 64
+
+
+@attrs.frozen
+class RangeLoad:
+    """What a range has taken in since its worker has it: how many records, and the key hashes of some of the last."""
+
+    records: int = 0
+    hashes: tuple[int, ...] = ()
+
+
+class LoadMeter:
+    """Counts for the ranges of one computation on one worker."""
+
+    def __init__(self) -> None:
+        self._records: dict[RangeId, int] = {}
+        self._hashes: dict[RangeId, deque[int]] = {}
+        self._skip = self._chance = 0
+
+    def count(self, range_id: RangeId, records: int) -> None:
+        """A range has taken in so many."""
+        self._records[range_id] = self._records.get(range_id, 0) + records
+
+    def take_in(
+        self, range_id: RangeId, partials: Sequence[Any], hash_of: Callable[[Any], int]
+    ) -> None:
+        """A range has taken in partials; ``hash_of`` is asked for some of their keys."""
+        self.count(range_id, len(partials))
+        for key in self._sample(partials):
+            self._note(range_id, hash_of(key))
+
+    def _sample(self, partials: Sequence[Any]) -> list[Any]:
+        """Some of the keys of partials, whose hashes are to be noted."""
+        indexes = []
+        while self._skip < len(partials):
+            indexes.append(self._skip)
+            self._skip += self._next_step()
+        self._skip -= len(partials)
+        return [partial[0] for partial in picked(partials, indexes)]
+
+    def _next_step(self) -> int:
+        # Irregular, because keys may come in turns; and the same each time, because a simulation is to repeat itself.
+        self._chance = (self._chance * 6364136223846793005 + 1442695040888963407) % (1 << 64)
+        return 1 + self._chance * (2 * _STRIDE - 1) // (1 << 64)
+
+    def _note(self, range_id: RangeId | None, key_hash: int) -> None:
+        """The hash of one of these keys, and the range that has it now."""
+        if range_id is not None:
+            self._hashes.setdefault(range_id, deque(maxlen=_HASHES_MAX)).append(key_hash)
+
+    def forget(self, range_id: RangeId) -> None:
+        """The range is somebody else's now, or has other keys."""
+        self._records.pop(range_id, None)
+        self._hashes.pop(range_id, None)
+
+    @property
+    def loads(self) -> Mapping[RangeId, RangeLoad]:
+        """That of each range that has taken in anything."""
+        return {
+            range_id: RangeLoad(records, tuple(self._hashes.get(range_id, ())))
+            for range_id, records in self._records.items()
+        }

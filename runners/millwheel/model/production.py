@@ -1,0 +1,200 @@
+"""Production: everything that one step of a worker commits, as one value.
+
+One production is one transaction (DESIGN section 6): state, timers, delivered sequence numbers, outgoing productions,
+source position, watermark and signals of that moment, late rows, and the rows of the user's tables.  Either all of it
+happened or none of it did.  MillWheel, sections 6.1 and 6.2.
+
+Nothing here knows SQL, Spark or the network.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from dataflow.io.table import TableWrite
+from runners.core.ground import dead_letters
+from runners.core.ground.cells import LateArrival
+from runners.core.panes.late import late_payload, late_text
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.signals import SignalMark
+
+
+class CellWrite(NamedTuple):
+    """Blind write of one state cell; ``value`` None deletes it."""
+
+    computation: str
+    key_hash: int
+    #: Encoded key, and window where the cell is per window; opaque to the store.
+    cell_key: bytes
+    value: bytes | None
+
+
+class TimerWrite(NamedTuple):
+    """Set (``fire_us`` given) or delete (None) the timer of one cell and tag."""
+
+    computation: str
+    key_hash: int
+    cell_key: bytes
+    #: What the timer is about (the window, encoded); opaque to the store.
+    tag: bytes
+    #: ``event`` or ``processing``.
+    domain: str
+    fire_us: int | None
+
+
+class JournalEntry(NamedTuple):
+    """What a step has changed in the state of a range: durable, and not in its cells and timers yet.
+
+    Once those are up to date the entry is deleted (`Production.settled`).
+    """
+
+    range_id: RangeId
+    #: How many cells it is about, for who counts state; one that several entries are about counts in each.
+    cells: int
+    #: Opaque to the store.
+    payload: bytes
+
+
+class Checkpoint(NamedTuple):
+    """One outgoing production, durable before it is sent (a *strong production*, MillWheel 6.1)."""
+
+    channel: Channel
+    sequence: int
+    #: Smallest event time inside: what it holds its sender's watermark at until acknowledged.
+    min_timestamp_us: int
+    payload: bytes
+
+
+@attrs.frozen(kw_only=True)
+class LateRecord:
+    """A record that came after its window's state was gone: dropped from the result, kept as a row."""
+
+    transform: str
+    key: str
+    window_start_us: int
+    window_end_us: int
+    watermark_us: int
+    #: Pickled payload as it would have entered the grouping, so that it can be replayed.
+    payload: bytes
+    count: int = 1
+    #: The record as text, shortened, for people.
+    contents: str = ""
+
+    @classmethod
+    def of(cls, transform: str, arrival: LateArrival) -> "LateRecord":
+        """What a store keeps of one."""
+        return cls(
+            transform=transform,
+            key=repr(arrival.key),
+            window_start_us=arrival.window.start_us,
+            window_end_us=arrival.window.end_us,
+            watermark_us=arrival.watermark_us,
+            payload=late_payload(arrival),
+            count=arrival.count,
+            contents=late_text(arrival),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class StoredDeadLetter:
+    """A record that user code cannot take: in no result, kept as a row (`runners.core.user_code.poison`).
+
+    ``payload``: the pickled record as it came into the stage, so that it can be replayed; ``contents``: the same as
+    text, shortened, for people.
+    """
+
+    stage: str
+    error: str
+    traceback: str
+    tries: int
+    timestamp_us: int
+    payload: bytes
+    contents: str = ""
+
+    @classmethod
+    def of(cls, letter: dead_letters.DeadLetter) -> "StoredDeadLetter":
+        """What a store keeps of one."""
+        return cls(
+            stage=letter.stage,
+            error=letter.error,
+            traceback=letter.traceback,
+            tries=letter.tries,
+            timestamp_us=letter.timestamp_us,
+            payload=dead_letters.dead_payload(letter),
+            contents=dead_letters.dead_text(letter),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Reshape:
+    """New bounds for key ranges of one computation: a split, or a merge (`runners.millwheel.control.shapes`).
+
+    Alone in its production, which fences all ranges that lose or gain keys; the one that is born has no fence yet.
+
+    Attributes:
+        keys: what the ranges cover from here on; None: nothing any more.
+        tied_to: the range that keeps its place.  The others belong to its owner until they are untied, because what
+            was sent before is still addressed by the former bounds.
+    """
+
+    keys: Mapping[RangeId, KeyRange | None]
+    tied_to: RangeId
+
+    @property
+    def others(self) -> list[RangeId]:
+        """The range that is born, or that ends."""
+        return [range_id for range_id in self.keys if range_id != self.tied_to]
+
+
+@attrs.frozen(kw_only=True)
+class Production:
+    """What one commit makes true.
+
+    Invariant: every range whose cells, timers, journal, channels, position, watermarks or signal mark appear has a
+    fence in ``fences``.
+    """
+
+    job: str
+    fences: Sequence[Fence]
+    cells: Sequence[CellWrite] = ()
+    timers: Sequence[TimerWrite] = ()
+    #: Changes of state, in their order; whoever takes the range over applies them to its cells and timers.
+    journal: Sequence[JournalEntry] = ()
+    #: Cells and timers have what the journal has up to this bundle, per range; those entries may be deleted.
+    settled: Mapping[RangeId, int] = attrs.field(factory=dict)
+    #: Highest sequence delivered so far, per channel whose receiver is fenced here.
+    delivered: Mapping[Channel, int] = attrs.field(factory=dict)
+    checkpoints: Sequence[Checkpoint] = ()
+    #: Per channel whose sender is fenced here: productions up to and including this sequence may be deleted.
+    acknowledged: Mapping[Channel, int] = attrs.field(factory=dict)
+    #: Where to read on, per source range; opaque to the store.
+    positions: Mapping[RangeId, bytes] = attrs.field(factory=dict)
+    #: Digest and event time in microseconds of each record that counts here for the first time, per source range.
+    record_ids: Mapping[RangeId, Sequence[tuple[bytes, int]]] = attrs.field(factory=dict)
+    #: Ids with an earlier event time are forgotten, those of this production too, per source range.
+    record_id_horizons_us: Mapping[RangeId, int] = attrs.field(factory=dict)
+    #: Event time up to which the range has acted, per range.
+    watermarks_us: Mapping[RangeId, int] = attrs.field(factory=dict)
+    #: Percentile watermark that the range has acted on, per range whose triggers follow one.
+    percentiles_us: Mapping[RangeId, int] = attrs.field(factory=dict)
+    #: How far the range has come with the job's signals, per range.
+    signal_marks: Mapping[RangeId, SignalMark] = attrs.field(factory=dict)
+    #: Ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).
+    finished: frozenset[RangeId] = frozenset()
+    reshape: Reshape | None = None
+    #: Ranges that need not stay with their neighbour any more.
+    untied: frozenset[RangeId] = frozenset()
+    late: Sequence[LateRecord] = ()
+    dead: Sequence[StoredDeadLetter] = ()
+    tables: Sequence[TableWrite] = ()
+
+    def named_ranges(self) -> set[RangeId]:
+        """Every range that it names, but one that is born with it; the ends of its channels need no fence."""
+        channels = {*self.delivered, *self.acknowledged}
+        channels.update(checkpoint.channel for checkpoint in self.checkpoints)
+        named = {fence.range_id for fence in self.fences}
+        for channel in channels:
+            named.update(channel)
+        return named

@@ -1,0 +1,1 @@
+"""The store port in one process."""

@@ -1,0 +1,315 @@
+"""StoredJob and StoredTable: what the memory store keeps of a job and of a result table."""
+
+from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from dataflow.io.table import TableSpec
+from runners.core.tables.changelog import Rows
+from runners.errors import TableMismatchError
+from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.production import (
+    Checkpoint,
+    JournalEntry,
+    LateRecord,
+    Production,
+    Reshape,
+    StoredDeadLetter,
+)
+from runners.millwheel.model.requests import StoredRequest
+from runners.millwheel.model.signals import Signal
+from runners.millwheel.store.guards import table_of_others
+from runners.millwheel.store.port import (
+    CellKey,
+    JobRow,
+    JobSpec,
+    KeptKind,
+    RangeRow,
+    RangeSpec,
+    ResultTable,
+    StoredTimer,
+    TakenRange,
+)
+
+_R = TypeVar("_R", LateRecord, StoredDeadLetter)
+
+
+@attrs.frozen
+class Kept(Generic[_R]):
+    """A late record or dead letter, with its number and when it was recorded."""
+
+    number: int
+    recorded_ms: int
+    row: _R
+
+    def fields(self) -> Mapping[str, Any]:
+        """As the port shows it."""
+        return {"number": self.number, **attrs.asdict(self.row)}
+
+
+@attrs.define
+class StoredJob:
+    """Everything of one job; owned by the store's lock."""
+
+    spec: JobSpec
+    ranges: dict[RangeId, RangeRow]
+    version: int = 0
+    is_finished: bool = False
+    is_drained: bool = False
+    cells: dict[str, dict[tuple[int, bytes], bytes]] = attrs.field(factory=dict)
+    timers: dict[str, dict[tuple[int, bytes, bytes, str], int]] = attrs.field(factory=dict)
+    #: Entries with the bundles that they came with, oldest first, of each range.
+    journal: dict[RangeId, list[tuple[int, JournalEntry]]] = attrs.field(factory=dict)
+    checkpoints: dict[Channel, dict[int, Checkpoint]] = attrs.field(factory=dict)
+    delivered: dict[Channel, int] = attrs.field(factory=dict)
+    acknowledged: dict[Channel, int] = attrs.field(factory=dict)
+    #: Event times by digest, of each range.
+    record_ids: dict[RangeId, dict[bytes, int]] = attrs.field(factory=dict)
+    late: list["Kept[LateRecord]"] = attrs.field(factory=list)
+    dead: list["Kept[StoredDeadLetter]"] = attrs.field(factory=list)
+    #: How many late records were purged, by transform.
+    purged_late: dict[str, int] = attrs.field(factory=dict)
+    #: The number of the last row of each replay that has begun.
+    replays: dict[KeptKind, int] = attrs.field(factory=dict)
+    #: When ranges that were merged into others had nothing left to do, on the store's clock.
+    retired_ms: dict[RangeId, int] = attrs.field(factory=dict)
+    signals: list[Signal] = attrs.field(factory=list)
+    requests: list[StoredRequest] = attrs.field(factory=list)
+    #: Last bundle committed under each token that was taken away, which makes `resolve` exact.
+    last_bundles: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
+
+
+@attrs.define
+class StoredTable:
+    """A result table; ``creator`` is the job whose reset drops it."""
+
+    spec: TableSpec
+    creator: str | None
+    users: set[str]
+    rows: Rows = attrs.field(factory=dict)
+
+
+def job_row(job: StoredJob) -> JobRow:
+    """The job as others see it."""
+    names = {range_id.computation for range_id in job.ranges}
+    return JobRow(
+        job=job.spec.job,
+        mode=job.spec.mode,
+        fingerprint=job.spec.fingerprint,
+        is_finished=job.is_finished,
+        is_drained=job.is_drained,
+        ranges=dict(job.ranges),
+        signals=job.spec.signals,
+        computations={name: job.spec.computations.get(name) for name in names},
+        version=job.version,
+    )
+
+
+def new_range(spec: RangeSpec, token: int) -> RangeRow:
+    """A range of a job that has just been created."""
+    return RangeRow(
+        range_id=spec.range_id,
+        keys=spec.keys,
+        split=spec.split,
+        token=token,
+        bundle=0,
+        owner=None,
+        position=None,
+        watermark_us=None,
+        is_finished=False,
+    )
+
+
+def family(job: StoredJob, range_ids: Sequence[RangeId]) -> list[RangeId]:
+    """Ranges with those that must have the same owner, each once."""
+    heads = {job.ranges[each].tied_to or each for each in range_ids}
+    tied = [each for each, row in job.ranges.items() if row.tied_to in heads]
+    return list(dict.fromkeys([*range_ids, *sorted(heads), *tied]))
+
+
+def apply_reshape(job: StoredJob, reshape: Reshape, token: int) -> None:
+    """Give ranges their new bounds; ``token`` is for the one that is born."""
+    head = job.ranges[reshape.tied_to]
+    for range_id, keys in reshape.keys.items():
+        row = job.ranges.get(range_id)
+        if row is None:
+            row = attrs.evolve(
+                head, range_id=range_id, token=token, bundle=0, tied_to=head.range_id
+            )
+        elif range_id != head.range_id:
+            row = attrs.evolve(row, tied_to=head.range_id)
+        job.ranges[range_id] = attrs.evolve(row, keys=keys)
+
+
+def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
+    """What a new owner of a range is given."""
+    row = job.ranges[range_id]
+    keys = row.keys
+    timers = job.timers.get(range_id.computation, {}) if keys else {}
+    sent = {c: n for c, n in job.acknowledged.items() if c.sender == range_id}
+    for channel, delivered in job.delivered.items():
+        if channel.sender == range_id:
+            sent[channel] = max(delivered, sent.get(channel, 0))
+    checkpoints: list[Checkpoint] = []
+    for channel, pending in job.checkpoints.items():
+        if channel.sender == range_id and pending:
+            sent[channel] = max(*pending, sent.get(channel, 0))
+            checkpoints.extend(pending.values())
+    return TakenRange(
+        row=row,
+        timers=[
+            StoredTimer(key_hash=key[0], cell_key=key[1], tag=key[2], domain=key[3], fire_us=us)
+            for key, us in timers.items()
+            if keys and key[0] in keys
+        ],
+        delivered={c: n for c, n in job.delivered.items() if c.receiver == range_id},
+        sent=sent,
+        checkpoints=sorted(checkpoints, key=itemgetter(0, 1)),
+        journal=[entry.payload for _, entry in job.journal.get(range_id, ())],
+    )
+
+
+def read_page(
+    job: StoredJob, range_id: RangeId, first_hash: int, cells: int
+) -> Mapping[CellKey, bytes]:
+    """The cells of a range from a key hash on, about so many; those of one hash are not divided."""
+    keys = job.ranges[range_id].keys
+    if keys is None:
+        return {}
+    stored = job.cells.get(range_id.computation, {})
+    found = sorted(key for key in stored if key[0] >= first_hash and key[0] in keys)
+    if len(found) > cells:
+        last_hash = found[cells - 1][0]
+        found = [key for key in found if key[0] <= last_hash]
+    return {key: stored[key] for key in found}
+
+
+def apply_journal(job: StoredJob, production: Production) -> None:
+    """Delete entries that are settled, and keep new ones."""
+    for range_id, bundle in production.settled.items():
+        kept = [each for each in job.journal.get(range_id, ()) if each[0] > bundle]
+        job.journal[range_id] = kept
+    bundles = {fence.range_id: fence.bundle for fence in production.fences}
+    for entry in production.journal:
+        job.journal.setdefault(entry.range_id, []).append((bundles[entry.range_id], entry))
+
+
+def apply_record_ids(job: StoredJob, production: Production) -> None:
+    """Remember ids, and forget those behind a horizon."""
+    for range_id, ids in production.record_ids.items():
+        job.record_ids.setdefault(range_id, {}).update(ids)
+    for range_id, horizon_us in production.record_id_horizons_us.items():
+        kept = job.record_ids.get(range_id, {})
+        for digest in [digest for digest, at_us in kept.items() if at_us < horizon_us]:
+            del kept[digest]
+
+
+def has_landed(job: StoredJob, fence: Fence) -> bool:
+    """Whether the bundle was committed under the fence's token, however many owners came since."""
+    row = job.ranges.get(fence.range_id)
+    if row is None:
+        return False
+    if row.token == fence.token:
+        return row.bundle >= fence.bundle
+    return job.last_bundles.get((fence.range_id, fence.token), -1) >= fence.bundle
+
+
+def add_tables(tables: dict[str, StoredTable], spec: JobSpec) -> None:
+    """Create the tables of a job that are not there.
+
+    Raises:
+        TableMismatchError: one is there, and is another; nothing was created.
+        TableOwnedError: one is another job's; the same.
+    """
+    for table in spec.tables:
+        existing = tables.get(table.name)
+        if existing is not None and not is_same_table(existing.spec, table):
+            raise TableMismatchError(
+                f"table {table.name} exists with other columns or another key",
+                detail=f"it has {existing.spec}, the pipeline writes {table}",
+                hint="write to another table, or reset the job that created it",
+            )
+        if existing is not None and not table.is_shared:
+            others = existing.users - {spec.job}
+            if others and spec.job not in existing.users:
+                raise table_of_others(table.name, others)
+    for table in spec.tables:
+        tables.setdefault(table.name, StoredTable(table, spec.job, set())).users.add(spec.job)
+
+
+def purge(job: StoredJob, kind: KeptKind, until_ms: int, up_to: int | None) -> int:
+    """Delete late records or dead letters that are old enough; how many."""
+
+    def is_kept(kept: Kept[Any]) -> bool:
+        return kept.recorded_ms > until_ms or (up_to is not None and kept.number > up_to)
+
+    rows: list[Any] = job.late if kind == "late" else job.dead
+    gone = [kept.row for kept in rows if not is_kept(kept)]
+    rows[:] = [kept for kept in rows if is_kept(kept)]
+    if kind == "late":
+        for row in gone:
+            job.purged_late[row.transform] = job.purged_late.get(row.transform, 0) + row.count
+    return len(gone)
+
+
+def delete_retired(job: StoredJob, until_ms: int, known: Collection[RangeId]) -> int:
+    """Delete those of some ranges that were merged into others long ago; how many.
+
+    The last index of a computation stays, so that no other range is ever given it.
+    """
+    last = {each.computation: each.index for each in sorted(job.ranges)}
+    open_channels = [channel for channel, pending in job.checkpoints.items() if pending]
+    gone = {
+        range_id
+        for range_id, at_ms in job.retired_ms.items()
+        if at_ms <= until_ms
+        and range_id in known
+        and range_id.index < last[range_id.computation]
+        and not any(range_id in channel for channel in open_channels)
+    }
+    for range_id in gone:
+        del job.ranges[range_id], job.retired_ms[range_id]
+    for channels in (job.delivered, job.acknowledged, job.checkpoints):
+        for channel in [each for each in channels if not gone.isdisjoint(each)]:
+            del channels[channel]
+    for key in [key for key in job.last_bundles if key[0] in gone]:
+        del job.last_bundles[key]
+    return len(gone)
+
+
+def tables_of(tables: Mapping[str, StoredTable], job: str) -> list[ResultTable]:
+    """The tables that a job writes to."""
+    return [
+        ResultTable(
+            name=name,
+            is_created=table.creator == job,
+            others=sorted(table.users - {job}),
+            has_rows=bool(table.rows),
+        )
+        for name, table in sorted(tables.items())
+        if job in table.users
+    ]
+
+
+def count_rows(job: StoredJob) -> Mapping[str, int]:
+    """How much there is of each kind (`runners.millwheel.store.guards.STATISTICS`)."""
+    return {
+        "cells": sum(map(len, job.cells.values())),
+        "timers": sum(map(len, job.timers.values())),
+        "journal": sum(map(len, job.journal.values())),
+        "checkpoints": sum(map(len, job.checkpoints.values())),
+        "channels": len({*job.delivered, *job.acknowledged, *job.checkpoints}),
+        "record_ids": sum(map(len, job.record_ids.values())),
+        "late": len(job.late),
+        "dead": len(job.dead),
+        "open_ranges": sum(not row.is_finished for row in job.ranges.values()),
+    }
+
+
+def is_same_table(one: TableSpec, other: TableSpec) -> bool:
+    """Whether two specs agree on columns, their order, and the key."""
+    return list(one.columns.items()) == list(other.columns.items()) and set(one.key) == set(
+        other.key
+    )

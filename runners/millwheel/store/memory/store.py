@@ -1,0 +1,489 @@
+"""MemoryStore: the store port in one process, for tests, the simulator and losable pipelines.
+
+One object is the whole store; any number of workers and threads of the process share it, each as
+if it had its own connection.  One lock makes every verb a transaction.
+
+**Invariant:** a verb that raises, or that returns anything but `Committed`, changed nothing that
+can be seen, except that `resolve` may have moved a token.
+
+Never `Indeterminate`: faults are added by wrapping (`runners.testing`).
+Nothing survives the process.
+"""
+
+import itertools
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.io.table import Row, TableSpec, TableWrite
+from runners.core.ground.clock import Clock
+from runners.core.panes.late import count_by_transform
+from runners.core.tables.changelog import apply_table_write, check_write
+from runners.core.tables.row_changes import applied
+from runners.errors import StoreError
+from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.model.signals import Signal
+from runners.millwheel.model.troubles import StoredTrouble, Trouble
+from runners.millwheel.store.guards import (
+    STATISTICS,
+    check_fenced,
+    check_fences,
+    check_is_heard,
+    check_names,
+    check_same_job,
+    check_sizes,
+    check_update,
+    check_version,
+    escaped_dead,
+    escaped_late,
+    is_carried_out,
+    unknown_job,
+    unknown_range,
+)
+from runners.millwheel.store.memory.job import (
+    Kept,
+    StoredJob,
+    StoredTable,
+    add_tables,
+    apply_journal,
+    apply_record_ids,
+    apply_reshape,
+    count_rows,
+    delete_retired,
+    family,
+    has_landed,
+    is_same_table,
+    job_row,
+    new_range,
+    purge,
+    read_page,
+    read_range,
+    tables_of,
+)
+from runners.millwheel.store.memory.requests import MemoryRequests
+from runners.millwheel.store.memory.troubles import MemoryTroubles
+from runners.millwheel.store.memory.update import count_state, updated_job
+from runners.millwheel.store.port import (
+    PRUNED,
+    VALUE_BYTES_MAX,
+    CellKey,
+    CommitOutcome,
+    Committed,
+    Fenced,
+    JobRow,
+    JobSpec,
+    JobSummary,
+    JobUpdate,
+    KeptKind,
+    ResultTable,
+    StateCounts,
+    TakenRange,
+)
+from runners.system_clock import SystemClock
+
+
+class MemoryStore(MemoryRequests):
+    """The store port on dictionaries; `runners.millwheel.store.port.Store` has the contract.
+
+    Thread-safe, unlike the port asks: one instance stands for all connections to one store.
+
+    Args:
+        clock: for how long late records, and the like, have been there; by default that of the system.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        #: See `runners.millwheel.store.port.Store`.
+        self.value_bytes_max = VALUE_BYTES_MAX
+        self._jobs: dict[str, StoredJob] = {}
+        self._tables: dict[str, StoredTable] = {}
+        self._troubles = MemoryTroubles()
+        # Tokens never repeat, not even across reset and re-creation of a job, so that no commit
+        # of an earlier incarnation can fit the next one.
+        self._tokens = itertools.count(1)
+
+    def incarnation(self) -> str:
+        """Always the same: it ends with the process."""
+        return "memory"
+
+    def open_job(self, spec: JobSpec) -> JobRow:
+        """Create the job, its ranges and its tables, or return them as they are."""
+        check_names(spec)
+        with self._lock:
+            job = self._jobs.get(spec.job)
+            if job is not None:
+                check_same_job(
+                    spec,
+                    mode=job.spec.mode,
+                    fingerprint=job.spec.fingerprint,
+                    computations=job.spec.computations,
+                )
+            add_tables(self._tables, spec)
+            if job is None:
+                self._jobs[spec.job] = StoredJob(
+                    spec, {r.range_id: new_range(r, next(self._tokens)) for r in spec.ranges}
+                )
+            else:
+                known = {**spec.computations, **job.spec.computations}
+                job.spec = attrs.evolve(job.spec, signals=spec.signals, computations=known)
+            return job_row(self._jobs[spec.job])
+
+    def update_job(self, update: JobUpdate) -> JobRow:
+        """Go over to a new version of the job."""
+        check_names(update.spec)
+        with self._lock:
+            job = self._job(update.spec.job)
+            if not is_carried_out(update, job_row(job)):
+                check_update(update, job_row(job), count_state(job))
+                add_tables(self._tables, update.spec)
+                job = self._jobs[update.spec.job] = updated_job(job, update, self._tokens)
+            return job_row(job)
+
+    def count_state(self, job: str) -> StateCounts:
+        """How much the job has."""
+        with self._lock:
+            return count_state(self._jobs[job]) if job in self._jobs else StateCounts()
+
+    def reset_job(self, job: str) -> None:
+        """Forget the job; drop the tables it created, unless another job writes to them too."""
+        with self._lock:
+            if self._jobs.pop(job, None) is None:
+                return
+            self._troubles.forget(job)
+            for name, table in list(self._tables.items()):
+                table.users.discard(job)
+                if table.creator == job:
+                    table.creator = min(table.users, default=None)
+                    if table.creator is None:
+                        del self._tables[name]
+
+    def result_tables(self, job: str) -> Sequence[ResultTable]:
+        """The tables that the job writes to."""
+        with self._lock:
+            return tables_of(self._tables, job)
+
+    def read_job(self, job: str) -> JobRow | None:
+        """The job as it stands, or None."""
+        with self._lock:
+            return job_row(self._jobs[job]) if job in self._jobs else None
+
+    def read_jobs(self) -> Sequence[JobSummary]:
+        """All jobs, by name."""
+        with self._lock:
+            return [JobSummary.of(job_row(job)) for _, job in sorted(self._jobs.items())]
+
+    def note_troubles(self, job: str, troubles: Sequence[Trouble]) -> None:
+        """Keep why workers of the job have ended, and wait."""
+        with self._lock:
+            if job in self._jobs:
+                self._troubles.note(job, troubles, self._clock.now_us())
+
+    def read_troubles(self, job: str) -> Sequence[StoredTrouble]:
+        """The troubles of a job, the latest first."""
+        with self._lock:
+            return self._troubles.read(job)
+
+    def send_signal(self, job: str, name: str) -> int:
+        """Keep a signal for the job, and say its number."""
+        with self._lock:
+            stored = self._job(job)
+            check_is_heard(
+                job,
+                name,
+                mode=stored.spec.mode,
+                is_finished=stored.is_finished,
+                known=stored.spec.signals,
+            )
+            stored.signals.append(Signal(len(stored.signals) + 1, name))
+            return len(stored.signals)
+
+    def read_signals(self, job: str, after: int) -> Sequence[Signal]:
+        """The job's signals with numbers above ``after``."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            return stored.signals[after:] if stored else []
+
+    def acquire(
+        self,
+        job: str,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None = None,
+    ) -> Mapping[RangeId, TakenRange]:
+        """Move every token first, then read."""
+        with self._lock:
+            stored = self._job(job)
+            check_version(job, version, stored.version)
+            for range_id in range_ids:
+                if range_id not in stored.ranges:
+                    raise unknown_range(job, range_id)
+            taken = family(stored, range_ids)
+            for range_id in taken:
+                self._move_token(stored, range_id, owner)
+            return {range_id: read_range(stored, range_id) for range_id in taken}
+
+    def read_cells(
+        self,
+        job: str,
+        computation: str,
+        tokens: Mapping[RangeId, int],
+        keys: Sequence[CellKey],
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        """Those of some cells that there are, to the owner."""
+        with self._lock:
+            fenced = self._not_owned(job, tokens)
+            if fenced is not None:
+                return fenced
+            stored = self._jobs[job].cells.get(computation, {})
+            return {key: stored[key] for key in keys if key in stored}
+
+    def read_cell_page(
+        self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        """The next cells of a range, to its owner."""
+        with self._lock:
+            fenced = self._not_owned(job, {range_id: token})
+            return fenced or read_page(self._jobs[job], range_id, first_hash, cells)
+
+    def commit(self, production: Production) -> CommitOutcome:
+        """Apply the production, whole, if every fence holds."""
+        check_fences(production)
+        check_sizes(production, self.value_bytes_max)
+        for write in production.tables:
+            check_write(write)
+        with self._lock:
+            job = self._jobs.get(production.job)
+            if job is None:
+                return Fenced(production.fences[0].range_id)
+            for fence in production.fences:
+                if not self._holds(job, fence):
+                    return Fenced(fence.range_id)
+            keys = {f.range_id: job.ranges[f.range_id].keys for f in production.fences}
+            check_fenced(production, keys, job.ranges)
+            if unknown := production.named_ranges() - job.ranges.keys():
+                raise unknown_range(production.job, min(unknown))
+            self._check_new(job, production)
+            self._apply(job, production)
+            return Committed()
+
+    def resolve(self, production: Production) -> CommitOutcome:
+        """Whether the production landed; if not, it never will from here on."""
+        with self._lock:
+            job = self._jobs.get(production.job)
+            if job is None:
+                return Fenced(production.fences[0].range_id)
+            if all(has_landed(job, fence) for fence in production.fences):
+                return Committed()
+            for fence in production.fences:
+                row = job.ranges.get(fence.range_id)
+                if row is not None and row.token == fence.token:
+                    self._move_token(job, fence.range_id, None)
+            return Fenced(production.fences[0].range_id)
+
+    def known_record_ids(
+        self, job: str, range_id: RangeId, digests: Sequence[bytes]
+    ) -> Collection[bytes]:
+        """Those of some record ids that the range has."""
+        with self._lock:
+            kept = self._record_ids(job, range_id)
+            return {digest for digest in digests if digest in kept}
+
+    def read_record_ids(
+        self, job: str, range_id: RangeId, after: bytes, count: int
+    ) -> Sequence[tuple[bytes, int]]:
+        """The range's record ids behind one of them, in order."""
+        with self._lock:
+            kept = self._record_ids(job, range_id).items()
+            return sorted(each for each in kept if each[0] > after)[:count]
+
+    def read_table(self, table: TableSpec) -> Sequence[Row]:
+        """All rows of a result table."""
+        with self._lock:
+            return list(self._table(table).rows.values())
+
+    def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
+        """The job's late records, oldest first."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            return [kept.fields() for kept in stored.late] if stored else []
+
+    def read_dead_letters(self, job: str) -> Sequence[Mapping[str, Any]]:
+        """The job's dead letters, oldest first."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            return [kept.fields() for kept in stored.dead] if stored else []
+
+    def read_late_counts(self, job: str) -> Mapping[str, int]:
+        """How many records came too late, by transform."""
+        with self._lock:
+            if job not in self._jobs:
+                return {}
+            stored = self._jobs[job]
+            late = [(kept.row.transform, kept.row.count) for kept in stored.late]
+            return count_by_transform([*late, *stored.purged_late.items()])
+
+    def purge(
+        self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
+    ) -> int:
+        """Delete late records or dead letters; how many."""
+        with self._lock:
+            if job not in self._jobs:
+                return 0
+            until_ms = self._clock.monotonic_ms() - round(older_than_s * 1_000)
+            return purge(self._jobs[job], kind, until_ms, up_to)
+
+    def begin_replay(self, job: str, kind: KeptKind) -> int | None:
+        """The number of the last row that the replay is about; None if there is none."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            if stored is None:
+                return None
+            rows: Sequence[Kept[Any]] = stored.late if kind == "late" else stored.dead
+            return stored.replays.setdefault(kind, rows[-1].number) if rows else None
+
+    def end_replay(self, job: str, kind: KeptKind) -> None:
+        """The replay is done."""
+        with self._lock:
+            if job in self._jobs:
+                self._jobs[job].replays.pop(kind, None)
+
+    def prune(
+        self,
+        job: str,
+        *,
+        older_than_s: float,
+        retired: Collection[RangeId] = (),
+        signals_up_to: int = 0,
+    ) -> Mapping[str, int]:
+        """Delete ranges that were merged into others; what else there is goes with the process."""
+        with self._lock:
+            counts = dict.fromkeys(PRUNED, 0)
+            if job in self._jobs:
+                until_ms = self._clock.monotonic_ms() - round(older_than_s * 1_000)
+                counts["ranges"] = delete_retired(self._jobs[job], until_ms, retired)
+            return counts
+
+    def statistics(self, job: str) -> Mapping[str, int]:
+        """Row counts of the job by kind; all zero for a job that does not exist."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            return count_rows(stored) if stored else dict.fromkeys(STATISTICS, 0)
+
+    def close(self) -> None:
+        """Do nothing: other workers may share the store."""
+
+    def _not_owned(self, job: str, tokens: Mapping[RangeId, int]) -> Fenced | None:
+        ranges = self._jobs[job].ranges if job in self._jobs else {}
+        for range_id, token in tokens.items():
+            if range_id not in ranges or ranges[range_id].token != token:
+                return Fenced(range_id)
+        return None
+
+    def _holds(self, job: StoredJob, fence: Fence) -> bool:
+        row = job.ranges.get(fence.range_id)
+        return row is not None and (row.token, row.bundle + 1) == (fence.token, fence.bundle)
+
+    def _move_token(self, job: StoredJob, range_id: RangeId, owner: str | None) -> None:
+        row = job.ranges[range_id]
+        job.last_bundles[range_id, row.token] = row.bundle
+        job.ranges[range_id] = attrs.evolve(row, token=next(self._tokens), owner=owner)
+
+    def _check_new(self, job: StoredJob, production: Production) -> None:
+        """Refuse, before anything changes, what a real store would refuse half-way."""
+        for channel, sequence, _, _ in production.checkpoints:
+            if sequence in job.checkpoints.get(channel, {}):
+                raise StoreError(
+                    f"sequence {sequence} of channel {channel} is taken",
+                    hint="this is a bug in the runner: a sequence is given out once",
+                )
+        writes: dict[str, list[TableWrite]] = {}
+        for write in production.tables:
+            self._table(write.table)
+            writes.setdefault(write.table.name, []).append(write)
+        for name, several in writes.items():
+            applied(self._tables[name].rows, several)
+
+    def _apply(self, job: StoredJob, production: Production) -> None:
+        self._apply_state(job, production)
+        apply_journal(job, production)
+        self._apply_deliveries(job, production)
+        self._apply_progress(job, production)
+        apply_record_ids(job, production)
+        if production.reshape is not None:
+            apply_reshape(job, production.reshape, next(self._tokens))
+        recorded_ms = self._clock.monotonic_ms()
+        for range_id in production.untied:
+            row = job.ranges[range_id] = attrs.evolve(job.ranges[range_id], tied_to=None)
+            if row.keys is None and row.split is None:
+                job.retired_ms[range_id] = recorded_ms
+        for record in map(escaped_late, production.late):
+            job.late.append(Kept(next(self._tokens), recorded_ms, record))
+        for letter in map(escaped_dead, production.dead):
+            job.dead.append(Kept(next(self._tokens), recorded_ms, letter))
+        for write in production.tables:
+            apply_table_write(self._table(write.table).rows, write)
+
+    def _apply_state(self, job: StoredJob, production: Production) -> None:
+        for computation, key_hash, cell_key, value in production.cells:
+            cells = job.cells.setdefault(computation, {})
+            if value is None:
+                cells.pop((key_hash, cell_key), None)
+            else:
+                cells[key_hash, cell_key] = value
+        for computation, key_hash, cell_key, tag, domain, fire_us in production.timers:
+            timers = job.timers.setdefault(computation, {})
+            if fire_us is None:
+                timers.pop((key_hash, cell_key, tag, domain), None)
+            else:
+                timers[key_hash, cell_key, tag, domain] = fire_us
+
+    def _apply_deliveries(self, job: StoredJob, production: Production) -> None:
+        for channel, sequence in production.delivered.items():
+            job.delivered[channel] = max(sequence, job.delivered.get(channel, 0))
+        for checkpoint in production.checkpoints:
+            job.checkpoints.setdefault(checkpoint.channel, {})[checkpoint.sequence] = checkpoint
+        for channel, acknowledged in production.acknowledged.items():
+            pending = job.checkpoints.get(channel, {})
+            for sequence in [number for number in pending if number <= acknowledged]:
+                del pending[sequence]
+            job.acknowledged[channel] = max(acknowledged, job.acknowledged.get(channel, 0))
+
+    def _apply_progress(self, job: StoredJob, production: Production) -> None:
+        for fence in production.fences:
+            range_id = fence.range_id
+            row = job.ranges[range_id]
+            watermarks = (row.watermark_us, production.watermarks_us.get(range_id))
+            percentiles = (row.percentile_us, production.percentiles_us.get(range_id))
+            job.ranges[range_id] = attrs.evolve(
+                row,
+                bundle=fence.bundle,
+                position=production.positions.get(range_id, row.position),
+                # A watermark only ever advances (I4), whoever reports it.
+                watermark_us=max((us for us in watermarks if us is not None), default=None),
+                percentile_us=max((us for us in percentiles if us is not None), default=None),
+                is_finished=row.is_finished or range_id in production.finished,
+                signal_mark=max(
+                    row.signal_mark, production.signal_marks.get(range_id, row.signal_mark)
+                ),
+            )
+
+    def _record_ids(self, job: str, range_id: RangeId) -> Mapping[bytes, int]:
+        return self._jobs[job].record_ids.get(range_id, {}) if job in self._jobs else {}
+
+    def _job(self, job: str) -> StoredJob:
+        if job not in self._jobs:
+            raise unknown_job(job)
+        return self._jobs[job]
+
+    def _table(self, table: TableSpec) -> StoredTable:
+        stored = self._tables.get(table.name)
+        if stored is None or not is_same_table(stored.spec, table):
+            raise StoreError(
+                f"there is no table {table.name} with these columns and this key",
+                hint="declare the table in the job's spec",
+            )
+        return stored

@@ -1,0 +1,93 @@
+"""What an update makes of a job in memory: see `Store.update_job`."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TypeVar
+
+import attrs
+
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.store.memory.job import StoredJob, new_range
+from runners.millwheel.store.port import JobUpdate, RangeRow, StateCounts
+
+ValueT = TypeVar("ValueT")
+
+
+def count_state(job: StoredJob) -> StateCounts:
+    """How much there is."""
+    in_flight: Counter[tuple[str, str]] = Counter()
+    for (sender, receiver), pending in job.checkpoints.items():
+        in_flight[sender.computation, receiver.computation] += len(pending)
+    cells = Counter({name: len(found) for name, found in job.cells.items()})
+    for range_id, entries in job.journal.items():
+        cells[range_id.computation] += sum(entry.cells for _, entry in entries)
+    return StateCounts(
+        cells={name: count for name, count in cells.items() if count},
+        timers={name: len(timers) for name, timers in job.timers.items() if timers},
+        in_flight={edge: count for edge, count in in_flight.items() if count},
+    )
+
+
+def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int]) -> StoredJob:
+    """The next version of a job, which itself is left as it is.
+
+    ``tokens``: one for each range, so that no owner of before is one any more.
+    """
+    kept = update.kept
+
+    def renamed(range_id: RangeId) -> RangeId:
+        return RangeId(kept[range_id.computation], range_id.index)
+
+    def of_ranges(found: Mapping[RangeId, ValueT]) -> dict[RangeId, ValueT]:
+        return {renamed(each): value for each, value in found.items() if each.computation in kept}
+
+    def of_channels(found: Mapping[Channel, ValueT]) -> dict[Channel, ValueT]:
+        return {
+            Channel(renamed(channel.sender), renamed(channel.receiver)): value
+            for channel, value in found.items()
+            if {channel.sender.computation, channel.receiver.computation} <= kept.keys()
+        }
+
+    def fenced(range_id: RangeId, row: RangeRow) -> RangeRow:
+        return attrs.evolve(
+            row,
+            range_id=range_id,
+            token=next(tokens),
+            owner=None,
+            tied_to=row.tied_to and renamed(row.tied_to),
+        )
+
+    rows = of_ranges(job.ranges)
+    reigns = {(each, row.token): row.bundle for each, row in job.ranges.items()}
+    born = [each for each in update.spec.ranges if each.range_id.computation not in kept.values()]
+    return attrs.evolve(
+        job,
+        spec=update.spec,
+        version=job.version + 1,
+        ranges={
+            **{each: fenced(each, row) for each, row in rows.items()},
+            **{each.range_id: new_range(each, next(tokens)) for each in born},
+        },
+        cells={kept[name]: cells for name, cells in job.cells.items() if name in kept},
+        timers={kept[name]: timers for name, timers in job.timers.items() if name in kept},
+        journal={
+            range_id: [(bundle, entry._replace(range_id=range_id)) for bundle, entry in entries]
+            for range_id, entries in of_ranges(job.journal).items()
+        },
+        checkpoints={
+            channel: {
+                number: checkpoint._replace(channel=channel)
+                for number, checkpoint in pending.items()
+            }
+            for channel, pending in of_channels(job.checkpoints).items()
+        },
+        delivered=of_channels(job.delivered),
+        acknowledged=of_channels(job.acknowledged),
+        record_ids=of_ranges(job.record_ids),
+        last_bundles={
+            (renamed(range_id), token): bundle
+            for (range_id, token), bundle in chain(job.last_bundles.items(), reigns.items())
+            if range_id.computation in kept
+        },
+    )

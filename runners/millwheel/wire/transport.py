@@ -1,0 +1,28 @@
+"""The transport port: bytes between the master and the workers of one job.
+
+Contract: `Transport.send` never waits; what one endpoint sends another arrives in order while both live, or not at all.
+Nothing arrives from anyone who does not hold the job's key, because what arrives is unpickled.
+Loss is allowed: deliveries are acknowledged and sent again (`runners.millwheel.worker.outbox`).
+"""
+
+from typing import Protocol
+
+
+class Transport(Protocol):
+    """One endpoint."""
+
+    @property
+    def address(self) -> str:
+        """Where others reach this endpoint."""
+
+    def send(self, address: str, message: bytes) -> None:
+        """Hand a message over; dropped if the other end is gone."""
+
+    def receive(self, timeout_ms: int) -> list[bytes]:
+        """Everything that has arrived; waits up to ``timeout_ms`` for the first."""
+
+    def forget(self, address: str) -> None:
+        """Drop what is still queued for an endpoint that has been replaced."""
+
+    def close(self) -> None:
+        """Stop; unsent messages are dropped.  Idempotent."""

@@ -1,0 +1,91 @@
+"""Settler: decides when a worker brings cells and timers up to date with their journals."""
+
+from collections.abc import Mapping
+
+from runners.core.ground.clock import Clock
+from runners.millwheel.worker.committer import Committer
+from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.owned_computation import Computation
+
+#: A worker that has had nothing to do for so long shows its state to whoever looks into the store.
+IDLE_MS = 1_000
+
+
+class Settler:
+    """That of one worker.
+
+    Args:
+        computations: all of the worker.
+        committer: its committer.
+        clock: for how long it has had nothing to do.
+    """
+
+    def __init__(
+        self, computations: Mapping[str, Computation], committer: Committer, clock: Clock
+    ) -> None:
+        self._computations = {
+            name: each
+            for name, each in computations.items()
+            if isinstance(each, GroupingComputation)
+        }
+        self._committer, self._clock = committer, clock
+        self._worked_ms = clock.monotonic_ms()
+
+    def is_settled(self, *, in_cells: bool) -> bool:
+        """Whether the store has state in its place; ``in_cells``: that of cells and timers, for all of it."""
+        return all(
+            each.journal.is_settled and (each.columns.is_empty or not in_cells)
+            for each in self._computations.values()
+        )
+
+    def relieve(self) -> bool:
+        """Between two steps: shorten long journals, and let state go that has no room; whether there was any."""
+        worked = False
+        for name, computation in self._computations.items():
+            journal = computation.journal
+            worked |= journal.is_full and self._settle(name, computation)
+            if computation.columns.is_crowded:
+                self._release_columns(name, computation)
+            while journal.is_pressing:
+                self._settle(name, computation)
+        return worked
+
+    def rest(self, *, worked: bool, is_last: bool, in_cells: bool) -> bool:
+        """After a round: settle something if there was nothing else to do for a while; whether there was anything.
+
+        ``is_last``: there will be nothing else for long, so this is the time; ``in_cells``: somebody else may then go
+        on with what is in cells and timers.
+        """
+        if worked:
+            self._worked_ms = self._clock.monotonic_ms()
+            return False
+        if not is_last and self._clock.monotonic_ms() - self._worked_ms < IDLE_MS:
+            return False
+        for name, each in self._computations.items() if in_cells else ():
+            self._release_columns(name, each)
+        return any(self._settle(name, each) for name, each in self._computations.items())
+
+    def settle_all(self, name: str) -> None:
+        """Settle all of a computation, so that its ranges may be given other keys."""
+        computation = self._computations[name]
+        self._committer.flush(name)
+        self._release_columns(name, computation)
+        while self._settle(name, computation):
+            pass
+
+    def _release_columns(self, name: str, computation: GroupingComputation) -> None:
+        if computation.columns.is_empty:
+            return
+        self._committer.flush(name)
+        for draft in computation.release_columns(self._clock.now_us()):
+            self._committer.commit_at_once(draft)
+
+    def _settle(self, name: str, computation: GroupingComputation) -> bool:
+        if computation.journal.is_settled:
+            return False
+        # What waits to be committed is older than what is written now, and must not come after it.
+        self._committer.flush(name)
+        draft = computation.settle()
+        if draft is not None:
+            self._committer.commit_at_once(draft)
+        return draft is not None

@@ -1,0 +1,1 @@
+"""Which records of a source have been read before."""

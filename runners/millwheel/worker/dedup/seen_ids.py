@@ -1,0 +1,129 @@
+"""SeenIds: which records of a source's split have been read before, exactly, and cheaply where they have not.
+
+The truth is the store's table of ids, which is written in the same commit as what the records cause.  A filter in front
+of it answers most questions (`runners.millwheel.worker.dedup.id_filter`).  It is loaded from the table a page at a
+time, beside the reading; until it is whole, everything is asked of the table.  So a lost filter, or a large one, delays
+no takeover.
+
+MillWheel, section 6.1.1.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from runners.core.ground.bundle import Bundle
+from runners.core.stages.deduplication import Judged, NewId, RecordIdJudge, horizon_us
+from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.worker.dedup.id_filter import IdFilter
+from windowing.timestamps import US_PER_SECOND
+
+#: Ids that are read from the table in one step.
+PAGE_IDS = 20_000
+#: Ids are deleted when the horizon has moved by this part of the slack, and at least by a second.
+COLLECT_PARTS = 8
+
+
+class IdTable(Protocol):
+    """The part of `runners.millwheel.store.port.Store` that is needed here."""
+
+    def known_record_ids(
+        self, job: str, range_id: RangeId, digests: Sequence[bytes]
+    ) -> Collection[bytes]:
+        """Those of some ids that the range has."""
+
+    def read_record_ids(
+        self, job: str, range_id: RangeId, after: bytes, count: int
+    ) -> Sequence[tuple[bytes, int]]:
+        """A page of the range's ids."""
+
+
+class SeenIds:
+    """The ids of one split, as its owner sees them; not thread-safe."""
+
+    def __init__(
+        self, table: IdTable, job: str, range_id: RangeId, judge: RecordIdJudge, counts: IdCounts
+    ) -> None:
+        self._table, self._job, self._range_id = table, job, range_id
+        self._judge, self._settings, self._counts = judge, judge.settings, counts
+        self._collected_us: int | None = None
+        self._filter = self._empty()
+        #: Ids that are in no table yet.
+        self._uncommitted: dict[bytes, NewId] = {}
+        #: The last id that was loaded; None: all are.
+        self._loaded: bytes | None = b""
+
+    def judge(self, bundle: Bundle, *, watermark_us: int) -> Judged:
+        """Which of the records just read are new; their ids are in no table yet.
+
+        Raises:
+            TransformError: a record has no id, and that is no dead letter.
+            StoreError: the table is out of reach.
+        """
+        kept = len(self._filter)
+        self._tidy(watermark_us)
+        judged = self._judge.judge(bundle, self._known, watermark_us=watermark_us)
+        self._filter.add(judged.ids)
+        self._uncommitted.update((each.digest, each) for each in judged.ids)
+        self._counts.duplicates += judged.duplicates
+        self._counts.kept += len(self._filter) - kept
+        return judged
+
+    def worth_keeping(self, ids: Sequence[NewId], watermark_us: int) -> list[NewId]:
+        """Those of new ids that somebody may ask for when the split's watermark is here."""
+        until_us = horizon_us(self._settings.slack_us, watermark_us)
+        return [each for each in ids if each.timestamp_us >= until_us]
+
+    def collect(self, watermark_us: int) -> int | None:
+        """The event time behind which ids are to be deleted now; None: later."""
+        until_us = horizon_us(self._settings.slack_us, watermark_us)
+        step_us = max(US_PER_SECOND, self._settings.slack_us // COLLECT_PARTS)
+        if self._collected_us is not None and until_us < self._collected_us + step_us:
+            return None
+        self._collected_us = until_us
+        return until_us
+
+    def note_committed(self, ids: Sequence[NewId]) -> None:
+        """The table has them now."""
+        for each in ids:
+            self._uncommitted.pop(each.digest, None)
+
+    def release(self) -> None:
+        """Let go of the filter."""
+        self._counts.kept -= len(self._filter)
+        self._filter = self._empty()
+
+    def _tidy(self, watermark_us: int) -> None:
+        """Drop what is behind the horizon, and go on loading."""
+        until_us = horizon_us(self._settings.slack_us, watermark_us)
+        self._filter.collect(until_us)
+        if self._loaded is None and self._filter.is_worth_building(until_us):
+            self._filter, self._loaded = self._empty(), b""
+            self._filter.add(list(self._uncommitted.values()))
+        if self._loaded is None:
+            return
+        page = self._table.read_record_ids(self._job, self._range_id, self._loaded, PAGE_IDS)
+        self._filter.add(page)
+        self._loaded = page[-1][0] if len(page) == PAGE_IDS else None
+        if self._loaded is None:
+            self._filter.note_built()
+
+    def _known(self, digests: Sequence[bytes]) -> Collection[bytes]:
+        if self._loaded is not None:
+            return self._ask(digests)
+        maybes = self._filter.maybes(digests)
+        known = self._ask(maybes)
+        self._counts.passed += len(digests) - len(maybes)
+        self._counts.maybes += len(maybes)
+        self._counts.false_maybes += len(maybes) - len(known)
+        return known
+
+    def _ask(self, digests: Sequence[bytes]) -> Collection[bytes]:
+        asked = [digest for digest in digests if digest not in self._uncommitted]
+        known = set(digests).difference(asked)
+        if asked:
+            known.update(self._table.known_record_ids(self._job, self._range_id, asked))
+        return known
+
+    def _empty(self) -> IdFilter:
+        return IdFilter(self._settings.expected_ids, self._settings.false_positive_rate)

@@ -1,0 +1,69 @@
+"""ActedTime: the event time up to which the key ranges of a computation on a worker have acted, all together."""
+
+from collections.abc import Mapping
+
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.worker.owned_range import OwnedRange
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+
+class ActedTime:
+    """That of one computation.
+
+    Args:
+        ranges: those that are owned; as they are at each call.
+        follows_percentile: whether triggers follow a percentile watermark.
+    """
+
+    def __init__(self, ranges: Mapping[RangeId, OwnedRange], *, follows_percentile: bool) -> None:
+        self._ranges, self._follows_percentile = ranges, follows_percentile
+        #: The input watermark that every due timer up to it has fired for.
+        self.watermark_us = MIN_TIMESTAMP_US
+        #: The same for the percentile watermark, which matters where the triggers follow one.
+        self.percentile_us = MIN_TIMESTAMP_US
+        #: Whether a range has been taken for which something may be due that has fired for the others.
+        self.is_behind = False
+        #: How far its former owner had come: what was true of all senders then is true for the other ranges too.
+        self._taken_us = self._taken_percentile_us = MIN_TIMESTAMP_US
+
+    def take(self, owned: OwnedRange) -> None:
+        """A range has been taken over."""
+        self.is_behind = True
+        self._taken_us = max(self._taken_us, owned.watermark_us)
+        if owned.percentile_us is not None:
+            self._taken_percentile_us = max(self._taken_percentile_us, owned.percentile_us)
+
+    def is_before(self, watermark_us: int, percentile_us: int) -> bool:
+        """Whether there may be something to do at these watermarks."""
+        return (
+            self.is_behind or watermark_us > self.watermark_us or percentile_us > self.percentile_us
+        )
+
+    def with_known(self, watermark_us: int, percentile_us: int) -> tuple[int, int]:
+        """The watermarks, as far as they are known: what the master says may be older than what was acted on."""
+        return (
+            max(watermark_us, self.watermark_us, self._taken_us),
+            max(percentile_us, self.percentile_us, self._taken_percentile_us),
+        )
+
+    @property
+    def least_us(self) -> int:
+        """The event time up to which each of the ranges has acted."""
+        if not self.is_behind:
+            return self.watermark_us
+        # The former owner of a range just taken may have done less.
+        return min([self.watermark_us, *(owned.watermark_us for owned in self._ranges.values())])
+
+    def act_in_part(self, until_us: int) -> None:
+        """All that was due until then has been done."""
+        for owned in self._ranges.values():
+            owned.watermark_us = max(owned.watermark_us, until_us)
+
+    def act_on(self, watermark_us: int, percentile_us: int) -> None:
+        """All that was due has been done."""
+        self.watermark_us = max(self.watermark_us, watermark_us)
+        self.percentile_us = max(self.percentile_us, percentile_us)
+        self.is_behind = False
+        for owned in self._ranges.values():
+            owned.watermark_us = self.watermark_us
+            owned.percentile_us = self.percentile_us if self._follows_percentile else None

@@ -1,0 +1,172 @@
+"""Outbox: what a range has committed and not yet seen acknowledged.
+
+Send, process, commit, acknowledge, delete: an entry is durable before it is sent, is sent again
+until it is acknowledged, and
+holds its sender's output watermark back all the while.  The receiver's dedup is one number per channel, so a channel is
+always sent in order, from its oldest entry on.
+
+MillWheel, section 6.1 (strong productions).  Pure bookkeeping: no sockets, no store.
+"""
+
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.production import Checkpoint
+
+ValueT = TypeVar("ValueT")
+
+
+class Outbox:
+    """Unacknowledged productions of one range.
+
+    Args:
+        checkpoints: those that are durable.
+        sent: the highest sequence of each channel so far.
+        weak_from: where sequences begin if new productions are not durable at once; None: they are.  A later owner must
+            begin higher up, because it does not know how far this one came.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Iterable[Checkpoint],
+        sent: Mapping[Channel, int],
+        *,
+        weak_from: int | None = None,
+    ) -> None:
+        self._weak_from = weak_from
+        #: Productions that are not durable.
+        self._volatile: set[tuple[Channel, int]] = set()
+        self._open: dict[Channel, deque[Checkpoint]] = {}
+        self._sent = dict(sent)
+        self._acknowledged: dict[Channel, int] = {}
+        #: Of each channel in there, the first.
+        self._undeleted: dict[Channel, int] = {}
+        self._open_bytes = 0
+        for checkpoint in sorted(checkpoints, key=lambda each: each.sequence):
+            self._add(checkpoint)
+
+    @property
+    def open_bytes(self) -> int:
+        """Bytes sent and not acknowledged: what flow control counts."""
+        return self._open_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything has been acknowledged, and the acknowledgements handed to a commit."""
+        return not self._open and not self._acknowledged
+
+    @property
+    def has_acknowledged(self) -> bool:
+        """Whether `take_acknowledged` has something to say."""
+        return bool(self._acknowledged)
+
+    @property
+    def hold_us(self) -> int | None:
+        """The event time at which unacknowledged work holds the output watermark; None if there is none."""
+        # A channel's entries are made under a watermark that never goes back, so its oldest holds the most.
+        return min((entries[0].min_timestamp_us for entries in self._open.values()), default=None)
+
+    def create(self, channel: Channel, min_timestamp_us: int, payload: bytes) -> Checkpoint:
+        """The next production on a channel; to be sent after it is committed."""
+        sent = max(self._sent.get(channel, 0), self._weak_from or 0)
+        sequence = self._sent[channel] = sent + 1
+        checkpoint = Checkpoint(channel, sequence, min_timestamp_us, payload)
+        if self._weak_from is not None:
+            self._volatile.add((channel, sequence))
+        self._add(checkpoint)
+        return checkpoint
+
+    def acknowledge(self, channel: Channel, sequence: int) -> None:
+        """Everything on the channel up to ``sequence`` has been committed by the receiver."""
+        entries = self._open.get(channel)
+        while entries and entries[0].sequence <= sequence:
+            checkpoint = entries.popleft()
+            self._open_bytes -= len(checkpoint.payload)
+            if (channel, checkpoint.sequence) in self._volatile:
+                self._volatile.remove((channel, checkpoint.sequence))
+            else:
+                self._acknowledged[channel] = checkpoint.sequence
+                self._undeleted.setdefault(channel, checkpoint.sequence)
+        if entries is not None and not entries:
+            del self._open[channel]
+
+    def is_open(self, checkpoint: Checkpoint) -> bool:
+        """Whether a production has not been acknowledged."""
+        entries = self._open.get(checkpoint.channel)
+        return entries is not None and entries[0].sequence <= checkpoint.sequence
+
+    def is_oldest(self, checkpoint: Checkpoint) -> bool:
+        """Whether everything before a production on its channel has been acknowledged."""
+        entries = self._open.get(checkpoint.channel)
+        return not entries or checkpoint.sequence <= entries[0].sequence
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """A production is durable now."""
+        self._volatile.discard((checkpoint.channel, checkpoint.sequence))
+
+    def newest(self) -> Mapping[Channel, int]:
+        """The last sequence of every channel that has something in the store: unacknowledged, or not deleted yet."""
+        return self._acknowledged | {
+            channel: entries[-1].sequence for channel, entries in self._open.items()
+        }
+
+    def is_acknowledged(self, newest: Mapping[Channel, int]) -> bool:
+        """Whether everything up to these sequences has been acknowledged."""
+        return not any(
+            channel in self._open and self._open[channel][0].sequence <= sequence
+            for channel, sequence in newest.items()
+        )
+
+    def is_deleted(self, newest: Mapping[Channel, int]) -> bool:
+        """Whether everything up to these sequences is gone from the store too, and no later owner sends it again."""
+        return self.is_acknowledged(newest) and not any(
+            channel in self._undeleted and self._undeleted[channel] <= sequence
+            for channel, sequence in newest.items()
+        )
+
+    def take_acknowledged(self) -> Mapping[Channel, int]:
+        """What the next commit is to delete; afterwards it counts as deleted."""
+        taken, self._acknowledged, self._undeleted = self._acknowledged, {}, {}
+        return taken
+
+    def for_receivers(self, receivers: Container[RangeId]) -> Iterator[Checkpoint]:
+        """Entries to the given ranges, in the order of their channels: what a new owner must be sent."""
+        for channel, entries in self._open.items():
+            if channel.receiver in receivers:
+                yield from entries
+
+    def _add(self, checkpoint: Checkpoint) -> None:
+        self._open.setdefault(checkpoint.channel, deque()).append(checkpoint)
+        self._open_bytes += len(checkpoint.payload)
+
+
+class Trail(Generic[ValueT]):
+    """News that follow what a range sends: each is passed on when all that was sent before it has been acknowledged.
+
+    So whoever hears of it has committed what it is about.
+
+    Args:
+        outbox: that of the range.
+        first: what is passed on before there is news.
+        is_kept: whether what was sent before must not only be acknowledged, but gone from the store.
+    """
+
+    def __init__(self, outbox: Outbox, first: ValueT, *, is_kept: bool = False) -> None:
+        self._is_gone = outbox.is_deleted if is_kept else outbox.is_acknowledged
+        self._outbox = outbox
+        self._waiting: deque[tuple[ValueT, Mapping[Channel, int]]] = deque()
+        self._latest = self._passed = first
+
+    def note(self, value: ValueT) -> None:
+        """What was sent so far is ahead of the value, what is sent from here on is behind it."""
+        if value != self._latest:
+            self._latest = value
+            self._waiting.append((value, self._outbox.newest()))
+
+    def passed(self) -> ValueT:
+        """The last value noted for which everything ahead of it is acknowledged."""
+        while self._waiting and self._is_gone(self._waiting[0][1]):
+            self._passed, _ = self._waiting.popleft()
+        return self._passed

@@ -1,0 +1,89 @@
+"""Computations: what a worker does with the ranges it owns, one step at a time.
+
+A step takes what has come (records of a source, deliveries, due timers) and returns a `Draft`, which the worker commits
+before anyone hears of it.  Two kinds: `SourceComputation` injects, `GroupingComputation` groups.
+
+MillWheel, sections 4 and 5; the semantics are `runners.core`'s.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from runners.core.stages.plan import ExecutionPlan
+from runners.millwheel.model.cache_counts import CacheCounts
+from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.guarantees import BOTH
+from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.loads import RangeLoad
+from runners.millwheel.store.port import Store
+from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.source_computation import SourceComputation
+from runners.millwheel.worker.worker_options import WorkerOptions
+
+Computation = SourceComputation | GroupingComputation
+
+
+def build_computations(
+    job: str,
+    plan: ExecutionPlan,
+    router: Router,
+    store: Store,
+    options: WorkerOptions,
+) -> dict[str, Computation]:
+    """A computation for each stage of the plan, owning nothing yet; the store is only read."""
+    tries, cache_bytes = options.tries, options.state_cache_bytes
+    groupings = sum(not stage.is_source for stage in plan.stages.values())
+    if cache_bytes is not None and groupings:
+        # In equal parts: which of them will have much state, nobody knows yet.
+        cache_bytes //= groupings
+    computations: dict[str, Computation] = {}
+    for name, stage in plan.stages.items():
+        guarantees = options.guarantees.get(name, BOTH)
+        if stage.is_source:
+            computations[name] = SourceComputation(
+                job,
+                plan,
+                stage,
+                router,
+                store,
+                tries=tries,
+                guarantees=guarantees,
+                steps=options.steps,
+            )
+        else:
+            computations[name] = GroupingComputation(
+                job,
+                plan,
+                stage,
+                router,
+                store,
+                tries=tries,
+                guarantees=guarantees,
+                # What is not committed yet must not be read back as it was.
+                cache_bytes=cache_bytes if guarantees.strong_productions else None,
+                steps=options.steps,
+                value_bytes_max=options.value_bytes_max,
+            )
+    return computations
+
+
+def counts_of(computations: Iterable[Computation], committed: Mapping[str, int]) -> Counts:
+    """What a worker has done: all of its computations, and its `Committer`."""
+    ids, cells = IdCounts(), CacheCounts()
+    loads: dict[RangeId, RangeLoad] = {}
+    for each in computations:
+        loads.update(each.meter.loads)
+        if isinstance(each, SourceComputation):
+            ids += each.id_counts
+        else:
+            cells += each.cache_counts
+    return Counts(
+        records_read=committed["read"],
+        records_late=committed["late"],
+        records_dead=committed["dead"],
+        stragglers=committed["stragglers"],
+        record_ids=ids,
+        cell_cache=cells,
+        loads=loads,
+    )

@@ -1,0 +1,274 @@
+"""CellCache: the cells of a grouping that are in memory, bounded in bytes; the others are in the store.
+
+Every step makes what it has changed durable in the journal (`runners.millwheel.worker.state.journal`), which is settled
+now and then; then a cell in memory is what the store has, and letting it go writes nothing.  Before a step its cells
+are read, all that are missing in one go; after a settlement so many go that the rest fits.  Those go first that windows
+say are needed last, not those that were used longest ago.
+
+**Invariants**
+
+* What a step needs is there, whatever the bound is: nothing goes between the read before a step and its end.
+* What is not settled stays, and is not read: the store has an older value, or one of a cell that is gone.
+* After a settlement the other cells in memory take no more than the bound.
+* Where nothing had to go, a cell that is not there is not in the store either, and nobody asks it.
+
+The bound is of values as the store has them, and of what an entry takes beside.  It is not of timers, which all stay in
+memory.
+
+MillWheel, sections 6.3 and 8.3, figure 16; DESIGN section 6.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import Any, Generic, TypeVar
+
+from runners.core.ground.cells import CellId
+from runners.core.stateful.keyed_state import KeyedState
+from runners.millwheel.cell_codec import decode_cell
+from runners.millwheel.model.cache_counts import CacheCounts
+from windowing.timestamps import MAX_TIMESTAMP_US
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+#: What a cell takes in memory beside its value: its place in the mappings, its id, the objects that it is made of.
+ENTRY_BYTES = 1_000
+#: Entries that a queue may have too many before it is made anew.
+_OUTDATED_MAX = 64
+
+
+class FurthestFirst(Generic[KeyT]):
+    """Which of some keys to let go first: the one needed furthest in the future, of those the one used longest ago.
+
+    Each operation takes O(log n), amortized.
+    """
+
+    def __init__(self) -> None:
+        # The running number is the order of use, and keeps keys out of comparisons.
+        self._used: dict[KeyT, tuple[int, int]] = {}
+        self._heap: list[tuple[int, int, KeyT]] = []
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def use(self, key: KeyT, needed_us: int) -> None:
+        """A key is used now, and will be needed at an instant."""
+        self._number += 1
+        self._used[key] = (-needed_us, self._number)
+        heappush(self._heap, (-needed_us, self._number, key))
+        self._tidy()
+
+    def forget(self, key: KeyT) -> None:
+        """A key is gone, if it was there."""
+        self._used.pop(key, None)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        if len(self._heap) > 2 * len(self._used) + _OUTDATED_MAX:
+            self._heap = [(*place, each) for each, place in self._used.items()]
+            heapify(self._heap)
+
+    def pop(self) -> KeyT:
+        """Remove and return the key to let go first.
+
+        Raises:
+            IndexError: there is none.
+        """
+        while True:
+            *place, key = heappop(self._heap)
+            if self._used.get(key) == tuple(place):
+                del self._used[key]
+                return key
+
+
+class CellCache(dict[CellId, Any]):
+    """The cells in memory: a mapping for the semantic core, which may change it in a step.
+
+    Call `need` before a step, `wrote` for each cell that it has touched, and what `settle` returns when some of these
+    are in the store as they are; other steps may come in between.
+
+    Args:
+        read: those of some cells that the store has, as the owner of their ranges sees them.
+        bytes_max: the bound; None: none, and then nothing is counted either.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Sequence[CellId]], Iterable[tuple[CellId, bytes]]],
+        bytes_max: int | None,
+    ) -> None:
+        super().__init__()
+        self._read, self._bytes_max = read, bytes_max
+        self._writes = 0
+        #: The number of the last change of a cell, until it is settled.
+        self._uncommitted: dict[CellId, int] = {}
+        #: Of the cells in memory, and of those just gone, those that the store has; rather too many than too few.
+        self._stored: set[CellId] = set()
+        #: Bytes by cell, in the order of use.
+        self._sizes: dict[CellId, int] = {}
+        #: Of those that are committed; from the first time that something has to go.
+        self._order: FurthestFirst[CellId] | None = None
+        #: How many cells of our ranges are in the store and not here; rather too many than too few.
+        self._absent: float = 0
+        self._bytes = self._hits = self._misses = self._loads = self._evictions = 0
+
+    @property
+    def counts(self) -> CacheCounts:
+        """What it holds and has done."""
+        return CacheCounts(
+            bytes_held=self._bytes,
+            hits=self._hits,
+            misses=self._misses,
+            loads=self._loads,
+            evictions=self._evictions,
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether something would have to go."""
+        return self._bytes_max is not None and self._bytes > self._bytes_max
+
+    @property
+    def _is_half_empty(self) -> bool:
+        return self._bytes_max is not None and 2 * self._bytes < self._bytes_max
+
+    def need(self, cell_ids: Iterable[CellId]) -> None:
+        """Have the cells of a step in memory.  Raises what reading them raises."""
+        if not self._absent:
+            return
+        needed = dict.fromkeys(cell_ids)
+        missing = [
+            cell_id
+            for cell_id in needed
+            if cell_id not in self and cell_id not in self._uncommitted
+        ]
+        self._hits += len(needed) - len(missing)
+        self._misses += len(missing)
+        if missing:
+            self._loads += 1
+            self.bring_back(dict(self._read(missing)))
+
+    def bring_back(self, cells: Mapping[CellId, bytes]) -> None:
+        """Have cells in memory that the store has."""
+        before = len(self)
+        self.take_in(cells)
+        self._absent -= len(self) - before
+
+    def take_in(self, cells: Mapping[CellId, bytes]) -> None:
+        """The same for cells that have come with a range."""
+        for cell_id, value in cells.items():
+            if cell_id not in self and cell_id not in self._uncommitted:
+                self[cell_id] = decode_cell(value)
+                self._stored.add(cell_id)
+                self._weigh(cell_id, len(value))
+                if self._order is not None:
+                    self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
+
+    def wrote(self, cell_id: CellId, size: int | None, *, is_stored: bool = False) -> None:
+        """A step has changed a cell to what takes about so many bytes; None: it is gone.
+
+        ``is_stored``: the store may have it, although it was never read.
+        """
+        self._writes += 1
+        self._uncommitted[cell_id] = self._writes
+        if is_stored:
+            self._stored.add(cell_id)
+        self._weigh(cell_id, size)
+        if self._order is not None:
+            self._order.forget(cell_id)
+
+    def is_stored(self, cell_id: CellId) -> bool:
+        """Whether the store may have a cell that is in memory, or has just gone."""
+        return cell_id in self._stored
+
+    def settle(self, cell_ids: Iterable[CellId]) -> Callable[[], None]:
+        """Cells are being written as they are now; call what is returned when that is committed."""
+        written = {
+            cell_id: self._uncommitted[cell_id]
+            for cell_id in cell_ids
+            if cell_id in self._uncommitted
+        }
+        for cell_id in written:
+            # From here on, or from a commit that was lost, whose owner then knows nothing of it.
+            if cell_id in self:
+                self._stored.add(cell_id)
+            else:
+                self._stored.discard(cell_id)
+        return lambda: self._settled(written)
+
+    def _settled(self, written: Mapping[CellId, int]) -> None:
+        for cell_id, write in written.items():
+            if self._uncommitted.get(cell_id) == write:
+                del self._uncommitted[cell_id]
+                if self._order is not None and cell_id in self:
+                    self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
+        self.trim()
+
+    @property
+    def uncommitted(self) -> Collection[CellId]:
+        """Cells of which the store has another value, or none yet, or still one."""
+        return self._uncommitted.keys()
+
+    def trim(self) -> None:
+        """Let go of so much that the rest fits, between two steps."""
+        if not self.is_full:
+            if self._order is not None and not self._absent and self._is_half_empty:
+                self._order = None
+            return
+        if self._order is None:
+            self._order = FurthestFirst()
+            for cell_id in self._sizes:
+                if cell_id not in self._uncommitted:
+                    self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
+        while self.is_full and self._order:
+            cell_id = self._order.pop()
+            del self[cell_id]
+            self._stored.discard(cell_id)
+            self._weigh(cell_id, None)
+            self._evictions += 1
+            self._absent += 1
+
+    def _weigh(self, cell_id: CellId, value_bytes: int | None) -> None:
+        if self._bytes_max is None:
+            return
+        self._bytes -= self._sizes.pop(cell_id, 0)
+        if value_bytes is not None:
+            size = self._sizes[cell_id] = ENTRY_BYTES + value_bytes
+            self._bytes += size
+
+    def leave_out(self) -> None:
+        """There are cells in the store that were not read at all."""
+        self._absent = inf
+
+    def forget(self, is_gone: Callable[[CellId], bool]) -> None:
+        """Cells of a kind belong to somebody else now."""
+        for cell_id in [cell_id for cell_id in self if is_gone(cell_id)]:
+            del self[cell_id]
+            self._weigh(cell_id, None)
+            if self._order is not None:
+                self._order.forget(cell_id)
+        for cell_id in [cell_id for cell_id in self._uncommitted if is_gone(cell_id)]:
+            del self._uncommitted[cell_id]
+        self._stored = {cell_id for cell_id in self._stored if not is_gone(cell_id)}
+
+    def start_anew(self) -> None:
+        """No range is owned any more."""
+        self._absent = 0
+
+
+def needed_us(cell_id: CellId, cell: Any) -> int:
+    """When a cell will be needed, in event time: at its next timer; where it has none, at the end of its window."""
+    if isinstance(cell, dict):
+        return min((_next_us(state, window.end_us) for window, state in cell.items()), default=0)
+    end_us = MAX_TIMESTAMP_US if cell_id[1] is None else cell_id[1].end_us
+    if isinstance(cell, KeyedState):
+        return end_us if cell.wakeup.event_us is None else cell.wakeup.event_us
+    return _next_us(cell, end_us)
+
+
+def _next_us(state: Any, end_us: int) -> int:
+    """The first instant of event time at which a window has something to do."""
+    event_us, _, percentile_us = state.alarms
+    known_us = [instant_us for instant_us in (event_us, percentile_us) if instant_us is not None]
+    return min(known_us, default=end_us)

@@ -1,0 +1,301 @@
+"""Journal: state that is durable as a list of changes, and only later, if it still exists then, in cells and timers.
+
+Most windows open and close within seconds, and writing a row for each change of each of them costs more than all the
+rest of a step.  So a step commits what it has changed as one blob for each range, and memory is ahead of the tables of
+cells and timers.  Whoever takes a range over applies its entries to what the tables have.  Before the journal becomes
+long, and when there is time, cells and timers are brought up to date, a bounded number of them at a time, and the
+entries go.
+
+What a range holds as columns (`runners.millwheel.worker.state.column_state`) has no other place than the journal.
+Where the entries go, one remains, or none: all that is held.
+
+**Invariants**
+
+* What the tables have, with the entries applied in their order, is the state of the last commit.  An entry has whole
+  cells, not differences, so a table that is ahead of an entry loses nothing: a later entry has what is newer.
+* A cell that the journal is ahead of is in memory, and is not read (`CellCache`).
+* Entries go when all that they are about is in the tables as it was then, or newer, or in a newer entry of the same
+  commit.
+* Before the keys of a range change, its journal is empty.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from dataflow.serialization import dumps, loads
+from runners.core.ground.cells import CellId, TimerId
+from runners.errors import StoreError
+from runners.millwheel.cell_codec import encode_cell, encode_window
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import CellWrite, TimerWrite
+from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.sizes import Pieces
+from runners.millwheel.worker.state.cell_cache import CellCache
+from runners.millwheel.worker.state.column_state import ColumnState
+from runners.millwheel.worker.state.stored_cells import StoredCells
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+
+#: A computation's journal on one worker is not longer than this, and what settling it takes beside.
+JOURNAL_BYTES_MAX = 16 << 20
+
+#: What has changed in a range: cells, None for those that are gone, and timers.
+_Changes = tuple[OwnedRange, list[tuple[CellId, Any]], list[tuple[TimerId, int | None]]]
+#: Finds the range of a key, among those that are owned.
+Locate = Callable[[Any], OwnedRange]
+
+
+class _Round(NamedTuple):
+    """Cells and timers to be brought up to date, and up to which bundle the journal is about them."""
+
+    cells: Iterator[CellId]
+    timers: Iterator[TimerId]
+    bundles: Mapping[RangeId, int]
+
+
+class Journal:
+    """That of the ranges of one computation that one worker owns.
+
+    Args:
+        computation: its name.
+        cells: those in memory.
+        stored: those in the store.
+        columns: what is held as columns.
+        locate: as `Locate`.
+        pieces: pickles cells by their ids.
+        steps: how much it settles in one step.
+    """
+
+    def __init__(
+        self,
+        computation: str,
+        cells: CellCache,
+        stored: StoredCells,
+        columns: ColumnState,
+        locate: Locate,
+        pieces: Pieces,
+        steps: StepLimits = STEP_LIMITS,
+    ) -> None:
+        self._computation, self._cells, self._stored = computation, cells, stored
+        self._columns, self._locate = columns, locate
+        self._pieces, self._steps = pieces, steps
+        #: Timers that have changed since their table was written.
+        self._timers: dict[TimerId, int | None] = {}
+        #: Timers that their table has, rather too many than too few.
+        self._stored_timers: set[TimerId] = set()
+        #: Ranges with entries, but for those that have nothing else than all that they hold as columns.
+        self._ranges: dict[RangeId, OwnedRange] = {}
+        #: Those of them that have had one since the round began.
+        self._noted: set[RangeId] = set()
+        #: What entries have taken since the last round, and what has remained of those before it.
+        self._bytes = self._remaining_bytes = 0
+        self._round: _Round | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether cells and timers are up to date, and the journal has nothing but what is held as columns."""
+        return not self._ranges
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to settle, whatever else there is to do."""
+        # What remains is written again each time, so as much has to come first.
+        return self._round is not None or self._bytes > max(
+            JOURNAL_BYTES_MAX, self._remaining_bytes
+        )
+
+    @property
+    def is_pressing(self) -> bool:
+        """Whether memory is full of cells that only the journal has."""
+        return self._cells.is_full and not self.is_settled
+
+    def note(
+        self, draft: Draft, touched: Iterable[CellId], timers: Mapping[TimerId, int | None]
+    ) -> None:
+        """Let a draft have what its step has changed; fences the ranges of it.
+
+        Raises:
+            WorkerStoppedError: a key belongs to nobody here.
+        """
+        changes: dict[RangeId, _Changes] = {}
+        # Of a key, because most steps are about fewer keys than cells, and about each cell twice.
+        of_key: dict[Any, _Changes] = {}
+
+        def changes_of(key: Any) -> _Changes:
+            owned = self._locate(key)
+            found = of_key[key] = changes.setdefault(owned.range_id, (owned, [], []))
+            return found
+
+        get = self._cells.get
+        for cell_id in touched:
+            key = cell_id[0]
+            (of_key.get(key) or changes_of(key))[1].append((cell_id, get(cell_id)))
+        for item in timers.items():
+            key = item[0][0][0]
+            (of_key.get(key) or changes_of(key))[2].append(item)
+        self._timers.update(timers)
+        for owned, cells, changed in changes.values():
+            self._note_changes(draft, owned, cells, changed)
+
+    def _note_changes(
+        self,
+        draft: Draft,
+        owned: OwnedRange,
+        cells: list[tuple[CellId, Any]],
+        timers: list[tuple[TimerId, int | None]],
+    ) -> None:
+        if not cells:
+            self.note_entry(draft, owned, 0, dumps((cells, timers)))
+            return
+
+        def entry(some: Sequence[tuple[CellId, Any]]) -> bytes:
+            # Mostly there is one.
+            return dumps((some, timers if some[0] is cells[0] else []))
+
+        for some, payload in self._pieces.of(cells, entry):
+            self.note_entry(draft, owned, len(some), payload)
+            size = len(payload) // (len(some) + len(timers))
+            for cell_id, cell in some:
+                self._cells.wrote(cell_id, None if cell is None else size)
+
+    def note_entry(self, draft: Draft, owned: OwnedRange, size: int, payload: bytes) -> None:
+        """Let a draft have an entry of a range about so many partials in columns, or cells; fences it."""
+        draft.note(owned, size, payload)
+        self.note_spoken(draft, owned)
+        self._bytes += len(payload)
+
+    def note_spoken(self, draft: Draft, owned: OwnedRange) -> None:
+        """A range has said something of what it held as columns: the entry of that is to go.  Fences the range."""
+        draft.touch(owned)
+        self._ranges[owned.range_id] = owned
+        self._noted.add(owned.range_id)
+
+    def replay(self, owned: OwnedRange, entries: Iterable[bytes]) -> Mapping[TimerId, int | None]:
+        """Apply the entries of a range that was taken over, before its cells are read; the timers they are about.
+
+        Raises:
+            StoreError: they are about keys that the range does not have.
+        """
+        timers: dict[TimerId, int | None] = {}
+        for payload in entries:
+            content = loads(payload)
+            self._ranges[owned.range_id] = owned
+            self._bytes += len(payload)
+            if type(content) is not tuple:
+                self._columns.replay(owned, content)
+                continue
+            cells, changed = content
+            timers.update(changed)
+            size = len(payload) // max(1, len(cells) + len(changed))
+            for cell_id, cell in cells:
+                self._check(owned, cell_id)
+                if cell is None:
+                    self._cells.pop(cell_id, None)
+                else:
+                    self._cells[cell_id] = cell
+                # Its table may have it: nobody knows what the former owner has settled.
+                self._cells.wrote(cell_id, None if cell is None else size, is_stored=True)
+        self._columns.forget_spoken(owned)
+        self._timers.update(timers)
+        self._stored_timers.update(timers)
+        return timers
+
+    def _check(self, owned: OwnedRange, cell_id: CellId) -> None:
+        if owned.keys is None or self._stored.key_of(cell_id)[0] not in owned.keys:
+            raise StoreError(
+                f"the journal of {owned.range_id} is about a key of another range",
+                detail=f"key {cell_id[0]!r}",
+                hint="this should be impossible: keep the database and report it",
+            )
+
+    def has_stored(self, timers: Iterable[TimerId]) -> None:
+        """Timers that were found in their table."""
+        self._stored_timers.update(timers)
+
+    def settle(self, draft: Draft) -> bool:
+        """Bring some cells and timers up to date; False, and nothing in the draft, if all of them are.
+
+        Everything noted before must be committed.
+        """
+        if self._round is None:
+            if not self._ranges:
+                return False
+            bundles = {range_id: owned.bundle for range_id, owned in self._ranges.items()}
+            self._round = _Round(
+                iter(list(self._cells.uncommitted)), iter(list(self._timers)), bundles
+            )
+            # What is noted from here on is of the next round.
+            self._noted.clear()
+            self._bytes = 0
+        is_empty = True
+        # Of what was born and is gone there may be any number, and nothing to write.
+        while is_empty and self._round is not None:
+            cells, written, is_last = self._cell_writes(draft, self._round.cells)
+            timers = list(islice(self._round.timers, self._steps.settled))
+            timer_writes = self._timer_writes(draft, timers)
+            draft.write(written, timer_writes)
+            draft.when_committed(self._cells.settle(cells))
+            is_empty = not written and not timer_writes
+            if is_last and len(timers) < self._steps.settled:
+                self._end_round(draft)
+        return True
+
+    def _end_round(self, draft: Draft) -> None:
+        assert self._round is not None
+        self._remaining_bytes = 0
+        for range_id, bundle in self._round.bundles.items():
+            owned = self._ranges[range_id]
+            draft.settle(owned, bundle)
+            for size, payload in self._columns.whole(range_id):
+                draft.note(owned, size, payload)
+                self._remaining_bytes += len(payload)
+            if range_id not in self._noted:
+                del self._ranges[range_id]
+        self._round = None
+
+    def _cell_writes(
+        self, draft: Draft, cells: Iterator[CellId]
+    ) -> tuple[list[CellId], list[CellWrite], bool]:
+        """The next cells of a round, as many as a step may have, what is to be written of them, and if it was all."""
+        looked_at, writes, size = list[CellId](), list[CellWrite](), 0
+        for cell_id in islice(cells, self._steps.settled):
+            looked_at.append(cell_id)
+            cell = self._cells.get(cell_id)
+            if cell is None and not self._cells.is_stored(cell_id):
+                continue  # born and gone since the last time
+            key_hash, cell_key = self._stored.key_of(cell_id)
+            draft.touch(self._locate(cell_id[0]))
+            value = None if cell is None else encode_cell(cell)
+            writes.append(CellWrite(self._computation, key_hash, cell_key, value))
+            size += len(value or b"")
+            if size > self._steps.nbytes:
+                break
+        is_last = len(looked_at) < self._steps.settled and size <= self._steps.nbytes
+        # In the order in which the store keeps them.
+        return looked_at, sorted(writes, key=lambda write: write[1:3]), is_last
+
+    def _timer_writes(self, draft: Draft, timers: Iterable[TimerId]) -> list[TimerWrite]:
+        writes = []
+        for timer in timers:
+            fire_us = self._timers.pop(timer, None)
+            if fire_us is not None:
+                self._stored_timers.add(timer)
+            elif timer in self._stored_timers:
+                self._stored_timers.remove(timer)
+            else:
+                continue
+            cell_id, window, domain = timer
+            key_hash, cell_key = self._stored.key_of(cell_id)
+            draft.touch(self._locate(cell_id[0]))
+            tag = encode_window(window)
+            writes.append(TimerWrite(self._computation, key_hash, cell_key, tag, domain, fire_us))
+        return writes
+
+    def forget(self, range_id: RangeId, is_gone: Callable[[CellId], bool]) -> None:
+        """A range, with cells of a kind, is somebody else's now; what is left is settled anew."""
+        self._ranges.pop(range_id, None)
+        self._round = None
+        for timer in [timer for timer in self._timers if is_gone(timer[0])]:
+            del self._timers[timer]
+        self._stored_timers = {each for each in self._stored_timers if not is_gone(each[0])}
