@@ -176,6 +176,24 @@ def test_a_locked_table_is_waited_for_and_that_is_said(
     result.cancel()
 
 
+def test_a_worker_for_which_spark_has_no_room_is_missed(
+    streaming: Streaming, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of three workers only two fit on two cores: the third's ranges wait for ever, and that is said."""
+    with caplog.at_level(logging.WARNING):
+        result = streaming.start(slow_sums, workers=3, records_per_second=100)
+        with closing(open_store(streaming.store)) as store:
+            _until(
+                lambda: any(
+                    each.trouble.kind is TroubleKind.WAIT
+                    and each.trouble.reason.startswith("no worker is there for it\n2 of 3 are")
+                    for each in store.read_troubles("job")
+                )
+            )
+        _until(lambda: "no worker is there for it" in caplog.text)
+    result.cancel()
+
+
 def slow_sums(p: df.Pipeline) -> None:
     scripts = [[Batch([n], [n * 1_000_000], n * 1_000_000) for n in range(5_000)]]
     (

@@ -31,6 +31,7 @@ from runners.millwheel.master.witness import Witness
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.long_waits import LongWaits
 from runners.millwheel.model.signals import Signal, SignalBoard
 from runners.millwheel.model.troubles import TroubleBook, TroubleKind
 from runners.millwheel.store.port import JobRow
@@ -58,6 +59,8 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 
 #: A worker that does not answer is asked again after this long; only a lost message needs it.
 ASK_AGAIN_MS = 2_000
+#: A slot without a worker is a trouble after this long: Spark has been starting, or replacing one that died.
+MISSING_TOLD_AFTER_MS = 15_000
 
 
 class Master:
@@ -102,6 +105,7 @@ class Master:
         #: Why workers have ended, and wait.
         self.troubles = TroubleBook()
         self._deaths = Deaths(job.job, self.troubles)
+        self._missing = LongWaits(clock, MISSING_TOLD_AFTER_MS, self._note_wait)
 
     def step(self, wait_ms: int = 0) -> None:
         """One round: what has arrived, then news to the workers."""
@@ -111,6 +115,7 @@ class Master:
             self._has_reports = False
             idle = idle_splits(self._slots, self._assignment.slots, self._clock.monotonic_ms())
             self._pace.has_news |= self._authority.advance(idle) | self._signals.pass_on()
+        self._look_for_missing()
         self._take_from_the_silent()
         for asked in self._merges.begin():
             self._ask(asked)
@@ -261,9 +266,33 @@ class Master:
         elif isinstance(message, Died):
             self.failure = self.failure or self._deaths.note(message)
         elif isinstance(message, Waiting):
-            self.troubles.note(TroubleKind.WAIT, f"slot {message.slot}", message.reason)
+            place = f"slot {message.slot}" if message.place is None else message.place
+            self._note_wait(place, message.reason, is_over=message.is_over)
         elif isinstance(message, Failed):
             self._fail(message)
+
+    def _note_wait(self, place: str, reason: str, *, is_over: bool) -> None:
+        self.troubles.note(TroubleKind.RESUMED if is_over else TroubleKind.WAIT, place, reason)
+
+    def _look_for_missing(self) -> None:
+        """Note slots that nobody has come for, or whose worker is gone: whoever runs the workers may have no room."""
+        now_ms = self._clock.monotonic_ms()
+        for index, slot in enumerate(self._slots):
+            if slot.worker is None or not slot.is_within_lease(now_ms):
+                self._missing.waits(f"slot {index}", self._why_missing)
+            else:
+                self._missing.goes_on(f"slot {index}")
+
+    def _why_missing(self) -> str:
+        now_ms = self._clock.monotonic_ms()
+        there = sum(
+            slot.worker is not None and slot.is_within_lease(now_ms) for slot in self._slots
+        )
+        return (
+            "no worker is there for it\n"
+            f"{there} of {len(self._slots)} are; each needs a free task slot of Spark (a core of an executor) for as "
+            "long as the job runs: are there so many, and does something else have them?"
+        )
 
     def _fail(self, failed: Failed) -> None:
         if self.failure is None:

@@ -1,4 +1,4 @@
-"""Troubles: why workers of a job end or wait, how often, and when; what people are told of it.
+"""Troubles: why workers of a job end or wait, how often, and when, and that they go on; what people are told of it.
 
 Nothing depends on it: a job is right whatever is noted here.  It is bounded, so a trouble of which there are very many
 kinds pushes out older ones.
@@ -21,6 +21,10 @@ class TroubleKind(StrEnum):
 
     DEATH = "death"
     WAIT = "wait"
+    RESUMED = "end of a wait"
+
+
+_VERBS = {TroubleKind.DEATH: "ended", TroubleKind.WAIT: "waits", TroubleKind.RESUMED: "goes on"}
 
 
 @attrs.frozen(kw_only=True)
@@ -28,7 +32,7 @@ class Trouble:
     """One reason, and how often it was the reason.
 
     Attributes:
-        kind: whether a worker ended, or waits.
+        kind: whether a worker ended, waits, or goes on.
         place: whose work it was: ranges, or a slot where nothing is known of them.
         reason: the cause first, in one line; then what is known of it.
         count: how often.
@@ -46,8 +50,7 @@ class Trouble:
 
     def __str__(self) -> str:
         times = "" if self.count == 1 else f" ({self.count} times)"
-        verb = "ended" if self.kind is TroubleKind.DEATH else "waits"
-        return f"a worker {verb} at {self.place}{times}: {self.reason}"
+        return f"a worker {_VERBS[self.kind]} at {self.place}{times}: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)

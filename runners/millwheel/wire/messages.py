@@ -172,11 +172,16 @@ class Died:
 
 @attrs.frozen(kw_only=True)
 class Waiting:
-    """Worker to master: it cannot go on for now, and why."""
+    """Worker to master: it cannot go on for now, and why.
+
+    ``place``: what of it waits; none: all of it.  ``is_over``: it goes on.
+    """
 
     slot: int
     worker: str
     reason: str
+    place: str | None = None
+    is_over: bool = False
 
 
 @attrs.frozen

@@ -52,6 +52,14 @@ class Outbox:
         """Bytes sent and not acknowledged: what flow control counts."""
         return self._open_bytes
 
+    def open_bytes_by_receiver(self) -> Mapping[RangeId, int]:
+        """For whom they are."""
+        found: dict[RangeId, int] = {}
+        for channel, entries in self._open.items():
+            size = sum(len(each.payload) for each in entries)
+            found[channel.receiver] = found.get(channel.receiver, 0) + size
+        return found
+
     @property
     def is_empty(self) -> bool:
         """Whether everything has been acknowledged, and the acknowledgements handed to a commit."""

@@ -1,6 +1,7 @@
 """ReadingPace: how many records of each source split a worker may read now; none where somebody would be overrun."""
 
 from collections.abc import Sequence
+from enum import Enum
 
 from runners.core.ground.clock import Clock
 from runners.millwheel.model.ids import RangeId
@@ -13,6 +14,14 @@ UNACKNOWLEDGED_BYTES_MAX = 4 << 20
 #: All source ranges of a worker together stop at this much: a thousand splits would have as many times the above on its
 #: way to one receiver.
 SOURCES_UNACKNOWLEDGED_BYTES_MAX = 64 << 20
+
+
+class Hindrance(Enum):
+    """Why a split is not read."""
+
+    RECEIVERS = "what it has sent is not acknowledged"
+    RECEIVERS_OF_ALL = "what all splits of its worker have sent is not acknowledged"
+    SKEW = "it is further ahead of the slowest split than skew_limit"
 
 
 def is_overrun(open_bytes: int) -> bool:
@@ -49,22 +58,33 @@ class ReadingPace:
                 return [*sources[index + 1 :], *sources[: index + 1]]
         return sources
 
-    def records_allowed(
-        self, owned: OwnedRange, *, open_bytes: int, slowest_source_us: int, is_columnar: bool
-    ) -> int:
-        """How many records of a split may be read now.
+    def hindrance(
+        self, owned: OwnedRange, *, open_bytes: int, slowest_source_us: int
+    ) -> Hindrance | None:
+        """Why nothing of a split may be read now; None: it may.
 
         Args:
             owned: the split.
             open_bytes: what all source ranges of the worker have sent that is not acknowledged.
             slowest_source_us: how far the split is that is furthest behind.
+        """
+        limit_us = self._options.skew_limit_us
+        if is_overrun(owned.outbox.open_bytes):
+            return Hindrance.RECEIVERS
+        if open_bytes > SOURCES_UNACKNOWLEDGED_BYTES_MAX:
+            return Hindrance.RECEIVERS_OF_ALL
+        if limit_us is not None and owned.watermark_us > slowest_source_us + limit_us:
+            return Hindrance.SKEW
+        return None
+
+    def records_allowed(self, owned: OwnedRange, *, is_columnar: bool) -> int:
+        """How many records may be read now of a split that nothing hinders.
+
+        Args:
+            owned: the split.
             is_columnar: whether its records come as columns, of which many are little work.
         """
-        limit_us, steps = self._options.skew_limit_us, self._options.steps
-        if is_overrun(owned.outbox.open_bytes) or open_bytes > SOURCES_UNACKNOWLEDGED_BYTES_MAX:
-            return 0
-        if limit_us is not None and owned.watermark_us > slowest_source_us + limit_us:
-            return 0
+        steps = self._options.steps
         most = steps.column_records if is_columnar else steps.records
         return self._buckets[owned.range_id].available(most)
 

@@ -12,6 +12,7 @@ MillWheel, sections 4.1, 6.1 and 6.2.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from traceback import format_exception
 
 import attrs
@@ -24,6 +25,7 @@ from runners.errors import JobFailedError, StoreError
 from runners.millwheel.control.shapes import Merge, RangeShape, Routing, Split
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.long_waits import LongWaits
 from runners.millwheel.model.signals import SignalNews
 from runners.millwheel.store.port import Store
 from runners.millwheel.wire.messages import (
@@ -51,6 +53,7 @@ from runners.millwheel.worker.compactor import Settler
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.held_up import HELD_UP_TOLD_AFTER_MS, unacknowledged, why_not_read
 from runners.millwheel.worker.owned_computation import Computation, build_computations, counts_of
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reading_pace import ReadingPace, is_overrun
@@ -100,6 +103,11 @@ class Worker:
             spec.slot, spec.worker, spec.workers, clock, self._tell_master, self._counts
         )
         self._watch, self._caution = watch, Caution(self._computations, watch)
+        self._waits = LongWaits(
+            clock,
+            HELD_UP_TOLD_AFTER_MS,
+            lambda place, reason, *, is_over: self.say_waiting(reason, place, is_over=is_over),
+        )
         self._settler = Settler(self._computations, self._committer, clock)
         self._inputs_us: dict[str, int] = {}
         self._percentiles_us: dict[str, int] = {}
@@ -164,7 +172,7 @@ class Worker:
         worked = self._act_on_signals() | self._committer.settle()
         for name, computation in self._computations.items():
             if isinstance(computation, GroupingComputation):
-                if is_overrun(computation.open_bytes):
+                if self._is_held_up(name, computation):
                     continue  # those who receive from it are slow: neither more input nor more output
                 # First the watermark: whoever owned a range before may have acted on it, and told the world so, without
                 # a commit; a record behind it must be late here, or what it makes is late for the next computation.
@@ -175,6 +183,14 @@ class Worker:
             else:
                 worked |= self._read(computation)
         return worked | self._settler.relieve()
+
+    def _is_held_up(self, name: str, computation: GroupingComputation) -> bool:
+        place = f"{name} in slot {self._spec.slot}"
+        if not is_overrun(computation.open_bytes):
+            self._waits.goes_on(place)
+            return False
+        self._waits.waits(place, lambda: unacknowledged(self._owned(name)))
+        return True
 
     @property
     def _is_ending(self) -> bool:
@@ -236,12 +252,15 @@ class Worker:
                 self._committer.commit(computation.end(owned.range_id))
                 worked = True
                 continue
-            allowed = self._pace.records_allowed(
-                owned,
-                open_bytes=open_bytes,
-                slowest_source_us=self._slowest_source_us,
-                is_columnar=computation.reads_columns(owned.range_id),
+            hindrance = self._pace.hindrance(
+                owned, open_bytes=open_bytes, slowest_source_us=self._slowest_source_us
             )
+            if hindrance is not None:
+                self._waits.waits(owned.range_id, partial(why_not_read, hindrance, owned, sources))
+                continue
+            self._waits.goes_on(owned.range_id)
+            is_columnar = computation.reads_columns(owned.range_id)
+            allowed = self._pace.records_allowed(owned, is_columnar=is_columnar)
             if not allowed:
                 continue
             open_bytes -= owned.outbox.open_bytes
@@ -405,12 +424,26 @@ class Worker:
     def _forget(self, range_id: RangeId) -> None:
         self._computations[range_id.computation].release(range_id)
         self._pace.end(range_id)
+        self._waits.forget(range_id)
         del self._ranges[range_id]
         self._courier.inbox.forget(range_id)
 
-    def say_waiting(self, reason: str) -> None:
-        """Tell the master that there is something without which the worker cannot go on, and that it lives."""
-        self._tell_master(Waiting(slot=self._spec.slot, worker=self._spec.worker, reason=reason))
+    def say_waiting(self, reason: str, place: str | None = None, *, is_over: bool = False) -> None:
+        """Tell the master that there is something without which the worker cannot go on, and that it lives.
+
+        Args:
+            reason: what that is.
+            place: what of it waits; none: all of it.
+            is_over: it goes on; the reason is why.
+        """
+        waiting = Waiting(
+            slot=self._spec.slot,
+            worker=self._spec.worker,
+            reason=reason,
+            place=place,
+            is_over=is_over,
+        )
+        self._tell_master(waiting)
 
     def say_alive(self) -> None:
         """Tell the master so in the middle of a step, which takes long for a reason that is known."""

@@ -3,15 +3,18 @@
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import attrs
 import pytest
 
 import dataflow as df
 from runners.core.stages.plan import plan
 from runners.millwheel.control.job import job_spec
-from runners.millwheel.master.master import Master
+from runners.millwheel.master.master import MISSING_TOLD_AFTER_MS, Master
 from runners.millwheel.master.slots import LEASE_TTL_MS, PAUSE_TTL_MS
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.long_waits import OVER
+from runners.millwheel.model.troubles import TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.wire.messages import (
     Assign,
@@ -19,6 +22,7 @@ from runners.millwheel.wire.messages import (
     Register,
     Released,
     Report,
+    Waiting,
     Watermarks,
     decode,
     encode,
@@ -330,3 +334,36 @@ def test_a_worker_that_is_heard_no_more_is_told_nothing_even_if_none_is(job: Job
     job.clock.advance(200)
     job.master.step()
     assert [each for each in job.heard(job.quiet) if isinstance(each, Watermarks)]
+
+
+def noted(job: Job) -> list[tuple[TroubleKind, str, str]]:
+    return [(each.kind, each.place, each.headline) for each in job.master.troubles.take()]
+
+
+def test_a_slot_that_nobody_comes_for_is_told_and_when_somebody_has_come(job: Job) -> None:
+    """Spark has fewer task slots than there are to be workers, or something else has them."""
+    assert noted(job) == []
+    for _ in range(0, LEASE_TTL_MS + MISSING_TOLD_AFTER_MS - 1_000, 1_000):
+        job.wait(1_000)
+    assert noted(job) == []
+    job.wait(3_000)
+    place = f"slot {job.slot_of[QUIET]}"
+    assert noted(job) == [(TroubleKind.WAIT, place, "no worker is there for it")]
+    job.wait(20_000)
+    assert noted(job) == []
+    job.register(job.slot_of[QUIET], "new")
+    job.master.step()
+    assert noted(job) == [(TroubleKind.RESUMED, place, OVER)]
+
+
+def test_what_a_worker_waits_for_is_noted_at_its_place(job: Job) -> None:
+    """That of all of it, where it names none."""
+    waiting = Waiting(slot=1, worker=job.busy, reason="a lock\nof a table")
+    job.send(job.busy, waiting)
+    job.send(job.busy, attrs.evolve(waiting, place="read[0]", reason="b"))
+    job.send(job.busy, attrs.evolve(waiting, place="read[0]", reason="c", is_over=True))
+    assert noted(job) == [
+        (TroubleKind.WAIT, "slot 1", "a lock"),
+        (TroubleKind.WAIT, "read[0]", "b"),
+        (TroubleKind.RESUMED, "read[0]", "c"),
+    ]

@@ -1,0 +1,55 @@
+"""LongWaits: who has waited for so long that people should know, said once, and once more when it is over.
+
+A moment of waiting is nothing to speak of: whoever sends faster than others receive waits all the time, for moments.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from runners.core.ground.clock import Clock
+
+#: What it is told of a wait that is over; how long it was comes after the first line.
+OVER = "what it waited for has come"
+
+
+class Told(Protocol):
+    """Takes a place and a reason; ``is_over``: that of the wait is no reason any more."""
+
+    def __call__(self, place: str, reason: str, *, is_over: bool) -> None:
+        """Be told."""
+
+
+class LongWaits:
+    """Those of one process; not thread-safe.
+
+    Args:
+        clock: for how long each has lasted.
+        told_after_ms: how long one must have lasted to be told.
+        tell: of it.
+    """
+
+    def __init__(self, clock: Clock, told_after_ms: int, tell: Told) -> None:
+        self._clock, self._told_after_ms, self._tell = clock, told_after_ms, tell
+        self._since_ms: dict[Hashable, int] = {}
+        self._told: set[Hashable] = set()
+
+    def waits(self, place: Hashable, why: Callable[[], str]) -> None:
+        """A place cannot go on now; ``why`` is asked only if that is told."""
+        now_ms = self._clock.monotonic_ms()
+        since_ms = self._since_ms.setdefault(place, now_ms)
+        if now_ms - since_ms >= self._told_after_ms and place not in self._told:
+            self._told.add(place)
+            self._tell(str(place), why(), is_over=False)
+
+    def goes_on(self, place: Hashable) -> None:
+        """It can."""
+        since_ms = self._since_ms.pop(place, None)
+        if since_ms is not None and place in self._told:
+            self._told.remove(place)
+            waited_s = (self._clock.monotonic_ms() - since_ms) / 1_000
+            self._tell(str(place), f"{OVER}\nafter {waited_s:.0f} s", is_over=True)
+
+    def forget(self, place: Hashable) -> None:
+        """Nobody here waits for it any more."""
+        self._since_ms.pop(place, None)
+        self._told.discard(place)

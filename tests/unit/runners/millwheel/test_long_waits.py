@@ -1,0 +1,71 @@
+"""What is told of those who wait: what lasts, once, and when it is over."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.millwheel.model.long_waits import OVER, LongWaits
+from runners.testing.manual_clock import ManualClock
+
+LONG_MS = 1_000
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("ab"), st.booleans(), st.sampled_from([0, 1, 400, 999, 1_000]))
+    )
+)
+def test_a_long_wait_is_told_once_and_so_is_its_end(steps: list[tuple[str, bool, int]]) -> None:
+    """A short one is not, and whoever goes on without having waited says nothing."""
+    clock, told = ManualClock(), list[tuple[str, str, bool]]()
+    waits = LongWaits(
+        clock, LONG_MS, lambda place, why, *, is_over: told.append((place, why, is_over))
+    )
+    since: dict[str, int] = {}
+    expected: list[tuple[str, str, bool]] = []
+    open_places: set[str] = set()
+    for place, is_waiting, pause_ms in steps:
+        clock.advance(pause_ms)
+        now_ms = clock.monotonic_ms()
+        if is_waiting:
+            began_ms = since.setdefault(place, now_ms)
+            if now_ms - began_ms >= LONG_MS and place not in open_places:
+                open_places.add(place)
+                expected.append((place, "why", False))
+            waits.waits(place, lambda: "why")
+        else:
+            began_ms = since.pop(place, now_ms)
+            if place in open_places:
+                open_places.remove(place)
+                waited_s = (now_ms - began_ms) / 1_000
+                expected.append((place, f"{OVER}\nafter {waited_s:.0f} s", True))
+            waits.goes_on(place)
+    assert told == expected
+
+
+def test_why_is_asked_only_where_it_is_told() -> None:
+    clock, asked = ManualClock(), list[str]()
+
+    def why() -> str:
+        asked.append("why")
+        return "why"
+
+    waits = LongWaits(clock, LONG_MS, lambda place, reason, *, is_over: None)
+    for _ in range(30):
+        waits.waits("a", why)
+        clock.advance(100)
+    assert asked == ["why"]
+
+
+def test_whoever_has_gone_waits_no_more() -> None:
+    """And begins anew where it comes back."""
+    clock, told = ManualClock(), list[bool]()
+    waits = LongWaits(clock, LONG_MS, lambda place, reason, *, is_over: told.append(is_over))
+    waits.waits("a", str)
+    clock.advance(LONG_MS)
+    waits.waits("a", str)
+    waits.forget("a")
+    waits.waits("a", str)
+    clock.advance(LONG_MS - 1)
+    waits.waits("a", str)
+    waits.goes_on("a")
+    assert told == [False]
