@@ -152,20 +152,20 @@ class CalendarWindows(WindowFn):
         return assigned
 
     def _window_around(self, timestamp_us: int) -> Window:
-        number = self._number_of(_local_date(self.time_zone, timestamp_us))
-        # Where clocks went back over midnight, the same date comes twice.
+        number = self._number_about(_local_date(self.time_zone, timestamp_us))
+        # It may be one too many; and where clocks went back over midnight, the same date comes twice.
         while timestamp_us < self._start_us(number):
             number -= 1
         while timestamp_us >= (end_us := self._start_us(number + 1)) < MAX_TIMESTAMP_US:
             number += 1
         return Window(self._start_us(number), end_us)
 
-    def _number_of(self, day: date) -> int:
-        """Which window, counted from the one at ``start``, a date is in."""
+    def _number_about(self, day: date) -> int:
+        """Which window, counted from the one at ``start``, a date is in, or the one after it."""
         if self.unit is CalendarUnit.DAYS:
             return (day - self.start).days // self.count
         months = (day.year - self.start.year) * 12 + day.month - self.start.month
-        return (months - (day.day < self.start.day)) // self.count
+        return months // self.count
 
     def _start_us(self, number: int) -> int:
         """The first instant of a window, within the time that exists."""

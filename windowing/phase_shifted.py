@@ -24,6 +24,8 @@ from windowing.window_fn import WindowFn
 #: The shifts of so many keys are remembered in each process.
 _KEYS_MAX = 1 << 16
 _HASH_BITS = 64
+#: Keys of these types are canonical as they are.
+_PLAIN_TYPES = frozenset((str, int, bytes, type(None)))
 
 
 @attrs.frozen(init=False)
@@ -85,15 +87,13 @@ def _key_of(element: Any) -> Any:
 
 
 def _hash_of(key: Any) -> int:
-    try:
-        return _remembered_hash(key)
-    except TypeError:  # from the memory: the key, or something in it, is a list or the like
-        raise _refusal(key) from None
+    # By the canonical value: the two readings of an hour that comes twice are equal, and not one instant.
+    return _remembered_hash(key if type(key) in _PLAIN_TYPES else _canonical(key))
 
 
 @lru_cache(_KEYS_MAX)
-def _remembered_hash(key: Any) -> int:
-    text = ascii(_canonical(key))  # not repr, which escapes other characters in other Pythons
+def _remembered_hash(canonical: Any) -> int:
+    text = ascii(canonical)  # not repr, which escapes other characters in other Pythons
     return int.from_bytes(
         blake2b(text.encode(), digest_size=_HASH_BITS // 8, person=b"phase").digest(), "big"
     )
@@ -103,6 +103,8 @@ def _canonical(key: Any) -> object:
     """A value whose text is the same for equal keys; of the types that can be grouped by."""
     kind = type(key)
     if kind is tuple:
+        if _PLAIN_TYPES.issuperset(map(type, key)):
+            return key
         return tuple(map(_canonical, key))
     if kind is bool or (kind is float and key.is_integer()):
         return int(key)
@@ -113,7 +115,7 @@ def _canonical(key: Any) -> object:
             raise _refusal(key) from None
     if isinstance(key, date):
         return "date", key.toordinal()
-    if key is None or kind in (int, float, str, bytes):
+    if kind is float or kind in _PLAIN_TYPES:
         return key
     raise _refusal(key)
 

@@ -69,6 +69,7 @@ def test_whole_seconds(seconds: int) -> None:
 @given(
     values=st.one_of(
         st.lists(st.floats(-1e11, 1e13)),
+        st.lists(st.floats(), min_size=1, max_size=3),
         st.lists(st.integers(-(10**11), 10**12)),
         st.lists(st.floats() | st.integers() | st.booleans() | st.none() | st.datetimes()),
         st.lists(st.datetimes(timezones=st.just(UTC)) | st.floats(-1e9, 1e9)),

@@ -5,7 +5,7 @@ Of the calendar's edges `tests/unit/windowing/test_calendar_windows.py` knows mo
 
 import pickle
 from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.effort import stated
 from tests.ids import shown
 from tests.oracle.laws import microseconds
 from windowing.checks import checked_merges
-from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_timestamp_us
 from windowing.window import Window
 from windowing.window_fn import FrozenWindows, MergingWindowFn, WindowFn
 
@@ -38,10 +38,34 @@ def own_gap(pair: tuple[Any, int]) -> timedelta:
 
 
 OWN_GAPS = df.Sessions(own_gap)
-ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"]
-#: Whole minutes around the present, where calendars are dense, and all of time.
+#: In the last one clocks went from a minute past midnight back into the day before.
+ZONES = [
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "Asia/Kathmandu",
+    "America/St_Johns",
+]
+CHANGES_US = [
+    to_timestamp_us(at)
+    for at in (
+        datetime(2008, 11, 2, 2, 31, tzinfo=UTC),  # St John's
+        datetime(2024, 3, 10, 5, tzinfo=UTC),  # Havana: midnight is skipped
+        datetime(2024, 11, 3, 5, tzinfo=UTC),  # Havana: midnight comes twice
+        datetime(2011, 12, 30, 10, tzinfo=UTC),  # Apia: a day is skipped
+    )
+]
+#: Whole minutes around the present, where calendars are dense, changes of clocks, both ends of time, and all of it.
 CALENDAR_TIMES_US = st.one_of(
-    st.integers(0, 40_000_000).map(lambda minutes: minutes * 60_000_000), TIMES_US
+    st.integers(0, 40_000_000).map(lambda minutes: minutes * 60_000_000),
+    st.builds(
+        lambda change_us, minutes: change_us + minutes * 60_000_000,
+        st.sampled_from(CHANGES_US),
+        st.integers(-90, 90),
+    ),
+    st.integers(MIN_TIMESTAMP_US, MIN_TIMESTAMP_US + 9),
+    st.integers(MAX_TIMESTAMP_US - 9, MAX_TIMESTAMP_US - 1),
+    TIMES_US,
 )
 #: Every window function, in every way in which it takes its times.
 WINDOW_FNS: list[WindowFn] = [
@@ -90,15 +114,23 @@ def test_fixed_windows_tile_time(size_us: int, offset_us: int, time_us: int) -> 
 @pytest.mark.parametrize("fn", WINDOW_FNS, ids=shown)
 @stated(cells=len(WINDOW_FNS))
 @given(
-    times_us=st.lists(CALENDAR_TIMES_US, max_size=20),
+    inner_us=st.lists(CALENDAR_TIMES_US, max_size=20),
     values=st.lists(
-        st.tuples(st.sampled_from(["a", "b", 1]), st.integers(1, 9)), min_size=20, max_size=20
+        st.tuples(st.sampled_from(["a", "b", 1]), st.integers(1, 9)), min_size=60, max_size=60
     ),
 )
 def test_a_bundle_is_assigned_like_its_records(
-    fn: WindowFn, times_us: list[int], values: list[Any]
+    fn: WindowFn, inner_us: list[int], values: list[Any]
 ) -> None:
-    """`assign_bundle` is `assign_windows` for each; windows contain their time, in order, each once."""
+    """`assign_bundle` is `assign_windows` for each; windows contain their time, in order, each once.
+
+    Also where one window ends and the next begins, after a time within.
+    """
+    inside = zip(inner_us, values, strict=False)
+    around = [(at, fn.assign_windows(at, value)) for at, value in inside]
+    bounds_us = [(at, bound) for at, each in around for window in each[:1] for bound in window]
+    times_us = [at for each in bounds_us for at in each if at < MAX_TIMESTAMP_US] + inner_us
+    del times_us[len(values) :]
     del values[len(times_us) :]
     windows = [list(each) for each in fn.assign_bundle(times_us, values)]
 

@@ -107,6 +107,15 @@ def test_weeks_start_on_the_day_asked_for() -> None:
         assert start == dates(window_at(fn, moment))[0]
 
 
+@pytest.mark.parametrize("first_day", ["monday", "tuesday", "sunday"])
+def test_weeks_may_be_counted_from_the_first_days_of_time(first_day: str) -> None:
+    moment = noon("2024-02-29", "UTC")
+    expected = window_at(Calendar.weeks(time_zone="UTC", first_day=first_day), moment)
+    for day in range(1, 9):
+        fn = Calendar.weeks(time_zone="UTC", first_day=first_day, start=date(1, 1, day))
+        assert expected == window_at(fn, moment)
+
+
 def test_longer_windows_are_counted_from_start() -> None:
     moment = noon("2024-02-29", "UTC")
     fortnight = Calendar.weeks(2, time_zone="UTC", start=date(2024, 2, 22))
@@ -177,6 +186,9 @@ def test_what_cannot_be_right_is_refused(make: Any, message: str) -> None:
 def test_a_start_of_pendulum_is_a_date() -> None:
     start = pendulum.date(2024, 1, 15)
 
-    assert Calendar.months(time_zone="UTC", start=date(2024, 1, 15)) == Calendar.months(
-        time_zone="UTC", start=start
-    )
+    plain = Calendar.months(time_zone="UTC", start=date(2024, 1, 15))
+    given = Calendar.months(time_zone="UTC", start=start)
+
+    assert plain == given
+    # What state in a store is known by.
+    assert repr(plain) == repr(given)

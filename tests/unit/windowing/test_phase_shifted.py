@@ -2,11 +2,13 @@
 
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 import dataflow as df
 from dataflow.coders import encode_key, hash_key
+from windowing import phase_shifted
 
 HOURLY = df.PhaseShiftedWindows(timedelta(hours=1))
 
@@ -24,8 +26,27 @@ HOURLY = df.PhaseShiftedWindows(timedelta(hours=1))
     ],
 )
 def test_equal_keys_are_shifted_equally(key: Any, equal: Any) -> None:
+    """Each in a process that has not seen the other."""
+    phase_shifted._remembered_hash.cache_clear()
+    shift_us = HOURLY.shift_us(key)
+    phase_shifted._remembered_hash.cache_clear()
+
     assert key == equal
-    assert HOURLY.shift_us(key) == HOURLY.shift_us(equal)
+    assert shift_us == HOURLY.shift_us(equal)
+
+
+@pytest.mark.parametrize("fold", [0, 1])
+@pytest.mark.parametrize("make", [lambda at: at, lambda at: ("a", at)])
+def test_instants_of_an_hour_that_comes_twice_are_shifted_apart(make: Any, fold: int) -> None:
+    """Whichever a process has seen first; Python calls them equal."""
+    phase_shifted._remembered_hash.cache_clear()
+    at = datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=fold)
+    other = at.replace(fold=1 - fold)
+
+    assert make(at) == make(other)
+    for each in (at, other):
+        assert HOURLY.shift_us(make(each)) == HOURLY.shift_us(make(each.astimezone(UTC)))
+    assert HOURLY.shift_us(make(at)) != HOURLY.shift_us(make(other))
 
 
 def test_shifts_never_change() -> None:
