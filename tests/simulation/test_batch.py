@@ -14,6 +14,7 @@ from dataflow.io.memory import _MemoryReader
 from runners.batch import gather, range_writer, repeating, tasks
 from runners.batch.gather import Gatherer
 from runners.batch.range_writer import RangeWriter
+from runners.core.ground.dead_letters import stored_dead_mapping
 from runners.direct import DirectRunner
 from runners.errors import UnrepeatableError
 from runners.testing.simulator import batch as simulated
@@ -317,6 +318,110 @@ def test_code_may_be_corrected_as_long_as_there_are_no_rows(
     run.run()
 
     assert counted(run.rows("rows")) == ONCE
+
+
+# --- records that fail ------------------------------------------------------------------------
+
+
+def careful(pair: tuple[int, int]) -> tuple[int, int]:
+    if pair[1] % 3 == 1:
+        raise ValueError(f"{pair[1]} is poison")
+    return pair
+
+
+class Careful(df.DoFn):
+    """The same for the numbers of a group; keeps nothing, so that its groups are said as they come."""
+
+    def process(self, element: tuple[int, Any]) -> Iterator[tuple[int, Any]]:
+        key, values = element
+        if sum(values) % 4 == 1:
+            raise ValueError("the group is poison")
+        yield key, values
+
+
+def poisoned(p: df.Pipeline, random: Random) -> None:
+    """Some fail where they are read, which has rows of its own, others in a group, which sends them on."""
+    read = numbers(p, random) | df.Map(careful)
+    write(read, "read rows")
+    first = read | df.WindowInto(df.FixedWindows(60)) | "first" >> df.GroupByKey()
+    groups = first | "careful" >> df.ParDo(Careful())
+    flat = groups | df.FlatMap(lambda pair: [(value % 4, value) for value in pair[1]])
+    write(flat | "second" >> df.GroupByKey(), "rows")
+
+
+def poisoned_read(p: df.Pipeline, random: Random) -> None:
+    """A read that has nobody behind it goes on where its last commit was."""
+    write(numbers(p, random) | df.Map(careful), "rows")
+
+
+def poisoned_end(p: df.Pipeline, random: Random) -> None:
+    """Only dead letters say that the read has come to its end."""
+    groups = numbers(p, random) | df.Map(careful) | "group" >> df.GroupByKey()
+    write(groups | "careful" >> df.ParDo(Careful()), "rows")
+
+
+POISONED: dict[str, Callable[[df.Pipeline, Random], None]] = {
+    "read": poisoned_read,
+    "groups": poisoned,
+    "end": poisoned_end,
+}
+
+
+def values_of(shown: str) -> list[str]:
+    return shown.strip("[]").split(", ")
+
+
+def check_poisoned(name: str, seed: int) -> bool:
+    """Whether the job came to its end; then each record is in one row or in one dead letter."""
+    chance.seed(seed)
+    run = SimulatedBatch({**POISONED, **MOODY}[name], seed, tries=2)
+    try:
+        run.run()
+    except UnrepeatableError:
+        return False
+    found = counted(run.rows("rows"))
+    for row in run.store.read_dead_letters("batch"):
+        letter = stored_dead_mapping(row)
+        values = letter["element"].value[1]
+        several = values if isinstance(values, list) else [values]
+        found.update(map(str, several))
+    assert found == ONCE, f"{name}, seed {seed}, {run.struck}"
+    return True
+
+
+@pytest.mark.parametrize("name", POISONED)
+def test_each_record_is_in_a_row_or_in_a_dead_letter(name: str) -> None:
+    ended = Counter(check_poisoned(name, seed) for seed in range(SEEDS))
+
+    assert ended == {True: SEEDS}
+
+
+def moody(pair: tuple[int, int]) -> tuple[int, int]:
+    if chance.random() < 0.2:
+        raise ValueError("not today")
+    return pair
+
+
+def moody_read(p: df.Pipeline, random: Random) -> None:
+    write(numbers(p, random) | df.Map(moody), "rows")
+
+
+def moody_groups(p: df.Pipeline, random: Random) -> None:
+    groups = numbers(p, random) | df.Map(moody) | "group" >> df.GroupByKey()
+    write(groups, "rows")
+
+
+MOODY: dict[str, Callable[[df.Pipeline, Random], None]] = {
+    "moody read": moody_read,
+    "moody groups": moody_groups,
+}
+
+
+@pytest.mark.parametrize("name", MOODY)
+def test_code_that_fails_by_the_moment_is_refused_or_each_record_is_there_once(name: str) -> None:
+    ended = Counter(check_poisoned(name, seed) for seed in range(SEEDS))
+
+    assert ended[True]
 
 
 # --- broken on purpose ------------------------------------------------------------------------
