@@ -27,10 +27,9 @@ from tests.integration.test_postgres_store import (
     SCORES,
     SPEC,
     Connect,
-    in_background,
     owned,
-    wait_for_blocked_session,
 )
+from tests.waiting import LONG_MS, Background, blocked_sessions
 
 pytestmark = pytest.mark.postgres
 
@@ -46,7 +45,8 @@ def connect(store_dsn: str) -> Iterator[Connect]:
     stores: list[PostgresStore] = []
 
     def make(dsn: str = store_dsn, **settings: Any) -> PostgresStore:
-        stores.append(PostgresStore(dsn, **settings))
+        # Who waits for a lock waits until he gets it, unless that is what a check is about.
+        stores.append(PostgresStore(dsn, **{"lock_timeout_ms": LONG_MS, **settings}))
         return stores[-1]
 
     yield make
@@ -75,22 +75,9 @@ def commit_in_flight(
     """A commit that has taken its fences, and waits for a lock on a user's table until the block ends."""
     with admin.transaction():
         admin.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE".encode())
-        outcome = in_background(lambda: store.commit(production))
-        wait_for_blocked_session(admin)
+        outcome = Background(lambda: store.commit(production))
+        blocked_sessions(admin, outcome)
         yield outcome
-
-
-def wait_for_blocked_sessions(admin: Admin, count: int) -> None:
-    """Until so many sessions of ours wait for a lock."""
-    query = """SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-               AND datname = current_database() AND application_name = 'dataflow'"""
-    for _ in range(1_000):
-        # Otherwise who is there is as of when this transaction asked first.
-        admin.execute("SELECT pg_stat_clear_snapshot()")
-        if admin.execute(query).fetchone() == (count,):
-            return
-        admin.execute("SELECT pg_sleep(0.01)")
-    raise AssertionError(f"there are no {count} sessions that wait")
 
 
 def check_resolve_waits_for_a_commit_in_flight(connect: Connect, admin: Admin) -> None:
@@ -98,8 +85,8 @@ def check_resolve_waits_for_a_commit_in_flight(connect: Connect, admin: Admin) -
     store, resolver = connect(), connect()
     production = owned(store)(1)
     with commit_in_flight(store, production, admin) as outcome:
-        resolved = in_background(lambda: resolver.resolve(production))
-        wait_for_blocked_sessions(admin, 2)
+        resolved = Background(lambda: resolver.resolve(production))
+        blocked_sessions(admin, outcome, resolved)
 
     assert (outcome(), resolved()) == (Committed(), Committed())
 
@@ -109,8 +96,8 @@ def check_a_takeover_notes_how_far_a_commit_in_flight_came(connect: Connect, adm
     store, successor = connect(), connect()
     production = owned(store)(1)
     with commit_in_flight(store, production, admin) as outcome:
-        taken = in_background(lambda: successor.acquire(JOB, [LOW], "successor")[LOW])
-        wait_for_blocked_sessions(admin, 2)
+        taken = Background(lambda: successor.acquire(JOB, [LOW], "successor")[LOW])
+        blocked_sessions(admin, outcome, taken)
 
     found: Any = taken()
     assert (outcome(), found.row.bundle) == (Committed(), 1)
@@ -122,8 +109,8 @@ def check_a_reset_waits_for_a_commit_in_flight(connect: Connect, admin: Admin) -
     store, other = connect(), connect()
     production = owned(store)(1)
     with commit_in_flight(store, production, admin) as outcome:
-        done = in_background(lambda: other.reset_job(JOB))
-        wait_for_blocked_sessions(admin, 2)
+        done = Background(lambda: other.reset_job(JOB))
+        blocked_sessions(admin, outcome, done)
 
     assert outcome() == Committed()
     assert done() is None
@@ -135,7 +122,7 @@ def check_a_copy_that_is_cut_happens_not_at_all(connect: Connect, admin: Admin) 
     store, resolver = connect(), connect()
     production = owned_with_log(store)(1, tables=[TableWrite(table=LOG, inserts=MANY)])
     with commit_in_flight(store, production, admin, "log") as outcome:
-        admin.execute("SELECT pg_terminate_backend(%s)", (wait_for_blocked_session(admin),))
+        admin.execute("SELECT pg_terminate_backend(%s)", blocked_sessions(admin, outcome))
         assert isinstance(outcome(), Indeterminate)
 
     assert isinstance(resolver.resolve(production), Fenced)
@@ -160,12 +147,16 @@ def check_a_copy_that_is_refused_happens_not_at_all(connect: Connect, admin: Adm
 
 def check_a_copy_that_gives_way_to_a_lock_is_repeated(connect: Connect, admin: Admin) -> None:
     """Whole, from its fences on, and once."""
-    store = connect(lock_timeout_ms=100)
-    production = owned_with_log(store)(1, tables=[TableWrite(table=LOG, inserts=MANY)])
-    with commit_in_flight(store, production, admin, "log") as outcome:
-        admin.execute("SELECT pg_sleep(0.2)")
 
-    assert outcome() == Committed()
+    def let_go(_: str) -> None:
+        admin.rollback()
+
+    store = connect(lock_timeout_ms=100, waits=let_go)
+    production = owned_with_log(store)(1, tables=[TableWrite(table=LOG, inserts=MANY)])
+    admin.execute("BEGIN")
+    admin.execute("LOCK TABLE log IN ACCESS EXCLUSIVE MODE")
+
+    assert store.commit(production) == Committed()
     assert sorted(store.read_table(LOG)) == sorted(MANY)
     assert store.acquire(JOB, [LOW], "successor")[LOW].row.bundle == 1
 

@@ -21,7 +21,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.postgres,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
 ]
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)

@@ -21,6 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
 from tests.fix_postgres import stop_abandoned_servers
+from tests.waiting import WAIT_MAX_S
 
 pytestmark = pytest.mark.postgres
 
@@ -86,7 +87,7 @@ def holder(start: Start, data_dir: Path) -> subprocess.Popen[str]:
 
 def finished(process: subprocess.Popen[str]) -> str:
     """Let a user finish in good order; return what it reported."""
-    output, errors = process.communicate("\n", timeout=60)
+    output, errors = process.communicate("\n", timeout=WAIT_MAX_S)
     assert (process.returncode, errors) == (0, "")
     return output.strip()
 
@@ -359,7 +360,7 @@ def test_home_of_root_stays_closed(
 
     user = start(tmp_path / "data")
 
-    _, errors = user.communicate(timeout=60)
+    _, errors = user.communicate(timeout=WAIT_MAX_S)
     assert "Choose a directory outside it" in errors
     assert tmp_path.stat().st_mode & 0o777 == 0o700
 

@@ -1,15 +1,16 @@
 """One driver at a time has a job, whatever becomes of sessions."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
 
 from runners.errors import JobRunningError, StoreError
+from runners.millwheel.store.postgres import job_lock
 from runners.millwheel.store.postgres.job_lock import JobLock
+from tests.waiting import WAIT_MAX_S
 
 pytestmark = pytest.mark.postgres
 
@@ -75,7 +76,7 @@ def test_of_many_that_start_at_once_one_has_the_job(make: Make) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(WAIT_MAX_S)
     assert len(refused) == len(locks) - 1
 
 
@@ -90,17 +91,27 @@ def test_a_driver_that_lost_its_session_takes_the_job_again(
         make().hold()
 
 
+class NoPause:
+    """In place of growing pauses: who makes one has failed."""
+
+    def __init__(self, first_s: float, max_s: float) -> None:
+        pass
+
+    def next_s(self) -> NoReturn:
+        pytest.fail("it waits for a driver that is alive")
+
+
 def test_a_driver_that_lost_its_session_may_lose_its_job(
-    make: Make, admin: psycopg.Connection[Any]
+    make: Make, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is told so at once."""
     lock, quicker = make(), make()
     lock.hold()
     assert end_drivers(admin) == 1
     quicker.hold()
-    started_s = time.monotonic()
+    monkeypatch.setattr(job_lock, "Backoff", NoPause)
     with pytest.raises(JobRunningError):
         lock.hold()
-    assert time.monotonic() - started_s < 1
     quicker.hold()
 
 

@@ -56,7 +56,6 @@ def run(p: df.Pipeline, dsn: str, **options: Any) -> Worker:
     raise AssertionError("the job does not come to its end")
 
 
-@pytest.mark.timeout(600)
 def test_five_thousand_records_of_210_kb(store_dsn: str) -> None:
     """A gigabyte in two ranges: once in one entry of the journal, which Postgres never answered."""
     p = df.Pipeline()
@@ -76,7 +75,6 @@ def test_five_thousand_records_of_210_kb(store_dsn: str) -> None:
     assert rows == [(key, RECORDS // KEYS, RECORD_BYTES) for key in range(KEYS)]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("rows", [40, 200])
 def test_rows_of_a_megabyte(store_dsn: str, rows: int) -> None:
     """More in one bundle than one statement has."""

@@ -27,7 +27,7 @@ from tests.streaming_jobs import (
 )
 
 # Several Javas start at a time, which takes a machine with much else to do minutes.
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
 #: Small ones: there are three Javas at a time.
 SETTINGS = {"spark.executor.memory": "512m"}

@@ -2,8 +2,7 @@
 
 import re
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -32,6 +31,7 @@ from runners.millwheel.store.port import (
     RangeSpec,
 )
 from runners.millwheel.store.postgres import PostgresStore
+from tests.waiting import LONG_MS, Background, blocked_sessions, until
 
 pytestmark = pytest.mark.postgres
 
@@ -179,17 +179,22 @@ def test_a_commit_in_flight_ends_before_the_reset(
     store.open_job(spec(tables=(SCORES,)))
     worker = Worker(store)
     write = TableWrite(table=SCORES, upserts=[("red", 1)])
-    with closing(PostgresStore(store_dsn)) as driver:
+    with closing(PostgresStore(store_dsn, lock_timeout_ms=LONG_MS)) as driver:
         with admin.transaction():
             admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
-            committed = in_background(lambda: worker.commit(tables=[write]))
-            time.sleep(0.2)
-            reset = in_background(lambda: driver.reset_job("job"))
-            time.sleep(0.2)
+            committed = Background(lambda: worker.commit(tables=[write]))
+            blocked_sessions(admin, committed)
+            reset = Background(lambda: driver.reset_job("job"))
+            blocked_sessions(admin, committed, reset)
         assert committed() == Committed()
         reset()
     assert isinstance(worker.commit(), Fenced)
     assert tables_of(admin, None) == set()
+
+
+def until_one_more_is_in(seen: list[CommitOutcome], errors: list[BaseException]) -> None:
+    before = seen.count(Committed())
+    until(lambda: errors or seen.count(Committed()) > before)
 
 
 def test_whoever_commits_for_a_job_that_is_reset_is_fenced_and_nothing_else(
@@ -225,7 +230,7 @@ def test_whoever_commits_for_a_job_that_is_reset_is_fenced_and_nothing_else(
     for thread in threads:
         thread.start()
     for _ in range(25):
-        time.sleep(0.05)
+        until_one_more_is_in(seen, errors)
         store.statistics("job")
         store.reset_job("job")
         store.open_job(spec())
@@ -240,38 +245,29 @@ def test_whoever_commits_for_a_job_that_is_reset_is_fenced_and_nothing_else(
 
 
 def test_a_person_who_reads_for_long_holds_nobody_up(
-    store: PostgresStore, admin: psycopg.Connection[Any]
+    store_dsn: str, admin: psycopg.Connection[Any]
 ) -> None:
-    """The job is reset, opened and runs again at once; its former tables go when the reader has."""
-    store.open_job(spec())
-    assert Worker(store).commit() == Committed()
-    with admin.transaction():
-        admin.execute("SELECT * FROM dataflow.readable_cells").fetchall()
-        started_s = time.monotonic()
-        store.reset_job("job")
+    """The job is reset, opened and runs again while he reads; its former tables go when the reader has."""
+
+    with closing(PostgresStore(store_dsn, lock_timeout_ms=LONG_MS)) as store:
+
+        def again() -> CommitOutcome:
+            store.reset_job("job")
+            store.open_job(spec())
+            return Worker(store).commit()
+
         store.open_job(spec())
         assert Worker(store).commit() == Committed()
-        assert time.monotonic() - started_s < 5
-    # Only what was read is left.
-    assert tables_of(admin, None) == {"cells"}
+        with admin.transaction():
+            admin.execute("SELECT * FROM dataflow.readable_cells").fetchall()
+            assert Background(again)() == Committed()
+        # Only what was read is left.
+        assert tables_of(admin, None) == {"cells"}
 
-    store.open_job(spec())
+        store.open_job(spec())
 
-    assert tables_of(admin, None) == set()
-    assert store.statistics("job")["cells"] == 2
-
-
-def in_background(action: Callable[[], object]) -> Callable[[], object]:
-    """Start the action; calling the result waits for its answer."""
-    answers: list[object] = []
-    thread = threading.Thread(target=lambda: answers.append(action()), daemon=True)
-    thread.start()
-
-    def answer() -> object:
-        thread.join(30)
-        return answers[0]
-
-    return answer
+        assert tables_of(admin, None) == set()
+        assert store.statistics("job")["cells"] == 2
 
 
 # Rights

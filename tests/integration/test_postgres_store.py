@@ -4,7 +4,6 @@ What every store must do is in tests/conformance; here is what only a server can
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,6 +22,7 @@ from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.store.postgres.job_lock import JobLock
 from runners.millwheel.store.postgres.pipeline_mode import Pipeline
 from tests.fix_proxy import PostgresProxy
+from tests.waiting import LONG_MS, Background, blocked_sessions, until
 
 pytestmark = pytest.mark.postgres
 
@@ -82,31 +82,6 @@ def owned(store: PostgresStore, ranges: Sequence[RangeId] = (LOW,)) -> Callable[
         return attrs.evolve(production, **parts)
 
     return bundle
-
-
-def in_background(action: Callable[[], object]) -> Callable[[], object]:
-    """Start the action; calling the result waits for its answer."""
-    answers: list[object] = []
-    thread = threading.Thread(target=lambda: answers.append(action()), daemon=True)
-    thread.start()
-
-    def answer() -> object:
-        thread.join(30)
-        return answers[0]
-
-    return answer
-
-
-def wait_for_blocked_session(admin: psycopg.Connection[Any]) -> int:
-    """The process id of the session of ours that waits for a lock."""
-    query = """SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-               AND datname = current_database() AND application_name = 'dataflow'"""
-    for _ in range(1000):
-        row = admin.execute(query).fetchone()
-        if row is not None:
-            return int(row[0])
-        time.sleep(0.01)
-    raise AssertionError("nobody waits")
 
 
 # The answer that never comes
@@ -198,12 +173,12 @@ def test_rare_verbs_are_repeated_on_a_new_connection(
 
 
 def test_session_ended_during_a_commit(connect: Connect, admin: psycopg.Connection[Any]) -> None:
-    store = connect()
+    store = connect(lock_timeout_ms=LONG_MS)
     bundle = owned(store)
     with admin.transaction():
         admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
-        outcome = in_background(lambda: store.commit(bundle(1)))
-        admin.execute("SELECT pg_terminate_backend(%s)", (wait_for_blocked_session(admin),))
+        outcome = Background(lambda: store.commit(bundle(1)))
+        admin.execute("SELECT pg_terminate_backend(%s)", blocked_sessions(admin, outcome))
         assert isinstance(outcome(), Indeterminate)
 
     assert isinstance(store.resolve(bundle(1)), Fenced)
@@ -252,7 +227,7 @@ def test_small_commit_is_one_write(connect: Connect, proxy: PostgresProxy) -> No
 def test_half_sent_commit_of_a_stopped_process_does_not_stop_a_takeover(
     connect: Connect, admin: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    stopped, successor = connect(), connect(lock_timeout_ms=200)
+    stopped, successor = connect(idle_timeout_ms=LONG_MS), connect(lock_timeout_ms=200)
     fence = owned(stopped)(1).fences[0]
     holder = stopped.connect()
     holder.execute("BEGIN")
@@ -276,14 +251,14 @@ def test_half_sent_commit_of_a_stopped_process_does_not_stop_a_takeover(
 def test_takeover_waits_for_a_commit_in_flight(
     connect: Connect, admin: psycopg.Connection[Any]
 ) -> None:
-    store, successor = connect(), connect()
+    store, successor = connect(lock_timeout_ms=LONG_MS), connect(lock_timeout_ms=LONG_MS)
     bundle = owned(store)
     with admin.transaction():
         admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
-        outcome = in_background(lambda: store.commit(bundle(1)))
-        wait_for_blocked_session(admin)
-        taken = in_background(lambda: successor.acquire(JOB, [LOW], "successor")[LOW])
-        time.sleep(0.1)
+        outcome = Background(lambda: store.commit(bundle(1)))
+        blocked_sessions(admin, outcome)
+        taken = Background(lambda: successor.acquire(JOB, [LOW], "successor")[LOW])
+        blocked_sessions(admin, outcome, taken)
 
     assert outcome() == Committed()
     found: Any = taken()
@@ -294,15 +269,21 @@ def test_takeover_waits_for_a_commit_in_flight(
 def test_commit_that_gave_way_to_a_lock_is_repeated(
     connect: Connect, admin: psycopg.Connection[Any]
 ) -> None:
-    store = connect(lock_timeout_ms=100)
-    bundle = owned(store)
-    with admin.transaction():
-        admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
-        outcome = in_background(lambda: store.commit(bundle(1)))
-        wait_for_blocked_session(admin)
-        time.sleep(0.15)
+    """The lock is let go when the commit has said that it tries again."""
+    told: list[str] = []
 
-    assert outcome() == Committed()
+    def let_go(why: str) -> None:
+        told.append(why)
+        admin.rollback()
+
+    store = connect(lock_timeout_ms=100, waits=let_go)
+    bundle = owned(store)
+    admin.execute("BEGIN")
+    admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
+
+    assert store.commit(bundle(1)) == Committed()
+    assert ["lock timeout" in each for each in told] == [True]
+    assert store.read_table(SCORES) == [("v", 1)]
 
 
 def test_commit_that_never_gets_its_lock_is_an_error_and_did_nothing(
@@ -320,26 +301,31 @@ def test_commit_that_never_gets_its_lock_is_an_error_and_did_nothing(
 
 
 def test_deadlocked_commit_is_repeated(connect: Connect, admin: psycopg.Connection[Any]) -> None:
-    admin.execute("ALTER SYSTEM SET deadlock_timeout = '50ms'")
-    admin.execute("SELECT pg_reload_conf()")
-    try:
-        store = connect()
-        bundle = owned(store)
-        both = TableWrite(table=SCORES, upserts=[("a", 1), ("b", 1)])
-        assert store.commit(bundle(1, tables=[both])) == Committed()
-        with admin.transaction():
-            admin.execute("UPDATE scores SET total = 5 WHERE team = 'b'")
-            outcome = in_background(lambda: store.commit(bundle(2, tables=[both])))
-            pid = wait_for_blocked_session(admin)
-            admin.execute("SET LOCAL deadlock_timeout = '10s'")
-            admin.execute("UPDATE scores SET total = 5 WHERE team = 'a'")
-        assert outcome() == Committed()
-        assert pid
-    finally:
-        admin.execute("ALTER SYSTEM RESET deadlock_timeout")
-        admin.execute("SELECT pg_reload_conf()")
+    """Whoever waits last finds the deadlock, and gives way: that is the commit, held up between its rows till then."""
+    admin.execute(f"ALTER DATABASE {admin.info.dbname} SET deadlock_timeout = '50ms'".encode())
+    told: list[str] = []
+    store = connect(lock_timeout_ms=LONG_MS, waits=told.append)
+    between = connect(idle_timeout_ms=LONG_MS).connect()
+    bundle = owned(store)
+    write = TableWrite(table=SCORES, upserts=[("a", 1), ("b", 1), ("c", 1)])
+    assert store.commit(bundle(1, tables=[write])) == Committed()
+    update = "UPDATE scores SET total = 5 WHERE team = %s"
+    with admin.transaction():
+        admin.execute(f"SET LOCAL deadlock_timeout = {LONG_MS}".encode())
+        admin.execute(update, ["c"])
+        between.execute("BEGIN")
+        between.execute(update, ["b"])
+        outcome = Background(lambda: store.commit(bundle(2, tables=[write])))
+        blocked_sessions(between, outcome)
+        updated = Background(lambda: admin.execute(update, ["a"]))
+        waiting = "SELECT cardinality(pg_blocking_pids(%s))"
+        until(lambda: between.execute(waiting, [admin.info.backend_pid]).fetchone() == (1,))
+        between.rollback()
+        updated()
+    assert outcome() == Committed()
 
-    assert sorted(store.read_table(SCORES)) == [("a", 1), ("b", 1)]
+    assert ["deadlock" in each for each in told] == [True]
+    assert sorted(store.read_table(SCORES)) == [("a", 1), ("b", 1), ("c", 1)]
 
 
 # What is answered to COMMIT
@@ -378,12 +364,12 @@ def test_an_error_answered_to_commit_is_a_rollback_and_says_why(
 def test_a_commit_that_somebody_cancels_is_repeated(
     connect: Connect, admin: psycopg.Connection[Any]
 ) -> None:
-    store = connect()
+    store = connect(lock_timeout_ms=LONG_MS)
     bundle = owned(store)
     with admin.transaction():
         admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
-        outcome = in_background(lambda: store.commit(bundle(1)))
-        admin.execute("SELECT pg_cancel_backend(%s)", (wait_for_blocked_session(admin),))
+        outcome = Background(lambda: store.commit(bundle(1)))
+        admin.execute("SELECT pg_cancel_backend(%s)", blocked_sessions(admin, outcome))
 
     assert outcome() == Committed()
     assert store.read_table(SCORES) == [("v", 1)]
@@ -401,15 +387,15 @@ def test_time_outs_of_roles_and_databases_do_not_end_what_a_store_does(
     timeouts = ours & {setting for (setting,) in known}
     for setting in timeouts:
         admin.execute(f"ALTER DATABASE {name} SET {setting} = '150ms'".encode())
-    store, lock = connect(), JobLock(store_dsn, JOB)
+    store, lock = connect(lock_timeout_ms=LONG_MS), JobLock(store_dsn, JOB)
     lock.hold()
     bundle = owned(store)
     pids = {store.connect().info.backend_pid}
     with admin.transaction():
         admin.execute("SET LOCAL statement_timeout = 0")
         admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
-        outcome = in_background(lambda: store.commit(bundle(1)))
-        wait_for_blocked_session(admin)
+        outcome = Background(lambda: store.commit(bundle(1)))
+        blocked_sessions(admin, outcome)
         time.sleep(0.4)
     assert outcome() == Committed()
 

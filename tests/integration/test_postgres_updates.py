@@ -1,7 +1,6 @@
 """Updates of jobs in Postgres that meet commits in flight."""
 
 import threading
-import time
 from contextlib import closing
 from typing import Any
 
@@ -13,6 +12,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.store.port import JobSpec, JobUpdate, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
+from tests.waiting import LONG_MS, WAIT_MAX_S, Background, blocked_sessions
 
 pytestmark = pytest.mark.postgres
 
@@ -27,37 +27,33 @@ NEW = JobSpec(job="job", mode="streaming", fingerprint="g", ranges=[])
 
 def test_a_commit_in_flight_is_waited_for_and_counted(store_dsn: str) -> None:
     """It lands although its computation was to go; so what was planned is not what there is, and nothing happens."""
-    answers: list[Any] = []
 
-    def update() -> None:
-        with closing(PostgresStore(store_dsn)) as store:
+    def update() -> Any:
+        with closing(PostgresStore(store_dsn, lock_timeout_ms=LONG_MS)) as store:
             planned = JobUpdate(spec=NEW, kept={}, version=0, counts=store.count_state("job"))
             counted.set()
-            begun.wait(10)
+            begun.wait(WAIT_MAX_S)
             try:
-                answers.append(store.update_job(planned))
+                return store.update_job(planned)
             except StoreError as error:
-                answers.append(error)
+                return error
 
     counted, begun = threading.Event(), threading.Event()
     with closing(PostgresStore(store_dsn)) as store, psycopg.connect(store_dsn) as owner:
         store.open_job(SPEC)
-        thread = threading.Thread(target=update)
-        thread.start()
-        assert counted.wait(10)
+        updated = Background(update)
+        assert counted.wait(WAIT_MAX_S)
         owner.execute("UPDATE dataflow.fences SET bundle = bundle + 1")
         owner.execute(
             "INSERT INTO dataflow.cells_1 SELECT computation_id, 7, 'k', 'v' FROM dataflow.computations"
         )
         begun.set()
-        time.sleep(0.5)
-        assert not answers
+        blocked_sessions(owner, updated)
         owner.commit()
-        thread.join(20)
+        answer = updated()
         job = store.read_job("job")
 
     assert job is not None
     assert job.version == 0
-    assert ["job job is not as it was when its update was planned"] == [
-        answer.fact for answer in answers
-    ]
+    assert isinstance(answer, StoreError)
+    assert answer.fact == "job job is not as it was when its update was planned"

@@ -16,6 +16,7 @@ from runners.millwheel.model.production import Production, StoredDeadLetter
 from runners.millwheel.store.port import JobSpec, RangeSpec
 from runners.registry import open_store
 from tests.unit.runners.test_cli import dead_letter
+from tests.waiting import WAIT_MAX_S
 
 ROOT = Path(__file__).parents[2]
 RANGE = RangeId("read", 0)
@@ -65,13 +66,12 @@ def replay(dsn: str, folder: Path, *, dies: bool) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=WAIT_MAX_S,
     )
 
 
 @pytest.mark.spark
 @pytest.mark.postgres
-@pytest.mark.timeout(600)
 def test_a_replay_that_is_killed_is_done_once(store_dsn: str, tmp_path: Path) -> None:
     (tmp_path / "corrections.py").write_text(textwrap.dedent(CORRECTIONS))
     keep(store_dsn, dead_letter(1), dead_letter(2))

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.processes import descendants
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 PASSWORD = "c0rrect-h0rse"
 #: A streaming job in which one worker meets an error, so that there is something to be said about everything.

@@ -21,7 +21,7 @@ from tests.batch_jobs import write
 from tests.streaming_jobs import rows_of
 
 # Several Javas start at a time, which takes a machine with much else to do minutes.
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
 INIT = """
 from .scores import Score

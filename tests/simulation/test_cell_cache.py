@@ -120,7 +120,6 @@ def believe_that_all_is_in_memory(patch: Patch) -> None:
     patch.setattr(CellCache, "need", lambda *_: None)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("nothing_in_memory")
 @pytest.mark.parametrize(
     ("mutation", "pipeline"),

@@ -192,7 +192,6 @@ def overlook_copies_in_a_batch(patch: Patch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("mutation", "invariant"),
     [

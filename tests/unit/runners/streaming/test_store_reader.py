@@ -1,7 +1,6 @@
 """StoreReader: what is in the store reaches the master, and answers come back, whatever the store goes through."""
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -29,8 +28,7 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.streaming.store_reader import StoreReader
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock
-
-TIMEOUT_S = 10
+from tests.waiting import until
 
 
 class FailingStore(MemoryStore):
@@ -97,13 +95,6 @@ def reader_of(store: MemoryStore, master: Master) -> StoreReader:
 
 def answers_of(store: MemoryStore) -> list[Answer | None]:
     return [each.answer for each in MemoryStore.read_requests(store, "job", 0)]
-
-
-def until(is_reached: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not is_reached():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
 
 
 def hears(reader: StoreReader, master: Master, number: int) -> Callable[[], bool]:

@@ -2,8 +2,10 @@
 
 import ctypes
 import faulthandler
+import mmap
 import os
 import signal
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -14,11 +16,14 @@ import pytest
 from dataflow.errors import TransformError
 from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.model.ids import RangeId
+from runners.streaming import supervised
 from runners.streaming.supervised import PageWatch, WorkerEndedError, run_supervised
 from runners.streaming.trials import ForkedTrial
+from tests.waiting import LONG_MS, until
 
 _T = TypeVar("_T", bound=Exception)
 AT = {RangeId("read", 1): 7}
+_NUMBER = struct.Struct("<q")
 
 
 def crash() -> None:
@@ -37,23 +42,62 @@ def caught(kind: type[_T], act: Callable[[], object]) -> _T:
     return raised.value
 
 
-ENDINGS: list[tuple[Callable[[], object], str]] = [
-    (lambda: os._exit(3), "exit code 3"),
-    (lambda: os._exit(0), "exit code 0"),
-    (lambda: sys.exit(4), "exit code 4"),
-    (crash, "signal 11 (SIGSEGV)"),
-    (lambda: os.kill(os.getpid(), signal.SIGKILL), "signal 9 (SIGKILL)"),
-    (hang, "took longer than 0.3 s"),
+#: What ends a process, how long it may be at work, and what is said of it.
+ENDINGS: list[tuple[Callable[[], object], int, str]] = [
+    (lambda: os._exit(3), LONG_MS, "exit code 3"),
+    (lambda: os._exit(0), LONG_MS, "exit code 0"),
+    (lambda: sys.exit(4), LONG_MS, "exit code 4"),
+    (crash, LONG_MS, "signal 11 (SIGSEGV)"),
+    (lambda: os.kill(os.getpid(), signal.SIGKILL), LONG_MS, "signal 9 (SIGKILL)"),
+    (hang, 300, "took longer than 0.3 s"),
 ]
 
 
-@pytest.mark.parametrize(("end", "why"), ENDINGS)
-def test_it_is_known_how_and_where_a_worker_ended(end: Callable[[], object], why: str) -> None:
+class SharedClock:
+    """Stands still until the worker moves it; knows how often the task beside the worker has looked at it."""
+
+    def __init__(self) -> None:
+        self._now_ms, self._looks = mmap.mmap(-1, _NUMBER.size), mmap.mmap(-1, _NUMBER.size)
+        self._task = os.getpid()
+
+    def monotonic_ms(self) -> int:
+        if os.getpid() == self._task:
+            _NUMBER.pack_into(self._looks, 0, self._count_looks() + 1)
+        (now_ms,) = _NUMBER.unpack_from(self._now_ms)
+        return int(now_ms) + 1
+
+    def advance_unseen(self, by_ms: int) -> None:
+        """By the worker."""
+        _NUMBER.pack_into(self._now_ms, 0, self.monotonic_ms() - 1 + by_ms)
+
+    def advance(self, by_ms: int) -> None:
+        """By the worker, who goes on when the task has seen it."""
+        self.advance_unseen(by_ms)
+        before = self._count_looks()
+        # The first one may have begun before.
+        until(lambda: self._count_looks() >= before + 2)
+
+    def _count_looks(self) -> int:
+        return int(_NUMBER.unpack_from(self._looks)[0])
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SharedClock:
+    """That of the tasks and workers of this test."""
+    shared = SharedClock()
+    monkeypatch.setattr(supervised, "SystemClock", lambda: shared)
+    return shared
+
+
+@pytest.mark.parametrize(("end", "timeout_ms", "why"), ENDINGS)
+def test_it_is_known_how_and_where_a_worker_ended(
+    end: Callable[[], object], timeout_ms: int, why: str
+) -> None:
     def work(watch: PageWatch) -> None:
         watch.begin(AT)
         end()
 
-    ended = caught(WorkerEndedError, lambda: run_supervised(work, 300))
+    ended = caught(WorkerEndedError, lambda: run_supervised(work, timeout_ms))
 
     assert why in ended.reason
     assert ended.at == AT
@@ -64,25 +108,34 @@ def test_a_worker_that_comes_to_its_end_is_no_error() -> None:
     run_supervised(lambda _: None, None)
 
 
-def test_only_user_code_is_timed() -> None:
+def test_only_user_code_is_timed(clock: SharedClock) -> None:
     """Whoever waits for something may take as long as it takes."""
 
     def work(watch: PageWatch) -> None:
         watch.begin(AT)
         watch.end()
-        time.sleep(0.6)
+        clock.advance_unseen(60_000)
+        time.sleep(0.5)
 
     run_supervised(work, 200)
 
 
-def test_each_step_has_its_own_time() -> None:
+def test_each_step_has_its_own_time(clock: SharedClock) -> None:
     def work(watch: PageWatch) -> None:
         for _ in range(5):
             watch.begin(AT)
-            time.sleep(0.1)
+            clock.advance(300)
             watch.end()
 
     run_supervised(work, 400)
+
+
+def test_a_step_that_takes_longer_is_ended(clock: SharedClock) -> None:
+    def work(watch: PageWatch) -> None:
+        watch.begin(AT)
+        clock.advance(401)
+
+    assert caught(WorkerEndedError, lambda: run_supervised(work, 400)).at == AT
 
 
 def test_a_worker_that_is_killed_outside_of_user_code_accuses_no_range() -> None:
@@ -123,10 +176,13 @@ def test_the_last_words_of_a_worker_are_its_first_cause(
     assert not ended.is_silent
 
 
-@pytest.mark.parametrize(("end", "why"), ENDINGS)
-def test_a_trial_survives_what_ends_its_process(end: Callable[[], object], why: str) -> None:
+@pytest.mark.parametrize(("end", "timeout_ms", "why"), ENDINGS)
+def test_a_trial_survives_what_ends_its_process(
+    end: Callable[[], object], timeout_ms: int, why: str
+) -> None:
     beats = []
-    error = caught(TransformError, lambda: ForkedTrial(300, lambda: beats.append(1))(end))
+    trial = ForkedTrial(timeout_ms, lambda: beats.append(1))
+    error = caught(TransformError, lambda: trial(end))
 
     assert why in str(error)
     assert len(beats) == 2
