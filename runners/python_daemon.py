@@ -12,7 +12,7 @@ import gc
 from pyspark.daemon import manager
 
 import runners.batch.tasks
-import runners.streaming.worker_task  # noqa: F401
+import runners.streaming.worker_task  # noqa: F401 - imported before the first fork, so that no worker does it again
 
 if __name__ == "__main__":
     # What is here stays: the collectors of the workers need not look at it, nor write to its pages.

@@ -26,7 +26,7 @@ def store_dsn(given: str | None = None, *, data_dir: Path | None = None) -> str:
     if dsn:
         return dsn
     # Imported here: the embedded server is an optional extra.
-    from runners.embedded.postgres import embedded_postgres  # noqa: PLC0415
+    from runners.embedded.postgres import embedded_postgres  # noqa: PLC0415 - the servers are an extra, and take long to import
 
     return embedded_postgres(data_dir)
 

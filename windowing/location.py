@@ -10,7 +10,7 @@ _OWN_PACKAGES = ("windowing", "triggers", "dataflow", "runners")
 def user_location() -> str:
     """``file:line`` of the nearest caller outside this SDK, or "unknown place"."""
     # Walking frames looks at the callers without building a traceback.
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the fast way to the caller, as `logging` goes
     while frame is not None:
         if not _is_own(frame):
             return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
@@ -20,7 +20,7 @@ def user_location() -> str:
 
 def user_stacklevel() -> int:
     """The ``stacklevel`` with which `warnings.warn`, in the caller's place, names the nearest line outside this SDK."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the fast way to the caller, as `logging` goes
     level = 1
     while frame is not None and _is_own(frame):
         frame, level = frame.f_back, level + 1

@@ -146,7 +146,7 @@ class ComputationDoFn(DoFn):
                 hint="correct the computation, or produce what it cannot deal with to a stream of its own",
             ) from error
         finally:
-            computation._hook = None  # noqa: SLF001
+            computation._hook = None  # noqa: SLF001 - the one place that lends it its hook
         if returned is not None:
             raise TransformError(
                 f"{self._definition} returned {type(returned).__name__} from {name}",

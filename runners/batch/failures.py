@@ -43,7 +43,7 @@ class FailuresParam(AccumulatorParam[list[Failure]]):
         """No failure."""
         return []
 
-    def addInPlace(self, value1: list[Failure], value2: list[Failure]) -> list[Failure]:  # noqa: N802
+    def addInPlace(self, value1: list[Failure], value2: list[Failure]) -> list[Failure]:  # noqa: N802 - Spark's name
         """Both."""
         value1 += value2
         return value1

@@ -74,7 +74,7 @@ def find_socket_dir(home: Path, account: Account | None) -> Path:
     if len(os.fsencode(home)) <= _SOCKET_DIR_BYTES_MAX and _PLAIN_PATH.fullmatch(str(home)):
         return home
     # Not the temporary directory of the environment: all processes must find the same one.
-    temporary = Path("/tmp")  # noqa: S108  private, and checked below
+    temporary = Path("/tmp")  # noqa: S108 - private, and checked below
     stand_in = temporary / f"dataflow-sdk-{sha256(os.fsencode(home)).hexdigest()[:16]}"
     stand_in.mkdir(mode=0o700, exist_ok=True)
     owner = stand_in.lstat()

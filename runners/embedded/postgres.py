@@ -109,7 +109,7 @@ def stop_unused_postgres(data_dir: Path) -> bool:
         if home in _leases:
             return False
         # Only now: it needs psutil, which comes with the wheel.
-        from runners.embedded.cluster import open_cluster  # noqa: PLC0415
+        from runners.embedded.cluster import open_cluster  # noqa: PLC0415 - the servers are an extra, and take long to import
 
         lock_file = _open_lock(home)
         try:
@@ -132,7 +132,7 @@ def _home(data_dir: Path | None) -> Path:
 def _new_lease(home: Path) -> _Lease:
     wheel_dir()
     # Only now: it needs psutil, which comes with the wheel.
-    from runners.embedded.cluster import open_cluster  # noqa: PLC0415
+    from runners.embedded.cluster import open_cluster  # noqa: PLC0415 - the servers are an extra, and take long to import
 
     lease = _Lease(cluster=open_cluster(home), lock_file=_open_lock(home), pid=os.getpid())
     atexit.register(release_embedded_postgres, home)

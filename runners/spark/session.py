@@ -82,10 +82,10 @@ def spark_context(
         EmbeddedServiceError: Java is missing, Spark does not start, or this process has a context
             with other settings or of somebody else.
     """
-    global _started  # noqa: PLW0603  Spark itself allows one for each process
+    global _started  # noqa: PLW0603 - Spark itself allows one for each process
     wanted = _settings(master, driver_memory, settings or {})
     with _lock:
-        active = SparkContext._active_spark_context  # noqa: SLF001  there is no public way to ask
+        active = SparkContext._active_spark_context  # noqa: SLF001 - there is no public way to ask
         if active is not None:
             return _reused(active, master, wanted)
         atexit.unregister(_shut_down)
@@ -187,12 +187,12 @@ def _shut_down() -> None:
     """Stop what we started and wait for Java to end, which it would do only after us."""
     if _started is not None:
         _started.context.stop()
-    gateway = SparkContext._gateway  # noqa: SLF001  there is no public way to ask
+    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way to ask
     java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if gateway is None or java is None or java.stdin is None:
         return
     # Python's references to Java objects may outlive Java; without this each tells it of its end.
-    gateway._gateway_client.is_connected = False  # noqa: SLF001
+    gateway._gateway_client.is_connected = False  # noqa: SLF001 - there is no public way to ask
     java.stdin.close()  # what Java waits for
     with contextlib.suppress(subprocess.TimeoutExpired):
         java.wait(timeout=_JVM_EXIT_TIMEOUT_S)

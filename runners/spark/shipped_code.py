@@ -85,7 +85,7 @@ def checked_code(code: Iterable[str | PathLike[str]]) -> tuple[str, ...]:
 
 def ship_code(context: SparkContext, code: Sequence[str]) -> None:
     """Have every executor of the context find this code first; once for each content."""
-    global _added  # noqa: PLW0603  as there is one context in a process
+    global _added  # noqa: PLW0603 - as there is one context in a process
     if _added is None or _added.application != context.applicationId:
         _added = _Added.none(context.applicationId)
     for path in code:

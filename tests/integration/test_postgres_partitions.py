@@ -222,7 +222,7 @@ def test_whoever_commits_for_a_job_that_is_reset_is_fenced_and_nothing_else(
                             break
                     if len(seen) % 3 == 0:
                         mine.close()
-                except BaseException as error:  # noqa: BLE001
+                except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for it
                     errors.append(error)
 
     store.open_job(spec())

@@ -249,7 +249,7 @@ def test_schema_is_applied_once_by_many_at_once(store_dsn: str) -> None:
         store = PostgresStore(store_dsn)
         try:
             store.open_job(SPEC)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - handed to the thread that waits for it
             errors.append(error)
         finally:
             store.close()

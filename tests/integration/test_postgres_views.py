@@ -45,7 +45,7 @@ ATOMS = st.one_of(
     TEXT,
     st.binary(max_size=300),
     st.dates(),
-    st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=st.just(UTC)),  # noqa: DTZ001
+    st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=st.just(UTC)),  # noqa: DTZ001 - without a time zone, as the test says
 )
 KEYS = st.recursive(ATOMS, lambda inner: st.lists(inner, max_size=30).map(tuple), max_leaves=40)
 

@@ -60,8 +60,8 @@ NUMBERS = [True, 1, 1.0, np.int64(1), np.True_, False, 0, -0.0, 2.5, np.float64(
 OTHERS = ["1", np.str_("a"), "a", b"a", None, date(2024, 3, 31), pendulum.date(2024, 3, 31)]
 ATOMS = st.sampled_from([*INSTANTS, *NUMBERS, *OTHERS]) | st.datetimes(
     timezones=st.sampled_from([BERLIN, NEW_YORK, UTC]),
-    min_value=datetime(2024, 10, 26),  # noqa: DTZ001
-    max_value=datetime(2024, 11, 4),  # noqa: DTZ001
+    min_value=datetime(2024, 10, 26),  # noqa: DTZ001 - without a time zone, as the test says
+    max_value=datetime(2024, 11, 4),  # noqa: DTZ001 - without a time zone, as the test says
 )
 KEYS = st.recursive(ATOMS, lambda inner: st.lists(inner, max_size=2).map(tuple), max_leaves=4)
 
@@ -275,7 +275,7 @@ class Attrs:
         (1j, "fields"),
         (float("nan"), "fields"),
         (np.float64("nan"), "fields"),
-        (datetime(2024, 1, 1), "time zone"),  # noqa: DTZ001
+        (datetime(2024, 1, 1), "time zone"),  # noqa: DTZ001 - without a time zone, as the test says
     ],
     ids=shown,
 )

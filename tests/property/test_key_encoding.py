@@ -28,7 +28,7 @@ ATOMS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"])),
     st.binary(),
     st.dates(),
-    st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=ZONES),  # noqa: DTZ001
+    st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=ZONES),  # noqa: DTZ001 - without a time zone, as the test says
 )
 KEYS = st.recursive(ATOMS, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=6)
 
@@ -127,7 +127,7 @@ class Money:
         ((1, frozenset()), "frozenset has no deterministic encoding"),
         (math.nan, "NaN"),
         ((1, (math.nan,)), "NaN"),
-        (datetime(2024, 1, 1), "no time zone"),  # noqa: DTZ001
+        (datetime(2024, 1, 1), "no time zone"),  # noqa: DTZ001 - without a time zone, as the test says
         ("\ud800", "surrogate"),
         (("\ud800",), "surrogate"),
     ],

@@ -118,7 +118,7 @@ class _Nowhere(pendulum.tz.timezone.FixedTimezone):  # type: ignore[misc, name-d
 @pytest.mark.parametrize(
     "naive",
     [
-        datetime(2024, 1, 1),  # noqa: DTZ001
+        datetime(2024, 1, 1),  # noqa: DTZ001 - without a time zone, as the test says
         pendulum.naive(2024, 1, 1),
         datetime(2024, 1, 1, tzinfo=_Nowhere(0)),
     ],

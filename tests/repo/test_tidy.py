@@ -75,11 +75,21 @@ def note_without_issue(source: Source) -> Iterator[Complaint]:
             yield token.start[0], "no issue number, as in TODO(#12)"
 
 
+def rule_off_without_reason(source: Source) -> Iterator[Complaint]:
+    """Whoever reads the line should know why the linter is wrong there."""
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type == tokenize.COMMENT and re.search(
+            r"# noqa(?!: [A-Z0-9]+(, [A-Z0-9]+)* - \S)", token.string
+        ):
+            yield token.start[0], "no reason, as in # noqa: SLF001 - it sees everything"
+
+
 RULES: list[Callable[[Source], Iterator[Complaint]]] = [
     long_function,
     undocumented_module,
     bare_except,
     note_without_issue,
+    rule_off_without_reason,
 ]
 
 
@@ -138,6 +148,8 @@ def test_every_markdown_file_has_one_title() -> None:
         (undocumented_module, "x = 1\n"),
         (bare_except, "try:\n    pass\nexcept:\n    pass\n"),
         (note_without_issue, "x = 1  # TODO: later\n"),
+        (rule_off_without_reason, "x = 1  # noqa: N816\n"),
+        (rule_off_without_reason, "x = 1  # noqa\n"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -326,6 +326,6 @@ def test_a_backfill_that_is_broken_on_purpose_is_found(
     monkeypatch.setattr(
         "runners.testing.simulator.simulation.Cluster.live_ms", 20_000, raising=True
     )
-    with pytest.raises((AssertionError, InvariantError, df.TableConflictError)):  # noqa: PT012
+    with pytest.raises((AssertionError, InvariantError, df.TableConflictError)):  # noqa: PT012 - the block is what is tested
         for seed in range(SEEDS_MAX):
             run(pipeline, seed, 0.1)

@@ -15,7 +15,7 @@ class PickleFile:
 
     def __init__(self) -> None:
         # Closed by whoever made this: it outlives every block here.
-        self._file: IO[bytes] = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115
+        self._file: IO[bytes] = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115 - closed by its owner, or with the process
 
     def write(self, value: Any) -> int:
         """Append a value; the answer is its place."""

@@ -52,7 +52,7 @@ class RunFile:
 
     def __init__(self) -> None:
         # Closed by the finalizer, which is called sooner by those who know when it is time.
-        self._file = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115
+        self._file = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115 - closed by its owner, or with the process
         self._size_bytes = 0
         #: Ends it; there is no more space taken, and nothing can be read.
         self.close = weakref.finalize(self, self._file.close)

@@ -237,7 +237,7 @@ def _together(
     counts: Int64s,
     accumulators: Sequence[Accumulators | None],
     combiners: tuple[ColumnCombiner, ...],
-    is_single: bool,  # noqa: FBT001
+    is_single: bool,  # noqa: FBT001 - called by pickle
 ) -> PartialColumns | None:
     if any(each is None for each in accumulators):
         return None

@@ -65,7 +65,7 @@ class MultisetCombineFn(SignedCombineFn):
             TransformError: a value cannot be hashed.
         """
         for given, sign in values:
-            value = _NaN.NAN if type(given) is float and given != given else given  # noqa: PLR0124
+            value = _NaN.NAN if type(given) is float and given != given else given  # noqa: PLR0124 - true of NaN alone
             try:
                 count = accumulator.get(value, 0) + sign
             except TypeError as error:

@@ -69,7 +69,7 @@ class RowChanges:
 def comparable(row: Row) -> Row:
     """What is equal for rows that a table cannot tell from each other."""
     # NaN alone is not equal to itself.
-    return tuple([_NAN if value != value else value for value in row])  # noqa: PLR0124
+    return tuple([_NAN if value != value else value for value in row])  # noqa: PLR0124 - true of NaN alone
 
 
 _NAN = "NaN", "is not equal to itself"

@@ -208,7 +208,7 @@ class DoFnInvoker:
             results = list(map(self._bound(bundle), elements))
             if len(results) < len(bundle):
                 # A StopIteration from the call would end the loop as if the bundle had ended.
-                raise RuntimeError("it raised StopIteration")  # noqa: TRY301
+                raise RuntimeError("it raised StopIteration")  # noqa: TRY301 - told like whatever else user code raises
         except Exception as error:
             failed = len(bundle) - length_hint(elements) - 1
             raise failure(self._node, error, bundle.values[failed]) from error

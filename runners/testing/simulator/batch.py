@@ -124,7 +124,7 @@ class SimulatedBatch:
         pipeline = Pipeline(DirectRunner())
         code: Any = self._build
         if code.__code__.co_argcount > 1:
-            code(pipeline, Random(f"input {self._seed}"))  # noqa: S311
+            code(pipeline, Random(f"input {self._seed}"))  # noqa: S311 - a seed that can be used again is the point
         else:
             code(pipeline)
         return pipeline.graph()

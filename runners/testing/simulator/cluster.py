@@ -379,7 +379,7 @@ class Cluster:
         if self._incarnation == self.shared.incarnation:
             # What it believes of a store that is gone reaches nobody who can commit.
             inputs_us = master._authority.inputs_us  # noqa: SLF001 - the simulator sees everything
-            self.polls.check(before_us, inputs_us, master._slots)  # noqa: SLF001
+            self.polls.check(before_us, inputs_us, master._slots)  # noqa: SLF001 - it sees everything
             self.ledger.told_watermarks(inputs_us, self.polls, can_be_late=self.can_be_late)
         if master.is_done and not self._is_driver_dead:
             try:

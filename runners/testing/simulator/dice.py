@@ -82,10 +82,10 @@ class Dice:
 
     def __init__(self, seed: int, faults: Collection[Fault]) -> None:
         self.random = Random(f"schedule {seed}")  # noqa: S311 - to be repeated, not to be secret
-        self._strikes = Random(f"faults {seed}")  # noqa: S311
+        self._strikes = Random(f"faults {seed}")  # noqa: S311 - a seed that can be used again is the point
         self.rates: dict[Fault, float] = {}
         #: A fault that came later, with chance of its own: seeds without it do what they did before.
-        self._losses = Random(f"losses {seed}")  # noqa: S311
+        self._losses = Random(f"losses {seed}")  # noqa: S311 - a seed that can be used again is the point
         for fault in sorted(set(faults) - {Fault.LOST_COMMITS}):
             if self._strikes.random() < 0.5:
                 self.rates[fault] = self._strikes.choice(_RATES[fault])
@@ -94,9 +94,9 @@ class Dice:
         self.struck: Counter[Fault] = Counter()
         self.is_healed = not self.rates
         #: How much state each worker keeps in memory.
-        self.cache_bytes = Random(f"cache {seed}").choice(CACHES_BYTES)  # noqa: S311
+        self.cache_bytes = Random(f"cache {seed}").choice(CACHES_BYTES)  # noqa: S311 - a seed that can be used again is the point
         #: How much each worker does in one step.
-        self.steps = Random(f"steps {seed}").choice(STEPS)  # noqa: S311
+        self.steps = Random(f"steps {seed}").choice(STEPS)  # noqa: S311 - a seed that can be used again is the point
         self._latency_ms_max = self._strikes.choice([5, 50, 400])
 
     def strikes(self, fault: Fault) -> bool:

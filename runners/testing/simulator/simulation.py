@@ -127,7 +127,7 @@ class Simulation:
         self.cluster.can_be_late = not self._promise.is_kept
         kept = None
         if self._scenario.asks:
-            left = Random(f"moment {self._seed}").choice(_MOMENTS)  # noqa: S311
+            left = Random(f"moment {self._seed}").choice(_MOMENTS)  # noqa: S311 - a seed that can be used again is the point
             rounds = iter(range(left))
             self.cluster.run_until(lambda: next(rounds, None) is None)
             if self._scenario.update is not None and not self.cluster.is_over:
@@ -295,7 +295,7 @@ class SimulatedResult:
 def _built(pipeline: Pipeline, build: BuildLike, seed: int) -> list[Tap]:
     """Build a pipeline, the input of which is always the same for a seed; the taps of its groupings."""
     takes_chance = len(signature(build).parameters) > 1
-    build(pipeline, *([Random(f"input {seed}")] if takes_chance else []))  # noqa: S311
+    build(pipeline, *([Random(f"input {seed}")] if takes_chance else []))  # noqa: S311 - a seed that can be used again is the point
     return tap(pipeline)
 
 

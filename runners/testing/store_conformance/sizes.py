@@ -43,7 +43,7 @@ def check_a_value_that_is_too_large_is_refused(connect: StoreFactory) -> None:
     ]
     for each in parts:
         production = owner.production(**each)
-        expect_error(StoreError, lambda: store.commit(production), f"{next(iter(each))} too large")  # noqa: B023
+        expect_error(StoreError, lambda: store.commit(production), f"{next(iter(each))} too large")  # noqa: B023 - called before the next turn
     expect_equal(cells_of(connect()), {}, "cells after a refusal")
     Owner(store, LOW, name="next").commit(cells=[cell(b"kept", b"x")])
 

@@ -75,7 +75,7 @@ def test_elements_other_than_pairs_are_refused(element: Any) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [["a"], ("a", ["b"]), object(), ("a", frozenset()), datetime(2024, 1, 1), {}],  # noqa: DTZ001
+    [["a"], ("a", ["b"]), object(), ("a", frozenset()), datetime(2024, 1, 1), {}],  # noqa: DTZ001 - without a time zone, as the test says
 )
 def test_keys_without_a_stable_hash_are_refused(key: Any) -> None:
     with pytest.raises(df.WindowError, match="cannot shift by the key"):

@@ -62,7 +62,7 @@ class PackedArray(bytes):
         return [_NULL if value is None else cls.pack((value,)) for value in values]
 
     @classmethod
-    def members(cls, column: pa.Array | Sequence[Any]) -> Sequence[Member] | None:  # noqa: ARG003
+    def members(cls, column: pa.Array | Sequence[Any]) -> Sequence[Member] | None:  # noqa: ARG003 - the interface of the others
         """A column as members of records, lengths and values; None where it has nulls, or they are of several sizes."""
         return None
 

@@ -142,7 +142,7 @@ def _patiently(
             reason = str(error)
         is_final = "FATAL:" in reason and not any(words in reason for words in _PASSING_REFUSALS)
         pause_s = backoff.next_s()
-        if is_final or time.monotonic() + pause_s > deadline_s:  # noqa: TID251
+        if is_final or time.monotonic() + pause_s > deadline_s:  # noqa: TID251 - a deadline of a connection, not of data
             break
         waits(f"the store: {' '.join(reason.split())}")
         time.sleep(pause_s)

@@ -109,7 +109,7 @@ class JobLock:
             holder = opened.execute(QUERIES["job_run_holder"], parameters).fetchone()
             if holder is not None and holder[1] == self._name:
                 opened.execute(QUERIES["end_session"], {"pid": holder[0]})
-            elif time.monotonic() >= deadline_s:  # noqa: TID251
+            elif time.monotonic() >= deadline_s:  # noqa: TID251 - a deadline of a connection, not of data
                 raise self._is_running(holder)
             time.sleep(backoff.next_s())
 

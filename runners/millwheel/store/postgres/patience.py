@@ -60,7 +60,7 @@ class Patience:
             is_over = self._gave_way >= ATTEMPTS_MAX
         else:
             pause_s = self._absence.next_s()
-            is_over = time.monotonic() + pause_s > self._deadline_s  # noqa: TID251
+            is_over = time.monotonic() + pause_s > self._deadline_s  # noqa: TID251 - a deadline of a connection, not of data
         if not is_over:
             time.sleep(pause_s)
         return not is_over

@@ -315,7 +315,7 @@ def test_a_production_may_be_later_but_not_earlier_than_its_source() -> None:
         (lambda self, record: (yield 1), "returned generator"),
         (lambda self, record: self.set_timer(5, 5), "not text"),
         (lambda self, record: self.set_timer("t", 5, "wall"), "sets a timer of 'wall'"),
-        (lambda self, record: self.set_timer("t", datetime(2024, 1, 1)), "no time zone"),  # noqa: DTZ001
+        (lambda self, record: self.set_timer("t", datetime(2024, 1, 1)), "no time zone"),  # noqa: DTZ001 - without a time zone, as the test says
         (lambda self, record: self.set_timer_after("t", -5), "cannot be set after"),
     ],
 )

@@ -40,7 +40,7 @@ def test_later_rows_replace_earlier_ones_of_their_key() -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"at": datetime(2024, 1, 1)}, "has no time zone"),  # noqa: DTZ001
+        ({"at": datetime(2024, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - without a time zone, as the test says
         ({"id": "1"}, "column id (int) holds '1', a str"),
         ({"id": True}, "a bool"),
         ({"name": 5}, "column name (str) holds 5, a int"),

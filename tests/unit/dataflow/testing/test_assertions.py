@@ -139,7 +139,7 @@ def test_the_fold_of_merged_windows_has_no_stale_sessions(mode: Mode) -> None:
 
 
 def test_elements_without_keys_need_to_be_told_theirs() -> None:
-    with (  # noqa: PT012
+    with (  # noqa: PT012 - the block is what is tested
         pytest.raises(AssertionError, match=r"no \(key, value\) pair; pass key_of="),
         df.Pipeline(DirectRunner()) as p,
     ):
@@ -194,7 +194,7 @@ def test_long_differences_are_cut() -> None:
 
 
 def test_every_failure_is_told() -> None:
-    with (  # noqa: PT012
+    with (  # noqa: PT012 - the block is what is tested
         pytest.raises(AssertionError) as caught,
         df.Pipeline(DirectRunner()) as p,
     ):
@@ -262,7 +262,7 @@ def test_an_assertion_that_was_never_made_warns_when_python_ends() -> None:
 
 def test_an_error_on_its_way_is_enough() -> None:
     """No warning on top of it: not from the block, nor from the run."""
-    with (  # noqa: PT012
+    with (  # noqa: PT012 - the block is what is tested
         pytest.raises(KeyError),
         df.Pipeline(DirectRunner()) as p,
     ):

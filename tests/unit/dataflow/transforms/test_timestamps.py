@@ -113,7 +113,7 @@ def test_a_function_that_is_marked_stays_marked() -> None:
 
 
 def test_with_timestamps_names_what_is_no_time() -> None:
-    naive: Any = "stamp" >> df.WithTimestamps(lambda x: datetime(2024, 1, 1))  # noqa: DTZ001
+    naive: Any = "stamp" >> df.WithTimestamps(lambda x: datetime(2024, 1, 1))  # noqa: DTZ001 - without a time zone, as the test says
     with pytest.raises(df.TransformError, match=r"^transform 'stamp' .* no time zone") as caught:
         timed(naive)
     assert "element: 5" == caught.value.detail

@@ -291,7 +291,7 @@ def test_combine_per_key() -> None:
         ([1], df.TransformError, "key that cannot be hashed"),
         (object(), df.KeyEncodingError, "cannot be a key"),
         (float("nan"), df.KeyEncodingError, "NaN is not equal to itself"),
-        (datetime(2024, 1, 1), df.KeyEncodingError, "no time zone"),  # noqa: DTZ001
+        (datetime(2024, 1, 1), df.KeyEncodingError, "no time zone"),  # noqa: DTZ001 - without a time zone, as the test says
     ],
     ids=shown,
 )

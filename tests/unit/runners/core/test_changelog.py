@@ -170,7 +170,7 @@ def test_value_fits(kind: ColumnType, values: list[Any]) -> None:
         (bool, 1, "a int"),
         (bytes, "x", "a str"),
         (bytes, bytearray(b"x"), "a bytearray"),
-        (datetime, datetime(2024, 1, 1), "no time zone"),  # noqa: DTZ001
+        (datetime, datetime(2024, 1, 1), "no time zone"),  # noqa: DTZ001 - without a time zone, as the test says
         (datetime, datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), "years 1 to 9999"),
         (datetime, datetime.min.replace(tzinfo=timezone(timedelta(hours=1))), "years 1 to 9999"),
         (datetime, 0, "a int"),
