@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -67,6 +67,33 @@ def test_a_deadline_is_an_instant_and_comes(now_us: int, trigger: df.Trigger) ->
     assert state == later
 
 
+@given(
+    nows_us=st.lists(st.none() | INSTANTS_US, min_size=1, max_size=4),
+    delay_us=st.integers(0, 200),
+    period_us=st.integers(1, 200),
+)
+def test_a_merged_window_has_the_deadline_of_its_first_record(
+    nows_us: list[int | None], delay_us: int, period_us: int
+) -> None:
+    """Whichever of the windows it came to; one without a record has none."""
+    first_us = min((each for each in nows_us if each is not None), default=None)
+    for trigger in (
+        AfterProcessingTime(microseconds(delay_us)),
+        AtPeriod(microseconds(period_us)),
+    ):
+        states = [_at(trigger, now_us) for now_us in nows_us]
+
+        assert trigger.merge_states(states, WINDOW) == _at(trigger, first_us)
+
+
+def _at(trigger: df.Trigger, now_us: int | None) -> Any:
+    """The state when the first record came at an instant; None: none has come."""
+    state = trigger.initial_state()
+    if now_us is None:
+        return state
+    return trigger.on_elements(state, WINDOW, df.Elements(1), watermark_us=0, now_us=now_us)
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(0, 8)),
@@ -112,6 +139,10 @@ class Alone:
 
 
 @given(trigger=any_trigger(), steps=STEPS, later=st.tuples(st.integers(0, 90), st.integers(0, 90)))
+@example(df.AfterAll(df.AfterProcessingTime(0), df.AfterCount(5)), [("add", 1)], (0, 0))
+@example(
+    df.AfterAll(df.AfterWatermark(), df.AfterCount(5)), [("add", 1), ("watermark", 70)], (0, 0)
+)
 def test_nothing_becomes_due_before_the_wakeup(
     trigger: df.Trigger, steps: list[tuple[str, int]], later: tuple[int, int]
 ) -> None:

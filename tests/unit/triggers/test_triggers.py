@@ -3,6 +3,7 @@
 import pickle
 from typing import Any
 
+import attrs
 import pytest
 
 import dataflow as df
@@ -10,9 +11,10 @@ from dataflow.combine_fn import ListCombineFn
 from runners.core.ground.cells import Cell, CellId, Effects
 from runners.core.ground.timers import Timers
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
+from runners.core.panes.signal_delivery import hear
 from runners.core.partials.folding import Accumulation
 from tests.ids import shown
-from triggers import WindowingStrategy
+from triggers import Progress, Wakeup, WindowingStrategy
 
 SECOND_US = 1_000_000
 #: The window that everything is in, and how long after its end it is kept.
@@ -25,7 +27,7 @@ class Stage:
     def __init__(
         self, trigger: df.Trigger, window_fn: df.WindowFn | None = None, **options: Any
     ) -> None:
-        self.window_fn = window_fn or df.FixedWindows(END_S)
+        self.trigger, self.window_fn = trigger, window_fn or df.FixedWindows(END_S)
         strategy = WindowingStrategy(
             window_fn=self.window_fn,
             trigger=trigger,
@@ -45,6 +47,13 @@ class Stage:
                 self.cells, [("k", window, list(values), len(values))], **self._clocks()
             )
         )
+        return self
+
+    def signal(self, name: str) -> "Stage":
+        life = self.machine.lifecycle
+        now = life.now(**self._clocks(), percentile_watermark_us=None)
+        cells = list(self.cells)
+        self._apply(hear(self.trigger, life.settle, self.cells, cells, name, now))
         return self
 
     def watermark(self, at_s: int) -> "Stage":
@@ -269,6 +278,7 @@ FIVE = df.AfterCount(5)
         df.AfterAny(FIVE, df.AfterEach(ON_TIME, FIVE)),
         df.AfterAny(FIVE, df.OrFinally(THEN_THREE, FIVE)),
         df.AfterAll(df.AfterCount(1), ON_TIME),
+        df.AfterAll(df.AfterProcessingTime(0), ON_TIME),
         df.Repeatedly(df.AfterAll(df.AfterCount(1), ON_TIME)),
         df.OrFinally(df.Repeatedly(FIVE), ON_TIME),
         df.OrFinally(ON_TIME, FIVE),
@@ -292,6 +302,174 @@ def test_a_session_that_has_spoken_and_grows_speaks_at_its_new_end(trigger: df.T
     assert before == stage.told
     stage.watermark(30)
     assert ["cdO"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told[len(before) :]]
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        ON_TIME,
+        df.AfterAny(FIVE, ON_TIME),
+        df.AfterAny(FIVE, df.DefaultTrigger()),
+        df.AfterAny(FIVE, df.OrFinally(THEN_THREE, FIVE)),
+        df.AfterAll(df.AfterCount(1), ON_TIME),
+        df.OrFinally(df.Repeatedly(FIVE), ON_TIME),
+        df.OrFinally(ON_TIME, FIVE),
+    ],
+    ids=shown,
+)
+def test_a_session_that_grows_no_further_than_the_watermark_has_spoken(trigger: df.Trigger) -> None:
+    """Its new end is where the watermark is: what came is late, and the trigger has finished."""
+    stage = Stage(trigger, df.Sessions(10))
+    stage.add("a", at_s=1).watermark(11)
+    spoken = list(stage.told)
+    stage.watermark(15).add("b", at_s=5).add("c", at_s=5).add("d", at_s=5)
+
+    assert spoken == stage.told
+    stage.watermark(15 + LATENESS_S)
+    assert ["bcdL"] == stage.told[len(spoken) :]
+
+
+def test_each_trigger_is_set_back_to_the_earliest_turn_of_windows_that_merge() -> None:
+    """Only one of the two sessions has come to the second part."""
+    stage = Stage(df.AfterEach(df.AfterCount(2), df.AfterCount(4)), df.Sessions(10))
+    stage.add("a", "b", at_s=0).add("c", at_s=16)
+
+    assert ["abE"] == stage.told
+    stage.add("d", at_s=8)
+    assert ["abE", "cdE"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
+
+
+@attrs.frozen
+class Noticing(df.Trigger):
+    """Fires when its window has grown; its state is whether it has."""
+
+    def on_elements(self, state: Any, window: Any, elements: Any, **clocks: int) -> Any:
+        return state
+
+    def should_fire(self, state: Any, window: Any, **clocks: int) -> bool:
+        return bool(state)
+
+    def on_fire(self, state: Any, window: Any, **clocks: int) -> Progress:
+        return Progress(None)
+
+    def next_wakeup(self, state: Any, window: Any, **clocks: int) -> Wakeup:
+        return Wakeup()
+
+    def on_growth(self, progress: Progress, window: Any, *, watermark_us: int) -> Progress:
+        return Progress(True, progress.is_finished)
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        Noticing(),
+        df.Repeatedly(Noticing()),
+        df.AfterEach(Noticing(), FIVE),
+        df.AfterEach(df.AfterAny(df.AfterCount(1)), Noticing()),
+        df.AfterAny(Noticing(), FIVE),
+        df.AfterAll(df.AfterCount(1), Noticing()),
+        df.OrFinally(Noticing(), FIVE),
+        df.OrFinally(df.Repeatedly(FIVE), Noticing()),
+        df.AfterWatermark(early=Noticing()),
+    ],
+    ids=shown,
+)
+def test_every_part_of_a_trigger_hears_that_the_window_has_grown(trigger: df.Trigger) -> None:
+    stage = Stage(trigger, df.Sessions(10)).add("a", at_s=1)
+    before = len("".join(stage.told))
+    stage.add("b", at_s=5)
+
+    assert len("".join(stage.told)) > before
+
+
+def test_the_late_phase_hears_that_the_window_has_grown() -> None:
+    """Towards the past: its end is not ahead again."""
+    stage = Stage(df.AfterWatermark(late=Noticing()), df.Sessions(10))
+    stage.add("a", at_s=11).watermark(22).add("b", at_s=6)
+
+    assert ["aO", "bL"] == stage.told
+
+
+@attrs.frozen
+class At(df.Trigger):
+    """Fires once two records have come and the watermark is at an instant; always says when that is."""
+
+    at_s: int
+
+    def initial_state(self) -> int:
+        return 0
+
+    def on_elements(self, state: int, window: Any, elements: Any, **clocks: int) -> int:
+        return state + int(elements.size)
+
+    def should_fire(self, state: int, window: Any, *, watermark_us: int, now_us: int) -> bool:
+        return state >= 2 and watermark_us >= self.at_s * SECOND_US
+
+    def on_fire(self, state: int, window: Any, **clocks: int) -> Progress:
+        return Progress(0)
+
+    def next_wakeup(self, state: int, window: Any, **clocks: int) -> Wakeup:
+        return Wakeup(event_us=self.at_s * SECOND_US)
+
+
+def test_an_instant_that_has_passed_does_not_hide_the_end_of_the_window() -> None:
+    trigger = df.AfterWatermark(early=At(40), late=At(120))
+
+    assert ["abE", "cO", "deL"] == told_by(
+        trigger,
+        ("add", "ab"), ("watermark", 50), ("add", "c"), ("watermark", END_S), ("add", "de"), ("watermark", 120),
+    )  # fmt: skip
+    stage = Stage(trigger).add("a", "b").watermark(39)
+    assert [] == stage.told
+    stage.watermark(50).add("c").watermark(END_S)
+    assert ["abE", "cO"] == stage.told
+    stage.add("d", "e").watermark(120)
+    assert ["abE", "cO", "deL"] == stage.told
+
+
+@pytest.mark.parametrize("trigger", [df.AfterAny(At(40), ON_TIME), df.OrFinally(At(40), ON_TIME)])
+def test_an_instant_of_one_part_that_has_passed_does_not_hide_that_of_another(
+    trigger: df.Trigger,
+) -> None:
+    assert ["aO"] == Stage(trigger).add("a").watermark(50).watermark(END_S).told
+
+
+def test_a_part_that_is_due_together_with_the_last_firing_begins_anew() -> None:
+    """When the window has grown, what was counted before has been said."""
+    trigger = df.OrFinally(df.Repeatedly(df.AfterCount(2)), ON_TIME)
+    stage = Stage(trigger, df.Sessions(10)).watermark(15).add("a", "b", at_s=1)
+    assert ["abL"] == stage.told
+    stage.add("c", at_s=8)
+    assert ["abL"] == stage.told
+    stage.watermark(18)
+    assert ["abL", "cO"] == stage.told
+
+
+def test_a_pattern_may_be_matched_before_the_last_value_of_a_bundle() -> None:
+    assert ["abcdE"] == told_by(A_THEN_B, ("add", "abcd"))
+
+
+def test_bytes_are_enough_when_they_are_as_many() -> None:
+    size_bytes = len(pickle.dumps("a", protocol=5))
+
+    assert ["aE"] == Stage(df.AfterBytes(size_bytes)).add("a").told
+    assert [] == Stage(df.AfterBytes(size_bytes + 1)).add("a").told
+
+
+def test_a_signal_that_has_come_is_not_forgotten_when_another_does() -> None:
+    stage = Stage(df.AfterAll(df.AfterSignal("peek"), df.AfterSignal("flush"))).add("a")
+
+    assert ["aE"] == stage.signal("peek").signal("flush").told
+
+
+def test_a_signal_is_heard_by_the_phase_it_comes_in() -> None:
+    trigger = df.AfterWatermark(early=df.AfterSignal("peek"), late=df.AfterSignal("flush"))
+    stage = Stage(trigger).add("a").signal("flush")
+    assert [] == stage.told
+    stage.signal("peek").add("b").watermark(END_S).add("c").signal("peek")
+    assert ["aE", "bO"] == stage.told
+    stage.signal("flush")
+    assert ["aE", "bO", "cL"] == stage.told
 
 
 @pytest.mark.parametrize("trigger", [df.AfterAny(df.AfterCount(1), ON_TIME), df.AfterCount(1)])

@@ -235,3 +235,18 @@ def test_early_panes() -> None:
 
     assert df.PaneInfo(0, df.PaneTiming.EARLY, True, False, -1) == early.panes[0]
     assert df.PaneInfo(2, df.PaneTiming.ON_TIME, False, False, 0) == late.panes[-1]
+
+
+def test_what_is_taken_back_before_it_has_spoken_is_not_kept() -> None:
+    """Nothing has changed but that the cell is gone, which is to be stored too."""
+    strategy = WindowingStrategy(window_fn=SESSIONS)
+    accumulation = Accumulation(ListCombineFn(), strategy, is_retracted=True)
+    machine = GroupAlsoByWindow(accumulation)
+    cells: dict[CellId, Cell] = {}
+    for sign in (+1, -1):
+        partial = ("k", df.Window(0, 10), accumulation.folded([("a", sign)]), 1)
+        effects = machine.add(cells, [partial], watermark_us=0, now_us=0)
+
+    assert not cells
+    assert effects.touched == {("k", None)}
+    assert list(effects.timers.values()) == [None]

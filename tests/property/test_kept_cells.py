@@ -1,0 +1,176 @@
+"""What is kept of a cell between two steps is all that there is to know, and a step says which cells it has changed.
+
+So whoever takes a key range over, with nothing but the store, goes on as if nothing had happened.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.serialization import dumps, loads
+from runners.core.ground.cells import CellId
+from runners.core.stages.grouping import Step
+from runners.core.stages.plan import plan
+from runners.direct import DirectRunner
+from runners.direct.job import Job, OpenGrouping
+from tests.oracle.evaluator import Arrivals, Windowing
+from tests.oracle.laws import microseconds, window_fn
+from tests.scripted_source import Batch, ScriptedSource
+from tests.strategies import streams, triggers, windowings
+
+#: The nightly profile digs for minutes.
+pytestmark = pytest.mark.timeout(3600)
+
+MODES = st.sampled_from(df.AccumulationMode)
+COMBINERS = st.sampled_from(df.TimestampCombiner)
+CLOCK_STEPS_US = st.lists(st.sampled_from([0, 3, 40, 200]), min_size=9, max_size=9)
+
+
+class LoggedJob(Job):
+    """Writes down what is said and held; with ``is_stored`` every step begins with what a store has."""
+
+    def __init__(self, pipeline: df.Pipeline, *, is_stored: bool) -> None:
+        super().__init__(plan(pipeline.graph()))
+        self.log: list[Any] = []
+        self._stored: dict[str, dict[CellId, bytes]] | None = {} if is_stored else None
+
+    def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:
+        effects = step.effects
+        said = (effects.values, effects.timestamps_us, effects.windows, effects.panes)
+        self.log += [(name, *each) for each in zip(*said, effects.signs, strict=True)]
+        self.log.append((dict(effects.holds), dict(effects.timers)))
+        if self._stored is not None:
+            self._store(self._stored.setdefault(name, {}), grouping, step)
+        super()._apply(name, grouping, step)
+
+    def _store(self, stored: dict[CellId, bytes], grouping: OpenGrouping, step: Step) -> None:
+        for cell_id in step.effects.touched:
+            if cell_id in grouping.cells:
+                stored[cell_id] = dumps(grouping.cells[cell_id])
+            else:
+                stored.pop(cell_id, None)
+        # Cells stay in their order, in which they are told of a signal.
+        order = dict.fromkeys([*grouping.cells, *stored])
+        kept = {each: loads(stored[each]) for each in order if each in stored}
+        grouping.cells.clear()
+        grouping.cells.update(kept)
+
+
+class Clocked(ScriptedSource):
+    """A script whose batches come at given instants, with every signal that is heard."""
+
+    def __init__(
+        self, script: Sequence[Batch], clock_us: Sequence[int], signals: tuple[str, ...]
+    ) -> None:
+        super().__init__(script)
+        self.clock_us, self.signals = clock_us, signals
+
+    def open(self, split: int, position: int | None) -> df.SourceReader:
+        return _ClockedReader(super().open(split, position), self)
+
+
+class _ClockedReader(df.SourceReader):
+    def __init__(self, reader: df.SourceReader, source: Clocked) -> None:
+        self.reader, self.source = reader, source
+
+    def read(self, max_records: int) -> df.SourceBatch:
+        batch = self.reader.read(max_records)
+        number = batch.position - 1
+        return attrs.evolve(
+            batch,
+            processing_time_us=self.source.clock_us[number],
+            signals=self.source.signals if number % 2 else (),
+        )
+
+
+@attrs.frozen
+class Program:
+    """Two groupings, and between them code that says something else each time."""
+
+    windowing: Windowing
+    triggers: tuple[df.Trigger, df.Trigger]
+    mode: df.AccumulationMode
+    combiner: df.TimestampCombiner
+    behaviors: tuple[df.FiringBehavior, df.FiringBehavior]
+    gap_us: int
+
+    def log(self, arrivals: Sequence[Arrivals], steps_us: list[int], *, is_stored: bool) -> Any:
+        clock_us = list(itertools.accumulate(steps_us))
+        first_trigger, second_trigger = self.triggers
+        on_time, closing = self.behaviors
+        signals = tuple(sorted(first_trigger.signals | second_trigger.signals))
+        script = [
+            Batch(
+                [(record.key, record.value) for record in each.records],
+                [record.timestamp_us for record in each.records],
+                each.watermark_us,
+            )
+            for each in arrivals
+        ]
+        lateness = microseconds(self.windowing.lateness_us)
+        numbers = itertools.count()
+        pipeline = df.Pipeline(DirectRunner())
+        first = (
+            pipeline
+            | df.Read(Clocked(script, clock_us, signals))
+            | "first windows"
+            >> df.WindowInto(
+                window_fn(self.windowing),
+                trigger=first_trigger,
+                accumulation_mode=self.mode,
+                allowed_lateness=lateness,
+                on_time_behavior=on_time,
+                closing_behavior=closing,
+                timestamp_combiner=self.combiner,
+                watermark_percentile=self.windowing.percentile,
+            )
+            | "first" >> df.CombinePerKey(df.CountCombineFn())
+        )
+        salted = first | df.Map(
+            df.nondeterministic(lambda pair: (pair[1] % 2, (pair[0], next(numbers))))
+        )
+        (
+            salted
+            | "second windows"
+            >> df.WindowInto(
+                df.Sessions(microseconds(self.gap_us)),
+                trigger=second_trigger,
+                accumulation_mode=self.mode,
+                on_time_behavior=on_time,
+                allowed_lateness=2 * lateness,
+                timestamp_combiner=self.combiner,
+            )
+            | "second" >> df.GroupByKey()
+        )
+        job = LoggedJob(pipeline, is_stored=is_stored)
+        result = job.run(1_000)
+        return job.log, list(result.late_records())
+
+
+BEHAVIORS = st.sampled_from(df.FiringBehavior)
+PROGRAMS = st.builds(
+    Program,
+    windowings(),
+    st.tuples(triggers(), triggers()),
+    MODES,
+    COMBINERS,
+    st.tuples(BEHAVIORS, BEHAVIORS),
+    st.sampled_from([4, 15]),
+)
+
+
+@pytest.mark.filterwarnings("ignore::dataflow.DataLossWarning")
+@given(program=PROGRAMS, arrivals=streams(), steps_us=CLOCK_STEPS_US)
+def test_nothing_is_known_that_is_not_stored(
+    program: Program, arrivals: list[Arrivals], steps_us: list[int]
+) -> None:
+    in_memory = program.log(arrivals, steps_us, is_stored=False)
+    from_store = program.log(arrivals, steps_us, is_stored=True)
+
+    assert in_memory == from_store
