@@ -445,6 +445,32 @@ def test_a_part_that_is_due_together_with_the_last_firing_begins_anew() -> None:
     assert ["abL", "cO"] == stage.told
 
 
+def test_a_part_that_others_were_quicker_than_begins_anew() -> None:
+    """When the window has grown, it counts what has come since."""
+    stage = Stage(df.AfterAny(df.AfterCount(3), ON_TIME), df.Sessions(10))
+    stage.add("a", "b", at_s=1).watermark(11).add("c", at_s=5)
+
+    assert ["abO"] == stage.told
+    assert ["abO", "cO"] == stage.watermark(15).told
+
+
+def test_a_part_has_fired_only_if_it_has_in_all_windows_that_merge() -> None:
+    """Of two sessions one had enough records, but not the other one."""
+    stage = Stage(df.AfterAll(df.AfterCount(3), ON_TIME), df.Sessions(10))
+    stage.add("a", "b", "c", at_s=0).add("d", at_s=16).watermark(26).add("e", at_s=20)
+    assert ["abcO"] == stage.told
+    stage.add("f", at_s=8).watermark(30)
+    assert ["abcO", "defO"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
+
+    stage = Stage(df.AfterAll(df.AfterCount(3), ON_TIME), df.Sessions(10))
+    stage.add("a", "b", "c", at_s=0).add("d", at_s=16).watermark(25).add("f", at_s=8)
+    assert ["abcO"] == stage.watermark(30).told
+
+
+def test_a_first_record_at_the_end_of_its_window_is_late() -> None:
+    assert ["aL"] == told_by(df.AfterCount(1), ("watermark", END_S), ("add", "a"))
+
+
 def test_a_pattern_may_be_matched_before_the_last_value_of_a_bundle() -> None:
     assert ["abcdE"] == told_by(A_THEN_B, ("add", "abcd"))
 

@@ -250,3 +250,31 @@ def test_what_is_taken_back_before_it_has_spoken_is_not_kept() -> None:
     assert not cells
     assert effects.touched == {("k", None)}
     assert list(effects.timers.values()) == [None]
+
+
+@pytest.mark.parametrize(
+    ("window_fn", "is_kept"), [(FIXED, True), (SESSIONS, False), (df.GlobalWindows(), False)]
+)
+def test_what_has_spoken_and_is_taken_back_is_kept_where_it_expires(
+    window_fn: df.WindowFn, is_kept: bool
+) -> None:
+    """Its panes are numbered on.  What does not expire would be kept for ever, and what merges has other windows."""
+    strategy = WindowingStrategy(
+        window_fn=window_fn,
+        trigger=df.Always(),
+        accumulation_mode=Mode.ACCUMULATING_AND_RETRACTING,
+        allowed_lateness_us=100,
+    )
+    accumulation = Accumulation(ListCombineFn(), strategy, is_retracted=True)
+    machine = GroupAlsoByWindow(accumulation)
+    cells: dict[CellId, Cell] = {}
+    (window,) = window_fn.assign_windows(0, None)
+    said = []
+    for sign in (+1, -1):
+        partial = ("k", window, accumulation.folded([("a", sign)]), 1)
+        effects = machine.add(cells, [partial], watermark_us=0, now_us=0)
+        said += effects.signs
+
+    assert said == [+1, -1]
+    assert bool(cells) == is_kept
+    assert len(effects.touched) == 1
