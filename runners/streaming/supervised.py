@@ -25,7 +25,8 @@ from runners.system_clock import SystemClock
 _PAGE_BYTES, _AT_BYTES = 64 << 10, 32 << 10
 _HEAD = struct.Struct(
     "<qii"
-)  # since when user code is at work (0: it is not), and the lengths of both texts
+)  # since when user code is at work (0: it is not; -1: a trial is), and the lengths of both texts
+_ON_TRIAL = -1
 _LOOK_INTERVAL_MS = 100
 _FINE, _SAID = 0, 1
 #: SQLSTATE classes of what passes.
@@ -54,6 +55,11 @@ class SharedPage:
         self._since_ms = max(1, self._clock.monotonic_ms())
         self._write_head()
 
+    def hand_over(self) -> None:
+        """A trial is at work from here on: it ends by a limit of its own, and its worker not with it."""
+        self._since_ms = _ON_TRIAL
+        self._write_head()
+
     def end(self) -> None:
         """It has come back."""
         self._since_ms = 0
@@ -67,9 +73,10 @@ class SharedPage:
         self._write_head()
 
     def at_work_ms(self) -> int:
-        """For how long user code has been at work on this step."""
+        """For how long user code has been at work on this step in the worker itself."""
+        now_ms = self._clock.monotonic_ms()
         since_ms, _, _ = _HEAD.unpack_from(self._map)
-        return self._clock.monotonic_ms() - since_ms if since_ms else 0
+        return now_ms - since_ms if since_ms > 0 else 0
 
     def forget(self) -> None:
         """Where it was does not matter."""
@@ -96,7 +103,7 @@ class PageWatch:
     def __init__(self, page: SharedPage, step_timeout_ms: int | None) -> None:
         self._page = page
         self.alive: Callable[[], None] = lambda: None
-        self.trial: Trial | None = ForkedTrial(step_timeout_ms, self._beat)
+        self.trial: Trial | None = ForkedTrial(step_timeout_ms, self._begin_trial, self._end_trial)
 
     def begin(self, at: Mapping[RangeId, int]) -> None:
         """User code works on these ranges."""
@@ -106,7 +113,11 @@ class PageWatch:
         """It has come back."""
         self._page.end()
 
-    def _beat(self) -> None:
+    def _begin_trial(self) -> None:
+        self._page.hand_over()
+        self.alive()
+
+    def _end_trial(self) -> None:
         self._page.beat()
         self.alive()
 

@@ -78,11 +78,15 @@ class ForkedTrial:
 
     Args:
         timeout_ms: how long it may take; None: as long as it likes.
-        beat: called before and after each trial: whoever waits for this process knows that it lives.
+        begins: called before each trial: whoever waits for this process knows that it lives, and that a trial has the
+            time from here on.
+        ends: called after each.
     """
 
-    def __init__(self, timeout_ms: int | None, beat: Callable[[], None]) -> None:
-        self._timeout_ms, self._beat = timeout_ms, beat
+    def __init__(
+        self, timeout_ms: int | None, begins: Callable[[], None], ends: Callable[[], None]
+    ) -> None:
+        self._timeout_ms, self._begins, self._ends = timeout_ms, begins, ends
 
     def __call__(self, run: Callable[[], object]) -> None:
         """Come back when the code has returned or raised there.
@@ -90,7 +94,7 @@ class ForkedTrial:
         Raises:
             TransformError: it has ended its process, or takes too long.
         """
-        self._beat()
+        self._begins()
         came_back, says = os.pipe()
         pid = fork()
         if pid == 0:
@@ -108,7 +112,7 @@ class ForkedTrial:
                 why = ending(status)
         finally:
             os.close(came_back)
-            self._beat()
+            self._ends()
         raise TransformError(
             f"user code does not come back: {why}",
             detail="it was run in a process of its own, after a worker had ended at the same step",

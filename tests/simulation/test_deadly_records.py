@@ -30,7 +30,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.at: dict[RangeId, int] = {}
-        self.trial = ForkedTrial(None, lambda: None)
+        self.trial = ForkedTrial(None, lambda: None, lambda: None)
 
     def begin(self, at: Any) -> None:
         self.at = dict(at)

@@ -66,13 +66,9 @@ class SharedClock:
         (now_ms,) = _NUMBER.unpack_from(self._now_ms)
         return int(now_ms) + 1
 
-    def advance_unseen(self, by_ms: int) -> None:
-        """By the worker."""
-        _NUMBER.pack_into(self._now_ms, 0, self.monotonic_ms() - 1 + by_ms)
-
     def advance(self, by_ms: int) -> None:
         """By the worker, who goes on when the task has seen it."""
-        self.advance_unseen(by_ms)
+        _NUMBER.pack_into(self._now_ms, 0, self.monotonic_ms() - 1 + by_ms)
         before = self._count_looks()
         # The first one may have begun before.
         until(lambda: self._count_looks() >= before + 2)
@@ -114,8 +110,7 @@ def test_only_user_code_is_timed(clock: SharedClock) -> None:
     def work(watch: PageWatch) -> None:
         watch.begin(AT)
         watch.end()
-        clock.advance_unseen(60_000)
-        time.sleep(0.5)
+        clock.advance(60_000)
 
     run_supervised(work, 200)
 
@@ -136,6 +131,29 @@ def test_a_step_that_takes_longer_is_ended(clock: SharedClock) -> None:
         clock.advance(401)
 
     assert caught(WorkerEndedError, lambda: run_supervised(work, 400)).at == AT
+
+
+def test_a_trial_has_a_limit_of_its_own(clock: SharedClock) -> None:
+    """Or it and its worker would be ended at the same moment, and nobody would know of which record it was."""
+
+    def work(watch: PageWatch) -> None:
+        watch.begin(AT)
+        assert watch.trial is not None
+        for _ in range(2):
+            watch.trial(lambda: clock.advance(LONG_MS + 1))
+        watch.end()
+
+    run_supervised(work, LONG_MS)
+
+
+def test_a_step_has_its_time_after_a_trial(clock: SharedClock) -> None:
+    def work(watch: PageWatch) -> None:
+        watch.begin(AT)
+        assert watch.trial is not None
+        watch.trial(lambda: None)
+        clock.advance(LONG_MS + 1)
+
+    assert caught(WorkerEndedError, lambda: run_supervised(work, LONG_MS)).at == AT
 
 
 def test_a_worker_that_is_killed_outside_of_user_code_accuses_no_range() -> None:
@@ -180,12 +198,12 @@ def test_the_last_words_of_a_worker_are_its_first_cause(
 def test_a_trial_survives_what_ends_its_process(
     end: Callable[[], object], timeout_ms: int, why: str
 ) -> None:
-    beats = []
-    trial = ForkedTrial(timeout_ms, lambda: beats.append(1))
+    told: list[str] = []
+    trial = ForkedTrial(timeout_ms, lambda: told.append("begins"), lambda: told.append("ends"))
     error = caught(TransformError, lambda: trial(end))
 
     assert why in str(error)
-    assert len(beats) == 2
+    assert told == ["begins", "ends"]
 
 
 def test_a_trial_leaves_nothing_behind_and_lets_errors_come_again() -> None:
@@ -196,7 +214,7 @@ def test_a_trial_leaves_nothing_behind_and_lets_errors_come_again() -> None:
         seen.append(1)
         raise ValueError
 
-    trial = ForkedTrial(None, lambda: None)
+    trial = ForkedTrial(None, lambda: None, lambda: None)
     trial(lambda: seen.append(1))
     trial(fail)
 
