@@ -27,6 +27,7 @@ from dataflow.io.postgres import WriteToPostgres
 from dataflow.io.set_aside import SetAside
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.io.table import ColumnType
+from dataflow.join_fn import JoinType
 from dataflow.pcollection import PCollection, PCollectionTuple
 from dataflow.pipeline import Pipeline
 from dataflow.ptransform import PTransform
@@ -39,6 +40,7 @@ from dataflow.transforms.create import Create, Read
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.group_by import GroupBy
+from dataflow.transforms.join import Join
 from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo, WithTimestamps
 from dataflow.transforms.window_bounds import WindowEnd, WindowStart
 from dataflow.transforms.window_into import WindowInto
@@ -138,6 +140,8 @@ __all__ = [
     "GroupBy",
     "GroupByKey",
     "InputError",
+    "Join",
+    "JoinType",
     "KeyEncodingError",
     "Map",
     "MeanCombineFn",

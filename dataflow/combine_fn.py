@@ -63,6 +63,21 @@ class CombineFn(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not define retract_input")
 
 
+class ChangingCombineFn(CombineFn):
+    """A `CombineFn` whose result is many things, each of which is used by itself by whatever comes behind the grouping.
+
+    So a window that takes back what it said need not take back all of it: it takes back what is gone from the result,
+    and says what has come to it.  Results are false when they are empty.
+    """
+
+    @abstractmethod
+    def changes(self, accumulator: Any, more: Any) -> tuple[Any, Any]:
+        """What goes from the result, and what comes to it, if ``more`` is merged into ``accumulator``.
+
+        Changes neither, and what it returns does not change with them.
+        """
+
+
 class ListCombineFn(CombineFn):
     """All values in a list: what `GroupByKey` combines with."""
 

@@ -22,6 +22,7 @@ class LoggedPane:
     value: Any
     window: Window
     pane: df.PaneInfo
+    timestamp_us: int
 
 
 @attrs.define
@@ -54,11 +55,12 @@ class _LoggingJob(Job):
             bundle.windows or [],
             bundle.panes or [],
             bundle.signs or [1] * len(bundle),
+            bundle.timestamps_us,
             strict=True,
         )
         self._log.panes.extend(
-            LoggedPane(name, sign, key, value, window, pane)
-            for (key, value), window, pane, sign in columns
+            LoggedPane(name, sign, key, value, window, pane, timestamp_us)
+            for (key, value), window, pane, sign, timestamp_us in columns
         )
         super()._apply(name, grouping, step)
 

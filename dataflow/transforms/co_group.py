@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
+from dataflow.co_group_fn import CoGroupFn, Tagged
 from dataflow.errors import PipelineError
 from dataflow.pcollection import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.same_windows import common_strategy
 from dataflow.transforms.flatten import Flatten
-from dataflow.transforms.group import GroupByKey
+from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import Map
 
 
@@ -25,7 +26,7 @@ class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]])
     in which no list is empty.  Where an input may be taken back, so may the groups be.
     They are lists however large they are; what does not fit can be tagged and grouped with `GroupByKey`.
     Each pane is the whole group: where a trigger fires for every few elements in a window that lasts, a key with many
-    elements costs the square of their number.  A stateful DoFn over the tagged inputs can say the new pairs alone.
+    elements costs the square of their number.  `Join` says of two collections the pairs that have changed.
 
     Raises:
         PipelineError: no input, something else than a mapping, or inputs that are windowed differently.
@@ -40,17 +41,27 @@ class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]])
         return next(iter(pcolls.values())).pipeline.apply(self, pcolls)
 
     def expand(self, pcoll: Mapping[str, PCollection[Any]]) -> PCollection[Any]:
-        """Tag, flatten, group, and divide the groups by tag."""
-        common_strategy({repr(name): each for name, each in pcoll.items()}, "joins", is_join=True)
-        tagged = [each | f"tag {name}" >> Map(_Tag(name)) for name, each in pcoll.items()]
-        return tagged | Flatten() | GroupByKey() | "by tag" >> Map(_ByTag(tuple(pcoll)))
+        """Tag, flatten, group by tag."""
+        names = tuple(pcoll)
+        groups = together(pcoll) | "group" >> CombinePerKey(CoGroupFn(names))
+        return groups | "by tag" >> Map(_ByTag(names))
+
+
+def together(pcolls: Mapping[str, PCollection[Any]]) -> PCollection[Any]:
+    """Collections of pairs as one, each value with the name of the collection that it comes from.
+
+    Raises:
+        PipelineError: they are windowed differently.
+    """
+    common_strategy({repr(name): each for name, each in pcolls.items()}, "joins", is_join=True)
+    return [each | f"tag {name}" >> Map(_Tag(name)) for name, each in pcolls.items()] | Flatten()
 
 
 @attrs.frozen
 class _Tag:
     name: str
 
-    def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, tuple[str, Any]]:
+    def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, Tagged]:
         key, value = pair
         return key, (self.name, value)
 
@@ -59,11 +70,7 @@ class _Tag:
 class _ByTag:
     names: tuple[str, ...]
 
-    def __call__(
-        self, group: tuple[Any, Iterable[tuple[str, Any]]]
-    ) -> tuple[Any, dict[str, list[Any]]]:
-        key, tagged = group
-        by_tag: dict[str, list[Any]] = {name: [] for name in self.names}
-        for name, value in tagged:
-            by_tag[name].append(value)
-        return key, by_tag
+    def __call__(self, group: tuple[Any, Sequence[list[Any]]]) -> tuple[Any, dict[str, list[Any]]]:
+        key, lists = group
+        # Copies: what the lists were is remembered to be taken back, and user code may change these.
+        return key, {name: list(values) for name, values in zip(self.names, lists, strict=True)}

@@ -9,6 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow import join_fn
 from runners.core.ground.cells import NOTHING, LateArrival, Now, WindowState
 from runners.core.ground.timers import TimerQueue
 from runners.core.panes import group_also_by_window as core
@@ -17,12 +18,15 @@ from runners.core.panes.firing import Panes
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.merging_cells import Merger, Regrouper
 from runners.core.panes.window_lifecycle import WindowLifecycle
+from runners.core.partials import signed_groups
 from runners.core.partials.lifting import Lifter
 from runners.core.partials.signed_combine import MultisetCombineFn
 from tests.oracle import laws, test_stamped_groupings, test_triggers_against_oracle
 from tests.oracle.chained import check_hard_chain
 from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.hard_streams import HARD_CHAINS, HARD_STREAMS
+from tests.oracle.joined import check_join
+from tests.property.test_join_changes import check_the_machine, scripts
 from tests.strategies import NOTHING_SAID_US, on_time_triggers, streams, windowings
 from tests.unit.triggers import test_triggers
 from triggers.after_each import AfterEach
@@ -342,6 +346,71 @@ def a_group_taken_back_to_nothing_keeps_its_event_time(patch: Patch) -> None:
     patch.setattr(Panes, "fire", broken)
 
 
+def joins_forget_pairs_of_new_values(patch: Patch) -> None:
+    """A value that comes together with one of the other side does not meet it."""
+    pairs = join_fn._pairs
+
+    def broken(lefts: Any, left: Any, _: Any, right: Any) -> Any:
+        return pairs(lefts, left, (), right)
+
+    patch.setattr(join_fn, "_pairs", broken)
+
+
+def joins_keep_the_missing(patch: Patch) -> None:
+    """That a value met none is not taken back when it meets one."""
+    padded = join_fn._padded
+    patch.setattr(join_fn, "_padded", lambda side, _, after: padded(side, False, after))
+
+
+def joins_leave_pairs_in_old_windows(patch: Patch) -> None:
+    """What was said for a session that has grown stays where it was said."""
+    say = Panes._say_changes
+
+    def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
+        state.said = tuple(attrs.evolve(said, window=window) for said in state.said[:1])
+        say(panes, key, window, state, effects)
+
+    patch.setattr(Panes, "_say_changes", broken)
+
+
+def joins_leave_pairs_at_old_times(patch: Patch) -> None:
+    """What was said at another event time is not said again."""
+    say = Panes._say_changes
+
+    def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
+        parts = [each for each in (state.accumulator,) if each is not NOTHING]
+        parts += [said.value for said in state.said]
+        at_us = panes._accumulation.stamp_of_all_us(parts, window)
+        if at_us is not None:
+            state.said = tuple(attrs.evolve(said, timestamp_us=at_us) for said in state.said)
+        say(panes, key, window, state, effects)
+
+    patch.setattr(Panes, "_say_changes", broken)
+
+
+def joins_forget_what_is_owed(patch: Patch) -> None:
+    """A value that is taken back before it came is there when it comes."""
+    say = Panes._say_changes
+
+    def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
+        say(panes, key, window, state, effects)
+        state.accumulator = NOTHING
+
+    patch.setattr(Panes, "_say_changes", broken)
+
+
+def joins_count_what_is_owed(patch: Patch) -> None:
+    """A value that was taken back too early makes its side smaller."""
+    count = signed_groups._count
+
+    def broken(side: Any, value: Any, more: int) -> None:
+        size = side[1]
+        count(side, value, more)
+        side[1] = size + more
+
+    patch.setattr(signed_groups, "_count", broken)
+
+
 def a_closed_trigger_silences_the_others(patch: Patch) -> None:
     """One finished source makes the merged session finished."""
     patch.setattr(
@@ -383,6 +452,12 @@ MUTATIONS: list[Callable[[Patch], None]] = [
     panes_choose_among_new_records_only,
     a_group_taken_back_to_nothing_is_forgotten,
     a_group_taken_back_to_nothing_keeps_its_event_time,
+    joins_forget_pairs_of_new_values,
+    joins_keep_the_missing,
+    joins_leave_pairs_in_old_windows,
+    joins_leave_pairs_at_old_times,
+    joins_forget_what_is_owed,
+    joins_count_what_is_owed,
     a_closed_trigger_silences_the_others,
     expire_by_the_percentile,
 ]
@@ -447,6 +522,17 @@ def look_for_a_counterexample(examples_max: int) -> None:
     test_triggers.test_what_was_fired_by_count_is_not_undone_when_a_session_grows(
         df.AfterAny(df.AfterCount(1), df.AfterWatermark())
     )
+    look_for_a_broken_join()
+
+
+def look_for_a_broken_join() -> None:
+    """Among the streams written by hand, and all that can happen to one value of each side."""
+    for join_type in df.JoinType:
+        for windowing, arrivals in HARD_STREAMS.values():
+            check_join(windowing, arrivals, df.Always(), join_type)
+        for combiner in df.TimestampCombiner:
+            for script in scripts():
+                check_the_machine(script, join_type, combiner, df.Always(), df.GlobalWindows())
 
 
 def _change_merged_state(patch: Patch, change: Callable[[WindowState, Window], None]) -> None:

@@ -37,7 +37,11 @@ class Panes:
         *,
         is_last: bool,
     ) -> None:
-        """Take back what was said, and say what is to be said now, if there is anything."""
+        """Take back what was said, and say what is to be said now, if there is anything; or what has changed alone."""
+        if self._accumulation.says_changes:
+            state.is_past |= now.trigger_watermark_us >= window.end_us
+            self._say_changes(key, window, state, effects)
+            return
         pane = _pane_info(window, state, now, is_last=is_last)
         for said in state.said:
             effects.say_for_now(said, -1)
@@ -63,6 +67,43 @@ class Panes:
             # What was said is not taken back, so nothing holds the watermark for its event time any more.
             state.accumulator = self._accumulation.unstamped(state.accumulator)
 
+    def _say_changes(self, key: Any, window: Window, state: WindowState, effects: Effects) -> None:
+        """Take back what is gone, and say what has come since the window last spoke.
+
+        What stands was said for one window at one event time: where these are others now, all of it goes and comes
+        again.  What comes and goes has no pane, as none of them would have it whole.
+        """
+        accumulation = self._accumulation
+        accumulators = [each for each in (state.accumulator,) if each is not NOTHING]
+        stamp_us = accumulation.stamp_of_all_us(
+            [*accumulators, *(each.value for each in state.said)], window
+        )
+        timestamp_us = window.max_timestamp_us if stamp_us is None else stamp_us
+        standing: Said | None = None
+        for said in state.said:
+            if (said.window, said.timestamp_us) == (window, timestamp_us):
+                standing = said
+                continue
+            _say_part(effects, key, accumulation.result(said.value), said, -1)
+            accumulators.append(said.value)
+        state.said, state.pending, state.accumulator = (), 0, NOTHING
+        merge = accumulation.combine_fn.merge_accumulators
+        news = merge(accumulators) if accumulators else accumulation.combine_fn.create_accumulator()
+        if standing is None:
+            whole, gone, come = news, None, accumulation.result(news)
+        else:
+            gone, come = accumulation.changes(standing.value, news)
+            whole = merge((standing.value, news))
+        said = Said(whole, timestamp_us, window, NO_FIRING)
+        _say_part(effects, key, gone, said, -1)
+        _say_part(effects, key, come, said, +1)
+        if accumulation.is_retracted and accumulation.shrinking.size(whole) <= 0:
+            # Nothing stands that the watermark would wait for: what comes next has an event time of its own.
+            state.accumulator = accumulation.unstamped(whole)
+        else:
+            state.said = (said,)
+            state.firings += 1
+
     def hold_us(self, window: Window, state: WindowState) -> int | None:
         """Where the watermark behind the grouping waits for a window; None: nowhere.
 
@@ -77,11 +118,19 @@ class Panes:
             revisable_us += (stamp_us for stamp_us in stamps_us if stamp_us is not None)
         holds_us = [min(at_us + self._lateness_us, MAX_TIMESTAMP_US) for at_us in revisable_us]
         if state.pending and accumulator is not NOTHING:
-            whole = accumulator if self._whole is None else self._whole(accumulator)
-            next_us = stamp_of(whole, window)
+            next_us = self._next_stamp_us(window, state)
             if next_us is not None and next_us not in said_us:
                 holds_us.append(next_us)
         return min(holds_us, default=None)
+
+    def _next_stamp_us(self, window: Window, state: WindowState) -> int | None:
+        """The event time of the next pane; None if all in it came late."""
+        accumulator = state.accumulator
+        if self._accumulation.says_changes:
+            parts = [accumulator, *(said.value for said in state.said)]
+            return self._accumulation.stamp_of_all_us(parts, window)
+        whole = accumulator if self._whole is None else self._whole(accumulator)
+        return self._accumulation.stamp_us(whole, window)
 
     def _accumulator(self, state: WindowState) -> Any:
         """What is to be said, before it is extracted."""
@@ -102,6 +151,12 @@ class Panes:
         except Exception:  # noqa: BLE001 - whatever the user's code raises, it has no answer
             return NOTHING
         return empty
+
+
+def _say_part(effects: Effects, key: Any, part: Any, said: Said, sign: int) -> None:
+    """Say some of a result, or take it back, where there is something in it."""
+    if part:
+        effects.say_for_now(attrs.evolve(said, value=(key, part)), sign)
 
 
 #: The first pane of a window that is neither early nor late, by whether it is the last.

@@ -3,6 +3,9 @@
 In layers: the user's `CombineFn`; around it signs, where records may be taken back; around that event times, where the
 strategy wants those of the records.  A trigger that reads values gets them beside: partials then are lists of records,
 and folding waits until they are grouped.
+
+Where panes take back what was said, and results are many things (`ChangingCombineFn`), a window says what has changed.
+Then the accumulator of its state is of what has come since it last spoke, and what it has said is an accumulator too.
 """
 
 import copy
@@ -11,11 +14,19 @@ from typing import Any
 
 import attrs
 
-from dataflow.combine_fn import CombineFn, ListCombineFn
-from dataflow.graph import Group, PipelineGraph, TransformNode
+from dataflow.co_group_fn import CoGroupFn
+from dataflow.combine_fn import ChangingCombineFn, CombineFn, ListCombineFn, can_retract_input
+from dataflow.do_fn import is_nondeterministic
+from dataflow.graph import Group, KeyedOperation, ParDo, PipelineGraph, TransformNode
+from dataflow.join_fn import JoinFn
 from runners.core.columns.combiners import ColumnCombiner, column_combiners
 from runners.core.ground.bundle import Bundle
-from runners.core.partials.signed_combine import signed
+from runners.core.partials.signed_combine import (
+    MultisetCombineFn,
+    RetractingCombineFn,
+    SignedCombineFn,
+)
+from runners.core.partials.signed_groups import SignedCoGroupFn, SignedJoinFn
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.window import Window
@@ -30,23 +41,39 @@ class Accumulation:
         combine_fn: the user's.
         strategy: where, when and how.
         is_retracted: whether records may be taken back.
+        is_remembered: whether code behind the grouping remembers what it made of each result.
     """
 
     def __init__(
-        self, combine_fn: CombineFn, strategy: WindowingStrategy, *, is_retracted: bool = False
+        self,
+        combine_fn: CombineFn,
+        strategy: WindowingStrategy,
+        *,
+        is_retracted: bool = False,
+        is_remembered: bool = False,
     ) -> None:
         self.strategy, self.is_retracted = strategy, is_retracted
+        #: Whether windows say what has changed, and not all of it again.  Of a window that can come apart it is not
+        #: known what each part of it has said; and what is remembered belongs to the whole of a result.
+        self.says_changes = (
+            isinstance(combine_fn, ChangingCombineFn)
+            and strategy.is_retracting
+            and not (is_retracted and strategy.is_merging)
+            and not is_remembered
+        )
         #: Whether the trigger wants to see the values.
         self.reads_values = strategy.trigger.reads_values
         self._is_stamped = strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
+        self._choose: Callable[[Iterable[int]], int] = (
+            min if strategy.timestamp_combiner is TimestampCombiner.EARLIEST else max
+        )
         self._result_fn: Any = combine_fn
         if is_retracted:
-            self._result_fn = signed(combine_fn, can_split=strategy.is_merging)
+            self._result_fn = _signed(combine_fn, can_split=strategy.is_merging)
         #: What cells are folded with.
         self.combine_fn: CombineFn = self._result_fn
         if self._is_stamped:
-            choose = min if strategy.timestamp_combiner is TimestampCombiner.EARLIEST else max
-            self.combine_fn = _StampedCombineFn(self._result_fn, choose)
+            self.combine_fn = _StampedCombineFn(self._result_fn, self._choose)
         #: The same where accumulators can shrink, as whoever asks how much is in them sees it.
         self.shrinking: Any = self.combine_fn if is_retracted else None
         #: Whether an accumulator is the list of the values, and so is what it says.
@@ -63,8 +90,12 @@ class Accumulation:
         """That of a grouping of the graph."""
         operation, pcollection = node.operation, graph.pcollections[node.inputs[0]]
         assert isinstance(operation, Group)
-        is_retracted = pcollection.retracted_by is not None
-        return cls(operation.combine_fn, pcollection.strategy, is_retracted=is_retracted)
+        return cls(
+            operation.combine_fn,
+            pcollection.strategy,
+            is_retracted=pcollection.retracted_by is not None,
+            is_remembered=_is_remembered(graph, node),
+        )
 
     def pairs(self, bundle: Bundle) -> Sequence[tuple[Any, Any]]:
         """The ``(key, value)`` pairs of a bundle as keys and inputs of `combine_fn`.
@@ -114,6 +145,13 @@ class Accumulation:
             return accumulator
         return self._result_fn.extract_output(accumulator[0] if self._is_stamped else accumulator)
 
+    def changes(self, accumulator: Any, more: Any) -> tuple[Any, Any]:
+        """What goes from what an accumulator says, and what comes to it, with more; see `says_changes`."""
+        if self._is_stamped:
+            accumulator, more = accumulator[0], more[0]
+        gone, come = self._result_fn.changes(accumulator, more)
+        return gone, come
+
     @property
     def is_stamped(self) -> bool:
         """Whether accumulators have an event time, that of a record in them."""
@@ -125,6 +163,13 @@ class Accumulation:
             return None
         return int(min(max(accumulator[1], window.start_us), window.max_timestamp_us))
 
+    def stamp_of_all_us(self, accumulators: Iterable[Any], window: Window) -> int | None:
+        """The same for a pane of several accumulators together."""
+        if not self._is_stamped:
+            return None
+        stamps_us = [each[1] for each in accumulators if each[1] is not None]
+        return self.stamp_us((None, self._choose(stamps_us)), window) if stamps_us else None
+
     def timestamp_us(self, accumulator: Any, window: Window) -> int:
         """The event time of a pane of the window."""
         stamp_us = self.stamp_us(accumulator, window)
@@ -133,6 +178,35 @@ class Accumulation:
     def unstamped(self, accumulator: Any) -> Any:
         """The same without the event time that was chosen, if there is one."""
         return (accumulator[0], None) if self._is_stamped else accumulator
+
+
+def _signed(combine_fn: CombineFn, *, can_split: bool) -> SignedCombineFn:
+    """How to combine where inputs may be taken back.
+
+    Args:
+        combine_fn: the user's.
+        can_split: whether windows merge, and so may have to be taken apart again: what is in which part must be
+            known exactly then.
+    """
+    if isinstance(combine_fn, JoinFn):
+        return SignedJoinFn(combine_fn)
+    if isinstance(combine_fn, CoGroupFn):
+        return SignedCoGroupFn(combine_fn)
+    if can_retract_input(combine_fn) and not can_split:
+        return RetractingCombineFn(combine_fn)
+    return MultisetCombineFn(combine_fn)
+
+
+def _is_remembered(graph: PipelineGraph, node: TransformNode) -> bool:
+    """Whether there is code behind a grouping, before the next one, that does not say the same twice."""
+    reached = set(node.outputs.values())
+    for each in graph.transforms:
+        if reached.isdisjoint(each.inputs) or isinstance(each.operation, KeyedOperation):
+            continue
+        if isinstance(each.operation, ParDo) and is_nondeterministic(each.operation.fn):
+            return True
+        reached.update(each.outputs.values())
+    return False
 
 
 def _sign(value: tuple[Any, int]) -> int:

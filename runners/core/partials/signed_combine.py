@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from dataflow.combine_fn import CombineFn, can_retract_input
+from dataflow.combine_fn import CombineFn
 from dataflow.errors import TransformError
 
 SignedInput = tuple[Any, int]
@@ -25,6 +25,24 @@ class _NaN(Enum):
     """In place of the one number that is not equal to itself, so that it can be found again."""
 
     NAN = "nan"
+
+
+NAN = _NaN.NAN
+
+
+def as_given(value: Any) -> Any:
+    """A value that is counted, as it came."""
+    return float("nan") if value is NAN else value
+
+
+def not_found_again(value: Any, error: TypeError) -> TransformError:
+    """What to raise for a value that cannot be hashed."""
+    return TransformError(
+        f"it was given a value that cannot be hashed: {error}",
+        detail=f"value {value!r}; its input may be taken back, so values must be found again",
+        hint="use tuples for lists and frozen attrs classes for objects, or combine with a CombineFn that "
+        "has retract_input",
+    )
 
 
 class SignedCombineFn(CombineFn):
@@ -65,16 +83,11 @@ class MultisetCombineFn(SignedCombineFn):
             TransformError: a value cannot be hashed.
         """
         for given, sign in values:
-            value = _NaN.NAN if type(given) is float and given != given else given  # noqa: PLR0124 - true of NaN alone
+            value = NAN if type(given) is float and given != given else given  # noqa: PLR0124 - true of NaN alone
             try:
                 count = accumulator.get(value, 0) + sign
             except TypeError as error:
-                raise TransformError(
-                    f"it was given a value that cannot be hashed: {error}",
-                    detail=f"value {given!r}; its input may be taken back, so values must be found again",
-                    hint="use tuples for lists and frozen attrs classes for objects, or combine with a CombineFn that "
-                    "has retract_input",
-                ) from None
+                raise not_found_again(given, error) from None
             if count:
                 accumulator[value] = count
             else:
@@ -98,7 +111,7 @@ class MultisetCombineFn(SignedCombineFn):
         """The fold of what is there."""
         combine_fn = self.combine_fn
         values = chain.from_iterable(
-            repeat(float("nan") if value is _NaN.NAN else value, count)
+            repeat(float("nan") if value is NAN else value, count)
             for value, count in accumulator.items()
             if count > 0
         )
@@ -155,16 +168,3 @@ class RetractingCombineFn(SignedCombineFn):
     def is_void(self, accumulator: tuple[Any, int]) -> bool:
         """Never known: as many may be owed as are there."""
         return False
-
-
-def signed(combine_fn: CombineFn, *, can_split: bool) -> SignedCombineFn:
-    """How to combine with ``combine_fn`` where inputs may be taken back.
-
-    Args:
-        combine_fn: the user's.
-        can_split: whether windows merge, and so may have to be taken apart again: what is in which part must be
-            known exactly then.
-    """
-    if can_retract_input(combine_fn) and not can_split:
-        return RetractingCombineFn(combine_fn)
-    return MultisetCombineFn(combine_fn)

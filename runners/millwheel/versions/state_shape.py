@@ -19,6 +19,7 @@ from dataflow.combine_fn import CombineFn
 from dataflow.graph import Group, Read, StatefulParDo, TransformNode, WriteTable
 from dataflow.stateful import stateful_signature
 from dataflow.user_state import CombiningValueStateSpec, StateParam
+from runners.core.partials.folding import Accumulation
 from runners.core.stages.plan import ExecutionPlan, Stage
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -92,6 +93,8 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
     if isinstance(operation, Group):
         parts["combine_fn"] = _described(operation.combine_fn)
         parts["accumulator"] = _accumulator(operation.combine_fn)
+        if Accumulation.of(plan.graph, stage.root).says_changes:
+            parts["said"] = "by what has changed"
     elif isinstance(operation, StatefulParDo):
         parts.update(_stateful_parts(stage.root, operation))
     return parts

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from dataflow.combine_fn import CallableCombineFn, ListCombineFn
+from dataflow.combine_fn import CallableCombineFn, ChangingCombineFn, ListCombineFn
 from dataflow.graph import MAIN, Group
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.io.table import TableSpec
@@ -19,7 +19,7 @@ from dataflow.pipeline import Pipeline
 from dataflow.serialization import dumps, loads
 from dataflow.testing.fold import Combine, FoldError, Folding
 from dataflow.transforms.changelog import Change, ToChangelog
-from dataflow.transforms.par_do import Map
+from dataflow.transforms.par_do import FlatMap, Map
 from runners.testing.simulator.errors import InvariantError
 from triggers.accumulation import AccumulationMode
 from windowing.pane import PaneTiming
@@ -34,7 +34,8 @@ class Tap:
     """One grouping and the table with all that it says.
 
     ``folding``: how its panes add up; None where nobody but the user can say.
-    ``is_retracted``: whether its input may be taken back.
+    ``is_retracted``: whether its input may be taken back.  ``is_many``: whether a window says many things, and of these
+    what has changed; then there is a row for each of them.
     """
 
     label: str
@@ -43,6 +44,7 @@ class Tap:
     is_merging: bool
     is_retracted: bool
     folding: Folding | None
+    is_many: bool = False
 
 
 def tap(pipeline: Pipeline) -> list[Tap]:
@@ -53,6 +55,9 @@ def tap(pipeline: Pipeline) -> list[Tap]:
         if not isinstance(node.operation, Group):
             continue
         pcoll = PCollection[Any](pipeline, graph.pcollections[node.outputs[MAIN]])
+        is_many = isinstance(node.operation.combine_fn, ChangingCombineFn)
+        if is_many:
+            pcoll = pcoll | f"tap each {len(taps)}" >> FlatMap(_each)
         table = f"simulator_tap_{len(taps)}"
         rows = pcoll | f"tap {len(taps)}" >> ToChangelog() | f"tap row {len(taps)}" >> Map(_row)
         rows | f"tap write {len(taps)}" >> WriteToPostgres(table, columns={_COLUMN: bytes})
@@ -73,6 +78,7 @@ def tap(pipeline: Pipeline) -> list[Tap]:
                 folding.is_merging,
                 graph.pcollections[node.inputs[0]].retracted_by is not None,
                 folding if is_foldable else None,
+                is_many,
             )
         )
     return taps
@@ -90,13 +96,15 @@ class PaneLog:
         self._taps = {each.table: each for each in taps}
         self._said: dict[tuple[str, str, Any], Change[Any]] = {}
         self._last: dict[tuple[str, str, Any], tuple[int, int]] = {}
+        #: Of windows that say many things: how often each is said.
+        self._many: Counter[tuple[str, str, Any]] = Counter()
         self.changes: dict[str, list[Change[Any]]] = {each.label: [] for each in taps}
 
     def updated(self, taps: Iterable[Tap], kept: Collection[str]) -> None:
         """The job has other taps; only of kept groupings it matters what they have said before."""
         found = {each.table: each for each in taps}
         self._taps = found
-        for said in (self._said, self._last):
+        for said in (self._said, self._last, self._many):
             for place in [each for each in said if each[0] not in kept]:
                 del said[place]
         self.changes = {
@@ -130,6 +138,12 @@ class PaneLog:
 
     def _check(self, tapped: Tap, change: Change[Any]) -> None:
         key, place = repr(change.value[0]), (tapped.label, repr(change.value[0]), change.window)
+        if tapped.is_many:
+            said = tapped.label, repr(change.value), (change.window, change.timestamp_us)
+            self._many[said] += change.sign
+            if self._many[said] < 0:
+                raise _wrong(tapped, key, "takes back what it has not said", change)
+            return
         if tapped.mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
             before = self._said.pop(place, None)
             if change.sign > 0:
@@ -201,10 +215,21 @@ def check_same(
 
 def _canonical(change: Change[Any]) -> tuple[str, str]:
     key, value = change.value
-    # Equal sets have different texts.
-    is_unordered = isinstance(value, list | set | frozenset)
-    shown = sorted(map(repr, value)) if is_unordered else value
-    return repr(key), f"key {key!r} window {change.window}: {shown}"
+    return repr(key), f"key {key!r} window {change.window}: {_shown(value)}"
+
+
+def _shown(value: Any) -> str:
+    """A text that is the same for what differs in an order that means nothing."""
+    if isinstance(value, list | set | frozenset):
+        return str(sorted(map(repr, value)))
+    if type(value) is tuple and any(isinstance(each, list) for each in value):
+        return str(tuple(map(_shown, value)))
+    return str(value)
+
+
+def _each(group: tuple[Any, Iterable[Any]]) -> Iterable[tuple[Any, Any]]:
+    key, found = group
+    return ((key, each) for each in found)
 
 
 def _concatenated(values: Iterable[Sequence[Any]]) -> list[Any]:

@@ -426,6 +426,31 @@ def _bundles(p: df.Pipeline, random: Random) -> None:
     _write(totals, "totals")
 
 
+def _joins(p: df.Pipeline, random: Random) -> None:
+    """Records joined with those of the same key, and with counts that are taken back."""
+    retracting = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+    records = (
+        p
+        | "read" >> df.Read(truthful(random))
+        | "windows"
+        >> df.WindowInto(
+            random.choice([df.FixedWindows(60), df.SlidingWindows(60, period=40)]),
+            trigger=random.choice(TRIGGERS),
+            accumulation_mode=retracting,
+            allowed_lateness=LATENESS,
+        )
+    )
+    join_type = random.choice(list(df.JoinType))
+    even, odd = (  # type: ignore[var-annotated]
+        records | name >> df.Filter(lambda pair, rest=rest: pair[1] % 2 == rest)
+        for rest, name in enumerate(("even", "odd"))
+    )
+    counts = records | "count" >> df.CombinePerKey(df.CountCombineFn())
+    pairs = (even, odd) | "pairs" >> df.Join(join_type)
+    counted = (pairs, counts) | "counted" >> df.Join()
+    _write(counted | "add" >> df.CombinePerKey(df.CountCombineFn()), "rows")
+
+
 PIPELINES: Mapping[str, NamedPipeline] = {
     each.name: each
     for each in (
@@ -444,5 +469,6 @@ PIPELINES: Mapping[str, NamedPipeline] = {
             name="keys", build=_keys, tables=("sums", "numbers", "silences"), whole="group"
         ),
         NamedPipeline(name="bundles", build=_bundles),
+        NamedPipeline(name="joins", build=_joins),
     )
 }

@@ -1,0 +1,95 @@
+"""Join: the pairs of two collections that have the same key and window.  Dataflow Model, sections 2.1 and 2.3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dataflow.errors import PipelineError
+from dataflow.join_fn import LEFT, RIGHT, JoinFn, JoinType, Pairs
+from dataflow.pcollection import PCollection
+from dataflow.ptransform import PTransform
+from dataflow.transforms.co_group import together
+from dataflow.transforms.group import CombinePerKey
+from dataflow.transforms.par_do import FlatMap
+from triggers.accumulation import AccumulationMode
+from triggers.trigger import EarlyFirings
+
+_TWO = 2
+
+
+class Join(PTransform[tuple[PCollection[Any], PCollection[Any]], PCollection[Any]]):
+    """``(orders, cities) | df.Join()``: ``(key, (order, city))`` for each order and city of the same key and window.
+
+    It says what `CoGroupByKey` and a function from its groups to pairs would say, but where panes take back what was
+    said, a window takes back the pairs that are gone, and says those that have come.  So a value that comes on one side
+    costs one pair for each value that it meets, however many pairs have been said before.
+    Both are collections of ``(key, value)`` pairs, windowed alike, as for `CoGroupByKey`; what one of them takes back
+    takes its pairs with it, and values must be hashable then.  Pairs can be joined again.
+
+    All pairs are said again where they get another event time, by a ``timestamp_combiner``, or another window, as
+    sessions do that grow; where sessions are joined of what may be taken back; and before code that is marked
+    `nondeterministic`, for which it is remembered what was made of them.
+    Pairs have no pane (`PaneInfo` is that of an element which no grouping has produced) where they are taken back.
+
+    Args:
+        join_type: what is said of a value that meets none of the other side.
+
+    Raises:
+        PipelineError: ``join_type`` is none; when applied, something else than two collections, which are windowed
+            alike, or a window may speak more than once and discards what it has said: the pairs of what came before and
+            after would be lost.
+    """
+
+    def __init__(self, join_type: JoinType = JoinType.INNER) -> None:
+        if not isinstance(join_type, JoinType):
+            raise PipelineError(
+                f"Join needs a JoinType, not {join_type!r}",
+                hint=f"one of {', '.join(map(str, JoinType))}",
+            )
+        self._join_type = join_type
+
+    def default_label(self) -> str:
+        """``Join(inner)``."""
+        return f"Join({self._join_type.value})"
+
+    def __ror__(self, pcolls: tuple[PCollection[Any], PCollection[Any]]) -> PCollection[Any]:
+        is_pair = isinstance(pcolls, tuple | list) and len(pcolls) == _TWO
+        if not is_pair or not all(isinstance(each, PCollection) for each in pcolls):
+            raise PipelineError(
+                f"Join needs two PCollections, not {pcolls!r}",
+                hint="e.g. (orders, cities) | df.Join(); more than two are joined one after the other",
+            )
+        return pcolls[0].pipeline.apply(self, pcolls)
+
+    def expand(self, pcoll: tuple[PCollection[Any], PCollection[Any]]) -> PCollection[Any]:
+        """Tag, flatten, group, and say each pair by itself."""
+        both = together(dict(zip((LEFT, RIGHT), pcoll, strict=True)))
+        _check_that_pairs_meet(both)
+        return (
+            both | "join" >> CombinePerKey(JoinFn.of(self._join_type)) | "pairs" >> FlatMap(_pairs)
+        )
+
+
+def _pairs(group: tuple[Any, Pairs]) -> Iterator[tuple[Any, tuple[Any, Any]]]:
+    key, pairs = group
+    return ((key, pair) for pair in pairs)
+
+
+def _check_that_pairs_meet(pcoll: PCollection[Any]) -> None:
+    strategy = pcoll.node.strategy
+    speaks_once = (
+        strategy.trigger.early_firings is EarlyFirings.NEVER
+        and not strategy.allowed_lateness_us
+        and not strategy.follows_percentile
+    )
+    if speaks_once or strategy.accumulation_mode is not AccumulationMode.DISCARDING:
+        return
+    raise PipelineError(
+        f"{pcoll.pipeline.here()} would lose pairs: its windows may speak more than once, and discard what they have "
+        "said",
+        detail=f"a value would not meet what came to the other side before the last pane; the trigger is "
+        f"{strategy.trigger!r}, the allowed lateness {strategy.allowed_lateness_us / 1e6:g} s",
+        hint="pass accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING to the WindowInto before it; or "
+        "use df.CoGroupByKey() if panes are to be joined by themselves",
+    )
