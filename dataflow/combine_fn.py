@@ -66,8 +66,8 @@ class CombineFn(ABC):
 class ChangingCombineFn(CombineFn):
     """A `CombineFn` whose result is many things, each of which is used by itself by whatever comes behind the grouping.
 
-    So a window that takes back what it said need not take back all of it: it takes back what is gone from the result,
-    and says what has come to it.  Results are false when they are empty.
+    So a retracting window need not retract all of it: it retracts what is gone from the result, and emits what has come
+    to it.  Results are false when they are empty.
     """
 
     @abstractmethod

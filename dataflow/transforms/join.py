@@ -21,24 +21,26 @@ _TWO = 2
 class Join(PTransform[tuple[PCollection[Any], PCollection[Any]], PCollection[Any]]):
     """``(orders, cities) | df.Join()``: ``(key, (order, city))`` for each order and city of the same key and window.
 
-    It says what `CoGroupByKey` and a function from its groups to pairs would say, but where panes take back what was
-    said, a window takes back the pairs that are gone, and says those that have come.  So a value that comes on one side
-    costs one pair for each value that it meets, however many pairs have been said before.
-    Both are collections of ``(key, value)`` pairs, windowed alike, as for `CoGroupByKey`; what one of them takes back
-    takes its pairs with it, and values must be hashable then.  Pairs can be joined again.
+    It emits what `CoGroupByKey` and a function from its groups to pairs would emit.  But where the accumulation mode is
+    retracting, a firing retracts the pairs that are gone and emits those that have come, and not all pairs again.  So a
+    value that comes on one side costs one pair for each value that it meets, however many pairs there are already.
+    Both inputs are collections of ``(key, value)`` pairs, windowed alike, as for `CoGroupByKey`.  Where one of them
+    retracts a value, the pairs of that value are retracted; values must be hashable then.  Pairs can be joined again.
 
-    All pairs are said again where they get another event time, by a ``timestamp_combiner``, or another window, as
-    sessions do that grow; where sessions are joined of what may be taken back; and before code that is marked
-    `nondeterministic`, for which it is remembered what was made of them.
-    Pairs have no pane (`PaneInfo` is that of an element which no grouping has produced) where they are taken back.
+    All pairs of a key and window are retracted and emitted again where they get another event time, by a
+    ``timestamp_combiner``, or another window, as in sessions that grow; where sessions are joined of what may be
+    retracted; and before code that is marked `nondeterministic`, for which it is remembered what was made of them.
+    Where the mode is retracting, the `PaneInfo` of a pair is that of an element which no grouping has produced.
+
+    A function behind it that fails is run again with the same pairs; state is changed once.
 
     Args:
-        join_type: what is said of a value that meets none of the other side.
+        join_type: what is emitted for a value that meets none of the other side.
 
     Raises:
         PipelineError: ``join_type`` is none; when applied, something else than two collections, which are windowed
-            alike, or a window may speak more than once and discards what it has said: the pairs of what came before and
-            after would be lost.
+            alike, or a window that may fire more than once and discards: pairs of values in different panes would be
+            lost.
     """
 
     def __init__(self, join_type: JoinType = JoinType.INNER) -> None:
@@ -63,7 +65,7 @@ class Join(PTransform[tuple[PCollection[Any], PCollection[Any]], PCollection[Any
         return pcolls[0].pipeline.apply(self, pcolls)
 
     def expand(self, pcoll: tuple[PCollection[Any], PCollection[Any]]) -> PCollection[Any]:
-        """Tag, flatten, group, and say each pair by itself."""
+        """Tag, flatten, group, and emit each pair by itself."""
         both = together(dict(zip((LEFT, RIGHT), pcoll, strict=True)))
         _check_that_pairs_meet(both)
         return (
@@ -86,8 +88,8 @@ def _check_that_pairs_meet(pcoll: PCollection[Any]) -> None:
     if speaks_once or strategy.accumulation_mode is not AccumulationMode.DISCARDING:
         return
     raise PipelineError(
-        f"{pcoll.pipeline.here()} would lose pairs: its windows may speak more than once, and discard what they have "
-        "said",
+        f"{pcoll.pipeline.here()} would lose pairs: its windows may fire more than once, and discard what they have "
+        "emitted",
         detail=f"a value would not meet what came to the other side before the last pane; the trigger is "
         f"{strategy.trigger!r}, the allowed lateness {strategy.allowed_lateness_us / 1e6:g} s",
         hint="pass accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING to the WindowInto before it; or "
