@@ -39,7 +39,7 @@ class SignedCoGroupFn(SignedCombineFn):
         """
         sides = dict(zip(self.combine_fn.names, accumulator, strict=True))
         for (name, given), sign in values:
-            value = NAN if type(given) is float and given != given else given  # noqa: PLR0124
+            value = NAN if type(given) is float and given != given else given  # noqa: PLR0124 - true of NaN alone
             try:
                 _count(sides[name], value, sign)
             except TypeError as error:
