@@ -9,12 +9,13 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.serialization import dumps, loads
-from runners.core.ground.cells import CellId
+from runners.core.ground.cells import CellId, Effects, Said, WindowState
+from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.stages.grouping import Step
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
@@ -27,6 +28,8 @@ from tests.strategies import streams, triggers, windowings
 #: The nightly profile digs for minutes.
 pytestmark = pytest.mark.timeout(3600)
 
+#: Far more than any of the mutations needs to be found.
+EXAMPLES_MAX = 500
 MODES = st.sampled_from(df.AccumulationMode)
 COMBINERS = st.sampled_from(df.TimestampCombiner)
 CLOCK_STEPS_US = st.lists(st.sampled_from([0, 3, 40, 200]), min_size=9, max_size=9)
@@ -170,7 +173,75 @@ PROGRAMS = st.builds(
 def test_nothing_is_known_that_is_not_stored(
     program: Program, arrivals: list[Arrivals], steps_us: list[int]
 ) -> None:
+    check_kept(program, arrivals, steps_us)
+
+
+def check_kept(program: Program, arrivals: list[Arrivals], steps_us: list[int]) -> None:
     in_memory = program.log(arrivals, steps_us, is_stored=False)
     from_store = program.log(arrivals, steps_us, is_stored=True)
 
     assert in_memory == from_store
+
+
+Patch = pytest.MonkeyPatch
+
+
+def _kept(patch: Patch, **changed: Any) -> None:
+    """Have a state stored with some fields as they were in the beginning."""
+    reduce = WindowState.__reduce__
+    patch.setattr(WindowState, "__reduce__", lambda state: reduce(attrs.evolve(state, **changed)))
+
+
+def forget_the_on_time_moment(patch: Patch) -> None:
+    _kept(patch, is_past=False)
+
+
+def forget_what_was_not_early(patch: Patch) -> None:
+    _kept(patch, nonspeculative_firings=0)
+
+
+def forget_where_the_watermark_waits(patch: Patch) -> None:
+    _kept(patch, hold_us=None)
+
+
+def forget_what_code_made_of_it(patch: Patch) -> None:
+    patch.setattr(
+        Said,
+        "__reduce__",
+        lambda said: (Said, (said.value, said.timestamp_us, said.window, said.pane)),
+    )
+
+
+def do_not_say_what_timers_changed(patch: Patch) -> None:
+    fire_timers = GroupAlsoByWindow.fire_timers
+
+    def broken(*args: Any, **clocks: Any) -> Effects:
+        effects = fire_timers(*args, **clocks)
+        effects.touched.clear()
+        return effects
+
+    patch.setattr(GroupAlsoByWindow, "fire_timers", broken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        forget_the_on_time_moment,
+        forget_what_was_not_early,
+        forget_where_the_watermark_waits,
+        forget_what_code_made_of_it,
+        do_not_say_what_timers_changed,
+    ],
+    ids=lambda mutate: mutate.__name__,
+)
+def test_what_is_not_stored_is_found(mutate: Any, monkeypatch: Patch) -> None:
+    mutate(monkeypatch)
+
+    @settings(max_examples=EXAMPLES_MAX, database=None, derandomize=True, phases=[Phase.generate])
+    @given(program=PROGRAMS, arrivals=streams(), steps_us=CLOCK_STEPS_US)
+    def look(program: Program, arrivals: list[Arrivals], steps_us: list[int]) -> None:
+        check_kept(program, arrivals, steps_us)
+
+    with pytest.raises(AssertionError):
+        look()

@@ -129,6 +129,53 @@ def test_the_last_word_about_a_key_counts(
     assert store.read_table(KEYED) == [("a", 2)]
 
 
+def test_no_write_has_more_rows_than_one_statement_takes(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key range commits everything at once, so what it has may be many times as much."""
+    monkeypatch.setattr(range_writer, "ROWS_MAX", 3)
+    committed: list[Production] = []
+    commit = store.commit
+
+    def noted(production: Production) -> CommitOutcome:
+        committed.append(production)
+        return commit(production)
+
+    monkeypatch.setattr(store, "commit", noted)
+    with attempt(store, "only") as writer:
+        for number in range(10):
+            writer.write(inserts(number))
+        writer.commit(is_last=True)
+
+    (production,) = committed
+    assert [len(each.inserts) for each in production.tables] == [3, 3, 3, 1]
+    assert numbers(store) == list(range(10))
+
+
+def test_letters_of_one_commit_are_those_that_the_next_one_comes_upon_again(
+    store: MemoryStore,
+) -> None:
+    letter = DeadLetter(
+        stage="read",
+        element=1,
+        timestamp_us=0,
+        window=GLOBAL_WINDOW,
+        sign=+1,
+        error="",
+        traceback="",
+        tries=1,
+    )
+    with attempt(store, "only") as writer:
+        writer.write(inserts(1), [letter])
+        writer.commit(ReadSoFar(2), is_last=False)
+        writer.write(inserts(2), [letter])
+        writer.commit(ReadSoFar(4), is_last=False)
+        writer.write(inserts(3))
+        writer.commit(ReadSoFar(5), is_last=True)
+
+    assert len(store.read_dead_letters("job")) == 2
+
+
 @attrs.define
 class Lossy(MemoryStore):
     """The answer to a commit is lost; ``lands`` says whether the commit was."""

@@ -278,3 +278,99 @@ def test_what_has_spoken_and_is_taken_back_is_kept_where_it_expires(
     assert said == [+1, -1]
     assert bool(cells) == is_kept
     assert len(effects.touched) == 1
+
+
+class Retracted:
+    """Sessions of a key whose records may be taken back."""
+
+    def __init__(self, trigger: df.Trigger) -> None:
+        strategy = WindowingStrategy(window_fn=SESSIONS, trigger=trigger)
+        self.accumulation = Accumulation(ListCombineFn(), strategy, is_retracted=True)
+        self.machine = GroupAlsoByWindow(self.accumulation)
+        self.cells: dict[CellId, Cell] = {}
+
+    def add(self, *records: tuple[int, str], sign: int = +1) -> list[list[str]]:
+        """Records at instants; what is said of them."""
+        partials = []
+        for at_us, value in records:
+            inputs: Any = [(value, sign)]
+            if not self.accumulation.reads_values:
+                inputs = self.accumulation.folded(inputs)
+            partials.append(("k", df.Window(at_us, at_us + 10), inputs, 1))
+        effects = self.machine.add(self.cells, partials, watermark_us=-5, now_us=0)
+        return [sorted(values) for _, values in effects.values]
+
+
+def test_the_heirs_of_a_session_that_comes_apart_count_what_is_left() -> None:
+    """Each what it has itself, and not what the other one has."""
+    sessions = Retracted(df.AfterCount(5))
+    assert not sessions.add((0, "a"), (1, "b"), (16, "c"), (8, "bridge"))
+    assert not sessions.add((8, "bridge"), sign=-1)
+    assert not sessions.add((1, "d"), (1, "e"))
+    assert sessions.add((1, "f")) == [["a", "b", "d", "e", "f"]]
+    assert not sessions.add((16, "g"), (16, "h"), (16, "i"))
+    assert sessions.add((16, "j")) == [["c", "g", "h", "i", "j"]]
+
+
+def test_a_trigger_sees_the_values_of_every_part_of_a_session() -> None:
+    sessions = Retracted(df.AfterPunctuation("end".__eq__))
+    assert not sessions.add((0, "a"), (5, "b"))
+    assert sessions.add((9, "end")) == [["a", "b", "end"]]
+
+
+@pytest.mark.parametrize(
+    ("mode", "held_us", "said_us"),
+    [
+        # What is said again has the event time of what was said, for which the watermark waits already.
+        (Mode.ACCUMULATING_AND_RETRACTING, [3, 3 + 20], [3, 3, 3]),
+        (Mode.ACCUMULATING, [3, None, 7, None], [3, 7]),
+        (Mode.DISCARDING, [3, None, 7, None], [3, 7]),
+    ],
+)
+def test_the_watermark_behind_waits_for_what_may_be_taken_back(
+    mode: Mode, held_us: list[int | None], said_us: list[int]
+) -> None:
+    """As long as whoever has it allows; before it is said, at its event time; and for nothing else."""
+    strategy = WindowingStrategy(
+        window_fn=FIXED,
+        trigger=df.Repeatedly(df.AfterCount(2)),
+        accumulation_mode=mode,
+        allowed_lateness_us=20,
+        timestamp_combiner=df.TimestampCombiner.EARLIEST,
+    )
+    accumulation = Accumulation(ListCombineFn(), strategy)
+    machine = GroupAlsoByWindow(accumulation)
+    cells: dict[CellId, Cell] = {}
+    held: list[int | None] = []
+    said: list[int] = []
+    for at_us in (3, 4, 7, 8):
+        partial = ("k", df.Window(0, 10), accumulation.folded([(at_us, at_us)]), 1)
+        effects = machine.add(cells, [partial], watermark_us=0, now_us=0)
+        held += effects.holds.values()
+        said += effects.timestamps_us
+
+    assert held == held_us
+    assert said == said_us
+
+
+@pytest.mark.parametrize("is_retracted", [False, True])
+@pytest.mark.parametrize("window_fn", [FIXED, SESSIONS])
+def test_what_comes_when_its_window_expires_is_late_and_kept_as_it_would_have_been_said(
+    window_fn: df.WindowFn, is_retracted: bool
+) -> None:
+    """Also where partials are not folded, because the trigger looks at the values."""
+    strategy = WindowingStrategy(
+        window_fn=window_fn, trigger=df.AfterBytes(1_000), allowed_lateness_us=5
+    )
+    accumulation = Accumulation(df.SumCombineFn(), strategy, is_retracted=is_retracted)
+    machine = GroupAlsoByWindow(accumulation)
+    inputs: Any = [(3, +1), (4, +1)] if is_retracted else [3, 4]
+    partial = ("k", df.Window(0, 10), inputs, 2)
+    cells: dict[CellId, Cell] = {}
+    in_time = machine.add(cells, [partial], watermark_us=14, now_us=0)
+    assert not in_time.late
+    cells = {}
+    (late,) = machine.add(cells, [partial], watermark_us=15, now_us=0).late
+
+    assert not cells
+    assert accumulation.result(late.accumulator) == 7
