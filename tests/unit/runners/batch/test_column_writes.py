@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from runners.millwheel.store.postgres.arrays import (
     TimestamptzArray,
     packed_rows,
 )
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 TABLE = TableSpec(name="t", columns={"key": int, "value": int}, key=("key",))
 PLAIN = TableSpec(name="t", columns={"key": int, "value": int})
@@ -52,6 +54,31 @@ def test_the_last_word_for_a_key_counts_however_it_came(parts: list[tuple[Any, b
 
     assert dict(write.upserts) == wanted
     assert len(write.upserts) <= buffer.size
+
+
+TEXTS = TableSpec(name="t", columns={"text": str, "at": datetime}, key=("text",))
+
+
+@pytest.mark.parametrize(
+    ("text", "at_us", "is_certain"),
+    [
+        ("a", 0, True),
+        ("a" * 200, MIN_TIMESTAMP_US, True),
+        ("a", MAX_TIMESTAMP_US, True),
+        ("a" * 201, 0, False),
+        ("a\0", 0, False),
+        ("a", MIN_TIMESTAMP_US - 1, False),
+        ("a", MAX_TIMESTAMP_US + 1, False),
+    ],
+)
+def test_columns_are_taken_where_they_fit_for_certain(
+    text: str, at_us: int, is_certain: bool
+) -> None:
+    """What may not fit is looked at as rows, and refused in words."""
+    at = pa.array([0, at_us]).cast(ARROW_TYPES[datetime])
+    rows = Rows.of(None, ["text", "at"], [pa.array(["b", text]), at])
+
+    assert (TableColumns.of(TEXTS, rows) is not None) == is_certain
 
 
 @given(parts=st.lists(st.tuples(PAIRS, st.booleans()), min_size=1))

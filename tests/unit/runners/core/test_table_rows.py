@@ -15,6 +15,7 @@ from dataflow.graph import TransformNode, WriteTable
 from dataflow.io.table import TableSpec
 from runners.core.ground.bundle import Bundle
 from runners.core.tables.changelog import Rows, apply_table_write
+from runners.core.tables.row_changes import RowChanges
 from runners.core.tables.rows import table_write
 from tests.ids import shown
 
@@ -94,6 +95,32 @@ def test_any_changes_leave_the_rows_of_the_multiset_or_are_refused(
         assert any(one & other for one, other in combinations(owners, 2))
     else:
         assert Counter(rows.values()) == +said
+
+
+@given(
+    taken_back=st.sets(st.tuples(st.integers(0, 2), st.integers(0, 3))),
+    said=st.dictionaries(st.integers(0, 2), st.integers(0, 3)),
+)
+def test_changes_that_wait_for_each_other_lose_nothing(
+    taken_back: set[tuple[int, int]], said: dict[int, int]
+) -> None:
+    """Several rows of a key may be taken back before the one or the other is said, by a bundle still to come."""
+    table = TableSpec(name="t", columns={"key": int, "value": int}, key=("key",))
+    changes = RowChanges(table)
+    changes.add(taken_back, [-1] * len(taken_back))
+    changes.add(said.items(), [+1] * len(said))
+    together = RowChanges(table)
+    together.take(changes.net())
+    expected = Counter(said.items())
+    expected.subtract(taken_back)
+    found = Counter[Any]()
+    for before, after in together.net():
+        found[before] -= before is not None
+        found[after] += after is not None
+
+    assert {row: count for row, count in found.items() if count} == {
+        row: count for row, count in expected.items() if count
+    }
 
 
 @st.composite
