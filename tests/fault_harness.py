@@ -17,9 +17,9 @@ from runners.embedded.cluster import open_cluster
 from runners.embedded.postgres import embedded_postgres
 from runners.millwheel.store.postgres import PostgresStore
 from tests.fault_job import ANSWER_TABLES, PANE_TABLES
+from tests.waiting import WAIT_MAX_S, until
 
 _POLL_S = 0.02
-_STOP_TIMEOUT_S = 30
 _TYPES = {str: "text", int: "bigint"}
 _GATE_KEY = 8_001
 
@@ -69,10 +69,7 @@ class FaultServer:
         server = self._cluster.server()
         assert server is not None
         server.send_signal(how)
-        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
-        while not _is_gone(server):
-            assert time.monotonic() < deadline_s, "the server does not stop"
-            time.sleep(_POLL_S)
+        until(lambda: _is_gone(server), lambda: "the server does not stop")
 
     def start(self) -> None:
         """Start it again; recovers what a kill has left."""
@@ -165,7 +162,7 @@ class Watch:
         """How many bundles each split of the source has committed."""
         return {name: row.bundle for name, row in self.fences().items() if row.is_source}
 
-    def wait_for_sources(self, more: int = 3, *, timeout_s: float = 60) -> float:
+    def wait_for_sources(self, more: int = 3) -> float:
         """Until every split has committed so many more bundles; how long that took, in seconds.
 
         A split that has ended counts: the caller sees to it that there is enough left to read.
@@ -182,17 +179,17 @@ class Watch:
                 for name, bundle in before.items()
             )
 
-        return self.wait(have_moved, timeout_s=timeout_s, what="progress of every source")
+        return self.wait(have_moved, what="progress of every source")
 
-    def wait(self, happened: Callable[[], bool], *, timeout_s: float, what: str) -> float:
+    def wait(self, happened: Callable[[], bool], *, what: str) -> float:
         """Until it has happened, whatever becomes of the server; how long that took, in seconds."""
         started_s = time.monotonic()
-        while time.monotonic() < started_s + timeout_s:
+        while time.monotonic() < started_s + WAIT_MAX_S:
             with contextlib.suppress(psycopg.OperationalError):
                 if happened():
                     return time.monotonic() - started_s
             time.sleep(_POLL_S)
-        raise AssertionError(f"no {what} in {timeout_s} s: {self.state()}")
+        raise AssertionError(f"no {what} in {WAIT_MAX_S} s: {self.state()}")
 
     def state(self) -> list[str]:
         """What the server is doing, for a message."""
@@ -228,7 +225,7 @@ class Watch:
 
     def wait_for_commits(self, count: int) -> list[int]:
         """Until so many sessions wait inside COMMIT; their process numbers."""
-        self.wait(lambda: len(self.sessions_in_commit()) >= count, timeout_s=10, what="commit")
+        self.wait(lambda: len(self.sessions_in_commit()) >= count, what="commit")
         return self.sessions_in_commit()
 
     def terminate(self, pid: int) -> None:

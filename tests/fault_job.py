@@ -1,7 +1,7 @@
 """The job that faults are thrown at: a slow stream with ids, and tables of every pane that it says.
 
 Run as a program it is the driver of a streaming job:
-``python -m tests.fault_job --store DSN --job NAME --records 2000 --rate 300``.
+``python -m tests.fault_job --store DSN --job NAME --records 2000 --gate PATH``.
 """
 
 import argparse
@@ -9,11 +9,13 @@ import random
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import dataflow as df
 from dataflow.errors import DataflowError
 from runners.streaming import StreamingRunner
+from tests.held_sources import Gate
 from tests.scripted_source import Batch, ScriptedSource
 
 #: Records come in batches of this many, and the watermark moves after each.
@@ -41,6 +43,11 @@ VISIT = {**TOTAL, "end": datetime}
 PANE_TABLES = {"exact_panes": PANE, "total_panes": PANE, "visit_panes": CHANGE}
 #: Tables of answers.
 ANSWER_TABLES = {"totals": TOTAL, "visits": VISIT}
+
+
+def gate_at(path: Path) -> Gate:
+    """Until there is such a file, what is read is slow: a minute and more, however long the faults take."""
+    return Gate(path=path, records=1 << 60, records_per_second=40)
 
 
 def scripts(records: int, seed: int = 7) -> list[list[Batch]]:
@@ -145,16 +152,12 @@ def main() -> None:
     parser.add_argument("--store", required=True)
     parser.add_argument("--job", required=True)
     parser.add_argument("--records", type=int, required=True)
-    parser.add_argument("--rate", type=float, required=True)
+    parser.add_argument("--gate", type=Path, required=True)
     options = parser.parse_args()
     runner = StreamingRunner(
-        job=options.job,
-        store=options.store,
-        records_per_second=options.rate,
-        master="local[2,4]",
-        show_progress=False,
+        job=options.job, store=options.store, master="local[2,4]", show_progress=False
     )
-    p = df.Pipeline(runner)
+    p = df.Pipeline(gate_at(options.gate).held(runner))
     pipeline(options.records)(p)
     try:
         p.run().wait_until_finish()

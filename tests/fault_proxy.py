@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 _CHUNK_BYTES = 1 << 16
 #: How the server says that a transaction is durable (CommandComplete, its length, its tag).
 COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"
-_HOLD_MAX_S = 10.0
+_HOLD_MAX_S = 60.0
 
 
 class FaultProxy:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import psutil
 
+from tests.waiting import until
+
 #: As arguments by themselves: the command that starts Spark names the first one, too, within a setting.
 _DAEMONS = frozenset(("runners.python_daemon", "pyspark.daemon"))
 
@@ -28,6 +30,18 @@ def spark_workers(driver: psutil.Process) -> list[psutil.Process]:
     parents = {pid: _parent(each) for pid, each in daemons.items()}
     forked = {pid for pid, parent in parents.items() if parent in daemons}
     return [daemons[pid] for pid in forked if pid not in parents.values()]
+
+
+def workers_of(driver: psutil.Process) -> list[psutil.Process]:
+    """The same when there are some: those that were ended are replaced after a while."""
+    found: list[psutil.Process] = []
+
+    def are_there() -> bool:
+        found[:] = spark_workers(driver)
+        return bool(found)
+
+    until(are_there)
+    return found
 
 
 def kill(processes: Sequence[psutil.Process]) -> None:

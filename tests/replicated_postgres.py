@@ -17,7 +17,7 @@ import psycopg
 
 from runners.embedded.unprivileged import Account, server_account
 
-_START_TIMEOUT_S = 60
+_START_TIMEOUT_S = 120
 _POLL_S = 0.05
 _SETTINGS = {
     "listen_addresses": "",

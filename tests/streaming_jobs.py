@@ -1,7 +1,6 @@
 """Jobs of the streaming runner, for tests: run one, and what the direct runner says of the same pipeline."""
 
 import random
-import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from runners.registry import open_store
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
 from tests.held_sources import Gate
+from tests.waiting import until
 
 SUMS = {"user": str, "start": datetime, "total": int}
 VISITS = {"user": str, "start": datetime, "end": datetime, "values": str}
@@ -112,12 +112,14 @@ def direct(build: Callable[[df.Pipeline], object]) -> df.PipelineResult:
     return pipeline.run()
 
 
-def read_on(job: StreamingJob, records: int, *, timeout_s: float = 90) -> None:
+def read_on(job: StreamingJob, records: int) -> None:
     """Until a running job has read so much; what workers that are gone have read counts as well."""
-    deadline_s = time.monotonic() + timeout_s
-    while (counts := job.statistics()) is None or counts.records_read < records:
-        assert time.monotonic() < deadline_s, f"not {records} records in {timeout_s} s: {counts}"
-        time.sleep(0.02)
+
+    def has_read() -> bool:
+        counts = job.statistics()
+        return counts is not None and counts.records_read >= records
+
+    until(has_read)
 
 
 def open_work(dsn: str) -> dict[str, int]:

@@ -14,7 +14,8 @@ import dataflow as df
 from dataflow.computations import JsonLinesWatcher
 from runners.batch import BatchRunner
 from runners.streaming import StreamingRunner
-from tests.processes import kill, spark_workers
+from tests.processes import kill, workers_of
+from tests.streaming_jobs import read_on
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
@@ -113,13 +114,9 @@ def test_files_are_read_once_though_workers_are_killed(
 
     writer = Thread(target=appear, args=(range(FILES // 2),))
     writer.start()
-    deadline, kills = time.monotonic() + 60, 0
-    while kills < KILLS and time.monotonic() < deadline:
-        statistics = first.statistics()
-        if statistics and statistics.records_read >= 4 * RECORDS * (kills + 1):
-            kill([random.choice(spark_workers(psutil.Process()))])
-            kills += 1
-        time.sleep(0.02)
+    for number in range(KILLS):
+        read_on(first, 4 * RECORDS * (number + 1))
+        kill([random.choice(workers_of(psutil.Process()))])
     writer.join()
     first.cancel()
     appear(range(FILES // 2, FILES // 2 + 3))
@@ -128,7 +125,6 @@ def test_files_are_read_once_though_workers_are_killed(
     (tmp_path / "end").touch()
     second.wait_until_finish()
 
-    assert KILLS == kills
     check(second)
 
 

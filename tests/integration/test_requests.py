@@ -4,7 +4,6 @@ And one that does something by itself.
 """
 
 import re
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -19,8 +18,9 @@ from runners.millwheel.store.postgres import PostgresStore
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
 from tests.held_sources import Gate
-from tests.integration.test_signals import dataflow, until
+from tests.integration.test_signals import dataflow
 from tests.streaming_jobs import direct, open_work, read_on, rows_of, two_branches
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
@@ -62,14 +62,18 @@ def start(
 
 def ask_until_done(ask: Callable[[], str]) -> str:
     """What is being split cannot move yet: that is said, and passes."""
-    for _ in range(300):
+    answers: list[str] = []
+
+    def is_done() -> bool:
         try:
-            return ask()
+            answers.append(ask())
         except RequestError as error:
             if not any(each in str(error) for each in ("split or merged", "changing hands")):
                 raise
-            time.sleep(0.1)
-    return ask()
+        return bool(answers)
+
+    until(is_done)
+    return answers[0]
 
 
 def test_ranges_are_split_moved_and_merged_while_the_job_runs(
@@ -175,7 +179,7 @@ def test_a_job_that_balances_itself_says_the_same(
         read_on(job, 1_000)
         busy = [each for each in workers(job) if each.startswith("read") or each == "sum[1]"]
         assert [workers(job)[each] for each in busy] == ["slot 0", "slot 0"]
-        until(lambda: {"slot 0", "slot 1"} == {workers(job)[each] for each in busy}, timeout_s=90)
+        until(lambda: {"slot 0", "slot 1"} == {workers(job)[each] for each in busy})
         gate.open()
         job.wait_until_finish()
     finally:

@@ -10,7 +10,7 @@ import pytest
 import dataflow as df
 from runners.streaming.job_thread import StreamingJob
 from tests.held_sources import Gate
-from tests.processes import kill, spark_workers
+from tests.processes import kill, workers_of
 from tests.scripted_source import Batch, ScriptedSource
 from tests.streaming_jobs import (
     SUMS,
@@ -66,7 +66,7 @@ def test_a_killed_worker_is_replaced(streaming: Streaming, events: Path, tmp_pat
     assert isinstance(result, StreamingJob)
     for kill_number in range(3):
         read_on(result, 1_000 * (kill_number + 1))
-        kill([random.choice(spark_workers(psutil.Process()))])
+        kill([random.choice(workers_of(psutil.Process()))])
     gate.open()
     result.wait_until_finish()
     expected = direct(build)

@@ -18,7 +18,7 @@ from runners.embedded.postgres import release_embedded_postgres
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
 from tests.fault_harness import FaultServer, Watch, prepare_database
-from tests.fault_job import ANSWER_TABLES, pipeline
+from tests.fault_job import ANSWER_TABLES, gate_at, pipeline
 from tests.pane_laws import (
     check_corrections,
     check_panes_are_those_of,
@@ -65,26 +65,22 @@ def watch(fault_dsn: str) -> Iterator[Watch]:
 
 @attrs.define
 class FaultJob:
-    """Starts the job in this process, and judges what it left."""
+    """Starts the job in this process, and judges what it left; ``gate``: of a file that does not exist."""
 
     dsn: str
     master: str
     watch: Watch
+    gate: Path
     records: int = 0
     running: StreamingJob | None = None
 
-    def start(self, *, records: int, rate: float, dsn: str | None = None) -> StreamingJob:
-        """Run it, or go on with it; ``records`` and ``rate`` (a second) are those of each split."""
+    def start(self, *, records: int, dsn: str | None = None) -> StreamingJob:
+        """Run it, or go on with it; ``records`` are those of each split, and slow until `finish`."""
         self.records = records
-        p = df.Pipeline(
-            StreamingRunner(
-                job=JOB,
-                store=dsn or self.dsn,
-                master=self.master,
-                records_per_second=rate,
-                show_progress=False,
-            )
+        runner = StreamingRunner(
+            job=JOB, store=dsn or self.dsn, master=self.master, show_progress=False
         )
+        p = df.Pipeline(gate_at(self.gate).held(runner))
         pipeline(records)(p)
         started = p.run()
         assert isinstance(started, StreamingJob)
@@ -93,16 +89,17 @@ class FaultJob:
         return started
 
     def finish(self) -> None:
-        """Wait for its end, and check everything that it said and left."""
+        """Let it read the rest, wait for its end, and check everything that it said and left."""
         assert self.running is not None
+        gate_at(self.gate).open()
         self.running.wait_until_finish()
         check_output(self.watch, self.records)
 
 
 @pytest.fixture
-def faulty(fault_dsn: str, watch: Watch, spark_master: str) -> Iterator[FaultJob]:
+def faulty(fault_dsn: str, watch: Watch, spark_master: str, tmp_path: Path) -> Iterator[FaultJob]:
     """The job; cancelled if a test leaves it running."""
-    job = FaultJob(fault_dsn, spark_master, watch)
+    job = FaultJob(fault_dsn, spark_master, watch, tmp_path / "gate")
     yield job
     if job.running is not None:
         job.running.cancel()

@@ -83,7 +83,7 @@ def test_network_that_cuts_delays_and_loses_answers(
     faulty: FaultJob, watch: Watch, fault_proxy: FaultProxy
 ) -> None:
     """After every fault the same job goes on, and every lost answer is found out without a second commit."""
-    faulty.start(records=4_000, rate=120, dsn=fault_proxy.dsn)
+    faulty.start(records=4_000, dsn=fault_proxy.dsn)
     recovery_s = {}
 
     for round_ in range(3):
@@ -93,7 +93,7 @@ def test_network_that_cuts_delays_and_loses_answers(
         recovery_s[f"cut {round_ + 1}"] = time.monotonic() - started_s
 
     fault_proxy.lose_commits(LOST_COMMITS)
-    watch.wait(lambda: fault_proxy.commits_lost == LOST_COMMITS, timeout_s=20, what="lost answers")
+    watch.wait(lambda: fault_proxy.commits_lost == LOST_COMMITS, what="lost answers")
     recovery_s["lost answers"] = watch.wait_for_sources(1)
     # What had landed is found to have landed: the workers go on and nobody is replaced.
     assert owners(watch) == before
