@@ -34,6 +34,8 @@ from runners.spark.prepared_job import JobOptions, PreparedJob, prepare
 from runners.spark.result import StoreResult
 from runners.spark.session import LOCAL_MASTER
 from runners.spark.spark_options import SparkOptions
+from runners.spark.stream_options import checked_step_timeout_ms
+from windowing.timestamps import DurationLike
 
 _PARTITIONS_PER_CORE = 2
 
@@ -61,7 +63,11 @@ class BatchRunner:
             there, and docs/how-to/run-on-a-cluster.md for what must fit all the same.
         tries_per_record: how often a record that makes user code fail is tried before it is left
             out and kept as a dead letter (`PipelineResult.dead_letters`); None: the first failure
-            ends the run.
+            ends the run.  So is one that ends its process, or takes longer than ``step_timeout``, where Spark tries a
+            task more than once, as it does by default: the next attempt at the task runs user code in a process of
+            its own before.
+        step_timeout: how long user code may be at work on the records of one bundle (`timedelta`, or seconds), and on
+            a single record where it is tried alone, before the process is ended; None: as long as it likes.
         show_progress: on stderr.
     """
 
@@ -76,6 +82,7 @@ class BatchRunner:
         code: Sequence[str] = (),
         partitions: int | None = None,
         tries_per_record: int | None = None,
+        step_timeout: DurationLike | None = None,
         spill_bytes: int = SPILL_BYTES,
         show_progress: bool = True,
     ) -> None:
@@ -85,6 +92,7 @@ class BatchRunner:
         self._spark = SparkOptions(master or LOCAL_MASTER, spark_settings, code)
         self._partitions = partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 1)
         self._tries = checked_tries(tries_per_record)
+        self._step_timeout_ms = checked_step_timeout_ms(step_timeout)
         self._spill_bytes = checked_spill_bytes(spill_bytes)
         self._show_progress = show_progress
 
@@ -131,6 +139,7 @@ class BatchRunner:
                     wanted,
                     progress,
                     tries=self._tries,
+                    step_timeout_ms=self._step_timeout_ms,
                     spill_bytes=self._spill_bytes,
                     bound=bound,
                 )

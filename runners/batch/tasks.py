@@ -27,6 +27,7 @@ from dataflow.errors import InputError
 from dataflow.graph import Read
 from dataflow.io.source import SplitStatus
 from dataflow.serialization import loads
+from runners.batch.deadly_code import CodeWatch
 from runners.batch.failures import Failure, FailureAccumulator, failure_of, is_transient
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
@@ -79,6 +80,8 @@ class Work:
     ``run``: of the job; None: any.  ``bound``: ranges that must send what earlier runs have sent.
     ``nondeterministic``: a transform that would not say the same again; None: there is none.
     ``fenced_wait_s``: see `RangeWriter`.
+    ``step_timeout_ms``: how long user code may be at work on one bundle; None: as long as it likes.
+    ``can_fork``: whether each attempt has a process of its own; see `CodeWatch`.
     ``spill_bytes``: how much of a key range is kept in memory; see `SpilledGroups`.
     """
 
@@ -95,6 +98,8 @@ class Work:
     nondeterministic: str | None = None
     spill_bytes: int = SPILL_BYTES
     fenced_wait_s: float | None = None
+    step_timeout_ms: int | None = None
+    can_fork: bool = False
 
 
 @attrs.frozen
@@ -178,6 +183,13 @@ class Attempt:
         self._work, self._range_id = work, range_id
         self._number, unique = attempt or _numbers_by_spark()
         self._owner = f"batch {range_id} attempt {unique}"
+        self._watch = CodeWatch(
+            self._number,
+            work.attempts_max,
+            tries=work.tries,
+            step_timeout_ms=work.step_timeout_ms,
+            can_fork=work.can_fork,
+        )
 
     def run(self, body: Iterator[Shipment]) -> Iterator[Shipment]:
         """Run one of the generators below; an error becomes shipments to everybody downstream."""
@@ -215,6 +227,7 @@ class Attempt:
         reader = source.open(loads(split), written.position if is_resumable else None)
         self._stack.callback(reader.close)
         executor = StageExecutor(self._plan, self._stage, tries=self._work.tries)
+        executor.trial = self._watch.trial
         overflow = self._overflow(executor)
         self._set_up(executor)
         ids = None
@@ -235,11 +248,12 @@ class Attempt:
             bundle = Bundle(batch.values, batch.timestamps_us)
             # The watermark stays at the beginning, so no id is forgotten, and nothing is late.
             judged = None if ids is None else ids.judge(bundle, _WHILE_INPUT.watermark_us)
-            outputs = executor.process(
-                bundle if judged is None else judged.bundle,
-                watermark_us=_WHILE_INPUT.watermark_us,
-                now_us=_WHILE_INPUT.now_us,
-            )
+            with self._watch.at_work():
+                outputs = executor.process(
+                    bundle if judged is None else judged.bundle,
+                    watermark_us=_WHILE_INPUT.watermark_us,
+                    now_us=_WHILE_INPUT.now_us,
+                )
             outputs.dead[:0] = [*aside, *(judged.dead if judged is not None else ())]
             yield from overflow.packed()
             yield from self._gatherer.add(outputs.groups)
@@ -265,13 +279,15 @@ class Attempt:
             return
         self._check_repeatable(writer)
         grouping = GroupingStage(self._plan, self._stage, is_replay=True, tries=self._work.tries)
+        grouping.try_first(self._watch.trial)
         overflow = self._overflow(grouping.executor)
         groups = SpilledGroups(grouping, _WHILE_INPUT, _AT_THE_END, self._work.spill_bytes)
         # After everybody who may read of it: user code until its end, and what gathers for later groupings.
         self._stack.callback(groups.close)
         self._set_up(grouping)
         try:
-            for step in groups.steps(map(content_of, shipments)):
+            blobs = self._watch.inputs(map(content_of, shipments))
+            for step in self._watch.steps(groups.steps(blobs)):
                 yield from overflow.packed()
                 yield from self._followed(step, writer)
         except FailedInputError as failed:

@@ -9,6 +9,7 @@ from runners.core.ground.dead_letters import checked_tries
 from runners.spark.prepared_job import JobOptions
 from runners.spark.session import local_master
 from runners.spark.spark_options import SparkOptions
+from windowing.timestamps import DurationLike, to_duration_us
 
 
 @attrs.frozen(kw_only=True)
@@ -16,12 +17,14 @@ class StreamOptions:
     """Checked when it is made, so before anything starts; `StreamingRunner` says what each of them means.
 
     ``tries``: how often a record that makes user code fail is tried; None: once, and then the run ends.
+    ``step_timeout_ms``: how long user code may be at work on one step; None: as long as it likes.
     """
 
     job: JobOptions
     spark: SparkOptions
     workers: int
     tries: int | None
+    step_timeout_ms: int | None = None
     show_progress: bool
 
     @classmethod
@@ -37,6 +40,7 @@ class StreamOptions:
         spark_settings: Mapping[str, str],
         code: Sequence[str],
         show_progress: bool,
+        step_timeout: DurationLike | None = None,
     ) -> "StreamOptions":
         """As the runners take them.
 
@@ -50,9 +54,24 @@ class StreamOptions:
             spark=SparkOptions(master or local_master(workers), spark_settings, code),
             workers=workers,
             tries=checked_tries(tries_per_record),
+            step_timeout_ms=checked_step_timeout_ms(step_timeout),
             show_progress=show_progress,
         )
 
     def with_fresh(self, fresh: bool) -> "StreamOptions":  # noqa: FBT001 - it is its name
         """The same, for a runner that is to forget the job first, or not to."""
         return attrs.evolve(self, job=attrs.evolve(self.job, fresh=fresh))
+
+
+def checked_step_timeout_ms(step_timeout: DurationLike | None) -> int | None:
+    """What a user gave as ``step_timeout``, in milliseconds.
+
+    Raises:
+        PipelineError: it is not positive.
+    """
+    if step_timeout is None:
+        return None
+    timeout_ms = to_duration_us(step_timeout) // 1_000
+    if timeout_ms <= 0:
+        raise PipelineError(f"step_timeout must be positive, and is {step_timeout}")
+    return timeout_ms

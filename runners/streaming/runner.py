@@ -102,6 +102,7 @@ class StreamingRunner:
             fresh=fresh,
             workers=workers,
             tries_per_record=tries_per_record,
+            step_timeout=step_timeout,
             master=master,
             spark_settings=spark_settings,
             code=code,
@@ -110,7 +111,7 @@ class StreamingRunner:
         self._worker_options = WorkerOptions(
             records_per_second=records_per_second,
             tries=self._stream.tries,
-            step_timeout_ms=None if step_timeout is None else _timeout_ms(step_timeout),
+            step_timeout_ms=self._stream.step_timeout_ms,
             guarantees=dict(guarantees),
             skew_limit_us=None if skew_limit is None else _limit_us(skew_limit),
             state_cache_bytes=state_cache_bytes,
@@ -182,13 +183,6 @@ class StreamingRunner:
             StoreError: there is no suitable store.
         """
         return planned_update(pipeline.graph(), self._stream.job, renamed)
-
-
-def _timeout_ms(step_timeout: DurationLike) -> int:
-    timeout_ms = to_duration_us(step_timeout) // 1_000
-    if timeout_ms <= 0:
-        raise PipelineError(f"step_timeout must be positive, and is {step_timeout}")
-    return timeout_ms
 
 
 def _limit_us(skew_limit: DurationLike) -> int:

@@ -4,7 +4,7 @@ The task forks before the worker begins, and only waits: so it can say with whic
 ended, at which step, and end a worker that does not come back from user code.  What the worker has to say when it ends
 by an error, and at which step it is, is in memory that both share.
 
-Spark ends the task's process; the worker goes with it (`runners.streaming.trials.fork`).
+Spark ends the task's process; the worker goes with it (`runners.spark.trials.fork`).
 """
 
 import mmap
@@ -19,7 +19,7 @@ from runners.core.user_code.poison import Trial
 from runners.errors import StoreError, StoreRestartedError, StoreUnreachableError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.troubles import reason_of
-from runners.streaming.trials import ForkedTrial, ending, fork, kill, wait_for
+from runners.spark.trials import ForkedTrial, ending, fork, kill, wait_for
 from runners.system_clock import SystemClock
 
 _PAGE_BYTES, _AT_BYTES = 64 << 10, 32 << 10

@@ -12,7 +12,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.wire.messages import Died, encode
 from runners.millwheel.worker.caution import Caution
 from runners.millwheel.worker.worker_options import WorkerOptions
-from runners.streaming.trials import ForkedTrial
+from runners.spark.trials import ForkedTrial
 from runners.testing.simulator.process import Steps, WorkerProcess
 from tests.effort import costly
 from tests.simulation import test_worker_crashes

@@ -123,6 +123,7 @@ class Backfill:
                 history.layout,
                 progress,
                 tries=self._stream.tries,
+                step_timeout_ms=self._stream.step_timeout_ms,
                 spill_bytes=self._spill_bytes,
                 wave=history_waves(history),
                 connect=bound_store(prepared.incarnation),

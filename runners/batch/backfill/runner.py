@@ -12,7 +12,7 @@ from runners.batch.backfill.backfill import Backfill
 from runners.batch.spill.spilled_groups import SPILL_BYTES
 from runners.spark.result import StoreResult
 from runners.spark.stream_options import StreamOptions
-from windowing.timestamps import TimestampLike
+from windowing.timestamps import DurationLike, TimestampLike
 
 
 class BackfillRunner:
@@ -34,6 +34,7 @@ class BackfillRunner:
             table that is not its own (`TableOwnedError`): they would stay, and be written once more.
         workers: of the stream; decides into how many key ranges groupings are divided.
         tries_per_record: as for `StreamingRunner`.
+        step_timeout: as for `BatchRunner`.
         master: of Spark; by default this machine.
         spark_settings: as for `StreamingRunner`.
         code: as for `StreamingRunner`.
@@ -50,6 +51,7 @@ class BackfillRunner:
         fresh: bool = False,
         workers: int = 2,
         tries_per_record: int | None = None,
+        step_timeout: DurationLike | None = None,
         master: str | None = None,
         spark_settings: Mapping[str, str] = MappingProxyType({}),
         code: Sequence[str] = (),
@@ -61,6 +63,7 @@ class BackfillRunner:
             fresh=fresh,
             workers=workers,
             tries_per_record=tries_per_record,
+            step_timeout=step_timeout,
             master=master,
             spark_settings=spark_settings,
             code=code,

@@ -27,6 +27,7 @@ from runners.batch.backfill.key_parts import PARTS, KeyParts
 from runners.batch.backfill.left_state import LeftState
 from runners.batch.backfill.split_reader import SplitReader
 from runners.batch.backfill.writer import HistoryWriter
+from runners.batch.deadly_code import UNWATCHED, CodeWatch
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.range_writer import ReadSoFar
@@ -117,6 +118,7 @@ class HistoryTask:
         store: closed by the task.
         owner: unique among the attempts.
         spill_bytes: how much of a key range to keep in memory, as pickles; may be another for each attempt.
+        watch: over the user's code.
     """
 
     def __init__(
@@ -127,9 +129,10 @@ class HistoryTask:
         store: Store,
         owner: str,
         spill_bytes: int = SPILL_BYTES,
+        watch: CodeWatch = UNWATCHED,
     ) -> None:
         self._history, self._plan, self._range_id = history, plan, range_id
-        self._spill_bytes = spill_bytes
+        self._spill_bytes, self._watch = spill_bytes, watch
         self._stage = plan.stages[range_id.computation]
         self._gatherer = Gatherer(plan, self._stage, history.layout, PARTS)
         where = str(self._stage.root)
@@ -171,6 +174,7 @@ class HistoryTask:
             if is_resumable:
                 writer.resume()
             executor = StageExecutor(self._plan, self._stage, tries=self._history.tries)
+            executor.trial = self._watch.trial
             stack.callback(executor.teardown)
             executor.setup()
             yield from self._read(reader, executor, ids)
@@ -197,11 +201,12 @@ class HistoryTask:
                 return
             bundle = Bundle(batch.values, batch.timestamps_us)
             judged = None if ids is None else ids.judge(bundle, self._clock.watermark_us)
-            outputs = executor.process(
-                bundle if judged is None else judged.bundle,
-                watermark_us=self._clock.watermark_us,
-                now_us=self._clock.now_us,
-            )
+            with self._watch.at_work():
+                outputs = executor.process(
+                    bundle if judged is None else judged.bundle,
+                    watermark_us=self._clock.watermark_us,
+                    now_us=self._clock.now_us,
+                )
             aside = letters_set_aside(batch, self._stage.root, tries=self._history.tries)
             outputs.dead[:0] = [*aside, *(judged.dead if judged is not None else ())]
             yield from self._sent(self._gatherer.add(outputs.groups))
@@ -242,6 +247,7 @@ class HistoryTask:
             grouping = GroupingStage(
                 self._plan, self._stage, is_replay=True, tries=self._history.tries
             )
+            grouping.try_first(self._watch.trial)
             parts = KeyParts(first=first, spill_bytes=self._spill_bytes)
             stack.callback(parts.close)
             watermark_us = self._take_in(shipments, parts)
@@ -252,7 +258,8 @@ class HistoryTask:
                 cells: dict[CellId, Cell] = {}
                 timers = Timers()
                 is_written = batch.end <= written
-                for step in self._steps(grouping, batch.blobs, cells, timers, watermark_us):
+                steps = self._steps(grouping, batch.blobs, cells, timers, watermark_us)
+                for step in self._watch.steps(steps):
                     yield from self._followed(step, is_written=is_written)
                 if batch.end == written:
                     writer.check_sent(self._gatherer.digests())

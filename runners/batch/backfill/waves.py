@@ -116,4 +116,5 @@ class _HistoryAttempt(Attempt):
             store,
             self._owner,
             self._work.spill_bytes,
+            self._watch,
         )

@@ -15,8 +15,9 @@ The five parts of the paper's GroupByKeyAndWindow, in the order in which a recor
 Dataflow Model, section 2.2.2.
 """
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import attrs
 
@@ -89,14 +90,14 @@ class GroupingStage:
         self._trigger = trigger_of(plan.graph, stage.root)
         self._percentile = percentile_of(plan.graph, stage.root)
         self.executor = StageExecutor(plan, stage, tries=tries)
+        self._trial: Trial | None = None
+        self._tries = tries
         self._where = str(stage.root)
         self.codec = KeyCodec(self._where)
 
     def try_first(self, trial: Trial | None) -> None:
-        """Run user code on trial before it is run, where records that fail are left out; None: at once."""
-        self.executor.trial = trial
-        if isinstance(self.machine, StatefulDoFnMachine):
-            self.machine.invoker.trial = trial
+        """Run user code on trial before it is run; None: at once."""
+        self._trial = self.executor.trial = trial
 
     def setup(self) -> None:
         """Start the life of the user's code on this worker."""
@@ -118,7 +119,10 @@ class GroupingStage:
     ) -> Step:
         """Take partials in; their keys have been encoded by whoever sent them."""
         with self._naming_failures():
-            effects = self.machine.add(cells, partials, **self._clocks(clock))
+            act: Callable[[], Effects] = partial(
+                self.machine.add, cells, partials, **self._clocks(clock)
+            )
+            effects = self._tried(act)
         return self._followed(effects, clock)
 
     def say(self, clock: StageClock) -> Iterator[Step]:
@@ -158,7 +162,10 @@ class GroupingStage:
     ) -> Step:
         """Let due timers act."""
         with self._naming_failures():
-            effects = self.machine.fire_timers(cells, due, **self._clocks(clock))
+            act: Callable[[], Effects] = partial(
+                self.machine.fire_timers, cells, due, **self._clocks(clock)
+            )
+            effects = self._tried(act)
         return self._followed(effects, clock)
 
     @property
@@ -186,6 +193,23 @@ class GroupingStage:
         with self._naming_failures():
             effects = hear(self._trigger, life.settle, cells, told, name, now)
         return self._followed(effects, clock)
+
+    def _tried(self, act: Callable[[], Effects]) -> Effects:
+        """What the machine does, on trial first: all of it, and if that does not come back each element by itself."""
+        is_stateful = isinstance(self.machine, StatefulDoFnMachine)
+        if self._trial is None or not (is_stateful or self._tries is None):
+            return act()
+        try:
+            self._trial(act)
+        except TransformError:
+            if self._tries is None or not isinstance(self.machine, StatefulDoFnMachine):
+                raise
+            self.machine.invoker.trial = self._trial
+        try:
+            return act()
+        finally:
+            if isinstance(self.machine, StatefulDoFnMachine):
+                self.machine.invoker.trial = None
 
     def _clocks(self, clock: StageClock) -> dict[str, int]:
         clocks = {"watermark_us": clock.watermark_us, "now_us": clock.now_us}

@@ -96,7 +96,7 @@ class StageExecutor:
         #: Not asked where records are left out that fail: what such a one has caused must not count.
         self.overflow: Callable[[Mapping[str, Sequence[Partial]]], None] | None = None
         self._overflow_in = math.inf
-        #: Where records are left out that fail: runs code before it is run; None: it is run at once.
+        #: Runs code before it is run; None: it is run at once.
         self.trial: Trial | None = None
         self._codecs = {node.label: KeyCodec(str(node)) for node in stage.groups}
         for node in (*stage.nodes, *stage.groups):
@@ -130,7 +130,7 @@ class StageExecutor:
         if self._tries is None:
             # Bundles of several elements are of a size that somebody has chosen.
             self._overflow_in = OVERFLOW_RECORDS if len(bundle) == 1 else math.inf
-            self._begin(bundle)
+            on_trial(self._begin, self.trial)(bundle)
             return self._outputs
         outputs = StageOutputs()
 

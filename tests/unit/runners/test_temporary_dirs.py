@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.streaming.trials import fork
+from runners.spark.trials import fork
 from runners.temporary_dirs import clear_abandoned_dirs, make_temporary_dir, remove_temporary_dir
 
 PROGRAM = """

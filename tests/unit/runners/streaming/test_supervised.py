@@ -16,9 +16,9 @@ import pytest
 from dataflow.errors import TransformError
 from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.model.ids import RangeId
+from runners.spark.trials import ForkedTrial
 from runners.streaming import supervised
 from runners.streaming.supervised import PageWatch, WorkerEndedError, run_supervised
-from runners.streaming.trials import ForkedTrial
 from tests.waiting import LONG_MS, until
 
 _T = TypeVar("_T", bound=Exception)
