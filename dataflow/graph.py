@@ -23,10 +23,15 @@ MAIN = "main"
 
 @attrs.frozen
 class Read:
-    """Elements of a source; ``record_ids``: by what those are known that come again."""
+    """Elements of a source.
+
+    ``record_ids``: by what those are known that come again.  ``max_ahead_us``: how far its watermark may be ahead of
+    the clock (`dataflow.io.trusted_watermark`); None: as far as it likes.
+    """
 
     source: Source
     record_ids: RecordIds | None = None
+    max_ahead_us: int | None = None
 
 
 @attrs.frozen

@@ -86,6 +86,11 @@ class FileInjector(Source):
         return self._pattern
 
     @property
+    def has_trusted_watermark(self) -> bool:
+        """It looks at each record, if it is to."""
+        return True
+
+    @property
     def keeps_set_aside(self) -> bool:
         """Whether there is a limit for event times."""
         return self._ahead is not None

@@ -88,6 +88,11 @@ class FileWatcher(Source):
         return f"{self._folder / self._names} in {self._shares} shares"
 
     @property
+    def has_trusted_watermark(self) -> bool:
+        """It looks at each record, if it is to."""
+        return True
+
+    @property
     def keeps_set_aside(self) -> bool:
         """Whether there is a limit for event times."""
         return self._ahead is not None and self._disorder_us is not None

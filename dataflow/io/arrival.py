@@ -86,6 +86,11 @@ class ArrivalTimeSource(Source):
         return self.source.keeps_set_aside
 
     @property
+    def has_trusted_watermark(self) -> bool:
+        """It is the clock's."""
+        return True
+
+    @property
     def has_arrival_order(self) -> bool:
         """As the source has."""
         return self.source.has_arrival_order

@@ -86,6 +86,11 @@ class FileSource(Source):
         return self.event_time is not None
 
     @property
+    def has_trusted_watermark(self) -> bool:
+        """It looks at each record, if it is to."""
+        return True
+
+    @property
     def keeps_set_aside(self) -> bool:
         """Whether there is a limit for event times."""
         return self.max_ahead is not None

@@ -66,14 +66,17 @@ class MaxAhead:
         """The latest event time that is taken now."""
         return clamp_timestamp_us(self.now_us() + self.limit_us)
 
-    def set_aside(self, path: str, origin: Origin, element: Any, timestamp_us: int) -> SetAside:
-        """What is said of a record of a file that is too far ahead."""
+    def set_aside(
+        self, name: str, origin: Origin | None, element: Any, timestamp_us: int
+    ) -> SetAside:
+        """What is said of a record that is too far ahead: of a file of this name, or of a source."""
         now_us = self.now_us()
         ahead = timedelta(seconds=(timestamp_us - now_us) // US_PER_SECOND)
+        limit = timedelta(microseconds=self.limit_us)
         error = InputError(
-            f"{path} has a record whose event time is ahead of the clock by {ahead}",
-            detail=f"{origin}: its event time is {to_datetime(timestamp_us)}, the clock said {to_datetime(now_us)}, "
-            f"and max_ahead is {timedelta(microseconds=self.limit_us)}; the record is a dead letter, "
+            f"{name} has a record whose event time is ahead of the clock by {ahead}",
+            detail=f"{origin or 'a record'}: its event time is {to_datetime(timestamp_us)}, "
+            f"the clock said {to_datetime(now_us)}, and max_ahead is {limit}; the record is a dead letter, "
             "and event time does not follow it",
             hint="correct the record or event_time; if such times are right, give the read a larger max_ahead, or None",
         )

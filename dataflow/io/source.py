@@ -122,6 +122,14 @@ class Source(ABC):
         """Whether its readers may set records aside that are always kept (`SetAside.is_always_kept`)."""
         return False
 
+    @property
+    def has_trusted_watermark(self) -> bool:
+        """Whether its watermark is believed however far it is ahead of the clock.
+
+        Override it with True in a source that looks at each event time itself, or whose times have to do with no clock.
+        """
+        return False
+
     @abstractmethod
     def splits(self, desired: int) -> Sequence[Any]:
         """Divide the input into at least one part, aiming at ``desired``; 1 asks to keep the order of the input."""

@@ -216,6 +216,8 @@ class _ScriptSource(Source):
     """One split; one event per read, whatever the number of records asked for."""
 
     has_arrival_order = True
+    #: Its times are those of a script.
+    has_trusted_watermark = True
 
     def __init__(self, events: Sequence[_Event]) -> None:
         self._events = tuple(events)

@@ -9,6 +9,7 @@ from dataflow.errors import PipelineError
 from dataflow.graph import MAIN
 from dataflow.graph import Read as ReadOperation
 from dataflow.io.arrival import ArrivalTime, ArrivalTimeSource
+from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
 from dataflow.io.memory import MemorySource, listed_elements
 from dataflow.io.source import Source
 from dataflow.pcollection import PCollection
@@ -16,6 +17,7 @@ from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.serialization import dumps_code
 from triggers.windowing_strategy import WindowingStrategy
+from windowing.timestamps import DurationLike
 
 if TYPE_CHECKING:
     from dataflow.pipeline import Pipeline
@@ -30,6 +32,11 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
         source: says what is read, and when it happened.
         event_time: `ARRIVAL_TIME`, for elements that happen when they are read, whatever the source says.
         record_ids: how elements are known that the source hands over more than once; without it all count.
+        max_ahead: how far the source's watermark may be ahead of the clock where it is read (`timedelta`, or seconds; a
+            day).  One that is further ahead has followed a wrong record: it is not believed, and elements that are
+            this far ahead become dead letters, whether or not the runner was told to keep these.  None: it is
+            believed.  It is of no account in batch, which needs no watermark, and for sources of files, which look at
+            each record themselves.
 
     Raises:
         PipelineError: ``source`` is no source, or one of the others is something else.
@@ -41,6 +48,7 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
         *,
         event_time: ArrivalTime | None = None,
         record_ids: RecordIds | None = None,
+        max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
     ) -> None:
         if not isinstance(source, Source):
             raise PipelineError(f"Read needs a Source, not {source!r}")
@@ -50,6 +58,8 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
                 hint="give df.RecordIds(of=..., slack=...)",
             )
         self._record_ids = record_ids
+        ahead = MaxAhead.of("Read", max_ahead)
+        self._max_ahead_us = None if ahead is None else ahead.limit_us
         self._name = type(source).__name__
         self._source = source
         if event_time is not None:
@@ -67,7 +77,8 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:
         """Add the primitive."""
-        operation = ReadOperation(self._source, self._record_ids)
+        ahead_us = None if self._source.has_trusted_watermark else self._max_ahead_us
+        operation = ReadOperation(self._source, self._record_ids, ahead_us)
         dumps_code(operation, pcoll.here())
         return pcoll.add_operation(operation, [], WindowingStrategy())[MAIN]
 

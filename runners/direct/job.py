@@ -10,6 +10,7 @@ import attrs
 from dataflow.graph import Read
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.io.table import TableSpec
+from dataflow.io.trusted_watermark import opened
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, LateArrival
 from runners.core.ground.dead_letters import DeadLetter, letters_set_aside
@@ -76,9 +77,9 @@ class Job:
             if grouping.stage.percentile is not None
         }
         self._inputs = [
-            SplitInput(stage.name, source_of(stage).open(split, None), ids=_ids_of(stage, tries))
+            SplitInput(stage.name, opened(_read_of(stage), split, None), ids=_ids_of(stage, tries))
             for stage in execution.sources()
-            for split in source_of(stage).splits(1)
+            for split in _read_of(stage).source.splits(1)
         ]
         self._tables: dict[str, tuple[TableSpec, Rows]] = {
             table.name: (table, {}) for table in execution.graph.tables()

@@ -16,7 +16,9 @@ Where exactly a split ends changes no result; that it ends at the same place whe
 from functools import partial
 from typing import Any
 
+from dataflow.graph import Read
 from dataflow.io.source import Source, SourceBatch, SplitStatus
+from dataflow.io.trusted_watermark import opened
 from runners.errors import UnrepeatableError
 from runners.millwheel.control.backfill_progress import SplitMark
 
@@ -31,6 +33,8 @@ class SplitReader:
         end: how far it was read before, to read the same again; None: nobody knows yet.
         until_us: the point; None: as far as there is anything.
         where: names the read, for errors.
+        max_ahead_us: how far the source's watermark may be ahead of ``began_us``; None: as far as it likes.
+        began_us: when the reading began, for all who read the split.
     """
 
     def __init__(
@@ -42,8 +46,12 @@ class SplitReader:
         end: SplitMark | None,
         until_us: int | None,
         where: str,
+        max_ahead_us: int | None = None,
+        began_us: int | None = None,
     ) -> None:
-        self._open = partial(source.open, split)
+        self._open = partial(
+            opened, Read(source, max_ahead_us=max_ahead_us), split, began_us=began_us
+        )
         self._end, self._until_us, self._where = end, until_us, where
         self.records, self.position = begin.records, begin.position
         #: How far event time has come, short of the end of time.

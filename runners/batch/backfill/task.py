@@ -169,6 +169,8 @@ class HistoryTask:
                 end=writer.mark if writer.is_finished else None,
                 until_us=self._history.until_us,
                 where=str(self._stage.root),
+                max_ahead_us=operation.max_ahead_us,
+                began_us=self._history.now_us,
             )
             stack.callback(reader.close)
             if is_resumable:

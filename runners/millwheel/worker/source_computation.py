@@ -10,6 +10,7 @@ import attrs
 
 from dataflow.graph import Read
 from dataflow.io.source import SourceReader, SplitStatus
+from dataflow.io.trusted_watermark import opened
 from dataflow.serialization import dumps, loads
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import letters_set_aside
@@ -64,7 +65,7 @@ class SourceComputation:
         operation = stage.root.operation
         assert isinstance(operation, Read)
         self._job, self._router, self._guarantees = job, router, guarantees
-        self._name, self._source = stage.name, operation.source
+        self._name, self._read = stage.name, operation
         self._node, self._tries = stage.root, tries
         self._ids, self.id_counts = ids, IdCounts()
         self._judge = None
@@ -96,7 +97,7 @@ class SourceComputation:
         seen = None
         if self._judge is not None:
             seen = SeenIds(self._ids, self._job, row.range_id, self._judge, self.id_counts)
-        reader = self._source.open(loads(row.split), position)
+        reader = opened(self._read, loads(row.split), position)
         self._splits[row.range_id] = _Split(
             owned, reader, row.is_finished, seen, StepSize(self._steps)
         )

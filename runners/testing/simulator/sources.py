@@ -50,6 +50,10 @@ class _Wrapped(Source):
         return self._inner.has_event_times
 
     @property
+    def has_trusted_watermark(self) -> bool:
+        return self._inner.has_trusted_watermark
+
+    @property
     def keeps_set_aside(self) -> bool:
         return self._inner.keeps_set_aside
 

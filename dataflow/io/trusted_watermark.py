@@ -1,0 +1,99 @@
+"""TrustedReader: a reader whose watermark is believed only as far as it can be: not far ahead of the clock.
+
+A watermark that follows the newest record follows a wrong one too, into 2099, and never comes back.  The readers of
+files that come along look at each record (`dataflow.io.max_ahead`).  Of any other source nobody knows what its
+watermark follows; but one that is further ahead of the clock than event times can be has followed something that is
+wrong.  So it is no news: event time stays where it was, and what is that far ahead is set aside.  A source that says
+that all has come (the end of time, or that it is finished) is believed.
+"""
+
+import logging
+from typing import Any
+
+import attrs
+
+from dataflow.columns import picked
+from dataflow.graph import Read
+from dataflow.io.max_ahead import MaxAhead
+from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
+
+_LOG = logging.getLogger(__name__)
+
+
+def opened(
+    read: Read, split: Any, position: Any | None, *, began_us: int | None = None
+) -> SourceReader:
+    """A reader of a split, with event times that can be.
+
+    Args:
+        read: of which source.
+        split: of it.
+        position: where to go on; None: at its start.
+        began_us: when the reading began, for who may read again what others have seen; None: time goes by.
+    """
+    reader = read.source.open(split, position)
+    if read.max_ahead_us is None:
+        return reader
+    ahead = MaxAhead(read.max_ahead_us)
+    name = type(read.source).__name__
+    return TrustedReader(reader, ahead if began_us is None else ahead.since(began_us), name)
+
+
+class TrustedReader(SourceReader):
+    """Reads as another reader does.
+
+    Args:
+        reader: the other one.
+        ahead: how far event times may be ahead of the clock.
+        name: of the source.
+    """
+
+    def __init__(self, reader: SourceReader, ahead: MaxAhead, name: str) -> None:
+        self._reader, self._ahead, self._name = reader, ahead, name
+        self.reads_columns = reader.reads_columns
+        self._watermark_us = MIN_TIMESTAMP_US
+        self._has_said = False
+
+    def read(self, max_records: int) -> SourceBatch:
+        """As the other one, but for what is too far ahead.
+
+        Raises:
+            InputError: the input cannot be read on.
+        """
+        batch = self._reader.read(max_records)
+        is_over = batch.status is SplitStatus.FINISHED or batch.watermark_us >= MAX_TIMESTAMP_US
+        ceiling_us = self._ahead.ceiling_us()
+        if is_over or batch.watermark_us <= ceiling_us:
+            self._watermark_us = max(self._watermark_us, batch.watermark_us)
+            return batch
+        self._say(batch.watermark_us)
+        times_us = list(batch.timestamps_us)
+        kept = [index for index, time_us in enumerate(times_us) if time_us <= ceiling_us]
+        values = picked(batch.values, range(len(times_us)))
+        aside = [
+            self._ahead.set_aside(self._name, None, values[index], time_us)
+            for index, time_us in enumerate(times_us)
+            if time_us > ceiling_us
+        ]
+        return attrs.evolve(
+            batch,
+            values=picked(batch.values, kept),
+            timestamps_us=picked(batch.timestamps_us, kept),
+            watermark_us=self._watermark_us,
+            set_aside=[*batch.set_aside, *aside],
+        )
+
+    def close(self) -> None:
+        """Close the other one."""
+        self._reader.close()
+
+    def _say(self, watermark_us: int) -> None:
+        if not self._has_said:
+            self._has_said = True
+            _LOG.warning(
+                "%s says that event time is at %s, which is further ahead of the clock than max_ahead; it is not "
+                "believed, and event time stays where it is until it says less: did it follow a wrong record?",
+                self._name,
+                to_datetime(watermark_us),
+            )
