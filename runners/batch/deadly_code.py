@@ -93,11 +93,7 @@ class CodeWatch:
             faulthandler.cancel_dump_traceback_later()
 
     def _try(self, run: Callable[[], object]) -> None:
-        self._end()
-        try:
-            ForkedTrial(self._timeout_ms, lambda: None)(run)
-        finally:
-            self._begin()
+        ForkedTrial(self._timeout_ms, self._end, self._begin)(run)
 
 
 #: Of an attempt that cannot be tried again.

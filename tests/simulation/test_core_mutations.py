@@ -88,7 +88,7 @@ def restore_the_watermark_one_bundle_ahead(patch: Patch) -> None:
         if taken.row.position is not None and not split.is_finished:
             assert taken.row.split is not None
             position = loads(taken.row.position)
-            ahead = computation._source.open(loads(taken.row.split), position).read(1_000)
+            ahead = computation._read.source.open(loads(taken.row.split), position).read(1_000)
             owned.watermark_us = max(owned.watermark_us, ahead.watermark_us)
         return owned
 
