@@ -22,9 +22,9 @@ pytestmark = pytest.mark.slow
 
 Patch = pytest.MonkeyPatch
 #: Far more than any of the mutations needs to be found.
-SEEDS_MAX = 1_000
+SEEDS_MAX = 300
 #: With every other fault, each of which does not find it.
-SEEDS_OF_OTHERS = 60
+SEEDS_OF_OTHERS = 20
 #: A delivery that is sent for so long is not sent any more.
 PATIENCE_MS = 8_000
 
@@ -104,27 +104,36 @@ def go_on_after_a_refusal(patch: Patch) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("mutation", "fault", "others"),
+    ("mutation", "fault", "rate", "others"),
     [
-        (wait_for_the_store, Fault.STORE_CUT, {Fault.MOVE}),
-        (never_miss_a_worker, Fault.ONE_WAY, set()),
-        (give_up_sending, Fault.HALF_OPEN, set()),
-        (believe_the_clock_of_the_master, Fault.CLOCK_DRIFT, set()),
-        (refuse_who_registers_twice, Fault.DUPLICATE, set()),
-        (take_over_without_waiting, Fault.SLOW_COMMIT, {Fault.MOVE, Fault.CRASH, Fault.ZOMBIE}),
-        (go_on_after_a_refusal, Fault.REFUSED, set()),
+        (wait_for_the_store, Fault.STORE_CUT, 0.03, {Fault.MOVE: 0.1}),
+        (never_miss_a_worker, Fault.ONE_WAY, 0.05, {}),
+        (give_up_sending, Fault.HALF_OPEN, 0.1, {}),
+        (believe_the_clock_of_the_master, Fault.CLOCK_DRIFT, 1.0, {}),
+        (refuse_who_registers_twice, Fault.DUPLICATE, 0.1, {}),
+        (
+            take_over_without_waiting,
+            Fault.SLOW_COMMIT,
+            0.1,
+            {Fault.MOVE: 0.05, Fault.CRASH: 0.01, Fault.ZOMBIE: 0.02},
+        ),
+        (go_on_after_a_refusal, Fault.REFUSED, 0.05, {}),
     ],
 )
 def test_only_this_fault_finds_it(
-    mutation: Callable[[Patch], None], fault: Fault, others: set[Fault], monkeypatch: Patch
+    mutation: Callable[[Patch], None],
+    fault: Fault,
+    rate: float,
+    others: dict[Fault, float],
+    monkeypatch: Patch,
 ) -> None:
     mutation(monkeypatch)
 
     simulate("sums", seeds=SEEDS_OF_OTHERS, faults=ALL_FAULTS - {fault})
     with pytest.raises((SimulationError, JobFailedError), match=r"I\d+: ") as failure:
-        simulate("sums", seeds=SEEDS_MAX, faults={fault, *others})
+        simulate("sums", seeds=SEEDS_MAX, faults={fault: rate, **others})
     replay = [str(failure.value), *getattr(failure.value, "__notes__", ())]
-    assert "replay: python -m runners.testing.simulator" in "\n".join(replay)
+    assert "replay: simulate('sums', seeds=[" in "\n".join(replay)
 
 
 def test_one_seed_in_three_takes_tiny_steps() -> None:

@@ -35,7 +35,7 @@ def short_journals(monkeypatch: Patch, request: pytest.FixtureRequest) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_pipelines_keep_their_promises(pipeline: str) -> None:
-    simulate(pipeline, seeds=range(20))
+    simulate(pipeline, seeds=range(8))
 
 
 @pytest.mark.slow

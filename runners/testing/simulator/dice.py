@@ -1,7 +1,7 @@
 """Dice: everything in a run that is left to chance, out of one seed."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
@@ -37,7 +37,8 @@ _RATES = {
 CACHES_BYTES = (None, 0, 4_000)
 
 
-def _tiny(count: int, piece_bytes: int) -> StepLimits:
+def tiny_steps(count: int, piece_bytes: int = 150) -> StepLimits:
+    """Steps of so many records, deliveries, timers, cells and panes each."""
     return StepLimits(
         records=count,
         column_records=count,
@@ -56,10 +57,10 @@ def _tiny(count: int, piece_bytes: int) -> StepLimits:
 STEPS = (
     STEP_LIMITS,
     STEP_LIMITS,
-    _tiny(1, piece_bytes=150),
+    tiny_steps(1),
     STEP_LIMITS,
     STEP_LIMITS,
-    _tiny(2, piece_bytes=500),
+    tiny_steps(2, piece_bytes=500),
 )
 #: How fast the clocks of a process run, and where its monotonic one begins.
 _RATES_OF_CLOCKS, _ORIGINS_MS = (0.5, 0.95, 1.0, 1.05, 2.0), (60_000, 86_400_000)
@@ -67,6 +68,8 @@ _RATES_OF_CLOCKS, _ORIGINS_MS = (0.5, 0.95, 1.0, 1.05, 2.0), (60_000, 86_400_000
 _ENDLESS = (Fault.DUPLICATE, Fault.CLOCK_DRIFT)
 #: Faults of one run, at most; then the job must come to its end.
 FAULTS_MAX = 25
+#: Of one that is told how often they strike.
+DENSE_FAULTS_MAX = 100
 
 
 class Dice:
@@ -77,7 +80,7 @@ class Dice:
 
     Args:
         seed: of the run; the same seed decides the same.
-        faults: the kinds that are allowed.
+        faults: the kinds that are allowed; or how often each of them strikes where it can, in every run.
     """
 
     def __init__(self, seed: int, faults: Collection[Fault]) -> None:
@@ -86,11 +89,12 @@ class Dice:
         self.rates: dict[Fault, float] = {}
         #: A fault that came later, with chance of its own: seeds without it do what they did before.
         self._losses = Random(f"losses {seed}")  # noqa: S311 - a seed that can be used again is the point
-        for fault in sorted(set(faults) - {Fault.LOST_COMMITS}):
-            if self._strikes.random() < 0.5:
-                self.rates[fault] = self._strikes.choice(_RATES[fault])
-        if Fault.LOST_COMMITS in faults and self._losses.random() < 0.3:
-            self.rates[Fault.LOST_COMMITS] = self._losses.choice(_RATES[Fault.LOST_COMMITS])
+        self._faults_max = FAULTS_MAX
+        if isinstance(faults, Mapping):
+            self.rates.update(faults)
+            self._faults_max = DENSE_FAULTS_MAX
+        else:
+            self._draw(faults)
         self.struck: Counter[Fault] = Counter()
         self.is_healed = not self.rates
         #: How much state each worker keeps in memory.
@@ -99,6 +103,13 @@ class Dice:
         self.steps = Random(f"steps {seed}").choice(STEPS)  # noqa: S311 - a seed that can be used again is the point
         self._latency_ms_max = self._strikes.choice([5, 50, 400])
 
+    def _draw(self, faults: Collection[Fault]) -> None:
+        for fault in sorted(set(faults) - {Fault.LOST_COMMITS}):
+            if self._strikes.random() < 0.5:
+                self.rates[fault] = self._strikes.choice(_RATES[fault])
+        if Fault.LOST_COMMITS in faults and self._losses.random() < 0.3:
+            self.rates[Fault.LOST_COMMITS] = self._losses.choice(_RATES[Fault.LOST_COMMITS])
+
     def strikes(self, fault: Fault) -> bool:
         """Whether a fault strikes here and now."""
         rate = self.rates.get(fault)
@@ -106,7 +117,7 @@ class Dice:
         if rate is None or self.is_healed or chance.random() >= rate:
             return False
         self.struck[fault] += 1
-        if self.struck.total() - sum(map(self.struck.__getitem__, _ENDLESS)) >= FAULTS_MAX:
+        if self.struck.total() - sum(map(self.struck.__getitem__, _ENDLESS)) >= self._faults_max:
             self.is_healed = True
         return True
 

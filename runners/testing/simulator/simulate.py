@@ -41,12 +41,13 @@ def simulate(
     build: BuildLike | str,
     *,
     seeds: int | Iterable[int] = 50,
-    faults: Collection[Fault] = ALL_FAULTS,
+    faults: Collection[Fault] | Mapping[Fault, float] = ALL_FAULTS,
     tables: Collection[str] | None = None,
     whole: str | None = None,
     workers: int = 2,
     tries: int | None = None,
     guarantees: Mapping[str, Guarantees] = MappingProxyType({}),
+    steps: int | None = None,
     update: BuildLike | None = None,
     drain: bool = False,
 ) -> Summary:
@@ -59,12 +60,15 @@ def simulate(
             given a `random.Random`, the same for the same seed, to draw its input from.  Or the name of one of the
             pipelines that come along (`runners.testing.simulator.pipelines`).
         seeds: how many, from 0 on; or which.
-        faults: the kinds that may strike; each run has some of them, and every tenth none.
+        faults: the kinds that may strike; each run has some of them, and every tenth none.  Or, of each kind that is
+            to strike in every run, how often it does where it can: 0.1 is once in ten times, which is very often.
         tables: the result tables whose rows must be those of the direct runner; by default all that have a key.
         whole: the label of a grouping into lists, in whose panes or among whose late records each value must be once.
         workers: of the cluster.
         tries: of a record that makes user code fail, before it is a dead letter; by default it fails the run.
         guarantees: of computations that do without some, by label; the code in and behind them must be idempotent.
+        steps: records, deliveries, timers or cells that a worker takes in one step; by default one seed in three takes
+            one or two, and the others as many as in a running job.
         update: builds another version of the pipeline, to which the job goes over at some moment, whatever it loses by
             that; what it keeps must then be as if the new version had been alone.  Of tables only those in ``tables``
             are compared.
@@ -80,12 +84,13 @@ def simulate(
         named = PIPELINES[build]
         build, tables, whole = named.build, named.tables, named.whole
     options: dict[str, Any] = {
-        "faults": frozenset(faults),
+        "faults": dict(faults) if isinstance(faults, Mapping) else frozenset(faults),
         "tables": tables,
         "whole": whole,
         "workers": workers,
         "tries": tries,
         "guarantees": dict(guarantees),
+        "steps": steps,
         "update": update,
         "drain": drain,
     }
@@ -160,6 +165,7 @@ def _explained(
 
 
 def _replay(build: BuildLike, name: str | None, seed: int, options: Mapping[str, Any]) -> str:
+    rates = options["faults"] if isinstance(options["faults"], dict) else None
     faults = sorted(options["faults"])
     usual: dict[str, Any] = {
         "tables": None,
@@ -167,11 +173,12 @@ def _replay(build: BuildLike, name: str | None, seed: int, options: Mapping[str,
         "workers": 2,
         "tries": None,
         "guarantees": {},
+        "steps": None,
         "update": None,
         "drain": False,
     }
     asked = [each for each, value in usual.items() if options[each] != value]
-    if name is not None and not {*asked} - {"tables", "whole"}:
+    if name is not None and rates is None and not {*asked} - {"tables", "whole"}:
         line = f"python -m runners.testing.simulator --pipeline {name} --seed {seed}"
         is_usual = options["faults"] == ALL_FAULTS
         return line if is_usual else f"{line} --faults {','.join(faults) or 'none'}"
@@ -179,7 +186,10 @@ def _replay(build: BuildLike, name: str | None, seed: int, options: Mapping[str,
     if name is not None:
         asked = [each for each in asked if each not in ("tables", "whole")]
     arguments = [what, f"seeds=[{seed}]"]
-    if options["faults"] != ALL_FAULTS:
+    if rates is not None:
+        shown = (f"Fault.{each.name}: {rates[each]}" for each in faults)
+        arguments.append(f"faults={{{', '.join(shown)}}}")
+    elif options["faults"] != ALL_FAULTS:
         arguments.append(f"faults=[{', '.join(f'Fault.{each.name}' for each in faults)}]")
     for option in asked:
         value = options[option]

@@ -27,8 +27,10 @@ from runners.millwheel.model.requests import Request, Verb
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.versions.job_versions import Update, plan_version
 from runners.millwheel.versions.update import Fate
+from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator.cluster import JOB, Cluster
+from runners.testing.simulator.dice import tiny_steps
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.fault import NO_FAULTS, Fault
 from runners.testing.simulator.panes import Tap, changes_of, check_same, check_same_fold, tap
@@ -50,11 +52,13 @@ class Scenario:
     """How a job is run, and what is asked of it meanwhile.
 
     ``tries``: of a record that makes user code fail.  ``guarantees``: of computations that do without some.
-    ``update``: the pipeline that it goes over to.  ``drain``: whether it is to end where it is.
+    ``steps``: how much a worker does in one step.  ``update``: the pipeline that it goes over to.
+    ``drain``: whether it is to end where it is.
     """
 
     tries: int | None = None
     guarantees: Mapping[str, Guarantees] = attrs.field(factory=dict)
+    steps: int | None = None
     update: BuildLike | None = None
     drain: bool = False
 
@@ -70,7 +74,7 @@ class Simulation:
     Args:
         build: the pipeline.
         seed: decides everything.
-        faults: the kinds that can strike.
+        faults: the kinds that can strike, or how often each does.
         tables: whose rows must be those of the direct runner; None for all that have a key.
         whole: a grouping into lists in which, or among its late records, each value must be exactly once.
         workers: of the cluster.
@@ -102,10 +106,14 @@ class Simulation:
         self.cluster = Cluster(
             graph,
             seed,
-            faults=NO_FAULTS if seed % _CALM_SEEDS == 0 else faults,
+            faults=NO_FAULTS if _is_calm(seed, faults) else faults,
             taps=self._taps,
             workers=workers,
-            options=WorkerOptions(tries=scenario.tries, guarantees=scenario.guarantees),
+            options=WorkerOptions(
+                tries=scenario.tries,
+                guarantees=scenario.guarantees,
+                steps=STEP_LIMITS if scenario.steps is None else tiny_steps(scenario.steps),
+            ),
             is_shipped=True,
             signals_max=5,
             is_told=is_told,
@@ -297,6 +305,10 @@ def _built(pipeline: Pipeline, build: BuildLike, seed: int) -> list[Tap]:
     takes_chance = len(signature(build).parameters) > 1
     build(pipeline, *([Random(f"input {seed}")] if takes_chance else []))  # noqa: S311 - a seed that can be used again is the point
     return tap(pipeline)
+
+
+def _is_calm(seed: int, faults: Collection[Fault]) -> bool:
+    return seed % _CALM_SEEDS == 0 and not isinstance(faults, Mapping)
 
 
 def _is_near_a_source(execution: ExecutionPlan, name: str) -> bool:
