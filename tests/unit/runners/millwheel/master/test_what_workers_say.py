@@ -9,10 +9,12 @@ import pytest
 import dataflow as df
 from runners.core.stages.plan import plan
 from runners.millwheel.control.job import job_spec
+from runners.millwheel.control.shapes import RangeShape
 from runners.millwheel.master.master import MISSING_TOLD_AFTER_MS, Master
 from runners.millwheel.master.slots import LEASE_TTL_MS, PAUSE_TTL_MS
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange
 from runners.millwheel.model.long_waits import OVER
 from runners.millwheel.model.troubles import TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
@@ -22,6 +24,8 @@ from runners.millwheel.wire.messages import (
     Register,
     Released,
     Report,
+    Revoke,
+    Untied,
     Waiting,
     Watermarks,
     decode,
@@ -33,6 +37,7 @@ from runners.testing.scripted_source import ScriptedSource
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 QUIET, BUSY = (RangeId("read", index) for index in range(2))
+HEAD, GONE = (RangeId("group", index) for index in range(2))
 #: What the splits have told: one is far behind, and idle.
 QUIET_US, BUSY_US = 10, 1_000
 
@@ -40,11 +45,17 @@ QUIET_US, BUSY_US = 10, 1_000
 class Job:
     """A master of two splits, each with a worker of its own, for which the test speaks."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranges_per_grouping: int = 1) -> None:
         p = df.Pipeline()
         p | "read" >> df.Read(ScriptedSource([], [])) | "group" >> df.GroupByKey()
         execution, store, network = plan(p.graph()), MemoryStore(), LocalNetwork()
-        spec = job_spec("job", "streaming", execution, splits_desired=2, ranges_per_grouping=1)
+        spec = job_spec(
+            "job",
+            "streaming",
+            execution,
+            splits_desired=2,
+            ranges_per_grouping=ranges_per_grouping,
+        )
         self.clock = ManualClock()
         # Time that has passed before, so that nothing is right by being zero.
         self.clock.advance(5_000)
@@ -83,6 +94,22 @@ class Job:
         self.master.move([range_id], target)
         self.owned[name] = tuple(each for each in self.owned[name] if each != range_id)
         self.send(name, Released(slot=source, worker=name, ranges=(range_id,)))
+
+    def retire_one(self) -> RangeId:
+        """A key range is merged into its neighbour, and is there no more."""
+        whole = KeyRange(0, KEY_SPACE_END)
+        slot = self.master.ranges[HEAD]
+        name, other = self.worker_of(slot), self.worker_of(1 - slot)
+        self.master.merge(HEAD, GONE)
+        self.owned[other] = tuple(each for each in self.owned[other] if each != GONE)
+        self.send(other, Released(slot=1 - slot, worker=other, ranges=(GONE,)))
+        self.take_over(slot, name)
+        shapes = {HEAD: RangeShape(whole, None), GONE: RangeShape(None, HEAD)}
+        self.send(name, Ready(slot=slot, worker=name, ranges=(HEAD, GONE), shapes=shapes))
+        self.send(name, Untied(slot=slot, worker=name, ranges=(GONE,)))
+        self.owned[name] = tuple(each for each in self.owned[name] if each != GONE)
+        assert GONE in self.master.retired
+        return GONE
 
     def worker_of(self, slot: int) -> str:
         return self.quiet if slot == self.slot_of[QUIET] else self.busy
@@ -367,3 +394,39 @@ def test_what_a_worker_waits_for_is_noted_at_its_place(job: Job) -> None:
         (TroubleKind.WAIT, "read[0]", "b"),
         (TroubleKind.RESUMED, "read[0]", "c"),
     ]
+
+
+@pytest.mark.parametrize("where", ["in another slot", "retired"])
+def test_a_worker_that_speaks_of_what_it_should_not_have_is_told_to_let_go(where: str) -> None:
+    """A range came with one that is tied to it, or was retired by another while its worker slept.
+
+    Nothing of the report counts: the range's owner, or nobody, speaks for it.  Until the worker has let go of it it
+    would say it again and again.
+    """
+    job = Job(ranges_per_grouping=2)
+    stray = QUIET if where == "in another slot" else job.retire_one()
+    name = job.busy if stray == QUIET else job.worker_of(1 - job.master.ranges[HEAD])
+    list(job.heard(name))
+    owned = job.owned[name]
+    job.owned[name] = (*owned, stray)
+    job.report(name, dict.fromkeys(job.owned[name], BUSY_US), as_of_ms=0)
+
+    outputs_us = job.master._authority._outputs_us
+    assert not [each for each in owned if outputs_us[each] == BUSY_US]
+    assert outputs_us.get(stray, MIN_TIMESTAMP_US) < BUSY_US
+    assert [each.ranges for each in job.heard(name) if isinstance(each, Revoke)] == [(stray,)]
+    job.owned[name] = owned
+    job.report(name, dict.fromkeys(owned, BUSY_US))
+    assert all(outputs_us[each] == BUSY_US for each in owned)
+
+
+def test_a_worker_keeps_a_range_of_which_the_master_has_not_heard() -> None:
+    """It has divided one of its own, and the message that says so is not here; what it says counts when it is."""
+    job = Job(ranges_per_grouping=2)
+    list(job.heard(job.busy))
+    owned = job.owned[job.busy]
+    job.owned[job.busy] = (*owned, RangeId("group", 7))
+    job.report(job.busy, dict.fromkeys(job.owned[job.busy], BUSY_US), as_of_ms=0)
+
+    assert not [each for each in job.heard(job.busy) if isinstance(each, Revoke)]
+    assert job.master._authority._outputs_us[BUSY] < BUSY_US
