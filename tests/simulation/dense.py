@@ -47,6 +47,19 @@ def silent(p: df.Pipeline, random: Random) -> None:
     _write(_summed(p | "read" >> df.Read(source)), "sums")
 
 
+def resting(p: df.Pipeline, random: Random) -> None:
+    """For a minute and more nothing comes; then the rest."""
+    first, *rest = _in_time(random, 0, batches=4)
+    silence = [Batch([], [], first.watermark_us, SplitStatus.IDLE)] * 80
+    windows = df.WindowInto(
+        df.FixedWindows(WINDOW_S),
+        trigger=df.AfterWatermark(early=df.AfterSignal("flush")),
+        accumulation_mode=df.AccumulationMode.DISCARDING,
+    )
+    sums = p | "read" >> df.Read(ScriptedSource([first, *silence, *rest])) | windows | _sum()
+    _write(sums, "sums")
+
+
 def _in_time(random: Random, split: int, batches: int) -> list[Batch]:
     """Batches each of which has the records of a window, and then it is over."""
     script = []
@@ -64,7 +77,7 @@ def _summed(pairs: Any) -> Any:
     return pairs | "windows" >> windows | "sum" >> _sum()
 
 
-def _sum() -> df.PTransform:
+def _sum() -> Any:
     return df.CombinePerKey(sum)
 
 

@@ -46,6 +46,7 @@ from runners.testing.simulator.sources import fragile
 from runners.testing.simulator.store import SharedStore, SimulatedStore
 from runners.testing.simulator.strikes import strike
 from runners.testing.simulator.trace import Trace
+from runners.testing.simulator.waits import Waits
 
 T = TypeVar("T")
 
@@ -110,6 +111,8 @@ class Cluster:
         self.panes = PaneLog(taps)
         self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
         self.polls = Polls(self.store, JOB, self.plan, self.clock)
+        self._waits = Waits(self.store, JOB, self.clock, self.live_ms // 4)
+        self._struck_before = 0
         self.shared = SharedStore(self.store, self.ledger, self.clock, self.trace)
         self.backups = Backups(seed, self.store, self.ledger, self.panes)
         #: What drivers have said of a store that had lost something.
@@ -437,10 +440,32 @@ class Cluster:
             process.die()
 
     def _check_live(self) -> None:
+        if self._waits.is_time:
+            if self._is_calm():
+                owned = {
+                    each.name: each.worker._ranges  # noqa: SLF001 - the simulator sees everything
+                    for each in self.workers
+                    if each is not None and each.can_step and each.worker is not None
+                }
+                self._waits.look(self.master, owned, self.ledger.open_deliveries)
+            else:
+                self._waits.begin_again()
         if self.clock.monotonic_ms() > self._due_by_ms:
             raise InvariantError(
                 f"I11: nothing has failed for {self.live_ms} ms, and it is not there; {self._state()}"
             )
+
+    def _is_calm(self) -> bool:
+        """Whether nothing has failed since the last time, and nothing is down."""
+        struck, self._struck_before = self._struck_before, self.dice.struck.total()
+        return (
+            struck == self._struck_before
+            and not self._is_driver_dead
+            and not self.shared.is_down
+            and not self.shared.is_busy
+            and not self.network.is_broken
+            and not any(each.is_paused or each.store.is_cut_off for each in self._processes)
+        )
 
     def _state(self) -> str:
         statistics = dict(self.store.statistics(JOB))

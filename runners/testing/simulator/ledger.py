@@ -142,6 +142,13 @@ class Ledger:
         for write in production.tables:
             self._panes.add(write.table, write.inserts)
 
+    @property
+    def open_deliveries(self) -> Iterable[str]:
+        """What is committed, and not delivered or not deleted, by channel: the oldest of each."""
+        for channel, kept in self._kept.items():
+            if kept:
+                yield f"production {min(kept)} of {_shown(channel)}"
+
     def sent(self, delivery: Deliver) -> None:
         """Somebody sends a production.
 

@@ -124,6 +124,17 @@ class VirtualNetwork:
         )
         return now_ms < max(until_ms)
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether somebody who is there cannot be reached, or reaches nobody, or not one."""
+        now_ms = self._clock.monotonic_ms()
+        ends = {
+            *(name for name, until_ms in self._cut_until_ms.items() if until_ms > now_ms),
+            *(name for (name, _), until_ms in self._mute_until_ms.items() if until_ms > now_ms),
+        }
+        is_half_open = any(until_ms > now_ms for until_ms in self._half_open_until_ms.values())
+        return is_half_open or not ends.isdisjoint(self._inboxes)
+
     def take(self, address: str) -> list[bytes]:
         """Everything that has arrived."""
         inbox, now_ms = self._inboxes.get(address, []), self._clock.monotonic_ms()

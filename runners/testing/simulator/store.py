@@ -78,6 +78,11 @@ class SharedStore:
         """Whether it refuses everything just now."""
         return self._clock.monotonic_ms() < self._down_until_ms
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a commit is under way, with what it has locked, or on its way."""
+        return bool(self._on_the_wire) or self._transactions.are_open
+
     def commit(self, who: str, production: Production) -> CommitOutcome:
         """Commit, and check what was committed."""
         before = self._ledger.before(production)
@@ -154,6 +159,11 @@ class SimulatedStore:
     def cut_off(self, duration_ms: float) -> None:
         """Let nothing reach the store for a while; others are not concerned."""
         self._cut_until_ms = self._shared.now_ms + duration_ms
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether this process cannot reach it."""
+        return self._shared.now_ms < self._cut_until_ms
 
     def commit(self, production: Production) -> CommitOutcome:
         """Commit; the reply, or the commit itself, may get lost."""

@@ -50,6 +50,11 @@ class Transactions:
         self._trace.note(who, f"has a commit that takes {duration_ms} ms")
         self._open.append(Transaction(who, production, due_ms))
 
+    @property
+    def are_open(self) -> bool:
+        """Whether any is."""
+        return bool(self._open)
+
     def end_all(self) -> None:
         """The server is another one: none of them ever happens."""
         self._open.clear()
