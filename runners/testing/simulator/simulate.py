@@ -88,12 +88,9 @@ def simulate(
         "tables": tables,
         "whole": whole,
         "workers": workers,
-        "tries": tries,
-        "guarantees": dict(guarantees),
-        "steps": steps,
-        "update": update,
-        "drain": drain,
     }
+    options |= {"tries": tries, "guarantees": dict(guarantees), "steps": steps}
+    options |= {"update": update, "drain": drain}
     struck: Counter[Fault] = Counter()
     count = commits = virtual_ms = 0
     start_s = time.perf_counter()
