@@ -7,7 +7,6 @@ that start daemons, so the processes are started directly, and ended by their id
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,9 +18,9 @@ import pyspark
 from runners.embedded.java import ensure_java_home
 from tests.networks import Host, Network
 from tests.processes import descendants, kill
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[1]
-START_TIMEOUT_S = 45
 #: These Javas live for seconds, and there are five of them.
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SPARK_HOME = Path(pyspark.__file__).parent
@@ -124,10 +123,9 @@ def _environment(host: Host) -> dict[str, str]:
 
 
 def _await_match(log: Path, pattern: str) -> str:
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while not (found := re.search(pattern, log.read_text("utf-8"))):
-        assert time.monotonic() < deadline_s, f"no {pattern!r} in\n{log.read_text('utf-8')}"
-        time.sleep(0.05)
+    until(lambda: re.search(pattern, log.read_text("utf-8")), lambda: log.read_text("utf-8"))
+    found = re.search(pattern, log.read_text("utf-8"))
+    assert found is not None
     return found[1]
 
 

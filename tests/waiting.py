@@ -12,6 +12,8 @@ import psycopg
 
 #: Less than the time that a test may take, so that a failure says what did not come about.
 WAIT_MAX_S = 240.0
+#: The same for a whole run of a program that starts Spark; for tests which may take longer than the others.
+RUN_MAX_S = 1_500.0
 #: Of time-outs of stores and servers that a test is not about.
 LONG_MS = 600_000
 _POLL_S = 0.01

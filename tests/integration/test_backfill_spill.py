@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.postgres,
     pytest.mark.slow,
+    pytest.mark.timeout(1800),
 ]
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)

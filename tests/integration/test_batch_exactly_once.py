@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from runners.errors import TableOwnedError, UnrepeatableError
 from runners.millwheel.model.ids import RangeId
 from runners.registry import forget_job, open_store
 from tests.batch_jobs import POINTS, SCORES, Batch, Build, note, notes, once, windowed, write
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
@@ -175,11 +175,8 @@ def test_what_nobody_needs_any_more_is_passed_over(batch: Batch, tmp_path: Path)
         def checked(pair: tuple[str, int]) -> Mapping[str, Any]:
             note(ran, pair[0])
             if pair[0] == "bad" and not mended.exists():
-                # The two are summed side by side; the good one should have been committed by then.
-                until_s = time.monotonic() + 20
-                while "good" not in notes(ran) and time.monotonic() < until_s:
-                    time.sleep(0.05)
-                time.sleep(1)
+                # The two are summed side by side.
+                until(lambda: batch.finished()["sum good"] == [True])
                 raise ValueError("not yet")
             return {"user": pair[0], "total": pair[1]}
 
@@ -204,7 +201,7 @@ def test_what_nobody_needs_any_more_is_passed_over(batch: Batch, tmp_path: Path)
     assert notes(ran) == ["bad"]
 
 
-def salted(path: Path) -> Build:
+def salted(batch: Batch, path: Path) -> Build:
     """A salt as key, in front of a table; one group fails as long as there is no such file."""
 
     def build(p: df.Pipeline) -> None:
@@ -213,8 +210,8 @@ def salted(path: Path) -> Build:
 
         def rows(pair: tuple[int, Sequence[int]]) -> Iterator[Mapping[str, int]]:
             if 7 in pair[1] and not path.exists():
-                # The others are committed meanwhile.
-                time.sleep(3)
+                # Not before others are committed.
+                until(lambda: any(batch.finished()["GroupByKey"]))
                 raise ValueError("not yet")
             yield from ({"total": value} for value in pair[1])
 
@@ -227,7 +224,7 @@ def salted(path: Path) -> Build:
 def test_code_that_is_not_deterministic_does_not_go_on_behind_rows_that_it_made(
     batch: Batch, tmp_path: Path
 ) -> None:
-    build = salted(tmp_path / "mended")
+    build = salted(batch, tmp_path / "mended")
     with pytest.raises(df.TransformError, match="not yet"):
         batch.run(build, partitions=8)
     assert sum(batch.finished()["GroupByKey"]) > 0

@@ -5,20 +5,19 @@ from pathlib import Path
 import pytest
 
 from tests.benchmark_command import run_command
-
-#: Four runs that start Spark each: as long as the test may take.
-TIMEOUT_S = 600
+from tests.waiting import RUN_MAX_S
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.postgres
+@pytest.mark.timeout(1800)
 def test_command_measures_checks_and_compares(tmp_path: Path) -> None:
     picture = tmp_path / "ratios.svg"
     options = ["--case", "B2", "S1", "--size", "20000", "--peers", "ours", "spark-rdd"]
 
     said, runs = run_command(
-        "benchmarks.bench", tmp_path, *options, "--plot", str(picture), timeout_s=TIMEOUT_S
+        "benchmarks.bench", tmp_path, *options, "--plot", str(picture), timeout_s=RUN_MAX_S
     )
 
     made = [(each["case"], each["peer"], each["check"]) for each in runs]

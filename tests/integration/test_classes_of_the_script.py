@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +13,13 @@ import psutil
 import psycopg
 import pytest
 
-from tests.processes import descendants, kill, spark_workers
+from tests.processes import descendants, kill, workers_of
+from tests.waiting import WAIT_MAX_S, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-SALES, TIMEOUT_S = 3_000, 150
+SALES = 3_000
 
 SCRIPT = """
 import enum
@@ -162,27 +162,22 @@ def test_they_are_records_rows_and_state(
     how: str, runner: str, sales: Path, store_dsn: str
 ) -> None:
     with started(how, runner, sales, store_dsn) as (family, log):
-        assert family.wait(TIMEOUT_S) == 0, log.read_text()
+        assert family.wait(WAIT_MAX_S) == 0, log.read_text()
         assert_right(store_dsn, log)
 
 
 def wait_for_rows(dsn: str, more_than: int, log: Path) -> int:
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        found = len(rows_of(dsn, "best"))
-        if found > more_than:
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"no more than {more_than} rows\n{log.read_text()}")
+    until(lambda: len(rows_of(dsn, "best")) > more_than, log.read_text)
+    return len(rows_of(dsn, "best"))
 
 
 def test_what_was_stored_is_read_after_kills(sales: Path, store_dsn: str) -> None:
     """A worker is killed, and another takes its state over; then the whole job is, and run again."""
     with started("script", "streaming", sales, store_dsn, rate=400) as (family, log):
         rows = wait_for_rows(store_dsn, 20, log)
-        kill(spark_workers(family)[:1])
+        kill(workers_of(family)[:1])
         rows = wait_for_rows(store_dsn, rows + 100, log)
     with started("script", "streaming", sales, store_dsn) as (family, log):
-        assert family.wait(TIMEOUT_S) == 0, log.read_text()
+        assert family.wait(WAIT_MAX_S) == 0, log.read_text()
         assert rows < SALES
         assert_right(store_dsn, log)

@@ -14,15 +14,14 @@ import psycopg
 import pytest
 
 from runners.millwheel.store.postgres import PostgresStore
-from tests.processes import descendants, kill, spark_workers
+from tests.processes import descendants, kill, workers_of
+from tests.waiting import RUN_MAX_S, until
 
 JOB = "killed"
 #: Kills of the whole job: driver, Java and workers at once, or the driver alone, leaving the rest to notice.
 JOB_KILLS = 5
 #: Kills of one worker of a running job, which goes on without being started again.
 WORKER_KILLS = 2
-PROGRESS_TIMEOUT_S = 90
-RUN_TIMEOUT_S = 180
 TABLES = ("flight_hours", "aircraft_sessions", "flight_dead_letters")
 ROOT = Path(__file__).parents[2]
 
@@ -65,21 +64,7 @@ def position(dsn: str) -> tuple[int, bool]:
 def wait_for_progress(dsn: str, log: Path) -> None:
     """Until the source has committed more than it had."""
     before, _ = position(dsn)
-    deadline = time.monotonic() + PROGRESS_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if position(dsn)[0] > before:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"no progress in {PROGRESS_TIMEOUT_S} s:\n{log.read_text()}")
-
-
-def wait_for_workers(family: psutil.Process) -> list[psutil.Process]:
-    """The job's workers; progress may still be that of workers whose driver was killed before."""
-    deadline = time.monotonic() + PROGRESS_TIMEOUT_S
-    while not (found := spark_workers(family)):
-        assert time.monotonic() < deadline, f"no worker in {PROGRESS_TIMEOUT_S} s"
-        time.sleep(0.05)
-    return found
+    until(lambda: position(dsn)[0] > before, log.read_text)
 
 
 def rows(dsn: str, table: str) -> list[tuple[object, ...]]:
@@ -92,7 +77,7 @@ def rows(dsn: str, table: str) -> list[tuple[object, ...]]:
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> None:
     """Driver and workers die at random moments; restarted under its name the job ends with the batch's rows."""
     seed = int(os.environ.get("KILL_SEED", "0")) or random.randrange(1, 1 << 32)
@@ -111,7 +96,8 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
                 in_the_middle += not position(store_dsn)[1]
                 kind = plans.pop()
                 if kind == "a worker":
-                    kill([chance.choice(wait_for_workers(family))])
+                    # Progress may still be that of workers whose driver was killed before.
+                    kill([chance.choice(workers_of(family))])
                     continue
                 kill([*descendants(family), family] if kind == "everything" else [family])
                 break
@@ -123,7 +109,7 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=RUN_TIMEOUT_S,
+        timeout=RUN_MAX_S,
         check=False,
     )
     assert last.returncode == 0, last.stdout + last.stderr
@@ -131,7 +117,7 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
         command("batch", store_dsn),
         cwd=ROOT,
         capture_output=True,
-        timeout=RUN_TIMEOUT_S,
+        timeout=RUN_MAX_S,
         check=True,
     )
 

@@ -17,7 +17,7 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.system_clock import SystemClock
 from runners.testing.local_network import LocalNetwork
 
-pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 RECORDS, RECORD_BYTES, KEYS = 5_000, 210_000, 2_500
 ROUNDS_MAX = 100_000

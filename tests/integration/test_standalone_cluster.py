@@ -14,9 +14,10 @@ from runners.streaming import StreamingRunner
 from tests.batch_jobs import SCORES, note, notes, once, windowed, write
 from tests.spark_cluster import StandaloneCluster, cluster_settings
 from tests.streaming_jobs import direct, rows_of, two_branches, write_events
+from tests.waiting import until
 
 # Several Javas start at a time, which takes a machine with much else to do minutes.
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
 #: A copy is started of a task that takes much longer than half of the others did; Spark wants another host for it.
 SPECULATION = {
@@ -113,13 +114,6 @@ def test_a_stream_runs_on_two_hosts(cluster: Cluster, tmp_path: Path) -> None:
     expected = direct(branches)
     for table in ("totals", "visits"):
         assert rows_of(expected, table) == rows_of(result, table)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("at", ["source", "grouping"])
