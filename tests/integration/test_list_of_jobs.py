@@ -37,7 +37,7 @@ def test_a_driver_that_lives_is_in_the_list_of_jobs_and_one_that_was_killed_is_n
     """As host and process, beside its own job and no other one."""
 
     def drivers() -> dict[str, str]:
-        assert main(["--store", store_dsn, "jobs"]) == 0
+        assert main(["jobs", "--store", store_dsn]) == 0
         head, *lines = capsys.readouterr().out.splitlines()
         at = head.index("driver")
         return {line.split()[0]: line[at:].split()[0] for line in lines}
