@@ -71,13 +71,21 @@ class PreparedJob:
         """The job with another pipeline.  Nobody may be running it; errors as those of `prepare`."""
         return prepare(graph, attrs.evolve(self.options, fresh=False), update=update)
 
-    def finish(self, *, is_drained: bool = False) -> None:
+    def finish(
+        self,
+        check: Callable[[JobRow | None, str], None] = lambda *_: None,
+        *,
+        is_drained: bool = False,
+    ) -> None:
         """Mark the job as done; ``is_drained``: because somebody has asked for it.
+
+        ``check``: called before it with the job and with where it is; raises if something of it is gone.
 
         Raises:
             StoreRestartedError: what was done may be lost.
         """
         with closing(open_store(self.dsn, incarnation=self.incarnation)) as store:
+            check(store.read_job(self.job.job), repr(store))
             store.finish_job(self.job.job, is_drained=is_drained)
 
     def looked_at_again(self, check: Callable[[JobRow | None, str], None]) -> "PreparedJob":

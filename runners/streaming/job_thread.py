@@ -225,11 +225,14 @@ class StreamingJob:
         """Begin again from the store each time that it was restarted: what is in memory of it may be of the past.
 
         Raises:
-            LostCommitsError: it has lost what workers have reported.
+            LostCommitsError: it has lost what workers have reported, or relied on.
         """
         while True:
             try:
                 self._supervise()
+            except LostCommitsError as error:
+                _LOG.error("%s", error)
+                raise
             except StoreRestartedError as error:
                 _LOG.warning(
                     "job %s begins again from its store: %s", self._prepared.job.job, error
@@ -287,7 +290,7 @@ class StreamingJob:
             self._statistics = master.statistics()
             transport.close()
         if master.is_done:
-            self._prepared.finish(is_drained=desk.is_draining)
+            self._prepared.finish(master.witness.check, is_drained=desk.is_draining)
         self._is_over = master.is_done or desk.is_cancelled or self._cancelled.is_set()
         if master.is_done:
             self._state = PipelineState.DRAINED if desk.is_draining else PipelineState.FINISHED

@@ -14,6 +14,7 @@ from dataflow.serialization import loads_code
 from runners.core.ground.clock import Clock
 from runners.core.stages.percentile_watermark import percentiles_of
 from runners.core.stages.plan import ExecutionPlan
+from runners.errors import LostCommitsError
 from runners.millwheel.control.shapes import Merge, Shapes, Split
 from runners.millwheel.master.assignment import Assignment, BySlot
 from runners.millwheel.master.deaths import Deaths
@@ -33,7 +34,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.long_waits import LongWaits
 from runners.millwheel.model.signals import Signal, SignalBoard
-from runners.millwheel.model.troubles import TroubleBook, TroubleKind
+from runners.millwheel.model.troubles import TroubleBook, TroubleKind, reason_of
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.wire.messages import (
     Assign,
@@ -298,7 +299,13 @@ class Master:
         if self.failure is None:
             error: Exception = loads_code(failed.error)
             error.__cause__ = TaskTraceback(failed.traceback)
-            self.failure = error
+            self._give_up(error, failed.worker)
+
+    def _give_up(self, error: Exception, place: str) -> None:
+        if isinstance(error, LostCommitsError):
+            # Whoever mends the store wants to know later why the job has ended.
+            self.troubles.note(TroubleKind.DEATH, place, reason_of(error))
+        self.failure = self.failure or error
 
     def _place(self, register: Register) -> None:
         slot = self._slots[register.slot]
@@ -400,6 +407,7 @@ class Master:
                 ranges=tuple(each for each in ranges if each not in self._shapes.unborn),
                 routing=self._shapes.routing,
                 suspects=self._deaths.suspects(ranges),
+                commits=self.witness.known(ranges),
                 **self._news(),
             )
             self._tell(self._slots[index], assign)
@@ -432,8 +440,12 @@ class Master:
         if not all(map(self._authority.knows, report.watermarks_us)):
             # It has divided a range, and the message that says so is not here.
             return
+        try:
+            self.witness.hear(report.commits)
+        except LostCommitsError as error:
+            self._give_up(error, report.worker)
+            return
         slot.hear(report)
-        self.witness.hear(report.commits)
         self._shapes.report(report.routings)
         self._authority.report(
             report.watermarks_us,

@@ -1,15 +1,18 @@
 """Witness: what workers have said that they committed, so that a store that has lost some of it is found out.
 
-Nothing depends on it that must be right: whoever runs a job starts again from the store when that may have lost
-something (`runners.millwheel.store.port.Store.incarnation`).  But the world has seen what is lost, so it must be said.
+Whoever runs a job starts again from the store when that may have lost something
+(`runners.millwheel.store.port.Store.incarnation`).  But the world has seen what is lost, so it must be said.  And a
+part of a store may be older than the rest, and nobody be told: so a range is given to its next owner with what is known
+of it.
 
 Pure bookkeeping.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from runners.errors import LostCommitsError
 from runners.millwheel.model.ids import CommitMark, RangeId
+from runners.millwheel.store.channel_ends import lost_by
 from runners.millwheel.store.port import JobRow, RangeRow
 
 #: Ranges that an error names.
@@ -36,12 +39,22 @@ class Witness:
         self._marks.pop(range_id, None)
 
     def hear(self, commits: Mapping[RangeId, CommitMark]) -> None:
-        """A worker says how far its ranges are committed; also one that has been replaced since."""
+        """A worker says how far its ranges are committed; also one that has been replaced since.
+
+        Raises:
+            LostCommitsError: two owners of a range say what cannot both be, so the later one began with too little.
+        """
         for range_id, mark in commits.items():
             if range_id in self._retired:
                 continue
             known = self._marks.get(range_id, mark)
+            if (mark.token - known.token) * (mark.bundle - known.bundle) < 0:
+                raise lost_by(self._job.job, range_id, min(mark, known))
             self._marks[range_id] = CommitMark(*map(max, known, mark))
+
+    def known(self, ranges: Iterable[RangeId]) -> Mapping[RangeId, CommitMark]:
+        """How far those of some ranges are committed of which that is known."""
+        return {each: self._marks[each] for each in ranges if each in self._marks}
 
     def check(self, job: JobRow | None, place: str) -> None:
         """Compare with what the store has now.

@@ -67,3 +67,13 @@ class CommitMark(NamedTuple):
 
     def __str__(self) -> str:
         return f"bundle {self.bundle} under token {self.token}"
+
+
+class Receipt(NamedTuple):
+    """What a receiver says of itself when it acknowledges: the commit as of which what it took in is durable.
+
+    ``is_remembered``: that it took it in is durable, too, and not only what came of it.
+    """
+
+    mark: CommitMark
+    is_remembered: bool

@@ -16,7 +16,7 @@ from dataflow.io.table import TableWrite
 from runners.core.ground import dead_letters
 from runners.core.ground.cells import LateArrival
 from runners.core.panes.late import late_payload, late_text
-from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.signals import SignalMark
 
@@ -166,9 +166,13 @@ class Production:
     settled: Mapping[RangeId, int] = attrs.field(factory=dict)
     #: Highest sequence delivered so far, per channel whose receiver is fenced here.
     delivered: Mapping[Channel, int] = attrs.field(factory=dict)
+    #: Of these, the sender's commit as of which what was delivered is durable; none where it was sent before it was.
+    origins: Mapping[Channel, CommitMark] = attrs.field(factory=dict)
     checkpoints: Sequence[Checkpoint] = ()
     #: Per channel whose sender is fenced here: productions up to and including this sequence may be deleted.
     acknowledged: Mapping[Channel, int] = attrs.field(factory=dict)
+    #: Of these, what the receiver has said with it.
+    receipts: Mapping[Channel, Receipt] = attrs.field(factory=dict)
     #: Where to read on, per source range; opaque to the store.
     positions: Mapping[RangeId, bytes] = attrs.field(factory=dict)
     #: Digest and event time in microseconds of each record that counts here for the first time, per source range.

@@ -9,7 +9,7 @@ from dataflow.serialization import dumps, loads
 from runners.core.stages.percentile_watermark import SplitProgress
 from runners.millwheel.control.shapes import RangeShape, Routing
 from runners.millwheel.model.counts import Counts
-from runners.millwheel.model.ids import Channel, CommitMark, RangeId
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.signals import SignalNews
 
 
@@ -37,6 +37,8 @@ class Assign:
     told_ms: int
     #: Ranges whose next step has ended a process, and how many bundles of each were committed by then.
     suspects: Mapping[RangeId, int]
+    #: How far the master has heard that they are committed.
+    commits: Mapping[RangeId, CommitMark] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -195,12 +197,14 @@ class Deliver:
 
     ``is_oldest``: everything before it on its channel has been acknowledged, so it may be taken in whatever the
     receiver remembers; the numbers of productions that are not durable have gaps where their sender has changed.
+    ``origin``: the sender's commit as of which it is durable; None: it is not, yet.
     """
 
     channel: Channel
     sequence: int
     payload: bytes
     is_oldest: bool = False
+    origin: CommitMark | None = None
 
     def follows(self, sequence: int) -> bool:
         """Whether it is the next one after the one with this number."""
@@ -209,10 +213,11 @@ class Deliver:
 
 @attrs.frozen
 class Acknowledge:
-    """Worker to worker: everything on this channel up to this sequence is committed."""
+    """Worker to worker: everything on this channel up to this sequence is committed; ``receipt``: by which commit."""
 
     channel: Channel
     sequence: int
+    receipt: Receipt
 
 
 def encode(message: Any) -> bytes:

@@ -38,8 +38,9 @@ class Courier:
     def send(self, checkpoint: Checkpoint) -> None:
         """Bring a production of one of the worker's ranges to its receiver."""
         channel, sequence, _, payload = checkpoint
-        is_oldest = self._ranges[channel.sender].outbox.is_oldest(checkpoint)
-        delivery = Deliver(channel, sequence, payload, is_oldest)
+        owned = self._ranges[channel.sender]
+        is_oldest = owned.outbox.is_oldest(checkpoint)
+        delivery = Deliver(channel, sequence, payload, is_oldest, owned.origin_of(checkpoint))
         if channel.receiver in self._ranges:
             self.take_in(delivery)
         else:
@@ -54,19 +55,19 @@ class Courier:
         """A receiver has committed what it was sent."""
         owned = self._ranges.get(message.channel.sender)
         if owned is not None:
-            owned.outbox.acknowledge(message.channel, message.sequence)
+            owned.outbox.acknowledge(message.channel, message.sequence, message.receipt)
 
     def acknowledge(self, channels: Iterable[Channel]) -> None:
         """Tell senders how far their channels have been committed."""
         for channel in channels:
             owned = self._ranges.get(channel.receiver)
-            sequence = owned.delivered.get(channel, 0) if owned else 0
-            if not sequence:
+            if owned is None or not owned.delivered.get(channel, 0):
                 continue
+            message = Acknowledge(channel, owned.delivered[channel], owned.receipt())
             if channel.sender in self._ranges:
-                self.take_acknowledged(Acknowledge(channel, sequence))
+                self.take_acknowledged(message)
             else:
-                self._send(channel.sender, Acknowledge(channel, sequence))
+                self._send(channel.sender, message)
 
     def reroute(self, addresses: Mapping[RangeId, str]) -> None:
         """Ranges have changed hands; their new owners are sent everything that is not acknowledged."""

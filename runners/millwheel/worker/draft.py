@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dataflow.io.table import TableWrite
 from runners.core.ground import dead_letters
 from runners.core.tables.values import size_of_rows
-from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.production import (
     CellWrite,
     Checkpoint,
@@ -45,6 +45,7 @@ _LATER_WINS = (
     "_positions",
     "_delivered",
     "_taken_in",
+    "_origins",
     "_progress",
     "_horizons_us",
     "_settled",
@@ -75,6 +76,7 @@ class Draft:
         self._untied: set[RangeId] = set()
         self._delivered: dict[Channel, int] = {}
         self._taken_in: dict[Channel, int] = {}
+        self._origins: dict[Channel, CommitMark | None] = {}
         self._progress: dict[RangeId, _Progress] = {}
         self._afterwards: list[Callable[[], None]] = []
         self.checkpoints: list[Checkpoint] = []
@@ -106,11 +108,22 @@ class Draft:
         """Keep records that user code could not take."""
         self._dead.extend(map(StoredDeadLetter.of, dead))
 
-    def deliver(self, channel: Channel, sequence: int, *, is_kept: bool = True) -> None:
-        """Note a channel into a touched range as delivered up to ``sequence``; durably, if that is to be kept."""
+    def deliver(
+        self,
+        channel: Channel,
+        sequence: int,
+        origin: CommitMark | None = None,
+        *,
+        is_kept: bool = True,
+    ) -> None:
+        """Note a channel into a touched range as delivered up to ``sequence``; durably, if that is to be kept.
+
+        ``origin``: the sender's commit as of which that was durable, if it was.
+        """
         self._taken_in[channel] = sequence
         if is_kept:
             self._delivered[channel] = sequence
+            self._origins[channel] = origin
 
     def emit(
         self,
@@ -214,8 +227,13 @@ class Draft:
     def production(self) -> Production:
         """The finished value; call once, when it is sealed."""
         acknowledged: dict[Channel, int] = {}
+        receipts: dict[Channel, Receipt] = {}
         for owned in self._ranges.values():
-            acknowledged.update(owned.outbox.take_acknowledged())
+            taken = owned.outbox.take_acknowledged()
+            acknowledged.update(taken)
+            receipts.update(
+                (each, of) for each, of in owned.outbox.receipts.items() if each in taken
+            )
         return Production(
             job=self._job,
             fences=[owned.fence() for owned in self._ranges.values()],
@@ -224,8 +242,10 @@ class Draft:
             journal=self._journal,
             settled=self._settled,
             delivered=self._delivered,
+            origins={channel: mark for channel, mark in self._origins.items() if mark},
             checkpoints=self.checkpoints,
             acknowledged=acknowledged,
+            receipts=receipts,
             positions=self._positions,
             record_ids=self._record_ids,
             record_id_horizons_us=self._horizons_us,

@@ -129,7 +129,11 @@ class GroupingComputation:
         Raises:
             StoreError: it is somebody else's already.
         """
-        owned = OwnedRange.taken(taken, is_weak=not self._guarantees.strong_productions)
+        owned = OwnedRange.taken(
+            taken,
+            is_weak=not self._guarantees.strong_productions,
+            remembers=self._guarantees.exactly_once,
+        )
         timers: dict[TimerId, int | None] = {
             decode_timer(timer, is_merging=self._is_merging): timer.fire_us
             for timer in taken.timers
@@ -221,7 +225,10 @@ class GroupingComputation:
             is_new = True
             draft.touch(owned)
             draft.deliver(
-                delivery.channel, delivery.sequence, is_kept=self._guarantees.exactly_once
+                delivery.channel,
+                delivery.sequence,
+                delivery.origin,
+                is_kept=self._guarantees.exactly_once,
             )
             partials.extend(self._not_held(draft, owned, delivery.payload))
         if not partials:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.ids import Channel, RangeId, Receipt
 from runners.millwheel.model.production import Checkpoint
 
 ValueT = TypeVar("ValueT")
@@ -41,6 +41,8 @@ class Outbox:
         self._open: dict[Channel, deque[Checkpoint]] = {}
         self._sent = dict(sent)
         self._acknowledged: dict[Channel, int] = {}
+        #: What receivers have said with it, of channels that are in there or were.
+        self.receipts: dict[Channel, Receipt] = {}
         #: Of each channel in there, the first.
         self._undeleted: dict[Channel, int] = {}
         self._open_bytes = 0
@@ -86,11 +88,13 @@ class Outbox:
         self._add(checkpoint)
         return checkpoint
 
-    def acknowledge(self, channel: Channel, sequence: int) -> None:
-        """Everything on the channel up to ``sequence`` has been committed by the receiver."""
+    def acknowledge(self, channel: Channel, sequence: int, receipt: Receipt | None = None) -> None:
+        """Everything on the channel up to ``sequence`` has been committed by the receiver, as its receipt says."""
         entries = self._open.get(channel)
         while entries and entries[0].sequence <= sequence:
             checkpoint = entries.popleft()
+            if receipt is not None:
+                self.receipts[channel] = receipt
             self._open_bytes -= len(checkpoint.payload)
             if (channel, checkpoint.sequence) in self._volatile:
                 self._volatile.remove((channel, checkpoint.sequence))
@@ -109,6 +113,10 @@ class Outbox:
         """Whether everything before a production on its channel has been acknowledged."""
         entries = self._open.get(checkpoint.channel)
         return not entries or checkpoint.sequence <= entries[0].sequence
+
+    def is_volatile(self, checkpoint: Checkpoint) -> bool:
+        """Whether a production is not durable."""
+        return (checkpoint.channel, checkpoint.sequence) in self._volatile
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """A production is durable now."""

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from runners.core.stages.percentile_watermark import ProgressSketch, SplitProgress
-from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.production import Checkpoint
 from runners.millwheel.model.signals import NO_SIGNALS, SignalMark
 from runners.millwheel.store.port import TakenRange
 from runners.millwheel.wire.messages import Deliver
@@ -31,6 +32,7 @@ class OwnedRange:
     ``is_idle``: a source split that was polled and had nothing.
     ``percentile_us``: the percentile watermark on which the range has acted; None where its triggers follow none.
     ``delivered``: how far its channels have been taken in, durably; ``accepted``: and in memory.
+    ``remembers``: whether it is durable what was taken in.
     ``keys``: what it covers, of a key range that has not been merged into another; ``tied_to``: see `Reshape`.
     ``sketch``: of a source split: the event times that it has had, if somebody follows a percentile of them.
     ``signal_mark``: how far it has come with the job's signals; ``signal_mark_committed``: that by its last commit.
@@ -49,6 +51,7 @@ class OwnedRange:
     signal_mark_committed: SignalMark = NO_SIGNALS
     percentile_us: int | None = None
     accepted: dict[Channel, int] = attrs.field(factory=dict)
+    remembers: bool = True
     keys: KeyRange | None = None
     tied_to: RangeId | None = None
     sketch: ProgressSketch | None = None
@@ -65,7 +68,9 @@ class OwnedRange:
         self._routings = Trail(self.outbox, 0, is_kept=True)
 
     @classmethod
-    def taken(cls, taken: TakenRange, *, is_weak: bool = False) -> "OwnedRange":
+    def taken(
+        cls, taken: TakenRange, *, is_weak: bool = False, remembers: bool = True
+    ) -> "OwnedRange":
         """A range just acquired; ``is_weak``: what it sends is not durable at once."""
         row = taken.row
         # Above whatever an earlier owner can have used, and a number that is still one in the store.
@@ -77,6 +82,7 @@ class OwnedRange:
             outbox=Outbox(taken.checkpoints, taken.sent, weak_from=weak_from),
             delivered=dict(taken.delivered),
             accepted=dict(taken.delivered),
+            remembers=remembers,
             watermark_us=MIN_TIMESTAMP_US if row.watermark_us is None else row.watermark_us,
             signal_mark_committed=row.signal_mark,
             percentile_us=row.percentile_us,
@@ -85,6 +91,19 @@ class OwnedRange:
         )
         owned.act_on_signals(row.signal_mark)
         return owned
+
+    @property
+    def mark(self) -> CommitMark:
+        """Its last commit."""
+        return CommitMark(self.token, self.bundle)
+
+    def origin_of(self, checkpoint: Checkpoint) -> CommitMark | None:
+        """The commit as of which a production is durable that it sends now; None: it is not."""
+        return None if self.outbox.is_volatile(checkpoint) else self.mark
+
+    def receipt(self) -> Receipt:
+        """What it says of itself when it acknowledges what it has committed."""
+        return Receipt(self.mark, self.remembers)
 
     def fence(self) -> Fence:
         """What the next commit must show."""

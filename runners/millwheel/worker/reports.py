@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from runners.core.ground.clock import Clock
 from runners.millwheel.model.counts import Counts
-from runners.millwheel.model.ids import CommitMark, RangeId
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.wire.messages import Report
 from runners.millwheel.worker.owned_range import OwnedRange
 
@@ -115,7 +115,7 @@ def report_of(
             if (progress := owned.passed_progress()) is not None
         },
         routings={range_id: owned.passed_routing() for range_id, owned in ranges.items()},
-        commits={each: CommitMark(owned.token, owned.bundle) for each, owned in ranges.items()},
+        commits={each: owned.mark for each, owned in ranges.items()},
         is_quiet=is_quiet,
         is_paused=is_quiet and is_pausing,
         counts=counts,

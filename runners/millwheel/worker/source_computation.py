@@ -92,7 +92,11 @@ class SourceComputation:
         row = taken.row
         assert row.split is not None
         position = None if row.position is None else loads(row.position)
-        owned = OwnedRange.taken(taken, is_weak=not self._guarantees.strong_productions)
+        owned = OwnedRange.taken(
+            taken,
+            is_weak=not self._guarantees.strong_productions,
+            remembers=self._guarantees.exactly_once,
+        )
         owned.sketch = ProgressSketch() if self._is_sketched else None
         seen = None
         if self._judge is not None:

@@ -11,9 +11,10 @@ decides how to wait (`runners.streaming.worker_task` on a cluster, a loop in a t
 MillWheel, sections 4.1, 6.1 and 6.2.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from traceback import format_exception
+from types import MappingProxyType
 
 import attrs
 
@@ -21,12 +22,13 @@ from dataflow.errors import DataflowError
 from dataflow.serialization import dumps_code
 from runners.core.ground.clock import Clock
 from runners.core.stages.plan import ExecutionPlan
-from runners.errors import JobFailedError, StoreError
+from runners.errors import JobFailedError, LostCommitsError, StoreError
 from runners.millwheel.control.shapes import Merge, RangeShape, Routing, Split
 from runners.millwheel.model.counts import Counts
-from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.ids import CommitMark, RangeId
 from runners.millwheel.model.long_waits import LongWaits
 from runners.millwheel.model.signals import SignalNews
+from runners.millwheel.store.channel_ends import check_not_older
 from runners.millwheel.store.port import Store
 from runners.millwheel.wire.messages import (
     Acknowledge,
@@ -152,6 +154,10 @@ class Worker:
             worked |= self._settler.rest(
                 worked=worked, is_last=self._is_ending, in_cells=self._is_pausing
             )
+        except LostCommitsError as error:
+            # The next worker would meet the same.
+            self._fail(error)
+            return False
         except (WorkerStoppedError, StoreError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the job must hear of it
@@ -334,15 +340,27 @@ class Worker:
             self._caution.suspect(assign.suspects)
         # It is asked again when its answer is lost.
         missing = [range_id for range_id in assign.ranges if range_id not in self._ranges]
-        self._say_ready(dict.fromkeys([*assign.ranges, *self._acquire(missing)]))
+        self._say_ready(dict.fromkeys([*assign.ranges, *self._acquire(missing, assign.commits)]))
 
-    def _acquire(self, range_ids: Sequence[RangeId]) -> Sequence[RangeId]:
-        """Take ranges over, and catch up with what they had acted on; also those that are tied to them."""
+    def _acquire(
+        self,
+        range_ids: Sequence[RangeId],
+        commits: Mapping[RangeId, CommitMark] = MappingProxyType({}),
+    ) -> Sequence[RangeId]:
+        """Take ranges over, and catch up with what they had acted on; also those that are tied to them.
+
+        ``commits``: how far some ranges were committed, by what others have said.
+
+        Raises:
+            LostCommitsError: the store does not have all that they had committed.
+        """
         if not range_ids:
             return ()
         spec = self._spec
         taken = self._store.acquire(spec.job, range_ids, spec.worker, spec.version)
         known = {each: self._ranges.pop(each) for each in taken if each in self._ranges}
+        for heard in (commits, {each: owned.mark for each, owned in known.items()}):
+            check_not_older(spec.job, taken, heard)
         for range_id in known:
             # It may have been somebody else's meanwhile: what is in memory of it says nothing.
             self._computations[range_id.computation].release(range_id)
@@ -372,7 +390,10 @@ class Worker:
             if isinstance(self._computations[each.computation], GroupingComputation)
         }
         ready = Ready(
-            slot=self._spec.slot, worker=self._spec.worker, ranges=tuple(ranges), shapes=shapes
+            slot=self._spec.slot,
+            worker=self._spec.worker,
+            ranges=tuple(ranges),
+            shapes=shapes,
         )
         self._tell_master(ready)
 

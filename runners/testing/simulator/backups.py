@@ -2,22 +2,25 @@
 
 As a standby that lags and is promoted, or a base backup that is restored: state, tokens and result tables go back
 together, and what is in the memory of drivers and workers does not.  The books of the checks go back with them, because
-what is gone never happened.
+what is gone never happened.  Or only the part of one computation goes back (`Backups.tear`).
 """
 
 import copy
 from random import Random
 from typing import Any
 
+from dataflow.graph import WriteTable
+from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.panes import PaneLog
+from runners.testing.simulator.parts import take_back
 
 #: What changes with a commit: of the store, of the ledger, and of the log of panes.
 _CONTENTS = (
     *("_jobs", "_tables", "_tokens"),
     *("_bundles", "_tokens", "_watermarks_us", "_percentiles_us", "_marks", "_record_ids"),
-    *("_delivered", "_sent", "_payloads", "_open", "_kept", "_retired", "_inputs_us"),
+    *("_delivered", "_sent", "_payloads", "_open", "_kept", "_retired", "_inputs_us", "_torn"),
     *("_said", "_last", "changes"),
 )
 #: How many are kept.
@@ -39,10 +42,12 @@ class Backups:
         self._random = Random(f"backups {seed}")  # noqa: S311 - to be repeated, not to be secret
         self._store, self._books = store, books
         self._kept: list[list[dict[str, Any]]] = []
+        #: That from which a part is, where the rest is later.
+        self._torn: list[dict[str, Any]] | None = None
 
     def take(self) -> None:
         """Keep what there is now; only sometimes."""
-        if self._random.randrange(_EVERY_ROUNDS) == 0:
+        if self._random.randrange(_EVERY_ROUNDS) == 0 and not self.is_torn:
             self._kept = [*self._kept[1 - _KEPT_MAX :], self._contents()]
 
     def restore(self) -> bool:
@@ -52,9 +57,46 @@ class Backups:
         number = self._random.randrange(len(self._kept))
         # Those that were taken later are of a future that there is none of.
         kept, self._kept = self._kept[number], self._kept[:number]
+        self._put(kept)
+        return True
+
+    def _put(self, kept: list[dict[str, Any]]) -> None:
         for each, contents in zip((self._store, *self._books), kept, strict=True):
             vars(each).update(contents)
-        return True
+        self._torn = None
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether a part of the store is of an earlier moment than the rest."""
+        return self._torn is not None
+
+    def tear(self, plan: ExecutionPlan) -> str | None:
+        """Lose what came after one of them in the part of one computation only; which; None if that cannot be.
+
+        Not behind a split or merge, nor where others write to the same tables, which go back with it.
+        """
+        if self._torn is not None or not self._kept:
+            return None
+        number = self._random.randrange(len(self._kept))
+        name = self._random.choice(sorted(plan.stages))
+        written = {each: _tables_of(plan.stages[each]) for each in plan.stages}
+        tables = written.pop(name)
+        then = self._kept[number]
+        part = copy.deepcopy(then)
+        if any(not tables.isdisjoint(others) for others in written.values()):
+            return None
+        if not take_back(self._store, part[0], name, tables):
+            return None
+        for book, contents in zip(self._books, part[1:], strict=True):
+            book.take_back(name, contents)
+        # Nobody would restore what was torn when it was kept.
+        self._kept, self._torn = self._kept[:number], then
+        return name
+
+    def mend(self) -> None:
+        """Somebody has heard of it, and takes the whole of the store back to that moment."""
+        assert self._torn is not None
+        self._put(self._torn)
 
     def forget(self) -> None:
         """There is a new version of the job, and nobody runs the former one any more."""
@@ -65,3 +107,8 @@ class Backups:
             copy.deepcopy({name: vars(each)[name] for name in _CONTENTS if name in vars(each)})
             for each in (self._store, *self._books)
         ]
+
+
+def _tables_of(stage: Stage) -> set[str]:
+    operations = [each.operation for each in stage.tables]
+    return {each.table.name for each in operations if isinstance(each, WriteTable)}

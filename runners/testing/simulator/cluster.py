@@ -117,6 +117,8 @@ class Cluster:
         self.backups = Backups(seed, self.store, self.ledger, self.panes)
         #: What drivers have said of a store that had lost something.
         self.lost: list[LostCommitsError] = []
+        #: With what the job has ended where only a part had.
+        self.lost_parts: list[LostCommitsError] = []
         self._graph, self._signals_left = graph, signals_max
         #: Whether a source may break its word, so that watermarks can be ahead of records.
         self.can_be_late = True
@@ -191,6 +193,9 @@ class Cluster:
             # What the old version still sends to its own is its own business.
             network.look_away()
         self.shared.wait_for(JOB, self.job.ranges)
+        if self.backups.is_torn:
+            self.backups.mend()
+            self.shared.restart()
         self._graph, self.plan = graph, plan(graph)
         if self._shipped is not None:
             self._shipped = dumps_code(graph, "the pipeline")
@@ -231,7 +236,7 @@ class Cluster:
     def _round(self) -> None:
         self.clock.advance(self.random.choice([0, 1, 10, 50]) if self._lull < 8 else 250)
         self.shared.land()
-        if Fault.LOST_COMMITS in self.dice.rates:
+        if not self.dice.rates.keys().isdisjoint({Fault.LOST_COMMITS, Fault.LOST_PART}):
             self.backups.take()
         self._strike()
         self._replace()
@@ -258,6 +263,8 @@ class Cluster:
             self.shared.fail(dice.duration_ms())
         if dice.strikes(Fault.LOST_COMMITS) and self.backups.restore():
             self.shared.restart()
+        if dice.strikes(Fault.LOST_PART) and (name := self.backups.tear(self.plan)):
+            self.shared.tear(name)
         current = [each for each in self.workers if each is not None and each.can_step]
         if not current:
             return
@@ -377,6 +384,9 @@ class Cluster:
             return
         self._in_driver(master.step)
         self.trace.tell("driver", self._told_watermarks)
+        if isinstance(master.failure, LostCommitsError):
+            self._mend(master.failure)
+            return
         if master.failure:
             raise master.failure
         if self._incarnation == self.shared.incarnation:
@@ -388,10 +398,26 @@ class Cluster:
             try:
                 # As whoever marks a job as finished does.
                 self._driver_store.check()
+                self.master.witness.check(self.store.read_job(JOB), "the simulated store")
             except StoreRestartedError:
                 self._begin_again()
+            except LostCommitsError as error:
+                self._mend(error)
             else:
                 self._is_over = True
+
+    def _mend(self, error: LostCommitsError) -> None:
+        """The job has ended because the store has lost something: whoever runs it restores the whole."""
+        if self._incarnation == self.shared.incarnation:
+            if not self.backups.is_torn:
+                raise InvariantError(f"I8: commits are said to be lost, and none is: {error}")
+            self.trace.note("driver", f"ends: {error}")
+            self.lost_parts.append(error)
+            self.backups.mend()
+            self.shared.restart()
+            self._due_by_ms = max(self._due_by_ms, self.clock.monotonic_ms() + self.live_ms)
+        self.network.cut(_MASTER)
+        self._is_driver_dead = True
 
     def _begin_again(self) -> None:
         """As a run does whose store is another one; where something is lost it says so, and is started again."""

@@ -18,6 +18,7 @@ _RATES = {
     Fault.LATE_COMMIT: (0.02, 0.1),
     Fault.OUTAGE: (0.003, 0.01),
     Fault.LOST_COMMITS: (0.01, 0.05),
+    Fault.LOST_PART: (0.01, 0.05),
     Fault.DELAY: (1.0,),
     Fault.LOSS: (0.003, 0.02),
     Fault.DUPLICATE: (0.02, 0.1),
@@ -66,6 +67,9 @@ STEPS = (
 _RATES_OF_CLOCKS, _ORIGINS_MS = (0.5, 0.95, 1.0, 1.05, 2.0), (60_000, 86_400_000)
 #: Kinds of which there is no end: how often they strike does not matter.
 _ENDLESS = (Fault.DUPLICATE, Fault.CLOCK_DRIFT)
+#: Faults that came later, with chance of their own, so that seeds without them do what they did before; and in what
+#: share of the runs each can strike.
+_LATER = {Fault.LOST_COMMITS: 0.3, Fault.LOST_PART: 0.2}
 #: Faults of one run, at most; then the job must come to its end.
 FAULTS_MAX = 25
 #: Of one that is told how often they strike.
@@ -87,8 +91,10 @@ class Dice:
         self.random = Random(f"schedule {seed}")  # noqa: S311 - to be repeated, not to be secret
         self._strikes = Random(f"faults {seed}")  # noqa: S311 - a seed that can be used again is the point
         self.rates: dict[Fault, float] = {}
-        #: A fault that came later, with chance of its own: seeds without it do what they did before.
-        self._losses = Random(f"losses {seed}")  # noqa: S311 - a seed that can be used again is the point
+        self._later = {
+            fault: Random(_name(fault, seed))  # noqa: S311 - a seed that can be used again is the point
+            for fault in _LATER
+        }
         self._faults_max = FAULTS_MAX
         if isinstance(faults, Mapping):
             self.rates.update(faults)
@@ -104,16 +110,18 @@ class Dice:
         self._latency_ms_max = self._strikes.choice([5, 50, 400])
 
     def _draw(self, faults: Collection[Fault]) -> None:
-        for fault in sorted(set(faults) - {Fault.LOST_COMMITS}):
+        for fault in sorted(set(faults) - _LATER.keys()):
             if self._strikes.random() < 0.5:
                 self.rates[fault] = self._strikes.choice(_RATES[fault])
-        if Fault.LOST_COMMITS in faults and self._losses.random() < 0.3:
-            self.rates[Fault.LOST_COMMITS] = self._losses.choice(_RATES[Fault.LOST_COMMITS])
+        for fault in sorted(_LATER.keys() & faults):
+            chance = self._later[fault]
+            if chance.random() < _LATER[fault]:
+                self.rates[fault] = chance.choice(_RATES[fault])
 
     def strikes(self, fault: Fault) -> bool:
         """Whether a fault strikes here and now."""
         rate = self.rates.get(fault)
-        chance = self._losses if fault is Fault.LOST_COMMITS else self._strikes
+        chance = self._later.get(fault, self._strikes)
         if rate is None or self.is_healed or chance.random() >= rate:
             return False
         self.struck[fault] += 1
@@ -145,3 +153,8 @@ class Dice:
     def is_heads(self) -> bool:
         """One of two ways in which a fault can go."""
         return self._strikes.random() < 0.5
+
+
+def _name(fault: Fault, seed: int) -> str:
+    # The first of them has an older name.
+    return f"{'losses' if fault is Fault.LOST_COMMITS else fault} {seed}"

@@ -10,6 +10,7 @@ The numbers are those of the fault matrix that the core is built against:
 | F4 executor lost, task tried again | `Fault.ZOMBIE`: a second worker for a slot whose first lives on |
 | F5, F16 store restarts, refuses, times out | `Fault.OUTAGE`: every verb raises for a while; `Fault.REFUSED` |
 | F6 a standby that lags takes over, a backup is restored | `Fault.LOST_COMMITS`: all goes back together |
+| F6 a part of the database is restored by itself | `Fault.LOST_PART`: that of one computation goes back |
 | F8 network cut, slow | `Fault.DELAY`, `Fault.PARTITION`, `Fault.STORE_CUT` |
 | F8 one-way loss, half-open connections | `Fault.ONE_WAY`, `Fault.HALF_OPEN` |
 | F9 zombie writer | `Fault.PAUSE` at every `SyncPoint`, often replaced meanwhile |
@@ -55,6 +56,8 @@ class Fault(StrEnum):
     OUTAGE = "outage"
     #: The store is at an earlier moment: a standby that lagged has taken over, or a backup was restored.
     LOST_COMMITS = "lost-commits"
+    #: What the store has of one computation is at an earlier moment, and nobody has restarted anything.
+    LOST_PART = "lost-part"
     #: Messages take time, on each link another.
     DELAY = "delay"
     #: A connection breaks: what is on its way on one link is gone.

@@ -14,15 +14,17 @@ from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.cell_codec import decode_cell_id
 from runners.millwheel.model.guarantees import BOTH, Guarantees
-from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId
 from runners.millwheel.model.key_range import KeyMap
 from runners.millwheel.model.production import Checkpoint, Production
 from runners.millwheel.model.signals import SignalMark
+from runners.millwheel.store.memory.job import is_in_history
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import RangeRow
 from runners.millwheel.wire.messages import Deliver
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.panes import PaneLog
+from runners.testing.simulator.parts import replace
 from runners.testing.simulator.polls import Polls
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -76,6 +78,10 @@ class Ledger:
         #: Committed and not deleted: the sequences of each channel.
         self._kept: dict[Channel, set[int]] = defaultdict(set)
         self._retired: set[RangeId] = set()
+        #: Of every production that was ever made.
+        self._made: dict[tuple[Channel, int], _Pending] = {}
+        #: Computations whose part of the store has gone back by itself.
+        self._torn: set[str] = set()
         self._strategies = _strategies(plan)
         self._record_ids: dict[RangeId, dict[bytes, int]] = defaultdict(dict)
         self._is_merging: dict[str, bool] = {}
@@ -126,6 +132,29 @@ class Ledger:
         }
         self._plan, self._strategies, self._is_merging = plan, _strategies(plan), {}
 
+    def take_back(self, name: str, then: Mapping[str, Any]) -> None:
+        """What the store has of a computation is as it was then, when the books had these contents."""
+
+        def is_range(range_id: RangeId) -> bool:
+            return range_id.computation == name
+
+        def is_sent(channel: Channel) -> bool:
+            return is_range(channel.sender)
+
+        for book in (
+            *("_bundles", "_tokens", "_watermarks_us", "_percentiles_us", "_marks"),
+            "_record_ids",
+        ):
+            replace(vars(self)[book], then[book], is_range)
+        for book in ("_sent", "_kept"):
+            replace(vars(self)[book], then[book], is_sent)
+        replace(self._delivered, then["_delivered"], lambda channel: is_range(channel.receiver))
+        for channel in {channel for channel, _ in self._made}:
+            if name in (channel.sender.computation, channel.receiver.computation):
+                numbers = range(self._delivered[channel] + 1, self._sent[channel] + 1)
+                self._open[channel] = {each: self._made[channel, each] for each in numbers}
+        self._torn.add(name)
+
     def applied(self, production: Production, before: Before) -> None:
         """The production was committed.
 
@@ -155,8 +184,11 @@ class Ledger:
         Raises:
             InvariantError: I9, it is not durable, or not what is durable.
         """
-        if not self._guarantees.get(delivery.channel.sender.computation, BOTH).strong_productions:
+        sender = delivery.channel.sender
+        if not self._guarantees.get(sender.computation, BOTH).strong_productions:
             return
+        if sender.computation in self._torn and not self._has_made(sender, delivery.origin):
+            return  # said by who does not know yet that it is gone
         known = self._payloads.get((delivery.channel, delivery.sequence))
         if known != delivery.payload:
             what = "is not durable" if known is None else "says something else than before"
@@ -183,6 +215,8 @@ class Ledger:
         for name, input_us in inputs_us.items():
             self._inputs_us[name] = max(input_us, self._inputs_us.get(name, input_us))
         for channel, pending in self._open.items():
+            if not self._torn.isdisjoint(each.computation for each in channel):
+                continue  # what was believed is gone, and is seen in what the job says
             known_us = inputs_us.get(channel.receiver.computation, MIN_TIMESTAMP_US)
             for sequence, each in pending.items():
                 expiry_us = each.next_expiry_us if can_be_late else each.expiry_us
@@ -304,6 +338,10 @@ class Ledger:
                     "or deleted: whoever takes the sender over could never do either"
                 )
 
+    def _has_made(self, range_id: RangeId, mark: CommitMark | None) -> bool:
+        jobs = self._store._jobs  # noqa: SLF001 - the simulator sees everything
+        return mark is not None and is_in_history(jobs[self._job], range_id, mark)
+
     def _counts_once(self, delivery: tuple[Channel, int]) -> bool:
         """Whether both ends of a delivery's channel have all guarantees."""
         (sender, receiver), _ = delivery
@@ -323,7 +361,7 @@ class Ledger:
         expiries_us = [strategy.expiry_us(window) for _, window, *_ in loads(checkpoint.payload)]
         known_us = self._inputs_us.get(channel.receiver.computation, MIN_TIMESTAMP_US)
         late_us = max(known_us, checkpoint.min_timestamp_us)
-        self._open[channel][sequence] = _Pending(
+        self._open[channel][sequence] = self._made[channel, sequence] = _Pending(
             min(expiries_us, default=MAX_TIMESTAMP_US),
             min((each for each in expiries_us if each > late_us), default=MAX_TIMESTAMP_US),
         )

@@ -21,6 +21,7 @@ from dataflow.testing.fold import Combine, FoldError, Folding
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.par_do import FlatMap, Map
 from runners.testing.simulator.errors import InvariantError
+from runners.testing.simulator.parts import replace
 from triggers.accumulation import AccumulationMode
 from windowing.pane import PaneTiming
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -111,6 +112,12 @@ class PaneLog:
             each.label: self.changes.get(each.label, []) if each.label in kept else []
             for each in found.values()
         }
+
+    def take_back(self, name: str, then: Mapping[str, Any]) -> None:
+        """What a grouping has said is what it had said then, when the log had these contents."""
+        for book in ("_said", "_last"):
+            replace(vars(self)[book], then[book], lambda place: bool(place[0] == name))
+        replace(self.changes, then["changes"], name.__eq__)
 
     def add(self, table: TableSpec, rows: Iterable[Sequence[Any]]) -> None:
         """What a commit has added to a table, which need not be that of a tap.

@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from runners.errors import StoreError, StoreUnreachableError
+from runners.errors import LostCommitsError, StoreError, StoreUnreachableError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.model.requests import StoredRequest
@@ -73,6 +74,11 @@ class SharedStore:
         self._transactions.end_all()
         self._trace.note("store", "is at an earlier moment")
 
+    def tear(self, name: str) -> None:
+        """A part of it is at an earlier moment; what is under way ends."""
+        self._transactions.end_all()
+        self._trace.note("store", f"has {name} as it was at an earlier moment, and nothing else")
+
     @property
     def is_down(self) -> bool:
         """Whether it refuses everything just now."""
@@ -120,7 +126,11 @@ class SharedStore:
     def land(self, *, is_over: bool = False) -> None:
         """Let those commits arrive, or end, whose time has come, or all."""
         for transaction in self._transactions.ending(is_over=is_over):
-            if not isinstance(self.commit(transaction.who, transaction.production), Committed):
+            try:
+                outcome = self.commit(transaction.who, transaction.production)
+            except LostCommitsError:
+                continue
+            if not isinstance(outcome, Committed):
                 ranges = ", ".join(map(str, sorted(transaction.locked)))
                 raise InvariantError(
                     f"I6: {ranges} changed hands inside a commit that had locked them"
@@ -130,7 +140,8 @@ class SharedStore:
         self._on_the_wire = [each for each in self._on_the_wire if each not in landing]
         for _, who, production in landing:
             self._trace.note(who, "has a commit land late")
-            self.commit(who, production)
+            with suppress(LostCommitsError):
+                self.commit(who, production)
 
 
 class SimulatedStore:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from runners.testing.store_conformance import (
     changes,
+    channel_ends,
     channels,
     fences,
     jobs,
@@ -49,6 +50,7 @@ CHECKS: Sequence[Callable[[StoreFactory], None]] = tuple(
         journal,
         sizes,
         channels,
+        channel_ends,
         shapes,
         updates,
         record_ids,

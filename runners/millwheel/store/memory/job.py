@@ -9,7 +9,7 @@ import attrs
 from dataflow.io.table import TableSpec
 from runners.core.tables.changelog import Rows
 from runners.errors import TableMismatchError
-from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt
 from runners.millwheel.model.production import (
     Checkpoint,
     JournalEntry,
@@ -20,6 +20,7 @@ from runners.millwheel.model.production import (
 )
 from runners.millwheel.model.requests import StoredRequest
 from runners.millwheel.model.signals import Signal
+from runners.millwheel.store.channel_ends import ChannelEnds, lost_by
 from runners.millwheel.store.guards import table_of_others
 from runners.millwheel.store.port import (
     CellKey,
@@ -34,6 +35,7 @@ from runners.millwheel.store.port import (
 )
 
 _R = TypeVar("_R", LateRecord, StoredDeadLetter)
+_S = TypeVar("_S", CommitMark, Receipt)
 
 
 @attrs.frozen
@@ -65,6 +67,9 @@ class StoredJob:
     checkpoints: dict[Channel, dict[int, Checkpoint]] = attrs.field(factory=dict)
     delivered: dict[Channel, int] = attrs.field(factory=dict)
     acknowledged: dict[Channel, int] = attrs.field(factory=dict)
+    #: What the other end has said of the numbers above, where it has.
+    origins: dict[Channel, CommitMark] = attrs.field(factory=dict)
+    receipts: dict[Channel, Receipt] = attrs.field(factory=dict)
     #: Event times by digest, of each range.
     record_ids: dict[RangeId, dict[bytes, int]] = attrs.field(factory=dict)
     late: list["Kept[LateRecord]"] = attrs.field(factory=list)
@@ -76,9 +81,15 @@ class StoredJob:
     #: When ranges that were merged into others had nothing left to do, on the store's clock.
     retired_ms: dict[RangeId, int] = attrs.field(factory=dict)
     signals: list[Signal] = attrs.field(factory=list)
+    #: When signals were sent and requests answered, by their numbers, on the store's clock.
+    sent_ms: dict[int, int] = attrs.field(factory=dict)
+    answered_ms: dict[int, int] = attrs.field(factory=dict)
     requests: list[StoredRequest] = attrs.field(factory=list)
     #: Last bundle committed under each token that was taken away, which makes `resolve` exact.
     last_bundles: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
+    #: When each was, on the store's clock; and the last token of each range of which it is not known any more.
+    ended_ms: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
+    forgotten_tokens: dict[RangeId, int] = attrs.field(factory=dict)
 
 
 @attrs.define
@@ -196,6 +207,68 @@ def apply_journal(job: StoredJob, production: Production) -> None:
         job.journal.setdefault(entry.range_id, []).append((bundles[entry.range_id], entry))
 
 
+def apply_deliveries(job: StoredJob, production: Production) -> None:
+    """Note what was delivered and acknowledged, keep what is sent, and delete what has arrived."""
+    for channel, sequence in production.delivered.items():
+        if sequence > job.delivered.get(channel, 0):
+            job.delivered[channel] = sequence
+            _note(job.origins, channel, production.origins)
+    for checkpoint in production.checkpoints:
+        job.checkpoints.setdefault(checkpoint.channel, {})[checkpoint.sequence] = checkpoint
+    for channel, acknowledged in production.acknowledged.items():
+        pending = job.checkpoints.get(channel, {})
+        for sequence in [number for number in pending if number <= acknowledged]:
+            del pending[sequence]
+        if acknowledged > job.acknowledged.get(channel, 0):
+            job.acknowledged[channel] = acknowledged
+            _note(job.receipts, channel, production.receipts)
+
+
+def _note(said: dict[Channel, _S], channel: Channel, now: Mapping[Channel, _S]) -> None:
+    said.pop(channel, None)
+    if channel in now:
+        said[channel] = now[channel]
+
+
+def is_in_history(job: StoredJob, range_id: RangeId, mark: CommitMark) -> bool:
+    """Whether a range has made a commit, as far as is known."""
+    row = job.ranges.get(range_id)
+    if row is None:
+        return False
+    if row.token == mark.token:
+        return mark.bundle <= row.bundle
+    if mark.token <= job.forgotten_tokens.get(range_id, 0):
+        return True
+    return mark.bundle <= job.last_bundles.get((range_id, mark.token), -1)
+
+
+def check_ends(job: StoredJob, production: Production) -> None:
+    """Refuse what relies on a commit of somebody else that is not there.  Raises `LostCommitsError`."""
+    for channel, origin in production.origins.items():
+        if not is_in_history(job, channel.sender, origin):
+            raise lost_by(job.spec.job, channel.sender, origin)
+    for channel, receipt in production.receipts.items():
+        if not is_in_history(job, channel.receiver, receipt.mark):
+            raise lost_by(job.spec.job, channel.receiver, receipt.mark)
+
+
+def ends_of(job: StoredJob, range_ids: Collection[RangeId]) -> list[ChannelEnds]:
+    """What both ends of the channels to and from some ranges have."""
+    channels = {*job.delivered, *job.acknowledged, *job.checkpoints}
+    return [
+        ChannelEnds(
+            channel=channel,
+            made=max([*job.checkpoints.get(channel, ()), job.acknowledged.get(channel, 0)]),
+            delivered=job.delivered.get(channel, 0),
+            acknowledged=job.acknowledged.get(channel, 0),
+            origin=job.origins.get(channel),
+            receipt=job.receipts.get(channel),
+        )
+        for channel in channels
+        if not set(channel).isdisjoint(range_ids) and job.ranges.keys() >= set(channel)
+    ]
+
+
 def apply_record_ids(job: StoredJob, production: Production) -> None:
     """Remember ids, and forget those behind a horizon."""
     for range_id, ids in production.record_ids.items():
@@ -271,11 +344,52 @@ def delete_retired(job: StoredJob, until_ms: int, known: Collection[RangeId]) ->
     }
     for range_id in gone:
         del job.ranges[range_id], job.retired_ms[range_id]
-    for channels in (job.delivered, job.acknowledged, job.checkpoints):
+    for channels in (
+        job.delivered, job.acknowledged, job.checkpoints, job.origins, job.receipts
+    ):  # fmt: skip
         for channel in [each for each in channels if not gone.isdisjoint(each)]:
             del channels[channel]
     for key in [key for key in job.last_bundles if key[0] in gone]:
         del job.last_bundles[key]
+        job.ended_ms.pop(key, None)
+    for range_id in gone:
+        for owned in (job.journal, job.record_ids, job.forgotten_tokens):
+            owned.pop(range_id, None)
+    return len(gone)
+
+
+def forget_owners(job: StoredJob, until_ms: int) -> int:
+    """Forget owners that lost their ranges so long ago that none of their commits can be in doubt; how many."""
+    gone = [each for each, at_ms in job.ended_ms.items() if at_ms <= until_ms]
+    for range_id, token in gone:
+        del job.last_bundles[range_id, token], job.ended_ms[range_id, token]
+        job.forgotten_tokens[range_id] = max(token, job.forgotten_tokens.get(range_id, 0))
+    return len(gone)
+
+
+def forget_signals(job: StoredJob, until_ms: int, up_to: int) -> int:
+    """Forget signals that were acted on; how many.  The last one stays, because the next is numbered after it."""
+    gone = {
+        each.number
+        for each in job.signals[:-1]
+        if each.number <= up_to and job.sent_ms[each.number] <= until_ms
+    }
+    job.signals[:] = [each for each in job.signals if each.number not in gone]
+    for number in gone:
+        del job.sent_ms[number]
+    return len(gone)
+
+
+def forget_requests(job: StoredJob, until_ms: int) -> int:
+    """Forget requests that were answered; how many.  The last one stays, as of signals."""
+    gone = {
+        each.number
+        for each in job.requests[:-1]
+        if job.answered_ms.get(each.number, until_ms + 1) <= until_ms
+    }
+    job.requests[:] = [each for each in job.requests if each.number not in gone]
+    for number in gone:
+        del job.answered_ms[number]
     return len(gone)
 
 

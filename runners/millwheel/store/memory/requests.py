@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from runners.core.ground.clock import Clock
 from runners.millwheel.model.requests import DRAINED, FINISHED, Answer, Request, StoredRequest, Verb
 from runners.millwheel.store.guards import check_is_served
 from runners.millwheel.store.memory.job import StoredJob
@@ -15,6 +16,7 @@ class MemoryRequests(ABC):
     """The verbs of the port that are about requests, and the end of a job, which answers them."""
 
     _lock: threading.RLock
+    _clock: Clock
     _jobs: dict[str, StoredJob]
 
     @abstractmethod
@@ -26,7 +28,7 @@ class MemoryRequests(ABC):
         with self._lock:
             stored = self._job(job)
             check_is_served(job, request, mode=stored.spec.mode, is_finished=stored.is_finished)
-            number = len(stored.requests) + 1
+            number = stored.requests[-1].number + 1 if stored.requests else 1
             stored.requests.append(StoredRequest(number=number, request=request))
             return number
 
@@ -34,14 +36,18 @@ class MemoryRequests(ABC):
         """The job's requests with numbers above ``after``."""
         with self._lock:
             stored = self._jobs.get(job)
-            return stored.requests[after:] if stored else []
+            return [each for each in stored.requests if each.number > after] if stored else []
 
     def answer_request(self, job: str, number: int, answer: Answer) -> None:
         """Keep what has come of a request, once."""
         with self._lock:
-            requests = self._jobs[job].requests if job in self._jobs else []
-            if 0 < number <= len(requests) and requests[number - 1].answer is None:
-                requests[number - 1] = attrs.evolve(requests[number - 1], answer=answer)
+            if job not in self._jobs:
+                return
+            stored = self._jobs[job]
+            for index, each in enumerate(stored.requests):
+                if each.number == number and each.answer is None:
+                    stored.requests[index] = attrs.evolve(each, answer=answer)
+                    stored.answered_ms[number] = self._clock.monotonic_ms()
 
     def finish_job(self, job: str, *, is_drained: bool = False) -> None:
         """Mark the job as done, and leave nobody waiting."""

@@ -27,6 +27,7 @@ from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.model.signals import Signal
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
+from runners.millwheel.store.channel_ends import check_channels
 from runners.millwheel.store.guards import (
     STATISTICS,
     check_fenced,
@@ -48,13 +49,20 @@ from runners.millwheel.store.memory.job import (
     StoredJob,
     StoredTable,
     add_tables,
+    apply_deliveries,
     apply_journal,
     apply_record_ids,
     apply_reshape,
+    check_ends,
     count_rows,
     delete_retired,
+    ends_of,
     family,
+    forget_owners,
+    forget_requests,
+    forget_signals,
     has_landed,
+    is_in_history,
     is_same_table,
     job_row,
     new_range,
@@ -140,7 +148,9 @@ class MemoryStore(MemoryRequests):
             if not is_carried_out(update, job_row(job)):
                 check_update(update, job_row(job), count_state(job))
                 add_tables(self._tables, update.spec)
-                job = self._jobs[update.spec.job] = updated_job(job, update, self._tokens)
+                job = self._jobs[update.spec.job] = updated_job(
+                    job, update, self._tokens, self._clock.monotonic_ms()
+                )
             return job_row(job)
 
     def count_state(self, job: str) -> StateCounts:
@@ -198,14 +208,16 @@ class MemoryStore(MemoryRequests):
                 is_finished=stored.is_finished,
                 known=stored.spec.signals,
             )
-            stored.signals.append(Signal(len(stored.signals) + 1, name))
-            return len(stored.signals)
+            number = stored.signals[-1].number + 1 if stored.signals else 1
+            stored.signals.append(Signal(number, name))
+            stored.sent_ms[number] = self._clock.monotonic_ms()
+            return number
 
     def read_signals(self, job: str, after: int) -> Sequence[Signal]:
         """The job's signals with numbers above ``after``."""
         with self._lock:
             stored = self._jobs.get(job)
-            return stored.signals[after:] if stored else []
+            return [each for each in stored.signals if each.number > after] if stored else []
 
     def acquire(
         self,
@@ -222,6 +234,7 @@ class MemoryStore(MemoryRequests):
                 if range_id not in stored.ranges:
                     raise unknown_range(job, range_id)
             taken = family(stored, range_ids)
+            self._check_taken(stored, taken)
             for range_id in taken:
                 self._move_token(stored, range_id, owner)
             return {range_id: read_range(stored, range_id) for range_id in taken}
@@ -266,6 +279,7 @@ class MemoryStore(MemoryRequests):
             check_fenced(production, keys, job.ranges)
             if unknown := production.named_ranges() - job.ranges.keys():
                 raise unknown_range(production.job, min(unknown))
+            self._check_relied_on(job, production)
             self._check_new(job, production)
             self._apply(job, production)
             return Committed()
@@ -359,13 +373,18 @@ class MemoryStore(MemoryRequests):
         retired: Collection[RangeId] = (),
         signals_up_to: int = 0,
     ) -> Mapping[str, int]:
-        """Delete ranges that were merged into others; what else there is goes with the process."""
+        """Delete what the job has left behind."""
         with self._lock:
-            counts = dict.fromkeys(PRUNED, 0)
-            if job in self._jobs:
-                until_ms = self._clock.monotonic_ms() - round(older_than_s * 1_000)
-                counts["ranges"] = delete_retired(self._jobs[job], until_ms, retired)
-            return counts
+            if job not in self._jobs:
+                return dict.fromkeys(PRUNED, 0)
+            stored = self._jobs[job]
+            until_ms = self._clock.monotonic_ms() - round(older_than_s * 1_000)
+            return {
+                "ranges": delete_retired(stored, until_ms, retired),
+                "owners": forget_owners(stored, until_ms),
+                "requests": forget_requests(stored, until_ms),
+                "signals": forget_signals(stored, until_ms, signals_up_to),
+            }
 
     def statistics(self, job: str) -> Mapping[str, int]:
         """Row counts of the job by kind; all zero for a job that does not exist."""
@@ -390,7 +409,18 @@ class MemoryStore(MemoryRequests):
     def _move_token(self, job: StoredJob, range_id: RangeId, owner: str | None) -> None:
         row = job.ranges[range_id]
         job.last_bundles[range_id, row.token] = row.bundle
+        job.ended_ms[range_id, row.token] = self._clock.monotonic_ms()
         job.ranges[range_id] = attrs.evolve(row, token=next(self._tokens), owner=owner)
+
+    def _check_taken(self, job: StoredJob, range_ids: Sequence[RangeId]) -> None:
+        check_channels(
+            job.spec.job,
+            ends_of(job, range_ids),
+            lambda range_id, mark: is_in_history(job, range_id, mark),
+        )
+
+    def _check_relied_on(self, job: StoredJob, production: Production) -> None:
+        check_ends(job, production)
 
     def _check_new(self, job: StoredJob, production: Production) -> None:
         """Refuse, before anything changes, what a real store would refuse half-way."""
@@ -442,15 +472,7 @@ class MemoryStore(MemoryRequests):
                 timers[key_hash, cell_key, tag, domain] = fire_us
 
     def _apply_deliveries(self, job: StoredJob, production: Production) -> None:
-        for channel, sequence in production.delivered.items():
-            job.delivered[channel] = max(sequence, job.delivered.get(channel, 0))
-        for checkpoint in production.checkpoints:
-            job.checkpoints.setdefault(checkpoint.channel, {})[checkpoint.sequence] = checkpoint
-        for channel, acknowledged in production.acknowledged.items():
-            pending = job.checkpoints.get(channel, {})
-            for sequence in [number for number in pending if number <= acknowledged]:
-                del pending[sequence]
-            job.acknowledged[channel] = max(acknowledged, job.acknowledged.get(channel, 0))
+        apply_deliveries(job, production)
 
     def _apply_progress(self, job: StoredJob, production: Production) -> None:
         for fence in production.fences:

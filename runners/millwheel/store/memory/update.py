@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import TypeVar
 
 import attrs
@@ -12,6 +11,8 @@ from runners.millwheel.store.memory.job import StoredJob, new_range
 from runners.millwheel.store.port import JobUpdate, RangeRow, StateCounts
 
 ValueT = TypeVar("ValueT")
+#: A range, and the token of somebody who had it.
+Owner = tuple[RangeId, int]
 
 
 def count_state(job: StoredJob) -> StateCounts:
@@ -29,10 +30,10 @@ def count_state(job: StoredJob) -> StateCounts:
     )
 
 
-def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int]) -> StoredJob:
+def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int], now_ms: int) -> StoredJob:
     """The next version of a job, which itself is left as it is.
 
-    ``tokens``: one for each range, so that no owner of before is one any more.
+    ``tokens``: one for each range, so that no owner of before is one any more; ``now_ms``: when their reigns end.
     """
     kept = update.kept
 
@@ -59,6 +60,12 @@ def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int]) -> Sto
         )
 
     rows = of_ranges(job.ranges)
+
+    def of_owners(found: Mapping[Owner, int]) -> dict[Owner, int]:
+        return {
+            (renamed(at), token): n for (at, token), n in found.items() if at.computation in kept
+        }
+
     reigns = {(each, row.token): row.bundle for each, row in job.ranges.items()}
     born = [each for each in update.spec.ranges if each.range_id.computation not in kept.values()]
     return attrs.evolve(
@@ -84,10 +91,11 @@ def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int]) -> Sto
         },
         delivered=of_channels(job.delivered),
         acknowledged=of_channels(job.acknowledged),
+        origins=of_channels(job.origins),
+        receipts=of_channels(job.receipts),
         record_ids=of_ranges(job.record_ids),
-        last_bundles={
-            (renamed(range_id), token): bundle
-            for (range_id, token), bundle in chain(job.last_bundles.items(), reigns.items())
-            if range_id.computation in kept
-        },
+        forgotten_tokens=of_ranges(job.forgotten_tokens),
+        last_bundles=of_owners(job.last_bundles | reigns),
+        ended_ms=of_owners(job.ended_ms | dict.fromkeys(reigns, now_ms)),
+        retired_ms=of_ranges(job.retired_ms),
     )

@@ -94,7 +94,8 @@ class KeptRowVerbs(JobReads):
             }
             counts = {"ranges": _delete_retired(opened, found[0], parameters)}
             for kind in PRUNED[1:]:
-                counts[kind] = opened.execute(QUERIES[f"forget_{kind}"], parameters).rowcount
+                (deleted,) = opened.execute(QUERIES[f"forget_{kind}"], parameters)
+                counts[kind] = deleted[0]
             return counts
 
         return self._transact(work)

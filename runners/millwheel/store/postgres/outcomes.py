@@ -11,6 +11,7 @@ from collections.abc import Collection
 from enum import Enum, auto
 from typing import Any
 
+import attrs
 from psycopg import Connection, Error
 from psycopg.pq import TransactionStatus
 
@@ -21,6 +22,8 @@ from runners.millwheel.store.postgres.patience import is_shortage
 
 #: Raised by ``dataflow.take_fences``.
 FENCED_SQLSTATE = "MW001"
+#: Raised by ``dataflow.check_history``.
+LOST_SQLSTATE = "MW002"
 LOCK_TIMEOUT_SQLSTATE = "55P03"
 QUERY_CANCELED_SQLSTATE = "57014"
 #: A row beside another one of its key: the store's own statements never add one but where none may be.
@@ -38,11 +41,20 @@ _RETRYABLE_SQLSTATES = frozenset(
 )
 
 
+@attrs.frozen
+class Lost:
+    """None of it happened, because a commit of this range, on which it relies, is gone."""
+
+    range_number: int
+
+
 class Verdict(Enum):
     """What to do about a failed transaction."""
 
     #: Another owner has the range.
     FENCED = auto()
+    #: It relies on a commit of another range that is gone.
+    LOST = auto()
     #: Nothing happened, and trying again can help.
     RETRY = auto()
     #: Nothing happened, and trying again cannot help.
@@ -62,6 +74,8 @@ def judge(error: Error, connection: Connection[Any]) -> Verdict:
         return Verdict.UNKNOWN
     if error.sqlstate == FENCED_SQLSTATE:
         return Verdict.FENCED
+    if error.sqlstate == LOST_SQLSTATE:
+        return Verdict.LOST
     return Verdict.RETRY if _gave_way(error) else Verdict.REFUSED
 
 
@@ -112,6 +126,6 @@ def refused(error: Error) -> StoreError:
     )
 
 
-def fenced_range_number(error: Error) -> int:
-    """The ``range_id`` that ``dataflow.take_fences`` reported as lost."""
+def range_number(error: Error) -> int:
+    """The ``range_id`` that ``dataflow.take_fences`` or ``dataflow.check_history`` has reported."""
     return int(error.diag.message_detail or 0)

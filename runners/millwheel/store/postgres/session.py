@@ -27,10 +27,11 @@ from runners.millwheel.store.port import Committed, Indeterminate
 from runners.millwheel.store.postgres import checks, connection, schema, takeover
 from runners.millwheel.store.postgres.outcomes import (
     LOCK_TIMEOUT_SQLSTATE,
+    Lost,
     Verdict,
-    fenced_range_number,
     is_passing,
     judge,
+    range_number,
     reason,
     refused,
     rejected,
@@ -132,7 +133,7 @@ class Session:
 
     def send(
         self, statements: Sequence[Statement], changed: Sequence[str] = ()
-    ) -> Committed | Indeterminate | int:
+    ) -> Committed | Indeterminate | Lost | int:
         """Send a transaction, again while it certainly did nothing; the number of a lost range.
 
         ``changed``: tables whose rows may not come beside others of their keys.
@@ -152,7 +153,9 @@ class Session:
                 verdict = judge(error, opened)
                 _end_transaction(opened, verdict)
                 if verdict is Verdict.FENCED:
-                    return fenced_range_number(error)
+                    return range_number(error)
+                if verdict is Verdict.LOST:
+                    return Lost(range_number(error))
                 if verdict is Verdict.UNKNOWN:
                     return Indeterminate(reason(error))
                 if verdict is Verdict.REFUSED or not self._waits(patience, error):

@@ -8,7 +8,7 @@ Only statements that have work are made; their order is fixed, fences first.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from runners.errors import StoreError
-from runners.millwheel.model.ids import Channel
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.production import CellWrite, Production, TimerWrite
 from runners.millwheel.store.guards import escape_text
@@ -43,7 +43,7 @@ def commit_statements(
     Raises:
         StoreError: the production names a range that the job does not have.
     """
-    statements = [_BEGIN, _fences(production, ids)]
+    statements = [_BEGIN, _fences(production, ids), *_history(production, ids)]
     statements += _cells(production.cells, ids, portion_bytes)
     statements += _timers(production.timers, ids)
     statements += _journal(production, ids, portion_bytes)
@@ -169,7 +169,9 @@ def _keys(
 def _channels(production: Production, ids: JobIds, portion_bytes: int) -> list[Statement]:
     statements: list[Statement] = []
     if production.delivered:
-        statements.append((ids.queries["advance_deliveries"], _marks(production.delivered, ids)))
+        marks = [production.origins.get(channel) for channel in production.delivered]
+        parameters = {**_marks(production.delivered, ids), **_commits(marks)}
+        statements.append((ids.queries["advance_deliveries"], parameters))
     for some in portions(
         production.checkpoints, lambda checkpoint: len(checkpoint.payload), portion_bytes
     ):
@@ -182,10 +184,39 @@ def _channels(production: Production, ids: JobIds, portion_bytes: int) -> list[S
         }
         statements.append((ids.queries["insert_productions"], parameters))
     if production.acknowledged:
-        statements.append(
-            (ids.queries["acknowledge_productions"], _marks(production.acknowledged, ids))
-        )
+        receipts = [production.receipts.get(channel) for channel in production.acknowledged]
+        parameters = {
+            **_marks(production.acknowledged, ids),
+            **_commits([each and each.mark for each in receipts]),
+            "are_remembered": BoolArray.of([each and each.is_remembered for each in receipts]),
+        }
+        statements.append((ids.queries["acknowledge_productions"], parameters))
     return statements
+
+
+def _history(production: Production, ids: JobIds) -> list[Statement]:
+    """The commits of others that it relies on; of each owner of a range the last."""
+    latest: dict[tuple[RangeId, int], int] = {}
+    found = [(channel.sender, mark) for channel, mark in production.origins.items()]
+    found += [(channel.receiver, each.mark) for channel, each in production.receipts.items()]
+    for range_id, mark in found:
+        known = latest.get((range_id, mark.token), 0)
+        latest[range_id, mark.token] = max(mark.bundle, known)
+    if not latest:
+        return []
+    parameters = {
+        "range_ids": Int4Array.of([ids.range(range_id).number for range_id, _ in latest]),
+        "tokens": Int8Array.of([token for _, token in latest]),
+        "bundles": Int8Array.of(list(latest.values())),
+    }
+    return [(QUERIES["check_history"], parameters)]
+
+
+def _commits(marks: Sequence[CommitMark | None]) -> dict[str, PackedArray]:
+    return {
+        "tokens": Int8Array.of([mark and mark.token for mark in marks]),
+        "bundles": Int8Array.of([mark and mark.bundle for mark in marks]),
+    }
 
 
 def _marks(marks: Mapping[Channel, int], ids: JobIds) -> dict[str, PackedArray]:

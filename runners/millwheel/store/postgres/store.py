@@ -23,6 +23,7 @@ from runners.errors import StoreUnreachableError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.model.signals import Signal
+from runners.millwheel.store.channel_ends import lost_by
 from runners.millwheel.store.guards import (
     check_fenced,
     check_fences,
@@ -47,6 +48,7 @@ from runners.millwheel.store.postgres import stored_signals as signals
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.cells import CellVerbs
 from runners.millwheel.store.postgres.kept_rows import KeptRowVerbs
+from runners.millwheel.store.postgres.outcomes import Lost
 from runners.millwheel.store.postgres.patience import ignore
 from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX
 from runners.millwheel.store.postgres.queries import QUERIES
@@ -207,6 +209,8 @@ class PostgresStore(
         outcome = self._session.send(statements, changed)
         if production.reshape is not None:
             self._ids.pop(production.job, None)
+        if isinstance(outcome, Lost):
+            raise lost_by(production.job, ids.by_number[outcome.range_number])
         if isinstance(outcome, int):
             # The ranges may belong to a job made anew under the old name: look again next time.
             self._ids.pop(production.job, None)

@@ -7,14 +7,15 @@ Both lock the fences first, in the order in which commits take them, and only th
 token t land?" has an exact answer for ever.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from psycopg import Connection
 
 from runners.errors import StoreError
-from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.production import Checkpoint, Production
+from runners.millwheel.store.channel_ends import ChannelEnds, check_channels
 from runners.millwheel.store.guards import check_version
 from runners.millwheel.store.port import (
     CommitOutcome,
@@ -34,6 +35,7 @@ _READS = (
     "read_acknowledgements",
     "read_productions",
     "read_deliveries_from",
+    "read_acknowledgements_to",
 )
 
 
@@ -111,7 +113,7 @@ def settle(connection: Connection[Any], ids: JobIds, production: Production) -> 
             "tokens": Int8Array.of([fence.token for fence in fences.values()]),
         },
     )
-    last_bundles: dict[int, int] = dict(reigns.fetchall())
+    last_bundles: dict[int, int] = {number: bundle for number, _, bundle in reigns}
     mine = []
     for number, fence in fences.items():
         token, bundle = locked.get(number, (None, 0))
@@ -184,7 +186,12 @@ def _read(
         channel = Channel(names[sender], names[receiver])
         checkpoints[sender].append(Checkpoint(channel, sequence, min_timestamp_us, payload))
         sent[sender][channel] = max(sequence, sent[sender].get(channel, 0))
-    for sender, receiver, sequence in fetched["read_deliveries_from"]:
+    ends = [
+        *_outgoing(names, fetched["read_deliveries_from"], sent),
+        *_incoming(names, fetched["read_acknowledgements_to"], delivered),
+    ]
+    check_channels(job, ends, _history(connection, ids, ends))
+    for sender, receiver, sequence, *_ in fetched["read_deliveries_from"]:
         if receiver in names:
             channel = Channel(names[sender], names[receiver])
             sent[sender][channel] = max(sequence, sent[sender].get(channel, 0))
@@ -199,3 +206,71 @@ def _read(
         )
         for number in numbers
     }
+
+
+def _outgoing(
+    names: Mapping[int, RangeId],
+    rows: Iterable[tuple[Any, ...]],
+    made: Mapping[int, Mapping[Channel, int]],
+) -> Iterator[ChannelEnds]:
+    """Channels out of ranges, with what receivers say of their senders; ``made``: by sender."""
+    for sender, receiver, delivered, token, bundle in rows:
+        if receiver in names and token is not None:
+            channel = Channel(names[sender], names[receiver])
+            yield ChannelEnds(
+                channel=channel,
+                made=made[sender].get(channel, 0),
+                delivered=delivered,
+                acknowledged=0,
+                origin=CommitMark(token, bundle),
+            )
+
+
+def _incoming(
+    names: Mapping[int, RangeId],
+    rows: Iterable[tuple[Any, ...]],
+    delivered: Mapping[int, Mapping[Channel, int]],
+) -> Iterator[ChannelEnds]:
+    """Channels into ranges, with what senders have heard of their receivers; ``delivered``: by receiver."""
+    for receiver, sender, acknowledged, token, bundle, is_remembered in rows:
+        if sender in names:
+            channel = Channel(names[sender], names[receiver])
+            yield ChannelEnds(
+                channel=channel,
+                made=0,
+                delivered=delivered[receiver].get(channel, 0),
+                acknowledged=acknowledged,
+                receipt=Receipt(CommitMark(token, bundle), is_remembered),
+            )
+
+
+def _history(
+    connection: Connection[Any], ids: JobIds, ends: Iterable[ChannelEnds]
+) -> Callable[[RangeId, CommitMark], bool]:
+    """Whether ranges, whose tokens have just been moved, have made the commits that others know of."""
+    asked = {
+        (ids.range(range_id).number, mark.token)
+        for each in ends
+        for range_id, mark in (
+            (each.channel.sender, each.origin),
+            (each.channel.receiver, each.receipt and each.receipt.mark),
+        )
+        if mark is not None
+    }
+    numbers = Int4Array.of([number for number, _ in asked])
+    tokens = Int8Array.of([token for _, token in asked])
+    reigns = connection.execute(QUERIES["read_reigns"], {"range_ids": numbers, "tokens": tokens})
+    last_bundles: dict[tuple[int, int], int] = {
+        (number, token): bundle for number, token, bundle in reigns
+    }
+    forgotten: dict[int, int] = {}
+    if last_bundles.keys() != asked:
+        forgotten.update(connection.execute(QUERIES["read_forgotten"], {"range_ids": numbers}))
+
+    def has(range_id: RangeId, mark: CommitMark) -> bool:
+        number = ids.range(range_id).number
+        if mark.token <= forgotten.get(number, 0):
+            return True
+        return mark.bundle <= last_bundles.get((number, mark.token), -1)
+
+    return has

@@ -119,10 +119,18 @@ WHERE t.computation_id = gone.computation_id AND t.key_hash = gone.key_hash
 
 -- name: advance_deliveries
 -- What was delivered, in the same transaction as its effects: that is the deduplication.
-INSERT INTO {deliveries} AS d (receiver_range_id, sender_range_id, delivered)
-SELECT * FROM unnest(%(receiver_range_ids)b, %(sender_range_ids)b, %(sequences)b)
+INSERT INTO {deliveries} AS d
+    (receiver_range_id, sender_range_id, delivered, sender_token, sender_bundle)
+SELECT * FROM unnest(%(receiver_range_ids)b, %(sender_range_ids)b, %(sequences)b,
+                     %(tokens)b, %(bundles)b)
 ON CONFLICT (receiver_range_id, sender_range_id)
-DO UPDATE SET delivered = GREATEST(d.delivered, EXCLUDED.delivered);
+DO UPDATE SET delivered = EXCLUDED.delivered, sender_token = EXCLUDED.sender_token,
+              sender_bundle = EXCLUDED.sender_bundle
+WHERE d.delivered < EXCLUDED.delivered;
+
+-- name: check_history
+-- What the commit relies on is there still; by a second fence, as it were, that is looked at and not taken.
+SELECT dataflow.check_history(%(range_ids)b, %(tokens)b, %(bundles)b);
 
 -- name: insert_productions
 -- Durable before they are sent.
@@ -134,10 +142,16 @@ SELECT * FROM unnest(%(sender_range_ids)b, %(receiver_range_ids)b, %(sequences)b
 -- name: acknowledge_productions
 -- Their numbers must stay taken when the rows are gone, so the mark moves with the deletion.
 WITH acknowledged AS (
-    INSERT INTO {acknowledgements} AS a (sender_range_id, receiver_range_id, acknowledged)
-    SELECT * FROM unnest(%(sender_range_ids)b, %(receiver_range_ids)b, %(sequences)b)
+    INSERT INTO {acknowledgements} AS a
+        (sender_range_id, receiver_range_id, acknowledged, receiver_token, receiver_bundle,
+         is_remembered)
+    SELECT * FROM unnest(%(sender_range_ids)b, %(receiver_range_ids)b, %(sequences)b,
+                         %(tokens)b, %(bundles)b, %(are_remembered)b)
     ON CONFLICT (sender_range_id, receiver_range_id)
-    DO UPDATE SET acknowledged = GREATEST(a.acknowledged, EXCLUDED.acknowledged)
+    DO UPDATE SET acknowledged = EXCLUDED.acknowledged, receiver_token = EXCLUDED.receiver_token,
+                  receiver_bundle = EXCLUDED.receiver_bundle,
+                  is_remembered = EXCLUDED.is_remembered
+    WHERE a.acknowledged < EXCLUDED.acknowledged
     RETURNING a.sender_range_id, a.receiver_range_id, a.acknowledged
 )
 DELETE FROM {productions} p
@@ -284,9 +298,13 @@ WHERE range_id = ANY(%(range_ids)b);
 
 -- name: read_reigns
 -- The last bundle committed under tokens that were taken away.
-SELECT r.range_id, r.last_bundle
+SELECT r.range_id, r.token, r.last_bundle
 FROM unnest(%(range_ids)b, %(tokens)b) AS asked (range_id, token)
 JOIN dataflow.reigns r USING (range_id, token);
+
+-- name: read_forgotten
+-- Up to which token reigns are pruned.
+SELECT range_id, forgotten_token FROM dataflow.fences WHERE range_id = ANY(%(range_ids)b);
 
 -- name: insert_job
 -- Under lock_catalog.
@@ -554,9 +572,15 @@ FROM {deliveries} WHERE receiver_range_id = ANY(%(range_ids)b);
 SELECT sender_range_id, receiver_range_id, acknowledged
 FROM {acknowledgements} WHERE sender_range_id = ANY(%(range_ids)b);
 
+-- name: read_acknowledgements_to
+-- Channels into ranges, as their senders have them.
+SELECT receiver_range_id, sender_range_id, acknowledged, receiver_token, receiver_bundle, is_remembered
+FROM {acknowledgements}
+WHERE receiver_range_id = ANY(%(range_ids)b) AND receiver_token IS NOT NULL;
+
 -- name: read_deliveries_from
 -- Channels out of ranges, as their receivers have them: what was never durable here has a number all the same.
-SELECT sender_range_id, receiver_range_id, delivered
+SELECT sender_range_id, receiver_range_id, delivered, sender_token, sender_bundle
 FROM {deliveries} WHERE sender_range_id = ANY(%(range_ids)b);
 
 -- name: read_productions
@@ -777,25 +801,41 @@ DELETE FROM dataflow.ranges WHERE range_id = ANY(%(range_ids)b);
 
 -- name: forget_owners
 -- Owners that lost their ranges so long ago that none of their commits can be in doubt any more.
-DELETE FROM dataflow.reigns g
-USING dataflow.ranges r JOIN dataflow.computations c USING (computation_id)
-WHERE g.range_id = r.range_id AND c.job_id = %(job_id)s
-  AND g.ended_at <= now() - %(older_than_s)s * INTERVAL '1 second';
+WITH gone AS (
+    DELETE FROM dataflow.reigns g
+    USING dataflow.ranges r JOIN dataflow.computations c USING (computation_id)
+    WHERE g.range_id = r.range_id AND c.job_id = %(job_id)s
+      AND g.ended_at <= now() - %(older_than_s)s * INTERVAL '1 second'
+    RETURNING g.range_id, g.token
+), forgotten AS (
+    UPDATE dataflow.fences f SET forgotten_token = GREATEST(f.forgotten_token, l.token)
+    FROM (SELECT range_id, max(token) AS token FROM gone GROUP BY range_id) l
+    WHERE f.range_id = l.range_id
+)
+SELECT count(*) FROM gone;
 
 -- name: forget_signals
 -- Signals that every range which listens has acted on.  The last one stays, because the next is numbered after it.
-DELETE FROM dataflow.signals s
-WHERE s.job_id = %(job_id)s
-  AND s.sent_at <= now() - %(older_than_s)s * INTERVAL '1 second'
-  AND s.number < (SELECT max(l.number) FROM dataflow.signals l WHERE l.job_id = %(job_id)s)
-  AND s.number <= %(signals_up_to)s;
+WITH gone AS (
+    DELETE FROM dataflow.signals s
+    WHERE s.job_id = %(job_id)s
+      AND s.sent_at <= now() - %(older_than_s)s * INTERVAL '1 second'
+      AND s.number < (SELECT max(l.number) FROM dataflow.signals l WHERE l.job_id = %(job_id)s)
+      AND s.number <= %(signals_up_to)s
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
 
 -- name: forget_requests
 -- Requests that were answered.  The last one stays, because the next is numbered after it.
-DELETE FROM dataflow.requests q
-WHERE q.job_id = %(job_id)s
-  AND q.answered_at <= now() - %(older_than_s)s * INTERVAL '1 second'
-  AND q.number < (SELECT max(l.number) FROM dataflow.requests l WHERE l.job_id = %(job_id)s);
+WITH gone AS (
+    DELETE FROM dataflow.requests q
+    WHERE q.job_id = %(job_id)s
+      AND q.answered_at <= now() - %(older_than_s)s * INTERVAL '1 second'
+      AND q.number < (SELECT max(l.number) FROM dataflow.requests l WHERE l.job_id = %(job_id)s)
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
 
 -- name: statistics
 -- Row counts of a job by kind, named as in guards.STATISTICS.

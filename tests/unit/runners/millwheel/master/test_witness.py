@@ -47,3 +47,16 @@ def test_a_range_that_was_merged_in_an_earlier_run_may_be_gone() -> None:
     retired = attrs.evolve(row(SECOND), keys=None, is_finished=True)
     witness = Witness(job(row(FIRST), retired))
     witness.check(job(row(FIRST)), "here")
+
+
+def test_two_owners_who_cannot_both_be_right_are_heard() -> None:
+    """Whoever came later began with less than the one before had committed."""
+    witness = Witness(job(row(FIRST)))
+    witness.hear({FIRST: CommitMark(8, 5)})
+    witness.hear({FIRST: CommitMark(7, 5)})
+    with pytest.raises(LostCommitsError, match="bundle 5 under token 8"):
+        witness.hear({FIRST: CommitMark(9, 4)})
+    with pytest.raises(LostCommitsError, match="bundle 6 under token 7"):
+        witness.hear({FIRST: CommitMark(7, 6)})
+    witness.hear({FIRST: CommitMark(9, 5)})
+    assert witness.known([FIRST, SECOND]) == {FIRST: CommitMark(9, 5)}

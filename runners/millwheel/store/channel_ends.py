@@ -1,0 +1,112 @@
+"""Channel ends: what sender and receiver of a channel have of it, and whether both can be of one past.
+
+Three numbers of a channel: up to which its productions are *acknowledged* (the sender has that), *delivered* (the
+receiver has that), and *made* (the sender's).  A receiver acknowledges what it has committed, and a sender sends what
+it has committed, so acknowledged <= delivered <= made in a store that has lost nothing.  One end that has lost commits
+breaks this, or takes the numbers up again for something else; so beside each number stands the *commit* of the other
+end that it relies on, which must be in that end's history.  A range that is taken over is looked at as a whole, and
+each commit at what it relies on itself, so there is no moment between the two at which a loss goes unseen.
+
+What is not durable, by the guarantees that its computation does without, is told without that, and nothing is asked of
+it: so it does not matter which guarantees a job had before.
+
+Several stores would go back one by one; in one store it takes a part of the database that is older than the rest.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from runners.errors import LostCommitsError
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
+from runners.millwheel.store.port import TakenRange
+
+#: Channels that an error names.
+_NAMED_MAX = 8
+
+HINT = (
+    "was a table or a part of the database restored by itself, or damaged? What is in memory is gone now: run the job "
+    "again, and it goes on if all that is in the store fits together. If it ends like this again, take the whole "
+    "database, result tables too, back to one moment (docs/how-to/fail-over-and-restore.md)"
+)
+
+
+@attrs.frozen(kw_only=True)
+class ChannelEnds:
+    """Of one channel.
+
+    ``made``: the highest number of a production that the sender has made durable.
+    ``origin``: the sender's commit by which production ``delivered`` was durable; None: it was sent before that.
+    ``receipt``: what the receiver said when it acknowledged up to ``acknowledged``; None: nothing, as in old versions.
+    """
+
+    channel: Channel
+    made: int
+    delivered: int
+    acknowledged: int
+    origin: CommitMark | None = None
+    receipt: Receipt | None = None
+
+
+def check_channels(
+    job: str, ends: Iterable[ChannelEnds], has: Callable[[RangeId, CommitMark], bool]
+) -> None:
+    """Refuse ranges whose channels say that the store has lost something.
+
+    Args:
+        job: whose.
+        ends: of the channels of ranges that are being taken over.
+        has: whether a range has made a commit.
+
+    Raises:
+        LostCommitsError: that is so; names channels, numbers and commits.
+    """
+    found = [words for each in ends for words in _contradictions(each, has)]
+    if found:
+        more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
+        raise LostCommitsError(
+            f"the store has lost commits in a part of job {job!r}: its ranges are not of one moment",
+            detail="; ".join(sorted(found)[:_NAMED_MAX]) + more,
+            hint=HINT,
+        )
+
+
+def _contradictions(ends: ChannelEnds, has: Callable[[RangeId, CommitMark], bool]) -> Iterable[str]:
+    sender, receiver = ends.channel
+    where = f"{sender} -> {receiver}"
+    if ends.origin is not None:
+        if ends.delivered > ends.made:
+            yield f"{where}: {ends.delivered} were delivered, and {ends.made} are made"
+        if not has(sender, ends.origin):
+            yield f"{where}: {sender} had committed {ends.origin}, which is gone"
+    if ends.receipt is not None:
+        if ends.receipt.is_remembered and ends.acknowledged > ends.delivered:
+            yield f"{where}: {ends.acknowledged} were acknowledged, and {ends.delivered} are delivered"
+        if not has(receiver, ends.receipt.mark):
+            yield f"{where}: {receiver} had committed {ends.receipt.mark}, which is gone"
+
+
+def lost_by(job: str, range_id: RangeId, mark: CommitMark | None = None) -> LostCommitsError:
+    """The error for a commit that relies on one of another range which is not there.
+
+    ``mark``: that one, as far as it is known.
+    """
+    return LostCommitsError(
+        f"the store has lost commits of {range_id} of job {job!r}: that range is at an earlier moment than others",
+        detail=f"it had committed {mark or 'something'}, on which somebody else has gone on, and that is gone",
+        hint=HINT,
+    )
+
+
+def check_not_older(
+    job: str, taken: Mapping[RangeId, TakenRange], heard: Mapping[RangeId, CommitMark]
+) -> None:
+    """Refuse ranges that have been taken over, and were further when they were last heard of.
+
+    Raises:
+        LostCommitsError: that is so.
+    """
+    for range_id, mark in heard.items():
+        row = taken[range_id].row if range_id in taken else None
+        if row is not None and not (mark.token < row.token and mark.bundle <= row.bundle):
+            raise lost_by(job, range_id, mark)

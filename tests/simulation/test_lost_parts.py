@@ -1,0 +1,102 @@
+"""A part of the store that goes back to an earlier moment by itself, while nobody is restarted."""
+
+from collections.abc import Callable
+from itertools import islice
+
+import pytest
+
+import dataflow as df
+from runners.millwheel.model.guarantees import Guarantees
+from runners.millwheel.store.memory.store import MemoryStore
+from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, simulate
+from runners.testing.simulator.dice import Dice
+from runners.testing.simulator.pipelines import PIPELINES
+from runners.testing.simulator.simulation import Simulation
+from tests.effort import by_profile
+from tests.simulation.test_weak_productions import NEITHER, STAGES, UNCOUNTED, WEAK, Distinct, build
+from tests.simulation.test_worker_crashes import scripted
+
+SEEDS = by_profile(dev=10, ci=100, nightly=10_000)
+#: With what has others rely on more, or on less: workers that die and hang, commits that come late, lost messages.
+FAULTS = frozenset(
+    {
+        *(Fault.LOST_PART, Fault.PAUSE, Fault.CRASH, Fault.ZOMBIE),
+        *(Fault.DELAY, Fault.LOSS, Fault.LATE_COMMIT),
+    }
+)
+#: Far more than any of the mutations needs to be found.
+SEEDS_MAX = 300
+
+Patch = pytest.MonkeyPatch
+
+
+def losing(count: int, faults: frozenset[Fault] = FAULTS) -> list[int]:
+    """The first seeds in which a part can be lost."""
+    seeds = (seed for seed in range(1, 100 * count) if seed % 10)
+    return list(
+        islice((seed for seed in seeds if Fault.LOST_PART in Dice(seed, faults).rates), count)
+    )
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_the_job_ends_by_name_or_its_rows_are_right(pipeline: str) -> None:
+    summary = simulate(pipeline, seeds=losing(SEEDS), faults=FAULTS)
+
+    assert summary.faults[Fault.LOST_PART] > SEEDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_with_all_other_faults(pipeline: str) -> None:
+    simulate(pipeline, seeds=losing(SEEDS, ALL_FAULTS), faults=ALL_FAULTS)
+
+
+def idempotent(p: df.Pipeline) -> None:
+    """Minutes and hours of values, of which it does not matter how often they come."""
+    build(p, scripted([[(value, 25 * value)] for value in range(40)], 0), Distinct())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guarantees", [WEAK, NEITHER, UNCOUNTED])
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_is_not_durable_is_not_asked_for(stage: str, guarantees: Guarantees) -> None:
+    """Without strong productions, or without exactly-once, the numbers of channels contradict each other rightly."""
+    simulate(idempotent, seeds=losing(SEEDS), faults=FAULTS, guarantees={stage: guarantees})
+    simulate(
+        idempotent, seeds=SEEDS, faults=FAULTS - {Fault.LOST_PART}, guarantees={stage: guarantees}
+    )
+
+
+def test_what_is_lost_is_said_in_numbers() -> None:
+    said = list[str]()
+    for seed in losing(40):
+        named = PIPELINES["sums"]
+        simulation = Simulation(named.build, seed, faults=FAULTS, tables=named.tables)
+        simulation.run()
+        said += map(str, simulation.cluster.lost_parts)
+
+    assert len(said) > 5
+    assert all("bundle" in each or "were" in each for each in said)
+    assert all("docs/how-to/fail-over-and-restore.md" in each for each in said)
+
+
+def take_ranges_as_they_are(patch: Patch) -> None:
+    """Whoever takes ranges over does not look at their channels."""
+    patch.setattr(MemoryStore, "_check_taken", lambda *_: None)
+
+
+def commit_whatever_is_relied_on(patch: Patch) -> None:
+    """A commit does not look whether those of others are there that it relies on."""
+    patch.setattr(MemoryStore, "_check_relied_on", lambda *_: None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("break_core", [take_ranges_as_they_are, commit_whatever_is_relied_on])
+def test_a_store_that_does_not_look_is_found(
+    break_core: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    break_core(monkeypatch)
+
+    with pytest.raises(SimulationError) as found:
+        simulate("sums", seeds=losing(SEEDS_MAX), faults=FAULTS)
+    print(str(found.value).splitlines()[0])
