@@ -1,12 +1,16 @@
-"""TimerQueue against a dictionary: time order, at most once, set, reset and clear as written."""
+"""TimerQueue against a dictionary: time order, at most once, set, reset and clear as written; and no larger."""
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from runners.core.ground.cells import TimerId
-from runners.core.ground.timers import TimerQueue
+from runners.core.ground.timers import OUTDATED_MAX, TimerQueue
+from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
 
 TIMERS = st.builds(
@@ -49,6 +53,11 @@ class TimerQueueMachine(RuleBasedStateMachine):
 
         assert due == self.queue.pop_due(watermark_us, timers_max)
 
+    @rule(is_gone=st.sampled_from([lambda timer: timer[1].end_us == 1, lambda _: True]))
+    def forget(self, is_gone: Callable[[TimerId], bool]) -> None:
+        self.model = {timer: at for timer, at in self.model.items() if not is_gone(timer)}
+        self.queue.forget(is_gone)
+
     @invariant()
     def agrees(self) -> None:
         assert len(self.model) == len(self.queue)
@@ -56,3 +65,29 @@ class TimerQueueMachine(RuleBasedStateMachine):
 
 
 TestTimerQueue: Any = TimerQueueMachine.TestCase
+
+
+@given(
+    kept=st.integers(0, 20),
+    fire_us=st.sampled_from([5, MAX_TIMESTAMP_US]),
+    fired_us=st.integers(0, 10),
+)
+@pytest.mark.parametrize("what", ["cleared", "moved", "forgotten"])
+def test_what_is_set_for_nothing_takes_no_room(
+    what: str, kept: int, fire_us: int, fired_us: int
+) -> None:
+    """Timers that are not to fire for long, and never do: what is left of them would grow with the stream."""
+    queue: TimerQueue[int] = TimerQueue()
+    for timer in range(kept):
+        queue.set(-1 - timer, fire_us)
+    for timer in range(1_000):
+        queue.set(timer if what != "moved" else 0, fire_us)
+        if what == "cleared":
+            queue.set(timer, None)
+        elif what == "forgotten":
+            queue.forget(lambda each: each >= 0)
+
+        assert len(queue._heap) <= 2 * len(queue) + OUTDATED_MAX
+
+    left = kept + (what == "moved")
+    assert len(queue.pop_due(fired_us)) == (left if fire_us <= fired_us else 0)

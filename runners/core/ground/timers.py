@@ -2,10 +2,11 @@
 
 `TimerQueue` keeps the timers of one time domain, `Timers` those of all.
 It is a heap with lazy deletion: resetting a timer leaves the old entry behind, which is passed over when it comes up.
+What is outdated may never come up (the end of time does not), so there is never much more of it than there are timers.
 """
 
 from collections.abc import Callable, Hashable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -13,6 +14,9 @@ from runners.core.ground.cells import TimerId
 from windowing.time_domain import TimeDomain
 
 TimerT = TypeVar("TimerT", bound=Hashable)
+
+#: How many outdated entries a queue may have before it is made anew, beside as many as there are timers.
+OUTDATED_MAX = 64
 
 
 class TimerQueue(Generic[TimerT]):
@@ -39,15 +43,17 @@ class TimerQueue(Generic[TimerT]):
         """Set, move, or (None) clear a timer."""
         if fire_us is None:
             self._set.pop(timer, None)
-            return
-        self._number += 1
-        self._set[timer] = (fire_us, self._number)
-        heappush(self._heap, (fire_us, self._number, timer))
+        else:
+            self._number += 1
+            self._set[timer] = (fire_us, self._number)
+            heappush(self._heap, (fire_us, self._number, timer))
+        self._tidy()
 
     def forget(self, is_gone: Callable[[TimerT], bool]) -> None:
         """Clear all timers of a kind."""
         for timer in [timer for timer in self._set if is_gone(timer)]:
             del self._set[timer]
+        self._tidy()
 
     def next_us(self) -> int | None:
         """When the first timer is due, or None."""
@@ -67,6 +73,11 @@ class TimerQueue(Generic[TimerT]):
             del self._set[timer]
             due.append(timer)
         return due
+
+    def _tidy(self) -> None:
+        if len(self._heap) > 2 * len(self._set) + OUTDATED_MAX:
+            self._heap = [(*at, timer) for timer, at in self._set.items()]
+            heapify(self._heap)
 
 
 class Timers:

@@ -17,8 +17,6 @@ _NO_TIMERS = Wakeup()
 #: How many timers are better looked through than kept in order.
 _FEW = 8
 _FIRE_US = itemgetter(0)
-#: How many outdated entries a queue may have before it is made anew.
-_OUTDATED_MAX = 64
 
 
 def spec_name(timer: TimerName) -> str:
@@ -32,13 +30,6 @@ class _Queue(TimerQueue[TimerName]):
     def first(self) -> tuple[int, TimerName] | None:
         """The first timer, and when it fires; of several at one instant the one that was set first."""
         return None if self.next_us() is None else self._heap[0][::2]
-
-    def set(self, timer: TimerName, fire_us: int | None) -> None:
-        """Set, move, or (None) clear a timer."""
-        super().set(timer, fire_us)
-        if len(self._heap) > 2 * len(self._set) + _OUTDATED_MAX:
-            # Timers that are moved or cleared long before they fire would pile up.
-            self._heap = sorted((*at, timer) for timer, at in self._set.items())
 
 
 class UserTimers(dict[TimerName, SetTimer]):
