@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.serialization import loads
 from runners.core.ground.key_codec import KeyCodec
 from runners.direct import DirectRunner
 from runners.millwheel.cell_codec import encode_cell, encode_cell_key, encode_window
 from runners.millwheel.control.shapes import Shapes
+from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange, even_ranges
 from runners.millwheel.model.production import CellWrite, Production, Reshape, TimerWrite
@@ -21,11 +23,13 @@ from runners.millwheel.store.port import Committed, JobRow, JobSpec, TakenRange
 from runners.millwheel.wire.messages import Untied, decode
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.worker import Worker
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Fault, SimulationError
 from runners.testing.simulator.cluster import JOB, Cluster
 from runners.testing.simulator.network import Link, VirtualNetwork
 from runners.testing.simulator.store import SimulatedStore
 from tests.effort import costly
+from tests.scripted_source import ScriptedSource
 from tests.simulation.test_worker_crashes import build_counts, scripted
 
 pytestmark = pytest.mark.slow
@@ -212,6 +216,55 @@ def wake_up_with_what_is_somebody_elses(seed: int) -> None:
 def test_nothing_is_lost_or_said_twice(story: Callable[[int], None]) -> None:
     for seed in range(20):
         story(seed)
+
+
+class BusyBesideQuiet(ScriptedSource):
+    """One split has a record and then nothing, for ever; the other one always has another."""
+
+    def __init__(self) -> None:
+        super().__init__([], [])
+
+    def open(self, split: int, position: int | None) -> SourceReader:
+        return _BusyOrQuiet(split, position or 0)
+
+
+class _BusyOrQuiet(SourceReader):
+    def __init__(self, split: int, position: int) -> None:
+        self._is_quiet, self._position = split == 0, position
+
+    def read(self, max_records: int) -> SourceBatch:
+        at_us, is_over = self._position, self._is_quiet and self._position > 0
+        self._position += not is_over
+        return SourceBatch(
+            values=[] if is_over else [at_us],
+            timestamps_us=[] if is_over else [at_us],
+            position=self._position,
+            watermark_us=0 if self._is_quiet else at_us,
+            status=SplitStatus.IDLE if is_over else SplitStatus.ACTIVE,
+        )
+
+
+@pytest.mark.parametrize("strong_productions", [True, False])
+def test_a_range_that_has_nothing_to_do_is_waited_for_by_nobody(
+    *, strong_productions: bool
+) -> None:
+    """What it has sent is deleted although its worker always has something else to do; till then nothing is untied."""
+    pipeline = df.Pipeline(DirectRunner())
+    build_counts(pipeline, BusyBesideQuiet())
+    guarantees = {"read": Guarantees(strong_productions=strong_productions)}
+    for seed in range(3):
+        cluster = Cluster(
+            pipeline.graph(),
+            seed,
+            faults=NO_FAULTS,
+            workers=1,
+            options=WorkerOptions(guarantees=guarantees),
+        )
+        cluster.run_until(
+            lambda it=cluster: it.master.is_at_rest and it.master.statistics().records_read > 10  # type: ignore[misc]
+        )
+        cluster.master.split(FIRST)
+        cluster.run_until(lambda it=cluster: it.master.is_at_rest)  # type: ignore[misc]
 
 
 def driver_that_looked_too_early(seed: int) -> None:

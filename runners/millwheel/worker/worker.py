@@ -66,6 +66,9 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.task_traceback import traceback_of
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
+#: A range that has something acknowledged to delete, and nothing else to commit, waits so long where others have work.
+FLUSH_INTERVAL_MS = 1_000
+
 
 @attrs.frozen(kw_only=True)
 class WorkerSpec:
@@ -119,6 +122,8 @@ class Worker:
         self._news: SignalNews | None = None
         #: When the master said what was heard last, by its own clock.
         self._told_ms = 0
+        #: When acknowledgements were last handed over for their own sake.
+        self._flushed_ms = clock.monotonic_ms()
         #: When the master was last heard.
         self.heard_ms = clock.monotonic_ms()
         self.is_stopped = False
@@ -149,8 +154,7 @@ class Worker:
             for blob in arrived:
                 self._handle(decode(blob))
             worked = self._work()
-            if not worked:
-                self._flush_acknowledged()
+            self._flush_acknowledged(worked=worked)
             worked |= self._settler.rest(
                 worked=worked, is_last=self._is_ending, in_cells=self._is_pausing
             )
@@ -281,18 +285,28 @@ class Worker:
             worked |= draft is not None
         return worked
 
-    def _flush_acknowledged(self) -> None:
-        """Delete what has been acknowledged although nothing else is to be committed."""
-        waiting = [
-            owned
-            for range_id, owned in self._ranges.items()
-            if owned.outbox.has_acknowledged and not self._committer.is_behind(range_id.computation)
-        ]
-        if waiting:
-            draft = Draft(self._spec.job)
-            for owned in waiting:
+    def _flush_acknowledged(self, *, worked: bool) -> None:
+        """Delete what has been acknowledged although nothing else is to be committed on a range.
+
+        Now and then in the midst of work too: a range with nothing to do may be beside one that never rests.
+        """
+        now_ms = self._clock.monotonic_ms()
+        is_overdue = now_ms - self._flushed_ms >= FLUSH_INTERVAL_MS
+        if worked and not is_overdue:
+            return
+        self._flushed_ms = now_ms
+        waiting = [owned for owned in self._ranges.values() if owned.outbox.has_acknowledged]
+        if is_overdue:
+            for name in dict.fromkeys(owned.range_id.computation for owned in waiting):
+                # What waits to be committed is older, and hands over what its own ranges have.
+                self._committer.flush(name)
+        draft = None
+        for owned in waiting:
+            is_behind = self._committer.is_behind(owned.range_id.computation)
+            if owned.outbox.has_acknowledged and not is_behind:
+                draft = draft or Draft(self._spec.job)
                 draft.touch(owned)
-            self._committer.commit(draft)
+        self._committer.commit(draft)
 
     def _handle(self, message: object) -> None:
         if isinstance(message, Deliver):
