@@ -512,7 +512,7 @@ class Cluster:
 
     def _check_clean(self) -> None:
         left = self.store.statistics(JOB)
-        if any(left[each] for each in ("cells", "timers", "checkpoints")):
+        if any(left[each] for each in ("cells", "timers", "journal", "checkpoints")):
             raise InvariantError(f"I10: the job is done and not clean: {dict(left)}")
         job = self.store.read_job(JOB)
         for range_id, row in ({} if job is None else job.ranges).items():
@@ -520,3 +520,5 @@ class Cluster:
                 raise InvariantError(
                     f"I10: the job is done, and {range_id} is tied to {row.tied_to}"
                 )
+            if row.keys is None and row.split is None and not row.is_retired:
+                raise InvariantError(f"I10: {range_id} has no keys any more, and is not retired")

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import attrs
+
 from dataflow.graph import Read
 from dataflow.serialization import loads
 from runners.core.stages.grouping import GroupingStage
@@ -163,6 +165,7 @@ class Ledger:
         """
         self.commits += 1
         self._check_fences(production, before)
+        self._check_news(production, before)
         self._check_progress(production)
         self._check_ranges(before)
         self._check_deliveries(production)
@@ -258,6 +261,27 @@ class Ledger:
             }
             if not KeyMap(keys).is_whole:
                 raise InvariantError(f"I6: the ranges of {name} are {keys}")
+
+    def _check_news(self, production: Production, before: Before) -> None:
+        """A worker that has nothing to do commits nothing: else every idle job would keep its store busy."""
+        said = attrs.asdict(production, recurse=False)
+        for name in ("job", "fences", "watermarks_us", "percentiles_us", "signal_marks"):
+            del said[name]
+        is_further = any(
+            value != getattr(before[range_id], name)
+            for name, values in (
+                ("watermark_us", production.watermarks_us),
+                ("percentile_us", production.percentiles_us),
+                ("signal_mark", production.signal_marks),
+            )
+            for range_id, value in values.items()
+        )
+        moved = {
+            each: at for each, at in production.positions.items() if at != before[each].position
+        }
+        if not is_further and not any({**said, "positions": moved}.values()):
+            names = ", ".join(str(each) for each in before)
+            raise InvariantError(f"I11: a commit of {names} says nothing that was not so before")
 
     def _check_progress(self, production: Production) -> None:
         progress: tuple[tuple[str, dict[RangeId, Any], Mapping[RangeId, Any]], ...] = (
