@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow.serialization import loads
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
 from runners.core.single_firing import column_windows
@@ -139,6 +140,9 @@ class Grouped:
     def _advance(self, watermark_us: int) -> None:
         while self._owner.has_due(watermark_us, MIN_TIMESTAMP_US, 0):
             self._commit(self._owner.advance(watermark_us, MIN_TIMESTAMP_US, 0))
+        # Or there would be more and more of them, and each is looked for in all that comes.
+        acted_us = self._owner.time.watermark_us
+        assert all(window.end_us > acted_us for window in self._owner.columns.singles)
 
     def _release(self) -> None:
         for draft in self._owner.release_columns(0):
@@ -179,6 +183,35 @@ def grouped(
         said += [run.meet(event) for event in (*left, "advance")]
         in_arrays = sum(not isinstance(each.values, list) for each in run.spoken)
         return said, run.late, run.left, in_arrays
+
+
+@pytest.mark.parametrize("as_rows", [False, True])
+@given(behind_us=st.integers(-1, 1), seconds=st.lists(st.integers(0, 40), min_size=1, max_size=6))
+def test_what_is_held_is_of_windows_that_have_not_spoken(
+    behind_us: int, seconds: list[int], *, as_rows: bool
+) -> None:
+    """A window that ends at the very instant up to which the range has acted has spoken."""
+    batch = at_seconds(*seconds)
+    source = EventSource([batch], as_columns=True)
+    run = Grouped(aggregation(df.FixedWindows(10), ["user"], [("value", sum)]), source, None)
+    (read_batch,) = read(source)
+    bundle = Bundle(read_batch.values, read_batch.timestamps_us)
+    outputs = run._executor.process(bundle, watermark_us=MIN_TIMESTAMP_US, now_us=0)
+    acted_us = (seconds[0] // 10 + 1) * 10 * SECOND_US + behind_us
+    for range_id, payload in run._router.payloads(outputs.groups):
+        partials = loads(payload)
+        columns = run._owner.columns
+        # So that it is known what partials look like that can be held.
+        columns.take_in(range_id, partials, MAX_TIMESTAMP_US)
+        held, others = columns.take_in(range_id, list(partials) if as_rows else partials, acted_us)
+
+        ends_us = sorted(window.end_us for _, window, _, _ in partials)
+        assert sorted(each[1].end_us for each in held or ()) == [
+            end_us for end_us in ends_us if end_us > acted_us
+        ]
+        assert sorted(each[1].end_us for each in others) == [
+            end_us for end_us in ends_us if end_us <= acted_us
+        ]
 
 
 @given(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from runners.core.ground import timers
 from runners.core.stateful import keyed_state
 from tests.stateful_programs import Engine, Interpreted, Interpreter, Program, programs
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -147,7 +148,7 @@ def test_each_key_says_things_in_order(few: int, events: list[Event]) -> None:
     """Timers in time order, between the elements where they were due; be they looked through or in queues."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keyed_state, "_FEW", few)
-        patch.setattr(keyed_state, "_OUTDATED_MAX", few)
+        patch.setattr(timers, "OUTDATED_MAX", few)
         check_in_which_order(events)
 
 

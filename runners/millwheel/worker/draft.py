@@ -48,7 +48,6 @@ _LATER_WINS = (
     "_origins",
     "_progress",
     "_horizons_us",
-    "_settled",
 )
 
 
@@ -201,7 +200,10 @@ class Draft:
             )
 
     def absorb(self, later: "Draft") -> None:
-        """Take in what a later step did, so that both are one commit."""
+        """Take in what a later step did, so that both are one commit.
+
+        What changes ranges, or settles a journal, is a commit of its own, before which nothing may wait.
+        """
         mine, theirs = vars(self), vars(later)
         for name in _IN_ORDER:
             mine[name] = [*mine[name], *theirs[name]]

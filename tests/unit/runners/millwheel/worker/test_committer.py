@@ -106,6 +106,8 @@ def test_a_straggler_is_made_durable_after_exactly_its_time() -> None:
     """MillWheel, figure 11: the sender before it is answered, although the receiver has said nothing."""
     weak = Weak()
     weak.step(1)
+    # Nothing newer may become durable before it.
+    assert weak.committer.is_behind(RANGE.computation)
     weak.clock.advance(STRAGGLER_MS - 1)
     assert not weak.committer.settle()
     assert not weak.committed
@@ -116,6 +118,7 @@ def test_a_straggler_is_made_durable_after_exactly_its_time() -> None:
     assert [[each.payload for each in one.checkpoints] for one in weak.committed] == [[b"payload"]]
     assert weak.is_sender_answered()
     assert weak.committer.is_idle
+    assert not weak.committer.is_behind(RANGE.computation)
     assert weak.committer.counts["stragglers"] == 1
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.courier import RESEND_INTERVAL_MS, Courier
@@ -37,6 +39,44 @@ def deliver(inbox: Inbox, sequences: Sequence[int]) -> list[int]:
 def test_what_is_sent_again_waits_once() -> None:
     """What waits is bounded by what senders have not had acknowledged."""
     assert deliver(Inbox({SUM: owned(SUM)}), [1, 2, 1, 2, 3, 2]) == [1, 2, 3]
+
+
+def test_what_a_range_has_accepted_does_not_wait_again() -> None:
+    """Its new owner knows it from the store; who sends it again has not heard so yet."""
+    ranges = {SUM: owned(SUM)}
+    ranges[SUM].accepted[CHANNEL] = 3
+
+    assert deliver(Inbox(ranges), [2, 3, 4, 5]) == [4, 5]
+
+
+def test_ranges_that_change_hands_are_sent_what_is_open_at_once_and_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their former address is forgotten; what may be lost is sent again when it is time, and then not before long."""
+    clock, ranges, network = ManualClock(), {READ: owned(READ)}, LocalNetwork()
+    endpoint = network.endpoint("w")
+    forgotten: list[str] = []
+    monkeypatch.setattr(endpoint, "forget", forgotten.append)
+    courier, former, later = (
+        Courier(ranges, endpoint, clock),
+        network.endpoint("a"),
+        network.endpoint("b"),
+    )
+    ranges[READ].outbox.create(CHANNEL, 0, b"")
+    courier.reroute({SUM: "a"})
+    courier.reroute({SUM: "a"})
+    assert len(former.receive(0)) == 1
+    assert not forgotten
+    courier.reroute({SUM: "b"})
+    assert len(later.receive(0)) == 1
+    assert forgotten == ["a"]
+    courier.send_all_of([READ])
+    assert len(later.receive(0)) == 1
+    for expected in (1, 0):
+        clock.advance(expected * RESEND_INTERVAL_MS)
+        courier.resend_stale()
+        assert len(later.receive(0)) == expected
+    assert not former.receive(0)
 
 
 def test_what_was_taken_in_is_acknowledged_again_up_to_the_last() -> None:

@@ -86,10 +86,12 @@ def test_deliveries_are_taken_up_to_a_size() -> None:
         range_id=receiver, token=1, bundle=0, outbox=Outbox([], {}), delivered={}, watermark_us=0
     )
     inbox = Inbox({receiver: owned})
-    for sequence, size in enumerate([150, 150, 150, 1_000, 1, 1], start=1):
+    # The first two together are as large as may be, a byte more is too much.
+    exact = [PIECE_BYTES - 100, 100, PIECE_BYTES - 100, 101]
+    for sequence, size in enumerate([*exact, 1_000, 1, 1], start=1):
         inbox.put(Deliver(channel, sequence, bytes(size), sequence == 1))
     taken: list[list[int]] = []
     while found := inbox.take("sum", 64, PIECE_BYTES):
         taken.append([each.sequence for each in found])
 
-    assert taken == [[1, 2], [3], [4], [5, 6]]
+    assert taken == [[1, 2], [3], [4], [5], [6, 7]]
