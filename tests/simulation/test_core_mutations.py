@@ -183,9 +183,9 @@ def take_deliveries_before_the_watermark(patch: Patch) -> None:
 
     acquire, advance = Worker._acquire, Worker._advance
 
-    def broken(worker: Worker, range_ids: Sequence[RangeId]) -> Sequence[RangeId]:
+    def broken(worker: Worker, range_ids: Sequence[RangeId], *more: Any) -> Sequence[RangeId]:
         patch.setattr(Worker, "_advance", lambda *_: False)
-        taken = acquire(worker, range_ids)
+        taken = acquire(worker, range_ids, *more)
         patch.setattr(Worker, "_advance", advance)
         return taken
 

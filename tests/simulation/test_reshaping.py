@@ -62,9 +62,9 @@ def believe_what_is_in_memory_of_a_range_taken_anew(patch: pytest.MonkeyPatch) -
     """A worker that was asleep gets a range back with another one, and goes on with what it knew of it."""
     acquire, release = Worker._acquire, GroupingComputation.release
 
-    def broken(worker: Worker, range_ids: Sequence[RangeId]) -> Sequence[RangeId]:
+    def broken(worker: Worker, range_ids: Sequence[RangeId], *more: Any) -> Sequence[RangeId]:
         patch.setattr(GroupingComputation, "release", lambda *_: None)
-        taken = acquire(worker, range_ids)
+        taken = acquire(worker, range_ids, *more)
         patch.setattr(GroupingComputation, "release", release)
         return taken
 
