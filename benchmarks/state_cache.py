@@ -99,7 +99,7 @@ def measure(dsn: str, records: ScriptedSource, cache_bytes: int) -> Row:
         while not master.is_done:
             master.step()
             worker.step()
-            most_bytes = max(most_bytes, master.statistics().cell_cache.bytes_held)
+            most_bytes = max(most_bytes, master.statistics().cell_cache.bytes_buffered)
         row = Row(
             worker_s=time.process_time() - started_s,
             postgres_s=cpu_s(postgres) - postgres_s,

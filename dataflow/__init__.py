@@ -77,7 +77,7 @@ from triggers import (
     Repeatedly,
     TimestampCombiner,
     Trigger,
-    Wakeup,
+    TriggerTimers,
 )
 from windowing import (
     CalendarWindows,
@@ -188,7 +188,7 @@ __all__ = [
     "ToChangelog",
     "TransformError",
     "Trigger",
-    "Wakeup",
+    "TriggerTimers",
     "Window",
     "WindowEnd",
     "WindowError",

@@ -30,7 +30,7 @@ class Pipeline:
 
     Args:
         runner: an engine, or its name: ``direct`` (in memory); ``batch`` or ``streaming`` (Spark and Postgres);
-            ``backfill`` (what a stream begins with, read in batch), ``history-then-live`` (that, and then the stream).
+            ``backfill`` (what a stream begins with, read in batch), ``backfill-then-live`` (that, and then the stream).
         **options: for a runner given by name, that runner's options, e.g. ``job="flights"``.
 
     Leaving the ``with`` block runs the pipeline and waits for its end; the result is then in ``result``.

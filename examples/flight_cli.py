@@ -25,7 +25,7 @@ from examples.flight_delays import TableNames, build
 from examples.flight_report import first_differences, print_report
 from examples.flights_data import flights_csv
 
-_HISTORY_THEN_LIVE = "history-then-live"
+_BACKFILL_THEN_LIVE = "backfill-then-live"
 
 _EXAMPLES = """\
 examples:
@@ -33,7 +33,7 @@ examples:
   {program} --runner batch --month 2
   {program} --runner streaming --month 1 --rate 1000 --fresh
   {program} --compare --month 1
-  {program} --history-then-live
+  {program} --backfill-then-live
 """
 
 
@@ -59,8 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return demo(asked, out)
         if asked.compare:
             return compare(asked, out)
-        if asked.history_then_live:
-            return history_then_live(asked, out)
+        if asked.backfill_then_live:
+            return backfill_then_live(asked, out)
         return run_one(asked, out)
     except df.DataflowError as error:
         Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
@@ -92,11 +92,11 @@ def compare(asked: argparse.Namespace, out: Console) -> int:
     return _verdict(batch, stream, out)
 
 
-def history_then_live(asked: argparse.Namespace, out: Console) -> int:
+def backfill_then_live(asked: argparse.Namespace, out: Console) -> int:
     """One job that reads its history in batch and then goes live, and one batch over everything: the same rows."""
     source = flights_csv(asked.month)
     runs = []
-    for runner in ("batch", _HISTORY_THEN_LIVE):
+    for runner in ("batch", _BACKFILL_THEN_LIVE):
         out.rule(f"[bold]{runner}[/]", align="left", style="dim")
         runs.append(_run(asked, runner, source, out))
         _report(runs[-1], source, out, is_whole=asked.fresh, is_short=True)
@@ -142,14 +142,14 @@ def _verdict(batch: Run, stream: Run, out: Console) -> int:
 
 
 def _run(asked: argparse.Namespace, runner: str, source: Path, out: Console) -> Run:
-    is_pair = asked.demo or asked.compare or asked.history_then_live
+    is_pair = asked.demo or asked.compare or asked.backfill_then_live
     job = asked.job or f"flight-delays-{runner}" + (f"-{asked.month}" if asked.month else "")
     if asked.job and is_pair:
         job = f"{asked.job}-{runner}"
     tables = TableNames.with_suffix(_suffix(job))
     pipeline = df.Pipeline(runner=runner, **_options(asked, runner, job, is_pair=is_pair))
     build(pipeline, source, tables)
-    if runner == _HISTORY_THEN_LIVE or (runner == "streaming" and not is_pair):
+    if runner == _BACKFILL_THEN_LIVE or (runner == "streaming" and not is_pair):
         out.print(
             f"job {job}, process {os.getpid()}; to try a crash, type elsewhere: "
             f"kill -9 {os.getpid()}",
@@ -168,7 +168,7 @@ def _options(asked: argparse.Namespace, runner: str, job: str, *, is_pair: bool)
     options: dict[str, Any] = {}
     if runner != "direct":
         options["job"] = job
-    if runner == _HISTORY_THEN_LIVE:
+    if runner == _BACKFILL_THEN_LIVE:
         options["until"] = _until(asked)
     given = {"store": asked.store, "fresh": asked.fresh or None}
     if runner != "batch" or not is_pair:
@@ -275,7 +275,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the same without starting over: finish what is unfinished, and compare",
     )
     what.add_argument(
-        "--history-then-live",
+        "--backfill-then-live",
         action="store_true",
         help="read the history in batch, then go on as a stream; compare with one batch over everything",
     )

@@ -153,7 +153,7 @@ def show_ranges(store: Store, asked: argparse.Namespace) -> None:
                 each["worker"] or "-",
                 "-" if each["watermark_us"] is None else format_timestamp(each["watermark_us"]),
                 f"tied to {each['tied_to']}"
-                if each["tied_to"]
+                if each["handover_with"]
                 else "finished"
                 if each["is_finished"]
                 else "open",

@@ -229,15 +229,15 @@ class Interpreter:
         fire_us, base_us = self.timers.pop(name)
         at_us = fire_us if name in EVENT_TIMERS else self.watermark_us
         at_us = max(min(at_us, self.expiry_us), base_us)
-        said_us = min(at_us, self.max_timestamp_us)
-        self.outputs.append(((name, at_us), said_us))
-        self._run(self.scripts.pop(name, ()), at_us, said_us)
+        emitted_us = min(at_us, self.max_timestamp_us)
+        self.outputs.append(((name, at_us), emitted_us))
+        self._run(self.scripts.pop(name, ()), at_us, emitted_us)
 
-    def _run(self, program: Program, at_us: int, said_us: int) -> None:
+    def _run(self, program: Program, at_us: int, emitted_us: int) -> None:
         for call, *args in program:
             if call == "read":
                 total = sum(self.numbers)
-                self.outputs.append((("read", self.value, list(self.bag), total), said_us))
+                self.outputs.append((("read", self.value, list(self.bag), total), emitted_us))
             elif call == "write":
                 self.value = args[0]
             elif call == "add":

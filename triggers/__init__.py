@@ -15,7 +15,7 @@ from triggers.default_trigger import DefaultTrigger
 from triggers.firing_behavior import FiringBehavior
 from triggers.repeatedly import Repeatedly
 from triggers.timestamp_combiner import TimestampCombiner
-from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from triggers.windowing_strategy import WindowingStrategy
 
 __all__ = [
@@ -43,6 +43,6 @@ __all__ = [
     "Repeatedly",
     "TimestampCombiner",
     "Trigger",
-    "Wakeup",
+    "TriggerTimers",
     "WindowingStrategy",
 ]

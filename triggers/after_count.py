@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from triggers.checks import is_positive_size
-from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
 
@@ -42,9 +42,11 @@ class AfterCount(Trigger):
         """Once."""
         return Progress(0, is_finished=True)
 
-    def next_wakeup(self, state: int, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
+    def next_timers(
+        self, state: int, window: Window, *, watermark_us: int, now_us: int
+    ) -> TriggerTimers:
         """Time has no part in it."""
-        return Wakeup()
+        return TriggerTimers()
 
     def merge_states(self, states: Sequence[int], window: Window) -> int:
         """What has come to either has come to both."""
@@ -78,9 +80,11 @@ class Always(Trigger):
         """It never finishes."""
         return Progress(self.initial_state())
 
-    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
+    def next_timers(
+        self, state: Any, window: Window, *, watermark_us: int, now_us: int
+    ) -> TriggerTimers:
         """Time has no part in it."""
-        return Wakeup()
+        return TriggerTimers()
 
     def merge_states(self, states: Sequence[bool], window: Window) -> bool:
         """What has come to either has come to both."""
@@ -110,6 +114,8 @@ class Never(Trigger):
         """Never called."""
         raise AssertionError("Never does not fire")
 
-    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
+    def next_timers(
+        self, state: Any, window: Window, *, watermark_us: int, now_us: int
+    ) -> TriggerTimers:
         """Time has no part in it."""
-        return Wakeup()
+        return TriggerTimers()

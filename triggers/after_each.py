@@ -5,8 +5,8 @@ from typing import Any
 
 import attrs
 
-from triggers.parts import checked_parts, heard_by
-from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from triggers.parts import checked_parts, signals_of
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
 
@@ -61,7 +61,7 @@ class AfterEach(Trigger):
     @property
     def signals(self) -> frozenset[str]:
         """Those of all the parts."""
-        return heard_by(self.parts)
+        return signals_of(self.parts)
 
     def on_signal(
         self, state: tuple[Any, ...], window: Window, name: str, *, watermark_us: int, now_us: int
@@ -94,11 +94,11 @@ class AfterEach(Trigger):
             return Progress(states, is_finished=True)
         return Progress((*states, self.parts[len(states)].initial_state()))
 
-    def next_wakeup(
+    def next_timers(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> Wakeup:
+    ) -> TriggerTimers:
         """That of the part whose turn it is."""
-        return self._turn(state).next_wakeup(
+        return self._turn(state).next_timers(
             state[-1], window, watermark_us=watermark_us, now_us=now_us
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.errors import WindowError, not_positive
 from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
 from windowing.window import Window
@@ -50,11 +50,11 @@ class _Deadline(Trigger):
         """Once."""
         return Progress(None, is_finished=True)
 
-    def next_wakeup(
+    def next_timers(
         self, state: int | None, window: Window, *, watermark_us: int, now_us: int
-    ) -> Wakeup:
+    ) -> TriggerTimers:
         """The deadline."""
-        return Wakeup(processing_us=state)
+        return TriggerTimers(processing_us=state)
 
     def merge_states(self, states: Sequence[int | None], window: Window) -> int | None:
         """The first record of the merged window was the first of one of them."""

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from triggers.checks import check_signal_name
-from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
 
@@ -66,9 +66,11 @@ class AfterSignal(Trigger):
         """Once."""
         return Progress(self.initial_state(), is_finished=True)
 
-    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
+    def next_timers(
+        self, state: Any, window: Window, *, watermark_us: int, now_us: int
+    ) -> TriggerTimers:
         """Time has no part in it."""
-        return Wakeup()
+        return TriggerTimers()
 
     def merge_states(self, states: Sequence[bool], window: Window) -> bool:
         """What has come to either has come to both."""

@@ -10,7 +10,7 @@ import attrs
 
 from triggers.checks import check_trigger
 from triggers.repeatedly import Repeatedly
-from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
 
@@ -19,7 +19,7 @@ class _Phases(NamedTuple):
 
     early: Any
     late: Any
-    is_on_time_said: bool = False
+    has_fired_on_time: bool = False
 
 
 @attrs.frozen(init=False)
@@ -61,7 +61,7 @@ class AfterWatermark(Trigger):
         self, state: _Phases, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> _Phases:
         """Seen by the phase it comes in."""
-        if state.is_on_time_said and self.late is not None:
+        if state.has_fired_on_time and self.late is not None:
             late = self.late.on_elements(
                 state.late, window, elements, watermark_us=watermark_us, now_us=now_us
             )
@@ -84,7 +84,7 @@ class AfterWatermark(Trigger):
         self, state: _Phases, window: Window, name: str, *, watermark_us: int, now_us: int
     ) -> _Phases:
         """Heard by the phase it comes in."""
-        if state.is_on_time_said and self.late is not None:
+        if state.has_fired_on_time and self.late is not None:
             late = self.late.on_signal(
                 state.late, window, name, watermark_us=watermark_us, now_us=now_us
             )
@@ -100,7 +100,7 @@ class AfterWatermark(Trigger):
         self, state: _Phases, window: Window, *, watermark_us: int, now_us: int
     ) -> bool:
         """The phase's trigger, and the watermark itself between the two."""
-        if state.is_on_time_said:
+        if state.has_fired_on_time:
             return self.late is not None and self.late.should_fire(
                 state.late, window, watermark_us=watermark_us, now_us=now_us
             )
@@ -114,34 +114,34 @@ class AfterWatermark(Trigger):
         self, state: _Phases, window: Window, *, watermark_us: int, now_us: int
     ) -> Progress:
         """After the on-time pane the late phase begins, or nothing more comes."""
-        if state.is_on_time_said:
+        if state.has_fired_on_time:
             assert self.late is not None
             after = self.late.on_fire(state.late, window, watermark_us=watermark_us, now_us=now_us)
             return Progress(state._replace(late=after.state))
         if watermark_us >= window.end_us:
-            said = self.initial_state()._replace(is_on_time_said=True)
-            return Progress(said, is_finished=self.late is None)
+            emitted = self.initial_state()._replace(has_fired_on_time=True)
+            return Progress(emitted, is_finished=self.late is None)
         assert self.early is not None
         after = self.early.on_fire(state.early, window, watermark_us=watermark_us, now_us=now_us)
         return Progress(state._replace(early=after.state))
 
-    def next_wakeup(
+    def next_timers(
         self, state: _Phases, window: Window, *, watermark_us: int, now_us: int
-    ) -> Wakeup:
+    ) -> TriggerTimers:
         """The end of the window, and what the phase's trigger wants."""
         trigger, inner = (
-            (self.late, state.late) if state.is_on_time_said else (self.early, state.early)
+            (self.late, state.late) if state.has_fired_on_time else (self.early, state.early)
         )
-        end = Wakeup(event_us=window.end_us).ahead_of(watermark_us, now_us)
+        end = TriggerTimers(event_us=window.end_us).ahead_of(watermark_us, now_us)
         if trigger is None:
             return end
-        wakeup = trigger.next_wakeup(inner, window, watermark_us=watermark_us, now_us=now_us)
-        return end.sooner(wakeup.ahead_of(watermark_us, now_us))
+        timers = trigger.next_timers(inner, window, watermark_us=watermark_us, now_us=now_us)
+        return end.sooner(timers.ahead_of(watermark_us, now_us))
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
         """Back to the early phase, if the on-time pane was said for an end that is ahead again."""
         state: _Phases = progress.state
-        if state.is_on_time_said and watermark_us < window.end_us:
+        if state.has_fired_on_time and watermark_us < window.end_us:
             return Progress(self.initial_state())
         early, late = (
             None
@@ -149,14 +149,14 @@ class AfterWatermark(Trigger):
             else phase.on_growth(Progress(inner), window, watermark_us=watermark_us).state
             for phase, inner in ((self.early, state.early), (self.late, state.late))
         )
-        return Progress(_Phases(early, late, state.is_on_time_said), progress.is_finished)
+        return Progress(_Phases(early, late, state.has_fired_on_time), progress.is_finished)
 
     def merge_states(self, states: Sequence[_Phases], window: Window) -> _Phases:
         """The on-time pane is ahead unless all have said it."""
         return _Phases(
             _merged(self.early, [state.early for state in states], window),
             _merged(self.late, [state.late for state in states], window),
-            all(state.is_on_time_said for state in states),
+            all(state.has_fired_on_time for state in states),
         )
 
 

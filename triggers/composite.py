@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 
 from triggers.checks import is_trigger
-from triggers.parts import Fired, checked_parts, grown, heard_by, kept, merged
-from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from triggers.parts import Fired, checked_parts, grown, kept, merged, signals_of
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
 
@@ -55,7 +55,7 @@ class _Together(Trigger):
     @property
     def signals(self) -> frozenset[str]:
         """Those of all the parts."""
-        return heard_by(self.parts)
+        return signals_of(self.parts)
 
     def on_signal(
         self, state: tuple[Any, ...], window: Window, name: str, *, watermark_us: int, now_us: int
@@ -93,9 +93,9 @@ class _Together(Trigger):
                 states.append(part.initial_state())
         return Progress(tuple(states), is_finished=True)
 
-    def next_wakeup(
+    def next_timers(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> Wakeup:
+    ) -> TriggerTimers:
         """The soonest that is still ahead."""
         waiting = (
             (part, inner)
@@ -233,9 +233,9 @@ class OrFinally(Trigger):
             until = Fired(self.until.on_fire(until, window, **time).state)
         return Progress((part, until), is_over or type(part) is Fired)
 
-    def next_wakeup(
+    def next_timers(
         self, state: tuple[Any, Any], window: Window, *, watermark_us: int, now_us: int
-    ) -> Wakeup:
+    ) -> TriggerTimers:
         """The soonest that is still ahead."""
         both = zip((self.part, self.until), state, strict=True)
         return _soonest(both, window, watermark_us, now_us)
@@ -269,10 +269,10 @@ def _once(*, fires: bool) -> EarlyFirings:
 
 def _soonest(
     parts: Iterable[tuple[Trigger, Any]], window: Window, watermark_us: int, now_us: int
-) -> Wakeup:
-    soonest = Wakeup()
+) -> TriggerTimers:
+    soonest = TriggerTimers()
     for part, state in parts:
-        wakeup = part.next_wakeup(state, window, watermark_us=watermark_us, now_us=now_us)
+        timers = part.next_timers(state, window, watermark_us=watermark_us, now_us=now_us)
         # A part whose time has come must not hide one whose time is still ahead.
-        soonest = soonest.sooner(wakeup.ahead_of(watermark_us, now_us))
+        soonest = soonest.sooner(timers.ahead_of(watermark_us, now_us))
     return soonest

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from triggers.checks import is_positive_size
-from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.errors import WindowError
 from windowing.window import Window
 
@@ -55,9 +55,11 @@ class DataDrivenTrigger(Trigger):
         """Once."""
         return Progress(self.initial_state(), is_finished=True)
 
-    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
+    def next_timers(
+        self, state: Any, window: Window, *, watermark_us: int, now_us: int
+    ) -> TriggerTimers:
         """Time has no part in it."""
-        return Wakeup()
+        return TriggerTimers()
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from typing import Any
 
 import attrs
 
-from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
 
@@ -34,9 +34,11 @@ class DefaultTrigger(Trigger):
         """It never finishes."""
         return Progress(state)
 
-    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
+    def next_timers(
+        self, state: Any, window: Window, *, watermark_us: int, now_us: int
+    ) -> TriggerTimers:
         """The end of the window."""
-        return Wakeup(event_us=window.end_us)
+        return TriggerTimers(event_us=window.end_us)
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
         """A composite for which it has fired is to ask it again, if the end of the window is ahead again."""

@@ -38,7 +38,7 @@ def merged(part: Trigger, states: Sequence[Any], window: Window) -> Any:
     return part.merge_states(waiting, window) if waiting else states[0]
 
 
-def heard_by(parts: Iterable[Trigger]) -> frozenset[str]:
+def signals_of(parts: Iterable[Trigger]) -> frozenset[str]:
     """The names of the signals that any of the parts wants to hear of."""
     return frozenset().union(*(part.signals for part in parts))
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from triggers.checks import is_trigger
-from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, Wakeup
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
 
@@ -78,9 +78,11 @@ class Repeatedly(Trigger):
         is_final = type(self.part).on_growth is Trigger.on_growth
         return Progress(self.initial_state() if is_final else _Finished(after.state))
 
-    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
+    def next_timers(
+        self, state: Any, window: Window, *, watermark_us: int, now_us: int
+    ) -> TriggerTimers:
         """The part's."""
-        return self.part.next_wakeup(
+        return self.part.next_timers(
             self._running(state), window, watermark_us=watermark_us, now_us=now_us
         )
 

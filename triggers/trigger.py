@@ -18,23 +18,23 @@ from windowing.errors import WindowError
 from windowing.window import Window
 
 
-class Wakeup(NamedTuple):
+class TriggerTimers(NamedTuple):
     """The next instants at which a trigger wants to be asked again; None: not by time."""
 
     event_us: int | None = None
     processing_us: int | None = None
 
-    def ahead_of(self, watermark_us: int, now_us: int) -> "Wakeup":
+    def ahead_of(self, watermark_us: int, now_us: int) -> "TriggerTimers":
         """Without the instants that have passed: whoever waited for them has been asked already."""
         event_us, processing_us = self
-        return Wakeup(
+        return TriggerTimers(
             None if event_us is None or event_us <= watermark_us else event_us,
             None if processing_us is None or processing_us <= now_us else processing_us,
         )
 
-    def sooner(self, other: "Wakeup") -> "Wakeup":
+    def sooner(self, other: "TriggerTimers") -> "TriggerTimers":
         """The earlier of the two in each time domain; both should be ahead."""
-        return Wakeup(
+        return TriggerTimers(
             _sooner(self.event_us, other.event_us), _sooner(self.processing_us, other.processing_us)
         )
 
@@ -126,7 +126,9 @@ class Trigger(ABC):
         """How far the trigger is after a pane was emitted because `should_fire` said so."""
 
     @abstractmethod
-    def next_wakeup(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Wakeup:
+    def next_timers(
+        self, state: Any, window: Window, *, watermark_us: int, now_us: int
+    ) -> TriggerTimers:
         """When to ask `should_fire` again although no record came; instants that have passed do not matter."""
 
     def merge_states(self, states: Sequence[Any], window: Window) -> Any:

@@ -67,7 +67,7 @@ class Watch:
                 statistics = self._job.statistics()
                 if statistics is not None:
                     self.progress.append((time.time(), statistics.records_read))
-                    self._note("cache_bytes", statistics.cell_cache.bytes_held)
+                    self._note("cache_bytes", statistics.cell_cache.bytes_buffered)
                 for pid in set(owners(store, JOB).values()):
                     self._note("worker_bytes", _rss_bytes(pid))
                 found = connection.execute(_STORE_BYTES).fetchone()

@@ -80,12 +80,12 @@ def _pairs(group: tuple[Any, Pairs]) -> Iterator[tuple[Any, tuple[Any, Any]]]:
 
 def _check_that_pairs_meet(pcoll: PCollection[Any]) -> None:
     strategy = pcoll.node.strategy
-    speaks_once = (
+    fires_once = (
         strategy.trigger.early_firings is EarlyFirings.NEVER
         and not strategy.allowed_lateness_us
         and not strategy.follows_percentile
     )
-    if speaks_once or strategy.accumulation_mode is not AccumulationMode.DISCARDING:
+    if fires_once or strategy.accumulation_mode is not AccumulationMode.DISCARDING:
         return
     raise PipelineError(
         f"{pcoll.pipeline.here()} would lose pairs: its windows may fire more than once, and discard what they have "

@@ -36,7 +36,7 @@ from runners.batch.range_writer import RangeWriter, ReadSoFar
 from runners.batch.spill.spilled_groups import SPILL_BYTES, SpilledGroups
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import letters_set_aside
-from runners.core.stages.deduplication import RecordIdJudge, SplitIds
+from runners.core.stages.deduplication import Deduplicator, SplitIds
 from runners.core.stages.grouping import GroupingStage, StageClock, Step
 from runners.core.stages.stage_executor import StageExecutor
 from runners.errors import UnrepeatableError
@@ -232,7 +232,7 @@ class Attempt:
         self._set_up(executor)
         ids = None
         if operation.record_ids is not None:
-            ids = SplitIds(RecordIdJudge(self._stage.root, tries=self._work.tries))
+            ids = SplitIds(Deduplicator(self._stage.root, tries=self._work.tries))
         records = written.records if is_resumable else 0
         if writer is not None and is_resumable:
             writer.resume()
@@ -247,14 +247,16 @@ class Attempt:
             aside = letters_set_aside(batch, self._stage.root, tries=self._work.tries)
             bundle = Bundle(batch.values, batch.timestamps_us)
             # The watermark stays at the beginning, so no id is forgotten, and nothing is late.
-            judged = None if ids is None else ids.judge(bundle, _WHILE_INPUT.watermark_us)
+            deduplicated = (
+                None if ids is None else ids.deduplicate(bundle, _WHILE_INPUT.watermark_us)
+            )
             with self._watch.at_work():
                 outputs = executor.process(
-                    bundle if judged is None else judged.bundle,
+                    bundle if deduplicated is None else deduplicated.bundle,
                     watermark_us=_WHILE_INPUT.watermark_us,
                     now_us=_WHILE_INPUT.now_us,
                 )
-            outputs.dead[:0] = [*aside, *(judged.dead if judged is not None else ())]
+            outputs.dead[:0] = [*aside, *(deduplicated.dead if deduplicated is not None else ())]
             yield from overflow.packed()
             yield from self._gatherer.add(outputs.groups)
             if writer is not None and not unwritten:

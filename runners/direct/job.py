@@ -16,7 +16,7 @@ from runners.core.ground.cells import Cell, CellId, LateArrival
 from runners.core.ground.dead_letters import DeadLetter, letters_set_aside
 from runners.core.ground.timers import TimerQueue, Timers
 from runners.core.panes.signal_delivery import unheard_signal
-from runners.core.stages.deduplication import RecordIdJudge, SplitIds
+from runners.core.stages.deduplication import Deduplicator, SplitIds
 from runners.core.stages.grouping import GroupingStage, StageClock, Step
 from runners.core.stages.percentile_watermark import ProgressSketch, percentile_watermark_us
 from runners.core.stages.plan import ExecutionPlan, Stage
@@ -69,7 +69,7 @@ class Job:
         }
         # What each stage has acted on, and what it has told those behind it: the same unless windows hold it back.
         self._watermarks_us = dict.fromkeys(execution.stages, MIN_TIMESTAMP_US)
-        self._told_us = dict.fromkeys(execution.stages, MIN_TIMESTAMP_US)
+        self._output_watermark_us = dict.fromkeys(execution.stages, MIN_TIMESTAMP_US)
         # The percentile watermark that a grouping has acted on, if it follows one.
         self._percentiles_us = {
             name: MIN_TIMESTAMP_US
@@ -108,7 +108,7 @@ class Job:
             split for split in self._inputs if split.status is not SplitStatus.FINISHED
         ]:
             for split in unfinished:
-                batch = self._judged(split, split.reader.read(bundle_records))
+                batch = self._deduplicated(split, split.reader.read(bundle_records))
                 node = self._nodes[split.stage]
                 self._dead += letters_set_aside(batch, node, tries=self._tries)
                 if batch.processing_time_us is not None:
@@ -136,20 +136,20 @@ class Job:
         waiting = [grouping.timers.next_processing_us() for grouping in self._groupings.values()]
         return min((next_us for next_us in waiting if next_us is not None), default=None)
 
-    def _judged(self, split: SplitInput, batch: SourceBatch) -> SourceBatch:
+    def _deduplicated(self, split: SplitInput, batch: SourceBatch) -> SourceBatch:
         """What is new in a batch, if the source's records have ids."""
         if split.ids is None:
             return batch
         bundle = Bundle(batch.values, batch.timestamps_us)
-        judged = split.ids.judge(bundle, split.watermark_us)
-        self._late += [(split.stage, arrival) for arrival in judged.late]
-        self._dead += judged.dead
-        new = judged.bundle
+        deduplicated = split.ids.deduplicate(bundle, split.watermark_us)
+        self._late += [(split.stage, arrival) for arrival in deduplicated.late]
+        self._dead += deduplicated.dead
+        new = deduplicated.bundle
         return attrs.evolve(batch, values=new.values, timestamps_us=new.timestamps_us)
 
     def _take(self, split: SplitInput, batch: SourceBatch) -> None:
         self._process(split, batch)
-        self._hear(split, batch)
+        self._follow_split(split, batch)
 
     def _process(self, split: SplitInput, batch: SourceBatch) -> None:
         bundle = Bundle(batch.values, batch.timestamps_us)
@@ -159,7 +159,7 @@ class Job:
         watermark_us = self._watermarks_us[split.stage]
         self._route(executor.process(bundle, watermark_us=watermark_us, now_us=self._now_us))
 
-    def _hear(self, split: SplitInput, batch: SourceBatch) -> None:
+    def _follow_split(self, split: SplitInput, batch: SourceBatch) -> None:
         """Take in what the split says of itself."""
         split.status = batch.status
         is_finished = split.status is SplitStatus.FINISHED
@@ -178,7 +178,7 @@ class Job:
         for name in self._sources:
             self._raise_watermark(name, self._source_watermark_us(name))
         for name, grouping in self._groupings.items():
-            watermark_us = min(self._told_us[sender] for sender in grouping.senders)
+            watermark_us = min(self._output_watermark_us[sender] for sender in grouping.senders)
             self._raise_percentile(name, grouping, watermark_us)
             clock = self._clock(name, watermark_us, self._now_us)
             while due := grouping.timers.pop_due(
@@ -205,9 +205,9 @@ class Job:
     def _raise_watermark(self, name: str, watermark_us: int) -> None:
         self._watermarks_us[name] = max(self._watermarks_us[name], watermark_us)
         grouping = self._groupings.get(name)
-        held_us = grouping.holds.next_us() if grouping else None
-        told_us = watermark_us if held_us is None else min(watermark_us, held_us)
-        self._told_us[name] = max(self._told_us[name], told_us)
+        hold_us = grouping.holds.next_us() if grouping else None
+        output_watermark_us = watermark_us if hold_us is None else min(watermark_us, hold_us)
+        self._output_watermark_us[name] = max(self._output_watermark_us[name], output_watermark_us)
 
     def _raise_percentile(self, name: str, grouping: OpenGrouping, watermark_us: int) -> None:
         percentile = grouping.stage.percentile
@@ -222,20 +222,20 @@ class Job:
             # An idle split holds nothing back, but while there is one, there may be more to come.
             splits=[each.sketch.progress() for each in active] or [None] * any(idle),
             senders_us=[
-                self._acted_us(each, percentile)
+                self._followed_us(each, percentile)
                 for each in grouping.senders
                 if each not in self._sources
             ],
         )
         self._percentiles_us[name] = max(self._percentiles_us[name], percentile_us)
 
-    def _acted_us(self, sender: str, percentile: float) -> int:
+    def _followed_us(self, sender: str, percentile: float) -> int:
         """Up to where a grouping has said what a follower of some percentile waits for."""
         if (self._groupings[sender].stage.percentile or 0) < percentile:
-            return self._told_us[sender]
-        held_us = self._groupings[sender].holds.next_us()
-        acted_us = self._percentiles_us[sender]
-        return acted_us if held_us is None else min(acted_us, held_us)
+            return self._output_watermark_us[sender]
+        hold_us = self._groupings[sender].holds.next_us()
+        input_watermark_us = self._percentiles_us[sender]
+        return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
 
     def _route(self, outputs: StageOutputs) -> None:
         self._dead += outputs.dead
@@ -252,8 +252,8 @@ class Job:
     def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:
         for timer, fire_us in step.effects.timers.items():
             grouping.timers.set(timer, fire_us)
-        for place, held_us in step.effects.holds.items():
-            grouping.holds.set(place, held_us)
+        for place, hold_us in step.effects.holds.items():
+            grouping.holds.set(place, hold_us)
         self._late.extend((name, arrival) for arrival in step.effects.late)
         self._route(step.outputs)
 
@@ -265,7 +265,7 @@ class Job:
     def _clock(self, name: str, watermark_us: int, now_us: int) -> StageClock:
         return StageClock(
             watermark_us=watermark_us,
-            output_watermark_us=self._told_us[name],
+            output_watermark_us=self._output_watermark_us[name],
             now_us=now_us,
             percentile_watermark_us=self._percentiles_us.get(name),
         )
@@ -284,4 +284,4 @@ def _read_of(stage: Stage) -> Read:
 
 def _ids_of(stage: Stage, tries: int | None) -> SplitIds | None:
     has_ids = _read_of(stage).record_ids is not None
-    return SplitIds(RecordIdJudge(stage.root, tries=tries)) if has_ids else None
+    return SplitIds(Deduplicator(stage.root, tries=tries)) if has_ids else None

@@ -28,7 +28,7 @@ class MicroBatchJob(Job):
         self._gathered: list[tuple[SplitInput, SourceBatch]] = []
 
     def _take(self, split: SplitInput, batch: SourceBatch) -> None:
-        self._hear(split, batch)
+        self._follow_split(split, batch)
         if not batch.values:
             return
         if batch.processing_time_us is None:

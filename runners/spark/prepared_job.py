@@ -11,7 +11,7 @@ import attrs
 
 from dataflow.graph import PipelineGraph
 from runners.core.stages.plan import ExecutionPlan, plan
-from runners.millwheel.control.backfill_progress import check_history_is_whole
+from runners.millwheel.control.backfill_progress import check_backfill_is_whole
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.store.guards import check_can_start_over
 from runners.millwheel.store.port import JobRow, JobSpec
@@ -106,7 +106,7 @@ def prepare(
     options: JobOptions,
     claim: Callable[[str], None] | None = None,
     update: Update | None = None,
-    look: Callable[[JobRow], None] = check_history_is_whole,
+    look: Callable[[JobRow], None] = check_backfill_is_whole,
 ) -> PreparedJob:
     """Check everything, and create the job in the store or find it there.
 

@@ -149,7 +149,7 @@ class StreamingJob:
         check_guarantees(plan(graph), self._options.guarantees)
         switch = Switch(graph, Update(renamed=renamed, allow_loss=allow_loss))
         self._switches.put(switch)
-        while not switch.is_settled.wait(0.2):
+        while not switch.is_decided.wait(0.2):
             if not self._thread.is_alive():
                 self._refuse_switches()
         if switch.error is not None:

@@ -110,8 +110,8 @@ class StoreReader:
         if self._failure is not None:
             raise self._failure
         if signals := list(_all_of(self._signals)):
-            self._master.hear_signals(signals)
-        self._desk.hear(_all_of(self._requests))
+            self._master.on_signals(signals)
+        self._desk.on_requests(_all_of(self._requests))
         self._housekeeper.retired = self._master.retired
         self._take_answers()
         self._take_troubles()

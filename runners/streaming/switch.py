@@ -18,7 +18,7 @@ class Switch:
 
     def __init__(self, graph: PipelineGraph, update: Update) -> None:
         self._graph, self._update = graph, update
-        self.is_settled = threading.Event()
+        self.is_decided = threading.Event()
         self.error: BaseException | None = None
 
     def carried_out(self, prepared: PreparedJob) -> PreparedJob:
@@ -27,7 +27,7 @@ class Switch:
             prepared = prepared.updated(self._graph, self._update)
         except Exception as error:  # noqa: BLE001 - raised again in the thread of who asked
             self.error = error
-        self.is_settled.set()
+        self.is_decided.set()
         return prepared
 
     def refuse(self, job: str) -> None:
@@ -36,4 +36,4 @@ class Switch:
             f"job {job!r} ended before it could be updated",
             hint="if it is not finished, run the new pipeline with update=Update(...)",
         )
-        self.is_settled.set()
+        self.is_decided.set()

@@ -75,9 +75,9 @@ def test_values_of_two_rows_that_are_exchanged_are_found(rows: list[Any], data: 
 def test_what_no_sum_shows_is_found_by_the_digest(
     case: Case, said: list[Any], right: list[Any]
 ) -> None:
-    judged = reference.judge(Answer.of(case, said), {reference.OK: Answer.of(case, right)})
+    deduplicated = reference.judge(Answer.of(case, said), {reference.OK: Answer.of(case, right)})
 
-    assert judged.startswith("WRONG: digest")
+    assert deduplicated.startswith("WRONG: digest")
 
 
 def test_difference_names_what_differs() -> None:

@@ -15,7 +15,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow
 from runners.registry import open_store
 from runners.streaming import StreamingRunner
-from tests.history_jobs import left_behind
+from tests.backfill_jobs import left_behind
 
 pytestmark = [
     pytest.mark.spark,

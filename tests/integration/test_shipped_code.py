@@ -13,9 +13,9 @@ import pyspark
 import pytest
 
 import dataflow as df
+from runners.backfill_then_live import BackfillThenLiveRunner
 from runners.batch import BackfillRunner, BatchRunner
 from runners.errors import CodeMissingError
-from runners.history_then_live import HistoryThenLiveRunner
 from runners.streaming import StreamingRunner
 from tests.batch_jobs import write
 from tests.streaming_jobs import rows_of
@@ -46,7 +46,7 @@ class Points(df.DoFn):
         yield {"user": pair[0], "total": sum(score.points for score in pair[1])}
 """
 RUNNERS = pytest.mark.parametrize(
-    "runner", [BatchRunner, BackfillRunner, StreamingRunner, HistoryThenLiveRunner]
+    "runner", [BatchRunner, BackfillRunner, StreamingRunner, BackfillThenLiveRunner]
 )
 
 
@@ -75,7 +75,7 @@ def total_points(
     """Functions, classes and records of the user's package, across a shuffle: all of it in the first minute."""
     module, code = scores
     options = {"job": "job", "store": store, "show_progress": False, **options}
-    if runner in (BackfillRunner, HistoryThenLiveRunner):
+    if runner in (BackfillRunner, BackfillThenLiveRunner):
         options["until"] = 100
     points = [("red", 1, 10), ("blue", 2, 10), ("red", 3, 10), ("late", 0, 70), ("live", 0, 200)]
     path = code.parent / "points.jsonl"

@@ -11,9 +11,9 @@ from runners.direct import DirectRunner
 from runners.millwheel.cell_codec import decode_cell
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
+from tests.backfill_jobs import LocalBackfill, left_behind
 from tests.columnar import Batch, EventSource
 from tests.effort import costly
-from tests.history_jobs import LocalBackfill, left_behind
 from tests.property.test_columns import BATCHES, CHOSEN, KEYS, WINDOW_FNS, aggregation, is_exact
 
 COLUMNS = {"said": str}

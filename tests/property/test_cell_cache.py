@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from runners.core.ground.cells import Alarms, CellId, WindowState
+from runners.core.ground.cells import CellId, WindowState, WindowTimers
 from runners.core.stateful.keyed_state import KeyedState
 from runners.millwheel.cell_codec import encode_cell
 from runners.millwheel.worker.state.cell_cache import (
@@ -16,7 +16,7 @@ from runners.millwheel.worker.state.cell_cache import (
     FurthestFirst,
     needed_us,
 )
-from triggers.trigger import Wakeup
+from triggers.trigger import TriggerTimers
 from windowing.window import Window
 
 KEYS = st.sampled_from(["a", "b", 1, None, ("c", 2), 7.5])
@@ -81,7 +81,7 @@ class CellCacheMachine(RuleBasedStateMachine):
         self.waiting: list[tuple[Writes, Callable[[], None]]] = []
         #: The last change of a cell that is not in the store as it is, and of one that is being written.
         self.changes: dict[CellId, int] = {}
-        self.settling: dict[CellId, int] = {}
+        self.compacting: dict[CellId, int] = {}
         self.number = 0
 
     @initialize(
@@ -110,9 +110,9 @@ class CellCacheMachine(RuleBasedStateMachine):
     @rule(
         needed=st.lists(st.sampled_from(CELLS)),
         gone=st.sets(st.sampled_from(CELLS)),
-        alarm_us=st.none() | st.integers(0, 30),
+        timer_us=st.none() | st.integers(0, 30),
     )
-    def step(self, needed: list[CellId], gone: set[CellId], alarm_us: int | None) -> None:
+    def step(self, needed: list[CellId], gone: set[CellId], timer_us: int | None) -> None:
         self.cache.need(iter(needed))
         writes: Writes = {}
         for cell_id in dict.fromkeys(needed):
@@ -123,7 +123,7 @@ class CellCacheMachine(RuleBasedStateMachine):
                 writes[cell_id] = None
             else:
                 self.number += 1
-                state = WindowState(self.number, alarms=Alarms(alarm_us))
+                state = WindowState(self.number, timers=WindowTimers(timer_us))
                 self.cache[cell_id] = self.truth[cell_id] = state
                 writes[cell_id] = encode_cell(state)
             value = writes[cell_id]
@@ -132,7 +132,7 @@ class CellCacheMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.waiting)
     @rule(count=st.integers(1, 4))
-    def settle(self, count: int) -> None:
+    def compact(self, count: int) -> None:
         """Some cells are written as they are now."""
         cells = list(self.cache.uncommitted)[:count]
         writes = {
@@ -142,8 +142,8 @@ class CellCacheMachine(RuleBasedStateMachine):
         for cell_id, value in writes.items():
             # Who writes may leave out what is gone and was never there.
             assert value is not None or self.cache.is_stored(cell_id) or cell_id not in self.stored
-        self.settling = {cell_id: self.changes[cell_id] for cell_id in cells}
-        self.waiting = [(writes, self.cache.settle(cells))]
+        self.compacting = {cell_id: self.changes[cell_id] for cell_id in cells}
+        self.waiting = [(writes, self.cache.compact(cells))]
 
     @precondition(lambda self: self.waiting)
     @rule()
@@ -155,7 +155,7 @@ class CellCacheMachine(RuleBasedStateMachine):
                 self.stored.pop(cell_id, None)
             else:
                 self.stored[cell_id] = value
-            if self.changes.get(cell_id) == self.settling[cell_id]:
+            if self.changes.get(cell_id) == self.compacting[cell_id]:
                 del self.changes[cell_id]
         then()
 
@@ -185,9 +185,9 @@ class CellCacheMachine(RuleBasedStateMachine):
         held = sum(ENTRY_BYTES + len(encode_cell(cell)) for cell in self.cache.values())
         if self.bytes_max is None:
             assert self.cache == self.truth
-            assert self.cache.counts.bytes_held == 0
+            assert self.cache.counts.bytes_buffered == 0
             return
-        assert self.cache.counts.bytes_held == held
+        assert self.cache.counts.bytes_buffered == held
         if not self.changes:
             assert held <= self.bytes_max
 
@@ -199,12 +199,12 @@ TestCellCache = CellCacheMachine.TestCase
     ("cell_id", "cell", "expected_us"),
     [
         (("k", Window(0, 9)), WindowState(), 9),
-        (("k", Window(0, 9)), WindowState(alarms=Alarms(30)), 30),
-        (("k", Window(0, 9)), WindowState(alarms=Alarms(30, 5, 20)), 20),
-        (("k", Window(0, 9)), WindowState(alarms=Alarms(None, 5)), 9),
+        (("k", Window(0, 9)), WindowState(timers=WindowTimers(30)), 30),
+        (("k", Window(0, 9)), WindowState(timers=WindowTimers(30, 5, 20)), 20),
+        (("k", Window(0, 9)), WindowState(timers=WindowTimers(None, 5)), 9),
         (("k", None), {Window(0, 9): WindowState(), Window(3, 8): WindowState()}, 8),
         (("k", Window(0, 9)), KeyedState(), 9),
-        (("k", Window(0, 9)), KeyedState(wakeup=Wakeup(4, 2)), 4),
+        (("k", Window(0, 9)), KeyedState(engine_timers=TriggerTimers(4, 2)), 4),
     ],
 )
 def test_a_cell_is_needed_at_its_next_timer(cell_id: CellId, cell: Any, expected_us: int) -> None:
@@ -226,7 +226,7 @@ def test_what_is_needed_last_goes_first() -> None:
         cache[cell_id] = WindowState()
         cache.wrote(cell_id, len(encode_cell(WindowState())))
     assert len(cache) == 3, "nothing goes before it is settled"
-    cache.settle(cells)()
+    cache.compact(cells)()
 
     assert list(cache) == [cells[1], cells[2]]
     assert asked == [], "nobody asks the store while all cells are in memory"

@@ -46,7 +46,7 @@ from windowing.window_fn import WindowFn
 JOB = "job"
 KEYS = st.lists(st.sampled_from(["user", "shard", "is_test"]), min_size=1, max_size=2, unique=True)
 #: What happens between a batch and the next: time goes on, or the owner changes, or state goes to another place.
-EVENTS = st.sampled_from(["advance", "take over", "settle a bit", "settle", "release"])
+EVENTS = st.sampled_from(["advance", "take over", "settle a bit", "compact", "release"])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -78,14 +78,14 @@ class Grouped:
         self._keys = {each.range_id: each.keys for each in spec.ranges if each.keys is not None}
         self._router.follow(Routing(number=1, keys=self._keys))
         self._sent: dict[RangeId, int] = dict.fromkeys(self._keys, 0)
-        self._told_us = MIN_TIMESTAMP_US
+        self._output_watermark_us = MIN_TIMESTAMP_US
         self._cache_bytes = cache_bytes
         self.spoken: list[Bundle] = []
         self._take_over()
 
     def take(self, bundle: Bundle, watermark_us: int) -> None:
         """Have the bundle of a source grouped, then time goes on to a watermark of the source."""
-        outputs = self._executor.process(bundle, watermark_us=self._told_us, now_us=0)
+        outputs = self._executor.process(bundle, watermark_us=self._output_watermark_us, now_us=0)
         deliveries = []
         for range_id, payload in self._router.payloads(outputs.groups):
             self._sent[range_id] += 1
@@ -94,20 +94,20 @@ class Grouped:
         self._commit(self._owner.deliver(deliveries, 0))
         if self._owner.columns.is_crowded:
             self._release()
-        self._told_us = max(self._told_us, watermark_us)
+        self._output_watermark_us = max(self._output_watermark_us, watermark_us)
 
     def meet(self, event: str) -> list[tuple[Any, ...]]:
         """What was said since the last time, after something has happened."""
         if event == "advance":
-            self._advance(self._told_us)
+            self._advance(self._output_watermark_us)
         elif event == "take over":
             self._take_over()
         elif event == "release":
             self._release()
         else:
-            self._settle(steps=1 if event == "settle a bit" else 1_000)
-        said, self._recorder.seen[:] = list(self._recorder.seen), []
-        return said
+            self._compact(steps=1 if event == "settle a bit" else 1_000)
+        emitted, self._recorder.seen[:] = list(self._recorder.seen), []
+        return emitted
 
     @property
     def late(self) -> list[str]:
@@ -117,7 +117,7 @@ class Grouped:
     @property
     def left(self) -> Mapping[str, int]:
         """What the store has of it, when all is settled."""
-        self._settle(steps=1_000)
+        self._compact(steps=1_000)
         counts = self._store.statistics(JOB)
         return {name: counts[name] for name in ("cells", "timers", "journal")}
 
@@ -129,7 +129,7 @@ class Grouped:
             self._router,
             self._store,
             cache_bytes=self._cache_bytes,
-            steps=StepLimits(panes=2, settled=1, piece_bytes=1),
+            steps=StepLimits(panes=2, compacted=1, piece_bytes=1),
         )
         note_bundles(self._owner._stage.executor, self.spoken)
         taken = self._store.acquire(JOB, list(self._keys), "somebody")
@@ -141,16 +141,16 @@ class Grouped:
         while self._owner.has_due(watermark_us, MIN_TIMESTAMP_US, 0):
             self._commit(self._owner.advance(watermark_us, MIN_TIMESTAMP_US, 0))
         # Or there would be more and more of them, and each is looked for in all that comes.
-        acted_us = self._owner.time.watermark_us
-        assert all(window.end_us > acted_us for window in self._owner.columns.singles)
+        input_watermark_us = self._owner.time.watermark_us
+        assert all(window.end_us > input_watermark_us for window in self._owner.columns.singles)
 
     def _release(self) -> None:
         for draft in self._owner.release_columns(0):
             self._commit(draft)
 
-    def _settle(self, steps: int) -> None:
+    def _compact(self, steps: int) -> None:
         for _ in range(steps):
-            draft = self._owner.settle()
+            draft = self._owner.compact()
             if draft is None:
                 return
             self._commit(draft)
@@ -175,14 +175,14 @@ def grouped(
         if not in_columns:
             patch.setattr(SinglePanes, "of_stream", lambda *_: None)
         run = Grouped(transform, source, cache_bytes)
-        left, said = list(events), []
+        left, emitted = list(events), []
         for batch in read(source):
             run.take(Bundle(batch.values, batch.timestamps_us), batch.watermark_us)
-            said.append(run.meet(left.pop(0) if left else "advance"))
+            emitted.append(run.meet(left.pop(0) if left else "advance"))
         run.take(Bundle([], []), MAX_TIMESTAMP_US)
-        said += [run.meet(event) for event in (*left, "advance")]
+        emitted += [run.meet(event) for event in (*left, "advance")]
         in_arrays = sum(not isinstance(each.values, list) for each in run.spoken)
-        return said, run.late, run.left, in_arrays
+        return emitted, run.late, run.left, in_arrays
 
 
 @pytest.mark.parametrize("as_rows", [False, True])
@@ -197,20 +197,22 @@ def test_what_is_held_is_of_windows_that_have_not_spoken(
     (read_batch,) = read(source)
     bundle = Bundle(read_batch.values, read_batch.timestamps_us)
     outputs = run._executor.process(bundle, watermark_us=MIN_TIMESTAMP_US, now_us=0)
-    acted_us = (seconds[0] // 10 + 1) * 10 * SECOND_US + behind_us
+    input_watermark_us = (seconds[0] // 10 + 1) * 10 * SECOND_US + behind_us
     for range_id, payload in run._router.payloads(outputs.groups):
         partials = loads(payload)
         columns = run._owner.columns
         # So that it is known what partials look like that can be held.
         columns.take_in(range_id, partials, MAX_TIMESTAMP_US)
-        held, others = columns.take_in(range_id, list(partials) if as_rows else partials, acted_us)
+        held, others = columns.take_in(
+            range_id, list(partials) if as_rows else partials, input_watermark_us
+        )
 
         ends_us = sorted(window.end_us for _, window, _, _ in partials)
         assert sorted(each[1].end_us for each in held or ()) == [
-            end_us for end_us in ends_us if end_us > acted_us
+            end_us for end_us in ends_us if end_us > input_watermark_us
         ]
         assert sorted(each[1].end_us for each in others) == [
-            end_us for end_us in ends_us if end_us <= acted_us
+            end_us for end_us in ends_us if end_us <= input_watermark_us
         ]
 
 
@@ -230,7 +232,7 @@ def test_what_is_held_is_of_windows_that_have_not_spoken(
     window_fn=df.FixedWindows(10),
     keys=["user"],
     aggregates=[("value", sum)],
-    events=["settle", "take over"],
+    events=["compact", "take over"],
     mode=df.AccumulationMode.DISCARDING,
     closing=df.FiringBehavior.FIRE_IF_NON_EMPTY,
     cache_bytes=None,
@@ -241,7 +243,7 @@ def test_what_is_held_is_of_windows_that_have_not_spoken(
     window_fn=df.FixedWindows(10),
     keys=["user"],
     aggregates=[("value", sum)],
-    events=["settle", "take over", "settle", "take over"],
+    events=["compact", "take over", "compact", "take over"],
     mode=df.AccumulationMode.DISCARDING,
     closing=df.FiringBehavior.FIRE_IF_NON_EMPTY,
     cache_bytes=None,
@@ -302,11 +304,11 @@ def test_what_fits_into_columns_stays_there(
     ]
     transform = aggregation(window_fn, keys, [("value", sum), ("value", df.MeanCombineFn())])
 
-    said, _, _, in_arrays = grouped(
+    emitted, _, _, in_arrays = grouped(
         transform, EventSource(in_time, as_columns=True), events, in_columns=True
     )
 
-    is_held = any(said) and not isinstance(window_fn, df.CalendarWindows | df.Sessions)
+    is_held = any(emitted) and not isinstance(window_fn, df.CalendarWindows | df.Sessions)
     assert bool(in_arrays) is is_held
 
 
@@ -317,11 +319,11 @@ def test_records_behind_the_watermark_leave_columns_what_they_are() -> None:
     batches: list[Batch] = [(first, 5 * SECOND_US), (second, 7 * SECOND_US)]
     transform = aggregation(df.FixedWindows(10), ["user"], [("value", sum)])
 
-    said, late, _, in_arrays = grouped(
+    emitted, late, _, in_arrays = grouped(
         transform, EventSource(batches, as_columns=True), ["advance", "take over"], in_columns=True
     )
 
-    assert ["result0=4" in text for panes in said for text, *_ in panes] == [True]
+    assert ["result0=4" in text for panes in emitted for text, *_ in panes] == [True]
     assert (late, in_arrays) == ([], 1)
 
 

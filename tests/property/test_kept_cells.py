@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.serialization import dumps, loads
-from runners.core.ground.cells import CellId, Effects, Said, WindowState
+from runners.core.ground.cells import CellId, Effects, EmittedPane, WindowState
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.stages.grouping import Step
 from runners.core.stages.plan import plan
@@ -206,9 +206,9 @@ def forget_where_the_watermark_waits(patch: Patch) -> None:
 
 def forget_what_code_made_of_it(patch: Patch) -> None:
     patch.setattr(
-        Said,
+        EmittedPane,
         "__reduce__",
-        lambda said: (Said, (said.value, said.timestamp_us, said.window, said.pane)),
+        lambda said: (EmittedPane, (said.value, said.timestamp_us, said.window, said.pane)),
     )
 
 

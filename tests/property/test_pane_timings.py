@@ -72,7 +72,7 @@ class TellingJob(Job):
         self.told: list[Told] = []
 
     def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:
-        watermark_us = min(self._told_us[sender] for sender in grouping.senders)
+        watermark_us = min(self._output_watermark_us[sender] for sender in grouping.senders)
         effects = step.effects
         columns = (effects.signs, effects.values, effects.windows, effects.panes)
         self.told += [

@@ -12,7 +12,7 @@ from dataflow.graph import MAIN, Read, TransformNode
 from dataflow.io.memory import MemorySource
 from dataflow.record_ids import RecordIds, record_digest
 from runners.core.ground.bundle import Bundle
-from runners.core.stages.deduplication import NewId, RecordIdJudge, SplitIds
+from runners.core.stages.deduplication import Deduplicator, NewId, SplitIds
 from runners.direct import DirectRunner
 from runners.millwheel.model.id_counts import IdCounts
 from runners.millwheel.model.ids import RangeId
@@ -33,12 +33,12 @@ batches = st.lists(
 slacks = st.sampled_from([0, 7, 50, 1_000])
 
 
-def judge(slack_us: int, **changes: Any) -> RecordIdJudge:
+def deduplicate(slack_us: int, **changes: Any) -> Deduplicator:
     record_ids = RecordIds(
         **{"of": lambda record: record[0], "slack": slack_us / 1_000_000, **changes}
     )
     operation = Read(MemorySource([]), record_ids)
-    return RecordIdJudge(
+    return Deduplicator(
         TransformNode(label="read", location="", operation=operation, inputs=(), outputs={MAIN: 0})
     )
 
@@ -89,15 +89,19 @@ class Table:
 
 @given(script=batches, slack=slacks)
 def test_in_memory_each_id_counts_once(script: Any, slack: int) -> None:
-    ids, watermark = SplitIds(judge(slack)), 0
+    ids, watermark = SplitIds(deduplicate(slack)), 0
     new: list[Any] = []
     late: list[Any] = []
     for records, after in script:
-        judged = ids.judge(bundle_of(records), watermark)
-        new += judged.bundle.values
-        late += [each.accumulator for each in judged.late]
-        assert judged.duplicates == len(records) - len(judged.bundle) - len(judged.late)
-        assert [at for _, at in judged.bundle.values] == list(judged.bundle.timestamps_us)
+        deduplicated = ids.deduplicate(bundle_of(records), watermark)
+        new += deduplicated.bundle.values
+        late += [each.accumulator for each in deduplicated.late]
+        assert deduplicated.duplicates == len(records) - len(deduplicated.bundle) - len(
+            deduplicated.late
+        )
+        assert [at for _, at in deduplicated.bundle.values] == list(
+            deduplicated.bundle.timestamps_us
+        )
         watermark = max(watermark, after)
 
     assert (new, late) == by_the_book(script, slack)
@@ -147,7 +151,7 @@ def test_behind_a_filter_that_is_lost_each_id_counts_once(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paging, "PAGE_IDS", page)
         table, watermark = Table(), 0
-        settings = judge(slack, expected_ids=expected_ids, false_positive_rate=rate)
+        settings = deduplicate(slack, expected_ids=expected_ids, false_positive_rate=rate)
         counts = IdCounts()
         seen = SeenIds(table, "job", RANGE, settings, counts)
         kept: dict[int, int] = {}
@@ -156,15 +160,15 @@ def test_behind_a_filter_that_is_lost_each_id_counts_once(
             if number in deaths and not waiting:
                 seen.release()
                 seen = SeenIds(table, "job", RANGE, settings, counts)
-            judged = seen.judge(bundle_of(records), watermark_us=watermark)
-            for record_id, at in judged.bundle.values:
+            deduplicated = seen.deduplicate(bundle_of(records), watermark_us=watermark)
+            for record_id, at in deduplicated.bundle.values:
                 assert kept.get(record_id, -1_000_000) < watermark - slack
                 kept[record_id] = at
-            dropped = set(records) - set(judged.bundle.values)
-            dropped -= {each.accumulator for each in judged.late}
+            dropped = set(records) - set(deduplicated.bundle.values)
+            dropped -= {each.accumulator for each in deduplicated.late}
             assert {record_id for record_id, _ in dropped} <= kept.keys()
             watermark = max(watermark, after)
-            waiting.append((judged.ids, watermark))
+            waiting.append((deduplicated.ids, watermark))
             if number in lags:
                 continue
             for ids, then in waiting:
@@ -203,9 +207,9 @@ def test_a_filter_never_says_no_to_what_is_in_it(
 @given(script=batches, slack=slacks)
 def test_what_is_kept_in_memory_is_all_that_somebody_may_ask_for(script: Any, slack: int) -> None:
     """An id exactly at the horizon is kept: its record may come again, and is no later than it may be."""
-    ids, watermark = SplitIds(judge(slack)), 0
+    ids, watermark = SplitIds(deduplicate(slack)), 0
     for records, after in script:
-        ids.judge(bundle_of(records), watermark)
+        ids.deduplicate(bundle_of(records), watermark)
         watermark = max(watermark, after)
     # The book forgets what is behind the last horizon, and takes nothing more in.
     first: dict[int, int] = {}
@@ -237,10 +241,10 @@ def test_a_copy_at_the_horizon_is_a_copy_and_one_behind_it_is_late(
     slack: int, at: int, behind: int, is_lost: bool, expected_ids: int
 ) -> None:
     """Whoever asks: the owner that has read the first, or the next one, who knows what was committed."""
-    table, settings = Table(), judge(slack, expected_ids=expected_ids)
+    table, settings = Table(), deduplicate(slack, expected_ids=expected_ids)
     seen = SeenIds(table, "job", RANGE, settings, IdCounts())
     watermark = at + slack + behind
-    first = seen.judge(bundle_of([(1, at)]), watermark_us=min(watermark, at + slack))
+    first = seen.deduplicate(bundle_of([(1, at)]), watermark_us=min(watermark, at + slack))
     table.ids.update(seen.worth_keeping(first.ids, watermark))
     seen.note_committed(first.ids)
     horizon = seen.collect(watermark)
@@ -248,7 +252,7 @@ def test_a_copy_at_the_horizon_is_a_copy_and_one_behind_it_is_late(
     table.ids = {each: then for each, then in table.ids.items() if then >= horizon}
     if is_lost:
         seen = SeenIds(table, "job", RANGE, settings, IdCounts())
-    again = seen.judge(bundle_of([(1, at)]), watermark_us=watermark)
+    again = seen.deduplicate(bundle_of([(1, at)]), watermark_us=watermark)
 
     assert len(first.ids) == 1
     assert not again.ids
@@ -265,12 +269,12 @@ def test_a_filter_that_is_built_anew_knows_what_is_not_committed(
     """Where productions are weak that may be many ids, which no table has yet."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paging, "PAGE_IDS", page)
-        settings = judge(0, expected_ids=1)
+        settings = deduplicate(0, expected_ids=1)
         seen = SeenIds(Table(), "job", RANGE, settings, IdCounts())
         for record_id, at in enumerate(times):
-            seen.judge(bundle_of([(record_id, at)]), watermark_us=0)
+            seen.deduplicate(bundle_of([(record_id, at)]), watermark_us=0)
         alive = [(record_id, at) for record_id, at in enumerate(times) if at == 1_000]
         for watermark in (10, 11):
-            again = seen.judge(bundle_of(alive), watermark_us=watermark)
+            again = seen.deduplicate(bundle_of(alive), watermark_us=watermark)
 
             assert (again.duplicates, list(again.ids)) == (len(alive), [])

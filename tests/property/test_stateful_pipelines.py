@@ -95,12 +95,12 @@ def into() -> df.WindowInto:
 
 
 #: For each key and minute: what is said, and when, in seconds.
-Said = dict[tuple[str, int], list[tuple[Any, float]]]
+EmittedPane = dict[tuple[str, int], list[tuple[Any, float]]]
 
 
-def said_by_direct(fn: df.DoFn, stream: Sequence[Arrival], bundle_records: int) -> Said:
+def said_by_direct(fn: df.DoFn, stream: Sequence[Arrival], bundle_records: int) -> EmittedPane:
     """Elements that meet one watermark may come together, so many at a time."""
-    said: Said = {}
+    said: EmittedPane = {}
 
     def see(
         result: Any, window: Any = df.DoFn.WindowParam, at: Any = df.DoFn.TimestampParam
@@ -125,9 +125,9 @@ def said_by_direct(fn: df.DoFn, stream: Sequence[Arrival], bundle_records: int) 
     return said
 
 
-def expected(stream: Sequence[Arrival]) -> Said:
+def expected(stream: Sequence[Arrival]) -> EmittedPane:
     """Of what is not late: numbers, and runs of elements each of which meets a watermark before the run is due."""
-    said: Said = {}
+    said: EmittedPane = {}
     for key in "ab":
         for minute in (0, 1):
             end = (minute + 1) * MINUTE
@@ -154,10 +154,10 @@ def expected(stream: Sequence[Arrival]) -> Said:
     return said
 
 
-def assert_same(expected_: Said, said: Said) -> None:
+def assert_same(expected_: EmittedPane, said: EmittedPane) -> None:
     """The numbers in their order, the runs in theirs."""
 
-    def parts(of: Said) -> Any:
+    def parts(of: EmittedPane) -> Any:
         return {
             place: [[each for each in results if isinstance(each[0], kind)] for kind in (int, list)]
             for place, results in of.items()
@@ -196,7 +196,7 @@ def test_in_time_order_batch_and_direct_say_the_same(
     assert replayed(stream) == direct
 
 
-def replayed(stream: Sequence[Arrival]) -> Said:
+def replayed(stream: Sequence[Arrival]) -> EmittedPane:
     """As in batch: all input first, then the end of time; the DoFn need not ask for the order."""
     engine = Engine.of(Gather(), into(), is_replay=True)
     minutes = [Window(n * MINUTE * US, (n + 1) * MINUTE * US) for n in (0, 1)]
@@ -204,7 +204,7 @@ def replayed(stream: Sequence[Arrival]) -> Said:
         *((each.key, minutes[each.at // MINUTE], each.number, each.at * US) for each in stream)
     )
     engine.advance(watermark_us=MAX_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US)
-    said: Said = {}
+    said: EmittedPane = {}
     for (key, value), at_us, window in engine.outputs:
         said.setdefault((key, minutes.index(window)), []).append((value, at_us / US))
     return said

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.io.table import ColumnType, TableSpec
-from runners.core.tables.values import as_held
+from runners.core.tables.values import as_stored
 
 
 class Colour(enum.StrEnum):
@@ -59,4 +59,4 @@ def test_what_fits_no_column_is_left_to_be_refused() -> None:
     spec = TableSpec(name="t", columns={"x": float, "n": int, "s": str})
     odd: list[tuple[Any, ...]] = [(2**53 + 1, True, 7), (10**400, "1", b"x"), ("1", 1.0, None)]
 
-    assert odd == list(as_held(spec, odd))
+    assert odd == list(as_stored(spec, odd))

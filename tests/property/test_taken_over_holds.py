@@ -87,8 +87,8 @@ class Job:
         while owner.has_due(watermark_us, MIN_TIMESTAMP_US, 0):
             self._commit(owner.advance(watermark_us, MIN_TIMESTAMP_US, 0))
 
-    def settle(self, owner: GroupingComputation) -> None:
-        while (draft := owner.settle()) is not None:
+    def compact(self, owner: GroupingComputation) -> None:
+        while (draft := owner.compact()) is not None:
             self._commit(draft)
 
     def _commit(self, draft: Draft | None) -> None:
@@ -118,12 +118,12 @@ def test_what_is_held_back_does_not_depend_on_who_has_a_range(
     job = Job(window_fn, combiner)
     owner = job.owner(list(job.ranges), cache_bytes)
     watermark_us = MIN_TIMESTAMP_US
-    for key, at_us, then_us, is_settled in steps:
+    for key, at_us, then_us, is_compacted in steps:
         job.add(owner, key, at_us)
         watermark_us = max(watermark_us, then_us)
         job.advance(owner, watermark_us)
-        if is_settled:
-            job.settle(owner)
+        if is_compacted:
+            job.compact(owner)
     held, (gone, left) = holds(owner), job.ranges
     owner.release(gone)
     held_alone = holds(owner)

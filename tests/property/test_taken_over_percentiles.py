@@ -24,7 +24,7 @@ from runners.millwheel.store.port import Committed, TakenRange
 from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
-from runners.millwheel.worker.input_watermark import ActedTime
+from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.router import Router
 from tests.oracle.laws import microseconds
@@ -167,9 +167,9 @@ def forget_what_is_stored(patch: pytest.MonkeyPatch) -> None:
 
 def go_by_what_the_master_says(patch: pytest.MonkeyPatch) -> None:
     """The new owner does not look at how far the range had come."""
-    with_known = ActedTime.with_known
+    with_known = InputWatermark.with_known
     patch.setattr(
-        ActedTime,
+        InputWatermark,
         "with_known",
         lambda acted, watermark_us, percentile_us: (
             with_known(acted, watermark_us, percentile_us)[0],

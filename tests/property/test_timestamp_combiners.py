@@ -136,7 +136,7 @@ def test_late_records_hold_nobody_back(
     job = _Told(plan(pipeline.graph()))
     job.run(1_000)
 
-    assert job.told_us == job.acted_us
+    assert job.output_watermark_us == job.input_watermark_us
 
 
 class _Told(Job):
@@ -144,14 +144,14 @@ class _Told(Job):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.acted_us: list[int] = []
-        self.told_us: list[int] = []
+        self.input_watermark_us: list[int] = []
+        self.output_watermark_us: list[int] = []
 
     def _advance(self) -> None:
         super()._advance()
         (name,) = self._groupings
-        self.acted_us.append(self._watermarks_us[name])
-        self.told_us.append(self._told_us[name])
+        self.input_watermark_us.append(self._watermarks_us[name])
+        self.output_watermark_us.append(self._output_watermark_us[name])
 
 
 @given(

@@ -53,7 +53,7 @@ def test_a_deadline_is_an_instant_and_comes(now_us: int, trigger: df.Trigger) ->
     """The first record sets it, and at it the trigger fires, and not before; the last is the end of time."""
     clocks = {"watermark_us": 0, "now_us": now_us}
     state = trigger.on_elements(trigger.initial_state(), WINDOW, df.Elements(1), **clocks)
-    at_us = trigger.next_wakeup(state, WINDOW, **clocks).processing_us
+    at_us = trigger.next_timers(state, WINDOW, **clocks).processing_us
 
     assert at_us is not None
     assert now_us <= at_us <= MAX_TIMESTAMP_US
@@ -153,7 +153,7 @@ def test_nothing_becomes_due_before_the_wakeup(
     clocks = alone.clocks
     if alone.progress.is_finished or alone.would_fire(**clocks):
         return
-    wakeup = trigger.next_wakeup(alone.progress.state, WINDOW, **clocks).ahead_of(**clocks)
+    wakeup = trigger.next_timers(alone.progress.state, WINDOW, **clocks).ahead_of(**clocks)
     until = {name: at_us + more for (name, at_us), more in zip(clocks.items(), later, strict=True)}
     if wakeup.event_us is not None:
         assert clocks["watermark_us"] < wakeup.event_us
@@ -189,6 +189,6 @@ def test_windows_merge_in_any_order(
             assert trigger.should_fire(merged.state, WINDOW, **clocks) == trigger.should_fire(
                 other.state, WINDOW, **clocks
             )
-            assert trigger.next_wakeup(merged.state, WINDOW, **clocks) == trigger.next_wakeup(
+            assert trigger.next_timers(merged.state, WINDOW, **clocks) == trigger.next_timers(
                 other.state, WINDOW, **clocks
             )

@@ -74,7 +74,7 @@ def expire_by_the_percentile(patch: Patch) -> None:
 
 def drop_retraction_on_merge(patch: Patch) -> None:
     """A merged session forgets what its sources said."""
-    _change_merged_state(patch, lambda state, _: setattr(state, "said", ()))
+    _change_merged_state(patch, lambda state, _: setattr(state, "emitted", ()))
 
 
 def retract_for_the_merged_window(patch: Patch) -> None:
@@ -82,14 +82,16 @@ def retract_for_the_merged_window(patch: Patch) -> None:
     _change_merged_state(
         patch,
         lambda state, window: setattr(
-            state, "said", tuple(attrs.evolve(said, window=window) for said in state.said)
+            state,
+            "emitted",
+            tuple(attrs.evolve(emitted, window=window) for emitted in state.emitted),
         ),
     )
 
 
 def forget_what_was_said(patch: Patch) -> None:
     """Of several things said before a merge, only the first is taken back."""
-    _change_merged_state(patch, lambda state, _: setattr(state, "said", state.said[:1]))
+    _change_merged_state(patch, lambda state, _: setattr(state, "emitted", state.emitted[:1]))
 
 
 def forget_accumulator_on_merge(patch: Patch) -> None:
@@ -297,7 +299,7 @@ def what_was_said_holds_nothing(patch: Patch) -> None:
     hold_us = Panes.hold_us
 
     def broken(panes: Panes, window: Window, state: WindowState) -> int | None:
-        return hold_us(panes, window, state) if state.pending and not state.said else None
+        return hold_us(panes, window, state) if state.pending and not state.emitted else None
 
     patch.setattr(Panes, "hold_us", broken)
 
@@ -340,7 +342,7 @@ def a_group_taken_back_to_nothing_keeps_its_event_time(patch: Patch) -> None:
     ) -> None:
         before, is_retracted = state.accumulator, panes._accumulation.is_retracted
         fire(panes, key, window, state, *args, **more)
-        if is_retracted and not state.said and state.accumulator is not NOTHING:
+        if is_retracted and not state.emitted and state.accumulator is not NOTHING:
             state.accumulator = before
 
     patch.setattr(Panes, "fire", broken)
@@ -367,7 +369,7 @@ def joins_leave_pairs_in_old_windows(patch: Patch) -> None:
     say = Panes._say_changes
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
-        state.said = tuple(attrs.evolve(said, window=window) for said in state.said[:1])
+        state.emitted = tuple(attrs.evolve(emitted, window=window) for emitted in state.emitted[:1])
         say(panes, key, window, state, effects)
 
     patch.setattr(Panes, "_say_changes", broken)
@@ -379,10 +381,12 @@ def joins_leave_pairs_at_old_times(patch: Patch) -> None:
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
         parts = [each for each in (state.accumulator,) if each is not NOTHING]
-        parts += [said.value for said in state.said]
+        parts += [emitted.value for emitted in state.emitted]
         at_us = panes._accumulation.stamp_of_all_us(parts, window)
         if at_us is not None:
-            state.said = tuple(attrs.evolve(said, timestamp_us=at_us) for said in state.said)
+            state.emitted = tuple(
+                attrs.evolve(emitted, timestamp_us=at_us) for emitted in state.emitted
+            )
         say(panes, key, window, state, effects)
 
     patch.setattr(Panes, "_say_changes", broken)

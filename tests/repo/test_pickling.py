@@ -23,7 +23,14 @@ from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.memory import MemorySource
 from dataflow.io.table import TableSpec, TableWrite
 from runners.core.ground.bundle import Bundle
-from runners.core.ground.cells import NOTHING, Alarms, Effects, LateArrival, Said, WindowState
+from runners.core.ground.cells import (
+    NOTHING,
+    Effects,
+    EmittedPane,
+    LateArrival,
+    WindowState,
+    WindowTimers,
+)
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.partials.folding import Accumulation
 from runners.core.stages.grouping import StageClock
@@ -31,7 +38,7 @@ from runners.core.stages.plan import plan
 from runners.core.stateful.keyed_state import KeyedState
 from runners.direct import DirectRunner
 from tests.ids import shown
-from triggers.trigger import Wakeup
+from triggers.trigger import TriggerTimers
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.pane import NO_FIRING
 from windowing.time_domain import TimeDomain
@@ -46,7 +53,7 @@ TABLE = TableSpec(name="t", columns={"a": int}, key=("a",))
 PANE = windowing.PaneInfo(
     2, windowing.PaneTiming.LATE, is_first=False, is_last=True, nonspeculative_index=1
 )
-SAID = Said((1, 2), 9, WINDOW, PANE)
+SAID = EmittedPane((1, 2), 9, WINDOW, PANE)
 VALUES: list[Any] = [
     WINDOW,
     PANE,
@@ -60,7 +67,7 @@ VALUES: list[Any] = [
     df.CalendarWindows.weeks(2, time_zone="Europe/Berlin"),
     df.GlobalWindows(),
     FrozenWindows(),
-    triggers.Wakeup(1, 2),
+    triggers.TriggerTimers(1, 2),
     df.DefaultTrigger(),
     WindowingStrategy(window_fn=df.Sessions(5), allowed_lateness_us=3),
     df.TimestampedValue("x", 5),
@@ -75,13 +82,13 @@ VALUES: list[Any] = [
     FileSplit("a.csv", 0, 10),
     Bundle([1], [0], [WINDOW], [PANE], [-1]),
     SAID,
-    Said((1, 2), 9, WINDOW, PANE, {"Map(guess)": [[5], []]}),
-    WindowState([1], 2, (SAID,), 1, 1, is_past=True, alarms=Alarms(9, 5)),
+    EmittedPane((1, 2), 9, WINDOW, PANE, {"Map(guess)": [[5], []]}),
+    WindowState([1], 2, (SAID,), 1, 1, is_past=True, timers=WindowTimers(9, 5)),
     WindowState(),
     LateArrival("k", WINDOW, [1], 1, 10),
     Effects([1], [0], [WINDOW], [PANE], [1], [SAID], {(("k", None), WINDOW, TimeDomain.EVENT): 5}),
     StageClock(watermark_us=1, output_watermark_us=0, now_us=2),
-    KeyedState({"n": [1]}, {"end": (5, 3)}, [(1, 7, PANE, -1)], Wakeup(5)),
+    KeyedState({"n": [1]}, {"end": (5, 3)}, [(1, 7, PANE, -1)], TriggerTimers(5)),
     KeyedState(),
     df.BagStateSpec("bag"),
     df.CombiningValueStateSpec("mean", CallableCombineFn(sum)),

@@ -49,7 +49,7 @@ def test_nothing_is_in_memory() -> None:
     simulation.run()
     counts = simulation.cluster.master.statistics().cell_cache
 
-    assert counts.bytes_held == counts.hits == 0
+    assert counts.bytes_buffered == counts.hits == 0
     assert min(counts.misses, counts.loads, counts.evictions) > 10
 
 
@@ -172,7 +172,7 @@ class Watched:
     def step(self) -> bool:
         worked: bool = self.worker.step()
         held = sum(
-            each.cache_counts.bytes_held
+            each.cache_counts.bytes_buffered
             for each in self.worker._computations.values()
             if isinstance(each, GroupingComputation)
         )

@@ -24,7 +24,7 @@ from runners.millwheel.store.memory import store as memory
 from runners.millwheel.store.memory.job import StoredJob, read_range
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import TakenRange
-from runners.millwheel.wire.messages import Deliver, Untie
+from runners.millwheel.wire.messages import Deliver, EndHandover
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.inbox import Inbox
@@ -170,12 +170,12 @@ def say_routes_once(patch: Patch) -> None:
 def tell_of_a_range_what_others_have_told(patch: Patch) -> None:
     """A range that was behind speaks as if it had been where its new neighbours are."""
 
-    def told_us(computation: GroupingComputation) -> int:
+    def output_watermark_us(computation: GroupingComputation) -> int:
         hold_us = computation._holds.next_us()
-        acted_us = computation.time.watermark_us
-        return acted_us if hold_us is None else min(acted_us, hold_us)
+        input_watermark_us = computation.time.watermark_us
+        return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
 
-    patch.setattr(GroupingComputation, "_told_us", property(told_us))
+    patch.setattr(GroupingComputation, "_output_watermark_us", property(output_watermark_us))
 
 
 def take_deliveries_before_the_watermark(patch: Patch) -> None:
@@ -203,7 +203,7 @@ def take_deliveries_before_the_watermark(patch: Patch) -> None:
     patch.setattr(Worker, "_work", work)
 
 
-def untie_at_once(patch: Patch) -> None:
+def end_handovers_at_once(patch: Patch) -> None:
     """A split range moves while there is something on its way that holds its keys, addressed to the other half."""
     patch.setattr(Shapes, "_all_follow", lambda *_: True)
 
@@ -219,7 +219,7 @@ def let_a_new_range_hold_nothing_back(patch: Patch) -> None:
     patch.setattr(WatermarkAuthority, "add", broken)
 
 
-def hand_out_tied_ranges_one_by_one(patch: Patch) -> None:
+def hand_out_ranges_in_handover_one_by_one(patch: Patch) -> None:
     """Whoever takes a range over does not get the one that takes in its deliveries."""
     patch.setattr(memory, "family", lambda _, range_ids: list(range_ids))
 
@@ -243,7 +243,7 @@ def take_keys_as_they_come(patch: Patch) -> None:
 
 def believe_who_is_gone(patch: Patch) -> None:
     """Event time goes on without a split that nobody reads, because its last reader had found nothing in it."""
-    vacate, settle = Slot.vacate, Slot.settle
+    vacate, confirm = Slot.vacate, Slot.confirm
 
     def keep(slot: Slot, end: Callable[[Slot], None]) -> None:
         idle = slot.idle
@@ -251,19 +251,19 @@ def believe_who_is_gone(patch: Patch) -> None:
         slot.idle = idle
 
     patch.setattr(Slot, "vacate", lambda slot: keep(slot, vacate))
-    patch.setattr(Slot, "settle", lambda slot: keep(slot, settle))
+    patch.setattr(Slot, "confirm", lambda slot: keep(slot, confirm))
 
 
 def retire_what_is_not_acknowledged(patch: Patch) -> None:
     """A range that was merged into another is gone before all that it has sent has arrived."""
-    untie = Worker._untie
+    untie = Worker._end_handovers
 
-    def broken(worker: Worker, message: Untie) -> None:
+    def broken(worker: Worker, message: EndHandover) -> None:
         with patch.context() as meanwhile:
             meanwhile.setattr(Outbox, "is_empty", property(lambda _: True))
             untie(worker, message)
 
-    patch.setattr(Worker, "_untie", broken)
+    patch.setattr(Worker, "_end_handovers", broken)
 
 
 def end_while_a_range_is_on_its_way(patch: Patch) -> None:
@@ -296,7 +296,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     },
     skip_the_token: {"faults": {Fault.LATE_COMMIT: 0.05, Fault.ZOMBIE: 0.03}},
     take_deliveries_before_the_watermark: {"faults": {Fault.CRASH: 0.05}, "workers": 1},
-    untie_at_once: {"faults": RESHAPING},
+    end_handovers_at_once: {"faults": RESHAPING},
 }
 
 
@@ -320,7 +320,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (take_keys_as_they_come, "keys", "I"),
         (tell_of_a_range_what_others_have_told, "chain", "I4"),
         (token_per_owner, "sums", "I6"),
-        (untie_at_once, dense.chain, "I"),
+        (end_handovers_at_once, dense.chain, "I"),
     ],
 )
 @pytest.mark.timeout(600)
@@ -340,7 +340,7 @@ def test_simulator_rejects(
 
 def test_ranges_that_do_not_cover_all_keys_are_refused(monkeypatch: Patch) -> None:
     """By the workers themselves: what has no range would be nowhere."""
-    hand_out_tied_ranges_one_by_one(monkeypatch)
+    hand_out_ranges_in_handover_one_by_one(monkeypatch)
 
     with pytest.raises(JobFailedError, match=r"(?s)have no range.*replay: .*seeds=\[\d+\]"):
         simulate(dense.chain, seeds=SEEDS_MAX, faults=RESHAPING)

@@ -61,13 +61,13 @@ def give_up_sending(patch: Patch) -> None:
 
 def believe_the_clock_of_the_master(patch: Patch) -> None:
     """When the master was heard is noted as the master says it, and compared with the worker's own clock."""
-    hear = Worker._hear
+    hear = Worker._on_news
 
     def broken(worker: Worker, *news: Any) -> None:
         hear(worker, *news)
         worker.heard_ms = worker._clock._true.monotonic_ms()  # type: ignore[attr-defined]
 
-    patch.setattr(Worker, "_hear", broken)
+    patch.setattr(Worker, "_on_news", broken)
 
 
 def refuse_who_registers_twice(patch: Patch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runners.core.single_firing import column_windows
 from runners.core.single_firing.column_windows import ColumnWindows
 from runners.millwheel.model.ids import RangeId
-from runners.millwheel.worker.compactor import Settler
+from runners.millwheel.worker.compactor import Compactor
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.state import journal as journals
@@ -30,7 +30,7 @@ EXAMPLES = max(5, settings.get_profile(settings.get_current_profile_name()).max_
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: Patch) -> None:
     monkeypatch.setattr(journals, "JOURNAL_BYTES_MAX", 300)
-    monkeypatch.setattr(dice, "STEPS", (StepLimits(panes=2, settled=1),))
+    monkeypatch.setattr(dice, "STEPS", (StepLimits(panes=2, compacted=1),))
     monkeypatch.setattr(column_windows, "FOLD_PARTIALS_MIN", 3)
 
 
@@ -56,7 +56,7 @@ def test_typed_rows_keep_their_promises_for_any_seed(seed: int) -> None:
 
 def say_again_what_was_said(patch: Patch) -> None:
     """A new owner holds what has spoken before."""
-    patch.setattr(ColumnState, "forget_spoken", lambda *_: None)
+    patch.setattr(ColumnState, "forget_fired", lambda *_: None)
 
 
 def settle_what_is_held(patch: Patch) -> None:
@@ -102,14 +102,14 @@ def believe_that_taken_cells_are_alone(patch: Patch) -> None:
 
 def reshape_what_is_held(patch: Patch) -> None:
     """Ranges are given other keys, and the new owners find columns of keys that are not theirs."""
-    settle_all = Settler.settle_all
+    compact_all = Compactor.compact_all
 
-    def broken(settler: Settler, name: str) -> None:
+    def broken(settler: Compactor, name: str) -> None:
         with pytest.MonkeyPatch.context() as meanwhile:
             meanwhile.setattr(GroupingComputation, "release_columns", lambda *_: ())
-            settle_all(settler, name)
+            compact_all(settler, name)
 
-    patch.setattr(Settler, "settle_all", broken)
+    patch.setattr(Compactor, "compact_all", broken)
 
 
 def speak_too_early_in_the_order(patch: Patch) -> None:
@@ -154,7 +154,7 @@ def check_windows_are_in_one_place(patch: Patch) -> None:
     def checking(computation: GroupingComputation, *arguments: Any) -> Any:
         held = {
             window
-            for windows in computation.columns._held.values()
+            for windows in computation.columns._buffered.values()
             for part in windows.parts
             for window in part.windows
         }

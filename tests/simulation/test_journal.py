@@ -29,7 +29,7 @@ EXAMPLES = by_profile(dev=5, ci=20, nightly=2_500)
 def short_journals(monkeypatch: Patch, request: pytest.FixtureRequest) -> None:
     """With the longer one most windows are born and gone between two settlements."""
     monkeypatch.setattr(journals, "JOURNAL_BYTES_MAX", request.param)
-    monkeypatch.setattr(dice, "STEPS", (StepLimits(settled=1),))
+    monkeypatch.setattr(dice, "STEPS", (StepLimits(compacted=1),))
 
 
 @pytest.mark.slow
@@ -63,12 +63,12 @@ def apply_only_the_last_entry(patch: Patch) -> None:
 
 def settle_what_is_noted_meanwhile(patch: Patch) -> None:
     """The entries that came while a round was under way go with those that it is about."""
-    settle = Draft.settle
+    compact = Draft.compact
 
     def broken(draft: Draft, owned: OwnedRange, bundle: int) -> None:
-        settle(draft, owned, owned.bundle)
+        compact(draft, owned, owned.bundle)
 
-    patch.setattr(Draft, "settle", broken)
+    patch.setattr(Draft, "compact", broken)
 
 
 def believe_that_nothing_is_stored(patch: Patch) -> None:
@@ -78,19 +78,19 @@ def believe_that_nothing_is_stored(patch: Patch) -> None:
 
 def believe_that_all_is_settled(patch: Patch) -> None:
     """A cell that has changed since it was written may go, too."""
-    settle = CellCache.settle
+    compact = CellCache.compact
 
     def broken(cache: CellCache, cell_ids: Iterable[CellId]) -> Callable[[], None]:
-        settled = settle(cache, cell_ids)
+        compacted = compact(cache, cell_ids)
 
         def afterwards() -> None:
-            settled()
+            compacted()
             cache._uncommitted.clear()
             cache.trim()
 
         return afterwards
 
-    patch.setattr(CellCache, "settle", broken)
+    patch.setattr(CellCache, "compact", broken)
 
 
 @pytest.mark.slow

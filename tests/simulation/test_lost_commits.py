@@ -109,7 +109,7 @@ def test_a_job_that_goes_on_is_found(
 
 @pytest.mark.slow
 def test_a_witness_that_says_nothing_is_found(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Witness, "hear", lambda *_: None)
+    monkeypatch.setattr(Witness, "on_report", lambda *_: None)
     monkeypatch.setattr(Witness, "check", lambda *_: None)
 
     with pytest.raises(AssertionError):

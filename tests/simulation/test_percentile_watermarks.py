@@ -40,7 +40,7 @@ class WatchfulStore(MemoryStore):
         return outcome
 
 
-class Told(df.DoFn):
+class SenderProgress(df.DoFn):
     """A pane as a row that nothing overwrites."""
 
     def __init__(self, stage: str) -> None:
@@ -85,8 +85,8 @@ def build(p: df.Pipeline, source: df.Source, percentile: float) -> None:
         | "second" >> df.GroupByKey()
     )
     both = (
-        first | "tell first" >> df.ParDo(Told("first")),
-        second | "tell second" >> df.ParDo(Told("second")),
+        first | "tell first" >> df.ParDo(SenderProgress("first")),
+        second | "tell second" >> df.ParDo(SenderProgress("second")),
     )
     both | df.Flatten() | "panes" >> df.WriteToPostgres("panes", columns=COLUMNS)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.core.panes.late import stored_late_mapping
-from runners.core.stages.deduplication import Judged, RecordIdJudge
+from runners.core.stages.deduplication import Deduplicated, Deduplicator
 from runners.direct import DirectRunner
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.store.memory.store import MemoryStore
@@ -102,12 +102,12 @@ def test_every_id_counts_once(
 def test_the_shipped_pipeline_drops_copies_and_asks_in_vain() -> None:
     """Else there would be nothing to find in it."""
     counted = Counter[str]()
-    judge = RecordIdJudge.judge
+    deduplicate = Deduplicator.deduplicate
 
-    def counting(self: RecordIdJudge, bundle: Any, known: Any, *, watermark_us: int) -> Judged:
-        judged = judge(self, bundle, known, watermark_us=watermark_us)
-        counted.update(duplicates=judged.duplicates, late=len(judged.late))
-        return judged
+    def counting(self: Deduplicator, bundle: Any, known: Any, *, watermark_us: int) -> Deduplicated:
+        deduplicated = deduplicate(self, bundle, known, watermark_us=watermark_us)
+        counted.update(duplicates=deduplicated.duplicates, late=len(deduplicated.late))
+        return deduplicated
 
     known = SeenIds._known
 
@@ -118,7 +118,7 @@ def test_the_shipped_pipeline_drops_copies_and_asks_in_vain() -> None:
         return answer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RecordIdJudge, "judge", counting)
+        patch.setattr(Deduplicator, "deduplicate", counting)
         patch.setattr(SeenIds, "_known", asking)
         simulate("retries", seeds=25)
 
@@ -172,23 +172,23 @@ def trust_an_empty_filter(patch: Patch) -> None:
 
 def overlook_copies_in_a_batch(patch: Patch) -> None:
     """Only what was committed before is a copy."""
-    judge = RecordIdJudge.judge
+    deduplicate = Deduplicator.deduplicate
 
-    def broken(self: RecordIdJudge, bundle: Any, known: Any, *, watermark_us: int) -> Judged:
-        judged = [
-            judge(self, bundle.take([index], [value]), known, watermark_us=watermark_us)
+    def broken(self: Deduplicator, bundle: Any, known: Any, *, watermark_us: int) -> Deduplicated:
+        deduplicated = [
+            deduplicate(self, bundle.take([index], [value]), known, watermark_us=watermark_us)
             for index, value in enumerate(bundle.values)
         ]
-        indexes = [index for index, each in enumerate(judged) if each.ids]
-        return Judged(
+        indexes = [index for index, each in enumerate(deduplicated) if each.ids]
+        return Deduplicated(
             bundle=bundle.take(indexes, [bundle.values[index] for index in indexes]),
-            ids=[new for each in judged for new in each.ids],
-            duplicates=sum(each.duplicates for each in judged),
-            late=[late for each in judged for late in each.late],
+            ids=[new for each in deduplicated for new in each.ids],
+            duplicates=sum(each.duplicates for each in deduplicated),
+            late=[late for each in deduplicated for late in each.late],
             dead=(),
         )
 
-    patch.setattr(RecordIdJudge, "judge", broken)
+    patch.setattr(Deduplicator, "deduplicate", broken)
 
 
 @pytest.mark.slow

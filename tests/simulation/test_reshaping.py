@@ -20,7 +20,7 @@ from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange, even_ranges
 from runners.millwheel.model.production import CellWrite, Production, Reshape, TimerWrite
 from runners.millwheel.store.port import Committed, JobRow, JobSpec, TakenRange
-from runners.millwheel.wire.messages import Untied, decode
+from runners.millwheel.wire.messages import HandoverEnded, decode
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_options import WorkerOptions
@@ -106,7 +106,7 @@ def run_with_a_driver_that_looked_too_early(keys: Any, faults: frozenset[Fault],
     assert sum(int(each[3]) for each in cluster.store.read_table(table)) == 60, f"seed={seed}"
     job = cluster.store.read_job(JOB)
     assert job is not None
-    assert all(row.tied_to is None for row in job.ranges.values()), f"seed={seed}"
+    assert all(row.handover_with is None for row in job.ranges.values()), f"seed={seed}"
     covered = [row.keys for each, row in job.ranges.items() if each.computation == "count"]
     width = sum(each.high - each.low for each in covered if each is not None)
     assert width == KEY_SPACE_END, f"seed={seed}"
@@ -124,7 +124,7 @@ def reshaped_by_an_owner(cluster: Cluster, keys: Any, head: RangeId = FIRST) -> 
     assert cluster.store.commit(production) == Committed()
     cluster.ledger.applied(production, before)
     fences = [attrs.evolve(each, bundle=each.bundle + 1) for each in fences]
-    production = Production(job=JOB, fences=fences, reshape=Reshape(keys=keys, tied_to=head))
+    production = Production(job=JOB, fences=fences, reshape=Reshape(keys=keys, handover_with=head))
     before = cluster.ledger.before(production)
     assert cluster.store.commit(production) == Committed()
     cluster.ledger.applied(production, before)
@@ -146,8 +146,8 @@ def settled_production(fences: list[Fence], taken: Mapping[RangeId, TakenRange])
             cell_key = encode_cell_key(window, encoded.encoded)
             tag = encode_window(at)
             timers.append(TimerWrite("count", encoded.hash, cell_key, tag, domain, fire_us))
-    settled = {fence.range_id: fence.bundle - 1 for fence in fences}
-    return Production(job=JOB, fences=fences, cells=cells, timers=timers, settled=settled)
+    compacted = {fence.range_id: fence.bundle - 1 for fence in fences}
+    return Production(job=JOB, fences=fences, cells=cells, timers=timers, compacted=compacted)
 
 
 def started(seed: int) -> Cluster:
@@ -174,7 +174,7 @@ def retire_a_range_unheard(seed: int) -> None:
     put = VirtualNetwork.put
 
     def loses(network: VirtualNetwork, link: Link, message: bytes) -> None:
-        if not lost and isinstance(decode(message), Untied):
+        if not lost and isinstance(decode(message), HandoverEnded):
             lost.append(link[0])
             next(each for each in cluster._processes if each.name == link[0]).die()
         else:

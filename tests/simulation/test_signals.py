@@ -72,10 +72,10 @@ class EverySecond(df.Trigger):
     ) -> df.Progress:
         return df.Progress(0)
 
-    def next_wakeup(
+    def next_timers(
         self, state: int, window: df.Window, *, watermark_us: int, now_us: int
-    ) -> df.Wakeup:
-        return df.Wakeup()
+    ) -> df.TriggerTimers:
+        return df.TriggerTimers()
 
     def merge_states(self, states: Sequence[int], window: df.Window) -> int:
         return max(states)

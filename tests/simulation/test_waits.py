@@ -54,7 +54,7 @@ def never_divide(patch: Patch) -> None:
 
 def never_untie(patch: Patch) -> None:
     """What has been divided stays together."""
-    patch.setattr(Worker, "_untie", lambda *_: None)
+    patch.setattr(Worker, "_end_handovers", lambda *_: None)
 
 
 def hear_no_signal(patch: Patch) -> None:

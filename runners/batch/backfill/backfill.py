@@ -8,18 +8,18 @@ from functools import partial
 import attrs
 
 from dataflow.graph import PipelineGraph
-from runners.batch.backfill.waves import history_of, history_waves
+from runners.batch.backfill.waves import backfill_of, backfill_waves
 from runners.batch.repeating import nondeterministic
 from runners.batch.runner import checked_spill_bytes
 from runners.batch.waves import run_waves
 from runners.errors import BackfillError, StoreRestartedError
 from runners.millwheel.control.backfill_progress import (
-    HistoryState,
+    BackfillState,
     SplitMark,
+    backfill_state,
     begun,
     check_may_be_loaded,
     go_live,
-    history_state,
 )
 from runners.millwheel.store.port import JobRow, Store
 from runners.progress import Progress, say
@@ -66,7 +66,7 @@ class Backfill:
         """As `load`, but a job that has gone live is left alone, also where the pipeline is another one by now."""
 
         def leave_live(job: JobRow) -> None:
-            if history_state(job) is HistoryState.LIVE:
+            if backfill_state(job) is BackfillState.LIVE:
                 raise _LiveError
 
         with suppress(_LiveError):
@@ -76,7 +76,7 @@ class Backfill:
         def look(job: JobRow) -> None:
             if not job.is_finished:
                 check(job)
-            if history_state(job) is HistoryState.HALF:
+            if backfill_state(job) is BackfillState.HALF:
                 check_continuable(graph, job)
 
         keeper = JobKeeper(self.job)
@@ -86,7 +86,7 @@ class Backfill:
             while True:
                 if prepared.job.is_finished:
                     return prepared.result
-                if history_state(prepared.job) is HistoryState.LOADED:
+                if backfill_state(prepared.job) is BackfillState.LOADED:
                     say(f"the history of job {self.job!r} is loaded; nothing was done")
                     return prepared.result
                 try:
@@ -106,26 +106,26 @@ class Backfill:
         began = begun(prepared.job) or SplitMark(
             until_us=self._until_us, now_us=SystemClock().now_us()
         )
-        history = history_of(
+        backfill = backfill_of(
             prepared.plan,
             prepared.job,
             until_us=began.until_us,
             now_us=began.now_us,
             tries=self._stream.tries,
         )
-        if not any(history.layout.wanted.values()):
+        if not any(backfill.layout.wanted.values()):
             return
         context = self._stream.spark.context()
         with Progress(f"backfill {self.job}", show=self._stream.show_progress) as progress:
             run_waves(
                 context,
                 prepared,
-                history.layout,
+                backfill.layout,
                 progress,
                 tries=self._stream.tries,
                 step_timeout_ms=self._stream.step_timeout_ms,
                 spill_bytes=self._spill_bytes,
-                wave=history_waves(history),
+                wave=backfill_waves(backfill),
                 connect=bound_store(prepared.incarnation),
             )
 

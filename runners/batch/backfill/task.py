@@ -26,7 +26,7 @@ from dataflow.serialization import loads
 from runners.batch.backfill.key_parts import PARTS, KeyParts
 from runners.batch.backfill.left_state import LeftState
 from runners.batch.backfill.split_reader import SplitReader
-from runners.batch.backfill.writer import HistoryWriter
+from runners.batch.backfill.writer import BackfillWriter
 from runners.batch.deadly_code import UNWATCHED, CodeWatch
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
@@ -38,7 +38,7 @@ from runners.core.ground.cells import Cell, CellId, window_holds
 from runners.core.ground.dead_letters import letters_set_aside
 from runners.core.ground.timers import Timers
 from runners.core.partials.lifting import Partial
-from runners.core.stages.deduplication import RecordIdJudge, SplitIds
+from runners.core.stages.deduplication import Deduplicator, SplitIds
 from runners.core.stages.grouping import GroupingStage, StageClock, Step
 from runners.core.stages.plan import ExecutionPlan
 from runners.core.stages.stage_executor import StageExecutor
@@ -55,7 +55,7 @@ BUNDLE_TIMERS = 10_000
 
 
 @attrs.frozen(kw_only=True)
-class History:
+class BackfillPlan:
     """What all tasks of a backfill know.
 
     ``senders``: all ranges of the stages that feed a grouping, by its label.
@@ -84,7 +84,7 @@ class Sent(NamedTuple):
     blob: bytes
 
 
-class Told(NamedTuple):
+class SenderProgress(NamedTuple):
     """How far a range has come; comes after all that it has sent, or before, but not instead."""
 
     sender: RangeId
@@ -94,25 +94,25 @@ class Told(NamedTuple):
 
 
 #: The number of a target, and what it is sent.
-Shipment = tuple[int, Sent | Told]
+Shipment = tuple[int, Sent | SenderProgress]
 
 
-def input_watermark_us(told: Iterable[Told]) -> int:
+def input_watermark_us(progress: Iterable[SenderProgress]) -> int:
     """How far event time has come, by what all senders said.
 
     Where all are finished it goes as far as any of them ever said: the end of time is left to the stream.
     """
     by_state: dict[bool, list[int]] = {True: [], False: []}
-    for each in told:
+    for each in progress:
         by_state[each.is_finished].append(each.watermark_us)
     return min(by_state[False]) if by_state[False] else max(by_state[True])
 
 
-class HistoryTask:
+class BackfillTask:
     """One attempt at one range.
 
     Args:
-        history: of the backfill.
+        backfill: of the backfill.
         plan: loaded for this attempt, so that no two share the user's objects.
         range_id: which.
         store: closed by the task.
@@ -123,7 +123,7 @@ class HistoryTask:
 
     def __init__(
         self,
-        history: History,
+        backfill: BackfillPlan,
         plan: ExecutionPlan,
         range_id: RangeId,
         store: Store,
@@ -131,17 +131,17 @@ class HistoryTask:
         spill_bytes: int = SPILL_BYTES,
         watch: CodeWatch = UNWATCHED,
     ) -> None:
-        self._history, self._plan, self._range_id = history, plan, range_id
+        self._backfill, self._plan, self._range_id = backfill, plan, range_id
         self._spill_bytes, self._watch = spill_bytes, watch
         self._stage = plan.stages[range_id.computation]
-        self._gatherer = Gatherer(plan, self._stage, history.layout, PARTS)
+        self._gatherer = Gatherer(plan, self._stage, backfill.layout, PARTS)
         where = str(self._stage.root)
-        self._writer = HistoryWriter(store, history.job, range_id, owner, where=where)
+        self._writer = BackfillWriter(store, backfill.job, range_id, owner, where=where)
         self._number = 0
         self._clock = StageClock(
             watermark_us=MIN_TIMESTAMP_US,
             output_watermark_us=MIN_TIMESTAMP_US,
-            now_us=history.now_us,
+            now_us=backfill.now_us,
         )
 
     def read_split(self, split: bytes) -> Iterator[Shipment]:
@@ -159,7 +159,7 @@ class HistoryTask:
             assert isinstance(operation, Read)
             ids = None
             if operation.record_ids is not None:
-                ids = SplitIds(RecordIdJudge(self._stage.root, tries=self._history.tries))
+                ids = SplitIds(Deduplicator(self._stage.root, tries=self._backfill.tries))
             # Whoever goes on in the middle does not know the ids of what came before.
             is_resumable = not self._gatherer.is_needed and ids is None
             reader = SplitReader(
@@ -167,15 +167,15 @@ class HistoryTask:
                 loads(split),
                 begin=writer.mark if is_resumable else SplitMark(),
                 end=writer.mark if writer.is_finished else None,
-                until_us=self._history.until_us,
+                until_us=self._backfill.until_us,
                 where=str(self._stage.root),
                 max_ahead_us=operation.max_ahead_us,
-                began_us=self._history.now_us,
+                began_us=self._backfill.now_us,
             )
             stack.callback(reader.close)
             if is_resumable:
                 writer.resume()
-            executor = StageExecutor(self._plan, self._stage, tries=self._history.tries)
+            executor = StageExecutor(self._plan, self._stage, tries=self._backfill.tries)
             executor.trial = self._watch.trial
             stack.callback(executor.teardown)
             executor.setup()
@@ -185,7 +185,7 @@ class HistoryTask:
                 kept = ids.kept(reader.watermark_us)
                 writer.left = {"record_ids": {self._range_id: kept}}
             self._commit(reader, is_last=True)
-            yield from self._tell(reader.watermark_us, is_finished=reader.is_source_finished)
+            yield from self._report(reader.watermark_us, is_finished=reader.is_source_finished)
 
     def _read(
         self, reader: SplitReader, executor: StageExecutor, ids: SplitIds | None
@@ -202,15 +202,17 @@ class HistoryTask:
             if batch is None:
                 return
             bundle = Bundle(batch.values, batch.timestamps_us)
-            judged = None if ids is None else ids.judge(bundle, self._clock.watermark_us)
+            deduplicated = (
+                None if ids is None else ids.deduplicate(bundle, self._clock.watermark_us)
+            )
             with self._watch.at_work():
                 outputs = executor.process(
-                    bundle if judged is None else judged.bundle,
+                    bundle if deduplicated is None else deduplicated.bundle,
                     watermark_us=self._clock.watermark_us,
                     now_us=self._clock.now_us,
                 )
-            aside = letters_set_aside(batch, self._stage.root, tries=self._history.tries)
-            outputs.dead[:0] = [*aside, *(judged.dead if judged is not None else ())]
+            aside = letters_set_aside(batch, self._stage.root, tries=self._backfill.tries)
+            outputs.dead[:0] = [*aside, *(deduplicated.dead if deduplicated is not None else ())]
             yield from self._sent(self._gatherer.add(outputs.groups))
             if not unwritten:
                 writer.pass_over(outputs.dead)
@@ -223,8 +225,8 @@ class HistoryTask:
         self._writer.reached = SplitMark(
             watermark_us=reader.watermark_us,
             is_source_finished=reader.is_source_finished,
-            until_us=self._history.until_us,
-            now_us=self._history.now_us,
+            until_us=self._backfill.until_us,
+            now_us=self._backfill.now_us,
         )
         self._writer.commit(
             ReadSoFar(reader.records, reader.position),
@@ -232,7 +234,7 @@ class HistoryTask:
             sent=self._gatherer.digests(),
         )
 
-    def group(self, shipments: Iterable[Sent | Told]) -> Iterator[Shipment]:
+    def group(self, shipments: Iterable[Sent | SenderProgress]) -> Iterator[Shipment]:
         """Take everything in, let happen what is due, and leave the rest to the stream.
 
         Raises:
@@ -247,7 +249,7 @@ class HistoryTask:
                 writer.resume()
                 first = written
             grouping = GroupingStage(
-                self._plan, self._stage, is_replay=True, tries=self._history.tries
+                self._plan, self._stage, is_replay=True, tries=self._backfill.tries
             )
             grouping.try_first(self._watch.trial)
             parts = KeyParts(first=first, spill_bytes=self._spill_bytes)
@@ -256,7 +258,7 @@ class HistoryTask:
             stack.callback(grouping.teardown)
             grouping.setup()
             left, hold_us = LeftState(self._stage.name, grouping.codec), watermark_us
-            for batch in parts.batches(self._history.batch_records, cut=written):
+            for batch in parts.batches(self._backfill.batch_records, cut=written):
                 cells: dict[CellId, Cell] = {}
                 timers = Timers()
                 is_written = batch.end <= written
@@ -275,18 +277,18 @@ class HistoryTask:
             reached = {self._range_id: watermark_us}
             percentiles_us = {} if grouping.percentile is None else reached
             self._leave(left, PARTS, watermarks_us=reached, percentiles_us=percentiles_us)
-            yield from self._tell(hold_us)
+            yield from self._report(hold_us)
 
-    def _take_in(self, shipments: Iterable[Sent | Told], parts: KeyParts) -> int:
+    def _take_in(self, shipments: Iterable[Sent | SenderProgress], parts: KeyParts) -> int:
         """All input; the answer is how far event time has come."""
-        told: dict[RangeId, Told] = {}
+        progress: dict[RangeId, SenderProgress] = {}
         for each in shipments:
-            if isinstance(each, Told):
-                told[each.sender] = each
+            if isinstance(each, SenderProgress):
+                progress[each.sender] = each
             else:
                 parts.take(each.sender, each.number, each.blob)
-        assert told.keys() == self._history.senders[self._stage.name], told.keys()
-        return input_watermark_us(told.values())
+        assert progress.keys() == self._backfill.senders[self._stage.name], progress.keys()
+        return input_watermark_us(progress.values())
 
     def _steps(
         self,
@@ -300,7 +302,7 @@ class HistoryTask:
         partials: list[Partial] = []
         while blobs:
             partials += loads(blobs.pop())
-            if len(partials) >= self._history.batch_records or not blobs:
+            if len(partials) >= self._backfill.batch_records or not blobs:
                 step = grouping.add(cells, partials, self._clock)
                 partials = []
                 yield _noted(step, timers)
@@ -332,10 +334,10 @@ class HistoryTask:
 
     def _check_repeatable(self) -> None:
         """Whoever is behind may have had a part of what was said, by an attempt that is not there any more."""
-        rolling = self._history.nondeterministic
+        rolling = self._backfill.nondeterministic
         if rolling is not None and self._writer.has_begun and self._gatherer.is_needed:
             raise BackfillError(
-                f"{self._range_id} of job {self._history.job!r} has been worked off before, and cannot be once more",
+                f"{self._range_id} of job {self._backfill.job!r} has been worked off before, and cannot be once more",
                 detail=f"{rolling} is marked as nondeterministic: run again, it would not say what it has said",
                 hint="start over with fresh=True",
             )
@@ -345,13 +347,13 @@ class HistoryTask:
             self._number += 1
             yield target, Sent(self._range_id, self._number, blob)
 
-    def _tell(self, watermark_us: int, *, is_finished: bool = False) -> Iterator[Shipment]:
+    def _report(self, watermark_us: int, *, is_finished: bool = False) -> Iterator[Shipment]:
         """Let every range that is fed from here know how far this one is."""
-        layout = self._history.layout
-        told = Told(self._range_id, watermark_us, is_finished)
+        layout = self._backfill.layout
+        progress = SenderProgress(self._range_id, watermark_us, is_finished)
         for label in dict.fromkeys(group.label for group in self._stage.groups):
             for index in sorted(layout.wanted[label]):
-                yield layout.offsets[label] + index, told
+                yield layout.offsets[label] + index, progress
 
 
 def _noted(step: Step, timers: Timers) -> Step:

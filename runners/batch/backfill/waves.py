@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from runners.batch.backfill.task import History, HistoryTask
+from runners.batch.backfill.task import BackfillPlan, BackfillTask
 from runners.batch.layout import ByStage, Layout, layout
 from runners.batch.repeating import nondeterministic
 from runners.batch.tasks import (
@@ -24,9 +24,9 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow, RangeRow
 
 
-def history_of(
+def backfill_of(
     plan: ExecutionPlan, job: JobRow, *, until_us: int | None, now_us: int, tries: int | None
-) -> History:
+) -> BackfillPlan:
     """What the tasks of a backfill are to know; ranges that are loaded already are left out where nobody needs them."""
     senders = {
         stage.name: frozenset(
@@ -34,9 +34,9 @@ def history_of(
         )
         for stage in plan.groupings()
     }
-    return History(
+    return BackfillPlan(
         job=job.job,
-        layout=history_layout(plan, job.ranges),
+        layout=backfill_layout(plan, job.ranges),
         senders=senders,
         until_us=until_us,
         now_us=now_us,
@@ -45,7 +45,7 @@ def history_of(
     )
 
 
-def history_layout(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> Layout:
+def backfill_layout(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> Layout:
     """The targets of a backfill: every range leaves something in the store, whether it writes tables or not."""
 
     def wanted(by_stage: ByStage) -> Mapping[str, frozenset[int]]:
@@ -62,55 +62,55 @@ def history_layout(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> L
     return layout(plan, ranges, wanted)
 
 
-def history_waves(
-    history: History,
+def backfill_waves(
+    backfill: BackfillPlan,
 ) -> Callable[[Work, int], Callable[[int, Iterable[Any]], Iterator[Shipment]]]:
     """What the tasks of each level do."""
-    return partial(_wave, history)
+    return partial(_wave, backfill)
 
 
-def _wave(history: History, work: Work, level: int) -> "_SourceWave | _GroupingWave":
-    return _GroupingWave(work, level, history) if level else _SourceWave(work, history)
+def _wave(backfill: BackfillPlan, work: Work, level: int) -> "_SourceWave | _GroupingWave":
+    return _GroupingWave(work, level, backfill) if level else _SourceWave(work, backfill)
 
 
 @attrs.frozen
 class _SourceWave:
     work: Work
-    history: History
+    backfill: BackfillPlan
 
     def __call__(self, index: int, splits: Iterable[SplitTask]) -> Iterator[Shipment]:
         for task in splits:
-            attempt = _HistoryAttempt(self.work, self.history, task.range_id)
-            yield from attempt.run(attempt.read_history(task.split))
+            attempt = _BackfillAttempt(self.work, self.backfill, task.range_id)
+            yield from attempt.run(attempt.read_backfill(task.split))
 
 
 @attrs.frozen
 class _GroupingWave(GroupingWave):
-    history: History
+    backfill: BackfillPlan
 
     def _run(self, range_id: RangeId, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
-        attempt = _HistoryAttempt(self.work, self.history, range_id)
-        return attempt.run(attempt.group_history(shipments))
+        attempt = _BackfillAttempt(self.work, self.backfill, range_id)
+        return attempt.run(attempt.group_backfill(shipments))
 
 
-class _HistoryAttempt(Attempt):
-    def __init__(self, work: Work, history: History, range_id: RangeId) -> None:
+class _BackfillAttempt(Attempt):
+    def __init__(self, work: Work, backfill: BackfillPlan, range_id: RangeId) -> None:
         super().__init__(work, range_id)
-        self._history = history
+        self._backfill = backfill
 
-    def read_history(self, split: bytes) -> Iterator[Shipment]:
+    def read_backfill(self, split: bytes) -> Iterator[Shipment]:
         yield from self._task().read_split(split)
 
-    def group_history(self, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
+    def group_backfill(self, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
         try:
             yield from self._task().group(map(content_of, shipments))
         except FailedInputError as failed:
             yield from self._spread(failed.failure)
 
-    def _task(self) -> HistoryTask:
+    def _task(self) -> BackfillTask:
         store = self._work.connect(self._work.dsn)
-        return HistoryTask(
-            self._history,
+        return BackfillTask(
+            self._backfill,
             self._plan,
             self._range_id,
             store,

@@ -17,7 +17,7 @@ from runners.millwheel.control.backfill_progress import SplitMark, is_loaded, ma
 from runners.millwheel.store.port import RangeRow
 
 
-class HistoryWriter(RangeWriter):
+class BackfillWriter(RangeWriter):
     """`is_finished` says whether all that is to be written is.
 
     ``reached``: what the marks of a split say from here on, beside what `commit` is told.

@@ -211,7 +211,7 @@ class SpilledGroups:
             files = [stack.enter_context(closing(PickleFile())) for _ in range(_BUCKETS)]
             self._divide(memory, chunks, shift, large, files)
             if large is not None:
-                yield from self._said_of(large)
+                yield from self._emitted_by(large)
                 # Its file goes as soon as nobody reads it any more.
                 large = None
             for file in files:
@@ -244,9 +244,9 @@ class SpilledGroups:
             for bucket, part in parts.items():
                 files[bucket].write(part)
 
-    def _said_of(self, large: LargeKey) -> Iterator[Step]:
+    def _emitted_by(self, large: LargeKey) -> Iterator[Step]:
         for part in large.parts():
-            yield self._grouping.say_of(part, self._at_the_end)
+            yield self._grouping.fire_for(part, self._at_the_end)
 
     def _bucket(self, key: Any, shift: int) -> int:
         # From the low end: the range itself is an interval, so its keys agree in the high bits.
@@ -254,7 +254,7 @@ class SpilledGroups:
 
     def _last_steps(self, memory: _Memory) -> Iterator[Step]:
         if self._grouping.replay is not None:
-            yield from self._grouping.say(self._at_the_end)
+            yield from self._grouping.fire(self._at_the_end)
             return
         timers = Timers()
         for timer, fire_us in memory.timers.items():

@@ -19,7 +19,8 @@ class Bundle:
     """Elements as parallel columns.
 
     ``signs``: +1 says the element, -1 takes it back.
-    ``sayings``: for each element the `Said` of the grouping that it comes from, where that can take back what it says.
+    ``emitted_panes``: for each element the `EmittedPane` of the grouping that it comes from, where that can take back
+    what it says.
     """
 
     values: Sequence[Any]
@@ -27,7 +28,7 @@ class Bundle:
     windows: Sequence[Window] | None = None
     panes: Sequence[PaneInfo] | None = None
     signs: Sequence[int] | None = None
-    sayings: Sequence[Any] | None = None
+    emitted_panes: Sequence[Any] | None = None
     _kinds: frozenset[type] | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     @property
@@ -59,7 +60,7 @@ class Bundle:
             _picked(self.windows, indexes) if windows is None else windows,
             _picked(self.panes, indexes),
             _picked(self.signs, indexes),
-            _picked(self.sayings, indexes),
+            _picked(self.emitted_panes, indexes),
         )
 
     def window_at(self, index: int) -> Window:

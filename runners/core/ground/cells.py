@@ -32,14 +32,14 @@ class Nothing(Enum):
 NOTHING = Nothing.NOTHING
 
 
-class Alarms(NamedTuple):
+class WindowTimers(NamedTuple):
     """When the timers of a window are due, in the order of `TimeDomain`; None: not set."""
 
     event_us: int | None = None
     processing_us: int | None = None
     percentile_us: int | None = None
 
-    def without(self, domain: TimeDomain) -> "Alarms":
+    def without(self, domain: TimeDomain) -> "WindowTimers":
         """After the timer of a domain has fired."""
         event_us, processing_us, percentile_us = self
         if domain is TimeDomain.EVENT:
@@ -48,10 +48,10 @@ class Alarms(NamedTuple):
             processing_us = None
         else:
             percentile_us = None
-        return Alarms(event_us, processing_us, percentile_us)
+        return WindowTimers(event_us, processing_us, percentile_us)
 
 
-NO_ALARMS = Alarms()
+NO_TIMERS = WindowTimers()
 #: The progress of a trigger that needs no state.
 UNTOUCHED = Progress()
 
@@ -70,7 +70,7 @@ class Now:
 
 
 @attrs.define
-class Said:
+class EmittedPane:
     """A value that a window said and has not taken back.
 
     ``remembered``: what non-deterministic user code after the grouping made of it, by label, because the code could not
@@ -96,29 +96,29 @@ class Said:
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = self.value, self.timestamp_us, self.window, self.pane
-        return Said, fields if self.remembered is None else (*fields, self.remembered)
+        return EmittedPane, fields if self.remembered is None else (*fields, self.remembered)
 
 
 @attrs.define
 class WindowState:
     """What is kept for one key and window.
 
-    ``pending``: inputs since the last firing.  ``said``: what is to be taken back at the next firing: after a merge
+    ``pending``: inputs since the last firing.  ``emitted``: what is to be taken back at the next firing: after a merge
     that may be several, each with the window it was said for.  ``is_past``: the on-time moment is behind.
-    ``trigger``: how far the trigger is.  ``alarms``: the timers that are set.  ``hold_us``: where the watermark
+    ``trigger``: how far the trigger is.  ``timers``: the timers that are set.  ``hold_us``: where the watermark
     behind the grouping waits for the window to speak.
     """
 
     accumulator: Any = NOTHING
     pending: int = 0
-    said: tuple[Said, ...] = ()
+    emitted: tuple[EmittedPane, ...] = ()
     firings: int = 0
     nonspeculative_firings: int = 0
     is_past: bool = False
     trigger: Progress = UNTOUCHED
-    alarms: Alarms = NO_ALARMS
+    timers: WindowTimers = NO_TIMERS
     hold_us: int | None = None
-    #: The trigger's progress that ``alarms`` was worked out for; not kept, so it is worked out anew after a restart.
+    #: The trigger's progress that ``timers`` was worked out for; not kept, so it is worked out anew after a restart.
     armed_for: Progress | None = attrs.field(default=None, eq=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -126,13 +126,13 @@ class WindowState:
         return _restored, (
             self.accumulator,
             self.pending,
-            self.said,
+            self.emitted,
             self.firings,
             self.nonspeculative_firings,
             self.is_past,
             # Plain tuples: half the bytes, and quicker.
             tuple(self.trigger),
-            tuple(self.alarms),
+            tuple(self.timers),
             self.hold_us,
         )
 
@@ -140,23 +140,23 @@ class WindowState:
 def _restored(
     accumulator: Any,
     pending: int,
-    said: tuple[Said, ...],
+    emitted: tuple[EmittedPane, ...],
     firings: int,
     nonspeculative_firings: int,
     is_past: bool,  # noqa: FBT001 - called by pickle
     trigger: tuple[Any, bool],
-    alarms: tuple[int | None, ...],
+    timers: tuple[int | None, ...],
     hold_us: int | None,
 ) -> WindowState:
     return WindowState(
         accumulator,
         pending,
-        said,
+        emitted,
         firings,
         nonspeculative_firings,
         is_past,
         Progress(*trigger),
-        Alarms(*alarms),
+        WindowTimers(*timers),
         hold_us,
     )
 
@@ -210,7 +210,7 @@ class Effects:
     windows: list[Window] = attrs.field(factory=list)
     panes: list[PaneInfo] = attrs.field(factory=list)
     signs: list[int] = attrs.field(factory=list)
-    sayings: list[Said] = attrs.field(factory=list)
+    emitted_panes: list[EmittedPane] = attrs.field(factory=list)
     timers: dict[TimerId, int | None] = attrs.field(factory=dict)
     holds: dict[tuple[CellId, Window], int | None] = attrs.field(factory=dict)
     touched: set[CellId] = attrs.field(factory=set)
@@ -221,10 +221,15 @@ class Effects:
         """The panes as a bundle."""
         signs = self.signs if -1 in self.signs else None
         return Bundle(
-            self.values, self.timestamps_us, self.windows, self.panes, signs, self.sayings or None
+            self.values,
+            self.timestamps_us,
+            self.windows,
+            self.panes,
+            signs,
+            self.emitted_panes or None,
         )
 
-    def say(
+    def emit(
         self, value: Any, timestamp_us: int, window: Window, pane: PaneInfo, sign: int = +1
     ) -> None:
         """Say a value (+1), or take it back (-1)."""
@@ -234,7 +239,7 @@ class Effects:
         self.panes.append(pane)
         self.signs.append(sign)
 
-    def say_for_now(self, said: Said, sign: int = +1) -> None:
+    def emit_retractable(self, emitted: EmittedPane, sign: int = +1) -> None:
         """Say what may be taken back, or take it back."""
-        self.say(said.value, said.timestamp_us, said.window, said.pane, sign)
-        self.sayings.append(said)
+        self.emit(emitted.value, emitted.timestamp_us, emitted.window, emitted.pane, sign)
+        self.emitted_panes.append(emitted)

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from runners.core.ground.cells import NOTHING, Effects, Now, Said, WindowState
+from runners.core.ground.cells import NOTHING, Effects, EmittedPane, Now, WindowState
 from runners.core.partials.folding import Accumulation
 from triggers.accumulation import AccumulationMode
 from windowing.pane import NO_FIRING, PaneInfo, PaneTiming
@@ -43,9 +43,9 @@ class Panes:
             self._say_changes(key, window, state, effects)
             return
         pane = _pane_info(window, state, now, is_last=is_last)
-        for said in state.said:
-            effects.say_for_now(said, -1)
-        state.said, state.pending = (), 0
+        for emitted in state.emitted:
+            effects.emit_retractable(emitted, -1)
+        state.emitted, state.pending = (), 0
         accumulator = self._accumulator(state)
         if accumulator is NOTHING:
             if self._whole is None and state.accumulator is not NOTHING:
@@ -55,10 +55,10 @@ class Panes:
         result = (key, self._accumulation.result(accumulator))
         timestamp_us = self._accumulation.timestamp_us(accumulator, window)
         if self._is_retracting:
-            state.said = (Said(result, timestamp_us, window, pane),)
-            effects.say_for_now(state.said[0])
+            state.emitted = (EmittedPane(result, timestamp_us, window, pane),)
+            effects.emit_retractable(state.emitted[0])
         else:
-            effects.say(result, timestamp_us, window, pane)
+            effects.emit(result, timestamp_us, window, pane)
         state.firings += 1
         state.nonspeculative_firings += pane.timing is not PaneTiming.EARLY
         if self._mode is AccumulationMode.DISCARDING:
@@ -76,17 +76,17 @@ class Panes:
         accumulation = self._accumulation
         accumulators = [each for each in (state.accumulator,) if each is not NOTHING]
         stamp_us = accumulation.stamp_of_all_us(
-            [*accumulators, *(each.value for each in state.said)], window
+            [*accumulators, *(each.value for each in state.emitted)], window
         )
         timestamp_us = window.max_timestamp_us if stamp_us is None else stamp_us
-        standing: Said | None = None
-        for said in state.said:
-            if (said.window, said.timestamp_us) == (window, timestamp_us):
-                standing = said
+        standing: EmittedPane | None = None
+        for emitted in state.emitted:
+            if (emitted.window, emitted.timestamp_us) == (window, timestamp_us):
+                standing = emitted
                 continue
-            _say_part(effects, key, accumulation.result(said.value), said, -1)
-            accumulators.append(said.value)
-        state.said, state.pending, state.accumulator = (), 0, NOTHING
+            _say_part(effects, key, accumulation.result(emitted.value), emitted, -1)
+            accumulators.append(emitted.value)
+        state.emitted, state.pending, state.accumulator = (), 0, NOTHING
         merge = accumulation.combine_fn.merge_accumulators
         news = merge(accumulators) if accumulators else accumulation.combine_fn.create_accumulator()
         if standing is None:
@@ -94,14 +94,14 @@ class Panes:
         else:
             gone, come = accumulation.changes(standing.value, news)
             whole = merge((standing.value, news))
-        said = Said(whole, timestamp_us, window, NO_FIRING)
-        _say_part(effects, key, gone, said, -1)
-        _say_part(effects, key, come, said, +1)
+        emitted = EmittedPane(whole, timestamp_us, window, NO_FIRING)
+        _say_part(effects, key, gone, emitted, -1)
+        _say_part(effects, key, come, emitted, +1)
         if accumulation.is_retracted and accumulation.shrinking.size(whole) <= 0:
             # Nothing stands that the watermark would wait for: what comes next has an event time of its own.
             state.accumulator = accumulation.unstamped(whole)
         else:
-            state.said = (said,)
+            state.emitted = (emitted,)
             state.firings += 1
 
     def hold_us(self, window: Window, state: WindowState) -> int | None:
@@ -111,15 +111,15 @@ class Panes:
         apart, must not be too late for whoever has taken it in and allows the same lateness.
         """
         stamp_of, accumulator = self._accumulation.stamp_us, state.accumulator
-        said_us = [said.timestamp_us for said in state.said]
-        revisable_us = list(said_us)
+        emitted_us = [emitted.timestamp_us for emitted in state.emitted]
+        revisable_us = list(emitted_us)
         if self._whole is not None:
             stamps_us = (stamp_of(held, part) for part, held in accumulator.items())
             revisable_us += (stamp_us for stamp_us in stamps_us if stamp_us is not None)
         holds_us = [min(at_us + self._lateness_us, MAX_TIMESTAMP_US) for at_us in revisable_us]
         if state.pending and accumulator is not NOTHING:
             next_us = self._next_stamp_us(window, state)
-            if next_us is not None and next_us not in said_us:
+            if next_us is not None and next_us not in emitted_us:
                 holds_us.append(next_us)
         return min(holds_us, default=None)
 
@@ -127,7 +127,7 @@ class Panes:
         """The event time of the next pane; None if all in it came late."""
         accumulator = state.accumulator
         if self._accumulation.says_changes:
-            parts = [accumulator, *(said.value for said in state.said)]
+            parts = [accumulator, *(emitted.value for emitted in state.emitted)]
             return self._accumulation.stamp_of_all_us(parts, window)
         whole = accumulator if self._whole is None else self._whole(accumulator)
         return self._accumulation.stamp_us(whole, window)
@@ -153,10 +153,10 @@ class Panes:
         return empty
 
 
-def _say_part(effects: Effects, key: Any, part: Any, said: Said, sign: int) -> None:
+def _say_part(effects: Effects, key: Any, part: Any, emitted: EmittedPane, sign: int) -> None:
     """Say some of a result, or take it back, where there is something in it."""
     if part:
-        effects.say_for_now(attrs.evolve(said, value=(key, part)), sign)
+        effects.emit_retractable(attrs.evolve(emitted, value=(key, part)), sign)
 
 
 #: The first pane of a window that is neither early nor late, by whether it is the last.

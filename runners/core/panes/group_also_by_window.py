@@ -105,10 +105,10 @@ class GroupAlsoByWindow:
             state = cell.get(window) if isinstance(cell, dict) else cell
             if state is None:
                 continue
-            state.alarms = state.alarms.without(domain)
+            state.timers = state.timers.without(domain)
             state.armed_for = None
             effects.touched.add(cell_id)
-            self._life.settle(cells, cell_id, window, state, effects, now)
+            self._life.fire_if_due(cells, cell_id, window, state, effects, now)
         return effects
 
     def _add_plain(
@@ -131,7 +131,7 @@ class GroupAlsoByWindow:
             touched[cell_id] = state
             self._absorb(state, window, partial, now)
         for cell_id, state in touched.items():
-            self._life.settle(cells, cell_id, cell_id[1], state, effects, now)
+            self._life.fire_if_due(cells, cell_id, cell_id[1], state, effects, now)
         effects.touched.update(touched)
 
     def _add_merging(
@@ -166,7 +166,7 @@ class GroupAlsoByWindow:
             cells[cell_id] = cell
             effects.touched.add(cell_id)
             for window, state in changed.items():
-                self._life.settle(cells, cell_id, window, state, effects, now)
+                self._life.fire_if_due(cells, cell_id, window, state, effects, now)
 
     def _add_regrouping(
         self,
@@ -188,9 +188,9 @@ class GroupAlsoByWindow:
                 seen = [value for part in parts for value in values.get(part, ())] if values else []
                 self._life.observe(cell[window], window, Elements(count, seen), now)
             for window in regrouped.split:
-                self._life.speak(key, window, cell[window], effects, now)
+                self._life.fire(key, window, cell[window], effects, now)
             for window in regrouped.changed:
-                self._life.settle(cells, cell_id, window, cell[window], effects, now)
+                self._life.fire_if_due(cells, cell_id, window, cell[window], effects, now)
             late = set(regrouped.late)
             for arrival in arrivals:
                 if arrival[1] in late:

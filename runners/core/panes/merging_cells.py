@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from dataflow.combine_fn import CombineFn
-from runners.core.ground.cells import NO_ALARMS, NOTHING, UNTOUCHED, Now, WindowState
+from runners.core.ground.cells import NO_TIMERS, NOTHING, UNTOUCHED, Now, WindowState
 from runners.core.partials.lifting import Partial
 from triggers.trigger import Progress
 from triggers.windowing_strategy import WindowingStrategy
@@ -128,7 +128,7 @@ class Regrouper:
             window: list(dict.fromkeys(home for m in members if (home := parts[m].home)))
             for window, members in groups.items()
         }
-        _keep_what_was_said(cell, groups, sources)
+        _keep_emitted(cell, groups, sources)
         shares = Counter(source for found in sources.values() for source in found)
         result, states = Regrouped(), MergingCell()
         unclaimed = set(cell)
@@ -146,7 +146,7 @@ class Regrouper:
             if any(shares[source] > 1 for source in found):
                 state.trigger = Progress(self.strategy.trigger.initial_state())
                 count = sum(self.combine_fn.size(held) for c in contents for held in c.values())
-                if any(cell[source].said for source in found):
+                if any(cell[source].emitted for source in found):
                     result.split.append(window)
             state.accumulator = _union(contents)
             unclaimed.difference_update(found)
@@ -226,8 +226,8 @@ class Regrouper:
         states = [
             attrs.evolve(
                 cell[source],
-                said=cell[source].said if source in unclaimed else (),
-                alarms=NO_ALARMS,
+                emitted=cell[source].emitted if source in unclaimed else (),
+                timers=NO_TIMERS,
                 hold_us=None,
                 armed_for=None,
             )
@@ -266,7 +266,7 @@ def grown(
     if len(states) > 1:
         merged = WindowState(
             pending=sum(state.pending for state in states),
-            said=tuple(said for state in states for said in state.said),
+            emitted=tuple(emitted for state in states for emitted in state.emitted),
             firings=max(state.firings for state in states),
             nonspeculative_firings=max(state.nonspeculative_firings for state in states),
             is_past=any(state.is_past for state in states),
@@ -279,13 +279,13 @@ def grown(
     return merged
 
 
-def _keep_what_was_said(
+def _keep_emitted(
     cell: MergingCell, groups: dict[Window, list[Window]], sources: dict[Window, list[Window]]
 ) -> None:
     """Give windows that have spoken and have nothing left to a window that lies over them, or keep them as they are."""
-    heard = {source for found in sources.values() for source in found}
+    claimed = {source for found in sources.values() for source in found}
     for window, state in cell.items():
-        if window in heard or not state.said:
+        if window in claimed or not state.emitted:
             continue
         over = [
             each

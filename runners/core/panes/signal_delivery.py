@@ -17,8 +17,8 @@ from triggers.trigger import Progress, Trigger
 from windowing.window import Window
 
 Cells = MutableMapping[CellId, Cell]
-#: `WindowLifecycle.settle`.
-Settle = Callable[[Cells, CellId, Any, WindowState, Effects, Now], None]
+#: `WindowLifecycle.fire_if_due`.
+FireIfDue = Callable[[Cells, CellId, Any, WindowState, Effects, Now], None]
 
 
 def trigger_of(graph: PipelineGraph, node: TransformNode) -> Trigger | None:
@@ -44,34 +44,39 @@ def unheard_signal(name: str, known: Iterable[str]) -> SignalError:
     )
 
 
-def hear(
-    trigger: Trigger, settle: Settle, cells: Cells, told: Iterable[CellId], name: str, now: Now
+def on_signal(
+    trigger: Trigger,
+    fire_if_due: FireIfDue,
+    cells: Cells,
+    listening: Iterable[CellId],
+    name: str,
+    now: Now,
 ) -> Effects:
     """Let every window of some cells hear a signal.
 
     Args:
         trigger: that of the windows.
-        settle: lets a window whose trigger has moved speak, and sets its timers.
+        fire_if_due: lets a window whose trigger has moved speak, and sets its timers.
         cells: of the grouping; changed in place.
-        told: the cells that hear it; those that are gone are passed over.
+        listening: the cells that hear it; those that are gone are passed over.
         name: of the signal.
         now: the clocks.
     """
     effects = Effects()
-    for cell_id in told:
+    for cell_id in listening:
         for window, state in _windows(cells, cell_id):
             if state.trigger.is_finished:
                 continue
             before = state.trigger.state
-            heard = trigger.on_signal(
+            moved = trigger.on_signal(
                 before, window, name, watermark_us=now.trigger_watermark_us, now_us=now.now_us
             )
-            if heard is before:
+            if moved is before:
                 continue
-            kept, said = _kept(state), state.said
-            state.trigger = Progress(heard)
-            settle(cells, cell_id, window, state, effects, now)
-            if said is not state.said or kept != _kept(state):
+            kept, emitted = _kept(state), state.emitted
+            state.trigger = Progress(moved)
+            fire_if_due(cells, cell_id, window, state, effects, now)
+            if emitted is not state.emitted or kept != _kept(state):
                 effects.touched.add(cell_id)
     return effects
 
@@ -92,6 +97,6 @@ def _kept(state: WindowState) -> tuple[Any, ...]:
         state.pending,
         state.firings,
         state.is_past,
-        state.alarms,
+        state.timers,
         state.hold_us,
     )

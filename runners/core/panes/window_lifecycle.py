@@ -9,14 +9,14 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from runners.core.ground.cells import (
-    NO_ALARMS,
+    NO_TIMERS,
     NOTHING,
-    Alarms,
     Cell,
     CellId,
     Effects,
     Now,
     WindowState,
+    WindowTimers,
 )
 from runners.core.panes.firing import Panes
 from runners.core.panes.merging_cells import Regrouper
@@ -68,14 +68,14 @@ class WindowLifecycle:
             if seen is not state.trigger.state:
                 state.trigger = Progress(seen)
 
-    def speak(
+    def fire(
         self, key: Any, window: Window, state: WindowState, effects: Effects, now: Now
     ) -> None:
         """Say now what there is to be said, whatever the trigger thinks of it."""
         is_last = self._strategy.expiry_us(window) <= now.watermark_us
         self._panes.fire(key, window, state, effects, now, is_last=is_last)
 
-    def settle(
+    def fire_if_due(
         self,
         cells: MutableMapping[CellId, Cell],
         cell_id: CellId,
@@ -114,7 +114,7 @@ class WindowLifecycle:
         always = FiringBehavior.FIRE_ALWAYS
         return self._strategy.closing_behavior is always or (
             # The watermark has jumped over the end of the window.
-            self._speaks_on_time(window, state, now)
+            self._fires_on_time(window, state, now)
             and not state.trigger.is_finished
             and self._trigger.should_fire(
                 state.trigger.state,
@@ -124,7 +124,7 @@ class WindowLifecycle:
             )
         )
 
-    def _speaks_on_time(self, window: Window, state: WindowState, now: Now) -> bool:
+    def _fires_on_time(self, window: Window, state: WindowState, now: Now) -> bool:
         """Whether this is the end of the window, and it speaks then with nothing new too."""
         return (
             self._strategy.on_time_behavior is FiringBehavior.FIRE_ALWAYS
@@ -138,7 +138,7 @@ class WindowLifecycle:
         One that has spoken goes on numbering its panes, and its trigger is where it was, should more come; but what
         does not expire would be kept for ever.
         """
-        if not self._accumulation.is_retracted or state.said or not self._is_void(state):
+        if not self._accumulation.is_retracted or state.emitted or not self._is_void(state):
             return False
         is_endless = self._strategy.expiry_us(window) == MAX_TIMESTAMP_US
         return state.firings == 0 or is_endless or self._regrouper is not None
@@ -161,7 +161,7 @@ class WindowLifecycle:
         """
         if not self._takes_back_merged:
             return MAX_TIMESTAMP_US
-        foreign = (said.window for said in state.said if said.window != window)
+        foreign = (emitted.window for emitted in state.emitted if emitted.window != window)
         return min(map(self._strategy.expiry_us, foreign), default=MAX_TIMESTAMP_US)
 
     def _arm(
@@ -174,19 +174,19 @@ class WindowLifecycle:
         now: Now,
     ) -> None:
         """Set the timers that the trigger's progress asks for, and the one at which the machine itself must act."""
-        alarms = Alarms(latest_us)
+        timers = WindowTimers(latest_us)
         if not state.trigger.is_finished:
             watermark_us, now_us = now.trigger_watermark_us, now.now_us
-            event_us, processing_us = self._trigger.next_wakeup(
+            event_us, processing_us = self._trigger.next_timers(
                 state.trigger.state, window, watermark_us=watermark_us, now_us=now_us
             ).ahead_of(watermark_us, now_us)
             if self._strategy.follows_percentile:
-                alarms = Alarms(latest_us, processing_us, event_us)
+                timers = WindowTimers(latest_us, processing_us, event_us)
             elif event_us is None or event_us > latest_us:
-                alarms = Alarms(latest_us, processing_us)
+                timers = WindowTimers(latest_us, processing_us)
             else:
-                alarms = Alarms(event_us, processing_us)
-        _set_timers(effects, cell_id, window, state, alarms)
+                timers = WindowTimers(event_us, processing_us)
+        _set_timers(effects, cell_id, window, state, timers)
         state.armed_for = state.trigger
 
     def _ask_trigger(
@@ -197,7 +197,7 @@ class WindowLifecycle:
             state.trigger.state, window, watermark_us=watermark_us, now_us=now_us
         ):
             return
-        if state.pending or self._speaks_on_time(window, state, now):
+        if state.pending or self._fires_on_time(window, state, now):
             self._panes.fire(key, window, state, effects, now, is_last=False)
         else:
             # With nothing new the moment passes in silence, but it passes.
@@ -208,21 +208,21 @@ class WindowLifecycle:
 
 
 def _set_timers(
-    effects: Effects, cell_id: CellId, window: Window, state: WindowState, wanted: Alarms
+    effects: Effects, cell_id: CellId, window: Window, state: WindowState, wanted: WindowTimers
 ) -> None:
     """Have the timers of a window as wanted."""
-    if wanted == state.alarms:
+    if wanted == state.timers:
         return
-    for domain, wanted_us, set_us in zip(_DOMAINS, wanted, state.alarms, strict=True):
+    for domain, wanted_us, set_us in zip(_DOMAINS, wanted, state.timers, strict=True):
         if wanted_us != set_us:
             effects.timers[cell_id, window, domain] = wanted_us
-    state.alarms = wanted
+    state.timers = wanted
     state.armed_for = None
 
 
 def clear(effects: Effects, cell_id: CellId, window: Window, state: WindowState) -> None:
     """Let go of everything that a window has set."""
-    _set_timers(effects, cell_id, window, state, NO_ALARMS)
+    _set_timers(effects, cell_id, window, state, NO_TIMERS)
     if state.hold_us is not None:
         effects.holds[cell_id, window] = state.hold_us = None
 

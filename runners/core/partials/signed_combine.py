@@ -143,14 +143,14 @@ class RetractingCombineFn(SignedCombineFn):
     ) -> tuple[Any, int]:
         """Add what is said, take out what is taken back."""
         inner, size = accumulator
-        said: list[Any] = []
-        taken_back: list[Any] = []
+        emitted: list[Any] = []
+        retracted: list[Any] = []
         for value, sign in values:
-            (said if sign > 0 else taken_back).append(value)
-        inner = self.combine_fn.add_inputs(inner, said)
-        for value in taken_back:
+            (emitted if sign > 0 else retracted).append(value)
+        inner = self.combine_fn.add_inputs(inner, emitted)
+        for value in retracted:
             inner = self.combine_fn.retract_input(inner, value)
-        return inner, size + len(said) - len(taken_back)
+        return inner, size + len(emitted) - len(retracted)
 
     def merge_accumulators(self, accumulators: Iterable[tuple[Any, int]]) -> tuple[Any, int]:
         """Merge, and add the sizes up."""

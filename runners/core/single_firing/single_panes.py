@@ -95,13 +95,13 @@ def _speaking_once(graph: PipelineGraph, node: TransformNode) -> Accumulation | 
         return None
     accumulation = Accumulation.of(graph, node)
     strategy = accumulation.strategy
-    speaks_once = (
+    fires_once = (
         type(strategy.trigger) is DefaultTrigger
         and not strategy.is_retracting
         and not accumulation.is_retracted
         and strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
     )
-    return accumulation if speaks_once else None
+    return accumulation if fires_once else None
 
 
 def _ends_with_its_window(strategy: WindowingStrategy) -> bool:

@@ -39,7 +39,7 @@ class NewId(NamedTuple):
 
 
 @attrs.frozen(kw_only=True)
-class Judged:
+class Deduplicated:
     """A batch, judged.
 
     ``bundle``: the records that are new, in their order; ``ids``: theirs, to be remembered.
@@ -58,7 +58,7 @@ def horizon_us(slack_us: int, watermark_us: int) -> int:
     return watermark_us - slack_us
 
 
-class RecordIdJudge:
+class Deduplicator:
     """Judges the batches of one read.
 
     Args:
@@ -72,7 +72,7 @@ class RecordIdJudge:
         assert operation.record_ids is not None
         self._node, self._tries, self.settings = node, tries, operation.record_ids
 
-    def judge(self, bundle: Bundle, known: Known, *, watermark_us: int) -> Judged:
+    def deduplicate(self, bundle: Bundle, known: Known, *, watermark_us: int) -> Deduplicated:
         """Judge what was read, before it is part of anything.
 
         Args:
@@ -95,7 +95,7 @@ class RecordIdJudge:
         new = [(digest, index) for digest, index in first.items() if digest not in seen]
         indexes = [index for _, index in new]
         is_all = len(indexes) == len(bundle)
-        return Judged(
+        return Deduplicated(
             bundle=bundle
             if is_all
             else bundle.take(indexes, [bundle.values[index] for index in indexes]),
@@ -177,8 +177,8 @@ def _late(bundle: Bundle, index: int, record_id: Any, watermark_us: int) -> Late
 class SplitIds:
     """A judge with the ids of one split in memory, for engines whose state dies with them."""
 
-    def __init__(self, judge: RecordIdJudge) -> None:
-        self._judge = judge
+    def __init__(self, deduplicator: Deduplicator) -> None:
+        self._deduplicator = deduplicator
         self._digests: set[bytes] = set()
         self._by_time: list[tuple[int, bytes]] = []
 
@@ -187,16 +187,18 @@ class SplitIds:
 
     def kept(self, watermark_us: int) -> list[NewId]:
         """The ids that somebody may ask for when the split's watermark is here."""
-        until_us = horizon_us(self._judge.settings.slack_us, watermark_us)
+        until_us = horizon_us(self._deduplicator.settings.slack_us, watermark_us)
         return sorted(NewId(digest, at) for at, digest in self._by_time if at >= until_us)
 
-    def judge(self, bundle: Bundle, watermark_us: int) -> Judged:
+    def deduplicate(self, bundle: Bundle, watermark_us: int) -> Deduplicated:
         """Forget what is behind the horizon, judge what was read, and remember what is new."""
-        until_us = horizon_us(self._judge.settings.slack_us, watermark_us)
+        until_us = horizon_us(self._deduplicator.settings.slack_us, watermark_us)
         while self._by_time and self._by_time[0][0] < until_us:
             self._digests.discard(heappop(self._by_time)[1])
-        judged = self._judge.judge(bundle, self._digests.intersection, watermark_us=watermark_us)
-        for each in judged.ids:
+        deduplicated = self._deduplicator.deduplicate(
+            bundle, self._digests.intersection, watermark_us=watermark_us
+        )
+        for each in deduplicated.ids:
             self._digests.add(each.digest)
             heappush(self._by_time, (each.timestamp_us, each.digest))
-        return judged
+        return deduplicated

@@ -28,7 +28,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
-from runners.core.panes.signal_delivery import hear, trigger_of
+from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation
 from runners.core.partials.lifting import Partial
 from runners.core.single_firing.replay_panes import ReplayPanes
@@ -125,12 +125,12 @@ class GroupingStage:
             effects = self._tried(act)
         return self._followed(effects, clock)
 
-    def say(self, clock: StageClock) -> Iterator[Step]:
+    def fire(self, clock: StageClock) -> Iterator[Step]:
         """Let everything that `replay` holds speak, when all of it is there."""
         assert self.replay is not None
         yield from self._said(self.replay.bundles(), clock)
 
-    def say_all_of(self, columns: Sequence[PartialColumns], clock: StageClock) -> Step:
+    def fire_all_of(self, columns: Sequence[PartialColumns], clock: StageClock) -> Step:
         """Let windows speak of which these are all the partials; see `panes`."""
         assert self.panes is not None
         outputs = StageOutputs()
@@ -147,7 +147,7 @@ class GroupingStage:
                 return
             yield self._replayed(bundle, clock)
 
-    def say_of(self, partials: Sequence[Partial], clock: StageClock) -> Step:
+    def fire_for(self, partials: Sequence[Partial], clock: StageClock) -> Step:
         """Let windows speak of which these partials, which `replay` does not hold, are all that there is."""
         assert self.replay is not None
         with self._naming_failures():
@@ -181,17 +181,17 @@ class GroupingStage:
     def signal(
         self,
         cells: MutableMapping[CellId, Cell],
-        told: Iterable[CellId],
+        listening: Iterable[CellId],
         name: str,
         clock: StageClock,
     ) -> Step:
-        """Let every window of the cells ``told`` hear a signal, which is one of `signals`."""
+        """Let every window of the cells ``listening`` hear a signal, which is one of `signals`."""
         assert self._trigger is not None
         assert isinstance(self.machine, GroupAlsoByWindow)
         life = self.machine.lifecycle
         now = life.now(clock.watermark_us, clock.now_us, clock.percentile_watermark_us)
         with self._naming_failures():
-            effects = hear(self._trigger, life.settle, cells, told, name, now)
+            effects = on_signal(self._trigger, life.fire_if_due, cells, listening, name, now)
         return self._followed(effects, clock)
 
     def _tried(self, act: Callable[[], Effects]) -> Effects:

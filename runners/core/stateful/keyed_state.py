@@ -9,11 +9,11 @@ import attrs
 from dataflow.user_state import SetTimer, TimerName
 from runners.core.ground.timers import TimerQueue
 from runners.core.partials.stateful_inputs import Input
-from triggers.trigger import Wakeup
+from triggers.trigger import TriggerTimers
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MIN_TIMESTAMP_US
 
-_NO_TIMERS = Wakeup()
+_NO_TIMERS = TriggerTimers()
 #: How many timers are better looked through than kept in order.
 _FEW = 8
 _FIRE_US = itemgetter(0)
@@ -86,14 +86,14 @@ class UserTimers(dict[TimerName, SetTimer]):
 class KeyedState:
     """State and timers by their names.
 
-    ``backlog``: elements whose turn in time order has not come, in order of arrival.  ``wakeup``: the engine's timers
-    that are set: for each domain the first instant at which something has to happen.
+    ``backlog``: elements whose turn in time order has not come, in order of arrival. ``engine_timers``: the engine's
+    timers that are set: for each domain the first instant at which something has to happen.
     """
 
     values: dict[str, Any] = attrs.field(factory=dict)
     timers: UserTimers = attrs.field(factory=UserTimers, converter=UserTimers)
     backlog: list[Input] = attrs.field(factory=list)
-    wakeup: Wakeup = _NO_TIMERS
+    engine_timers: TriggerTimers = _NO_TIMERS
     # The rest is of one step, and not kept.
     #: Elements whose turn is now, the first one last.
     ready: list[Input] = attrs.field(factory=list, eq=False, repr=False)
@@ -111,14 +111,14 @@ class KeyedState:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # As for `WindowState`: a plain call with plain tuples; most cells have no backlog.
-        kept = self.values, dict(self.timers), tuple(self.wakeup)
+        kept = self.values, dict(self.timers), tuple(self.engine_timers)
         return _restored, (*kept, self.backlog) if self.backlog else kept
 
 
 def _restored(
     values: dict[str, Any],
     timers: dict[TimerName, SetTimer],
-    wakeup: tuple[int | None, ...],
+    engine_timers: tuple[int | None, ...],
     backlog: list[Input] | None = None,
 ) -> KeyedState:
-    return KeyedState(values, timers, backlog or [], Wakeup(*wakeup))
+    return KeyedState(values, timers, backlog or [], TriggerTimers(*engine_timers))

@@ -36,7 +36,7 @@ from runners.core.partials.lifting import Partial
 from runners.core.partials.stateful_inputs import Input
 from runners.core.stateful.keyed_state import KeyedState, spec_name
 from runners.core.stateful.stateful_invoker import Call, StatefulInvoker
-from triggers.trigger import Wakeup
+from triggers.trigger import TriggerTimers
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.pane import NO_FIRING
 from windowing.time_domain import TimeDomain
@@ -179,9 +179,9 @@ class _Step:
             if cell is None:
                 continue
             if domain is TimeDomain.EVENT:
-                cell.wakeup = cell.wakeup._replace(event_us=None)
+                cell.engine_timers = cell.engine_timers._replace(event_us=None)
             else:
-                cell.wakeup = cell.wakeup._replace(processing_us=None)
+                cell.engine_timers = cell.engine_timers._replace(processing_us=None)
             if cell_id not in self._touched:
                 self._begin(cell_id, cell)
                 number = self._queue(queue, number, cell_id)
@@ -196,16 +196,16 @@ class _Step:
             is_over = self._expiry_us(cell_id) <= self._watermark_us
             if is_over or cell.is_empty:
                 del self._cells[cell_id]
-                self._set_timers(cell_id, cell, Wakeup())
+                self._set_timers(cell_id, cell, TriggerTimers())
                 if cell_id in self._born:
                     continue
             else:
-                self._set_timers(cell_id, cell, self._wakeup(cell_id, cell))
+                self._set_timers(cell_id, cell, self._engine_timers(cell_id, cell))
             self._effects.touched.add(cell_id)
         outputs, self._effects.dead = self._machine.invoker.finish_bundle()
         for each in outputs:
             value = each.value if each.tag is None else TaggedOutput(each.tag, each.value)
-            self._effects.say(value, each.timestamp_us, each.window, NO_FIRING)
+            self._effects.emit(value, each.timestamp_us, each.window, NO_FIRING)
         return self._effects
 
     def _begin(self, cell_id: CellId, cell: KeyedState) -> None:
@@ -325,7 +325,7 @@ class _Step:
         cell.firings = 0
         call = Call(key, window, timestamp_us, self._now_us, pane, sign, cell.watermark_us)
         for output in self._machine.invoker.process(cell, value, call):
-            self._effects.say(output, timestamp_us, window, pane)
+            self._effects.emit(output, timestamp_us, window, pane)
 
     def _fire(self, cell_id: CellId, cell: KeyedState, timer: TimerName) -> None:
         key, window = cell_id
@@ -351,8 +351,8 @@ class _Step:
         )
         for output in self._machine.invoker.fire(cell, timer, call):
             # As for the panes of a grouping: what a window says lies in it.
-            said_us = min(timestamp_us, window.max_timestamp_us)
-            self._effects.say(output, said_us, window, NO_FIRING)
+            emitted_us = min(timestamp_us, window.max_timestamp_us)
+            self._effects.emit(output, emitted_us, window, NO_FIRING)
 
     def _count_firing(self, cell: KeyedState, timer: TimerName, key: Any) -> None:
         cell.firings += 1
@@ -364,26 +364,26 @@ class _Step:
                 "until the year 9999 when the input ends",
             )
 
-    def _wakeup(self, cell_id: CellId, cell: KeyedState) -> Wakeup:
+    def _engine_timers(self, cell_id: CellId, cell: KeyedState) -> TriggerTimers:
         event = self._first(cell, TimeDomain.EVENT)
         processing = self._first(cell, TimeDomain.PROCESSING)
         events_us = [self._expiry_us(cell_id), *([] if event is None else [event[0]])]
         if cell.backlog:
             events_us.append(min(each[1] for each in cell.backlog) + 1)
-        return Wakeup(
+        return TriggerTimers(
             clamp_timestamp_us(min(events_us)),
             None if processing is None else clamp_timestamp_us(processing[0]),
         )
 
-    def _set_timers(self, cell_id: CellId, cell: KeyedState, wanted: Wakeup) -> None:
+    def _set_timers(self, cell_id: CellId, cell: KeyedState, wanted: TriggerTimers) -> None:
         window = cell_id[1]
         assert window is not None
-        known = cell.wakeup
+        known = cell.engine_timers
         if wanted.event_us != known.event_us:
             self._effects.timers[cell_id, window, TimeDomain.EVENT] = wanted.event_us
         if wanted.processing_us != known.processing_us:
             self._effects.timers[cell_id, window, TimeDomain.PROCESSING] = wanted.processing_us
-        cell.wakeup = wanted
+        cell.engine_timers = wanted
 
     def _expiry_us(self, cell_id: CellId) -> int:
         window = cell_id[1]

@@ -57,12 +57,14 @@ class RowChanges:
         """
         found: list[RowChange] = []
         for gone, come in self._changes.values():
-            said, taken_back = list(come.values()), list(gone.values())
-            if len(said) > 1:
-                raise _conflict(self._table, said[0], said[1])
-            if said or taken_back:
-                found.append((taken_back.pop(0) if taken_back else None, said[0] if said else None))
-            found += [(each, None) for each in taken_back]
+            emitted, retracted = list(come.values()), list(gone.values())
+            if len(emitted) > 1:
+                raise _conflict(self._table, emitted[0], emitted[1])
+            if emitted or retracted:
+                found.append(
+                    (retracted.pop(0) if retracted else None, emitted[0] if emitted else None)
+                )
+            found += [(each, None) for each in retracted]
         return found
 
 

@@ -14,7 +14,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.tables.changelog import check_rows
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.row_changes import RowChanges
-from runners.core.tables.values import as_held
+from runners.core.tables.values import as_stored
 
 
 def table_write(
@@ -42,7 +42,7 @@ def table_write(
             return TableWrite(
                 table=table, upserts=found if is_keyed else (), inserts=() if is_keyed else found
             )
-    rows = as_held(table, _rows(node, list(table.columns), bundle.values))
+    rows = as_stored(table, _rows(node, list(table.columns), bundle.values))
     try:
         check_rows(table, rows)
     except TableRowError as error:

@@ -27,7 +27,7 @@ _PLAIN: Mapping[Any, Callable[[Any], Any]] = {
 }
 
 
-def as_held(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
+def as_stored(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
     """The rows with such values; what fits no column is left for `check_rows` to refuse."""
     for index, kind in enumerate(table.columns.values()):
         if kind is datetime and not all(_is_utc(row[index]) for row in rows):

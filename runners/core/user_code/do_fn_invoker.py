@@ -22,7 +22,7 @@ from dataflow.do_fn import (
 )
 from dataflow.graph import ParDo, TransformNode
 from runners.core.ground.bundle import Bundle
-from runners.core.ground.cells import Said
+from runners.core.ground.cells import EmittedPane
 from runners.core.ground.running import RUNNING
 from runners.core.user_code.batch_do_fn import BatchDoFn
 from runners.core.user_code.do_fn_outputs import DoFnOutputs, Emit, failure, naming_hook
@@ -76,8 +76,8 @@ class DoFnInvoker:
 
     def _process(self, bundle: Bundle) -> None:
         self._call_silent_hook("start_bundle")
-        if self._is_nondeterministic and bundle.sayings is not None:
-            self._run_remembering(bundle, bundle.sayings)
+        if self._is_nondeterministic and bundle.emitted_panes is not None:
+            self._run_remembering(bundle, bundle.emitted_panes)
         elif self._batch is not None and self._batch.takes(bundle.values):
             output = self._batch.run(bundle)
             if output is not None and len(output):
@@ -166,20 +166,22 @@ class DoFnInvoker:
         except Exception as error:
             raise failure(self._node, error, element) from error
 
-    def _run_remembering(self, bundle: Bundle, sayings: Sequence[Said]) -> None:
+    def _run_remembering(self, bundle: Bundle, emitted_panes: Sequence[EmittedPane]) -> None:
         """Run what is said, and take back what came out then, not what would come out now."""
         signs = bundle.signs or [1] * len(bundle)
-        is_said = [sign > 0 for sign in signs]
-        said = list(compress(range(len(bundle)), is_said))
-        fresh = self._outputs_each(bundle.take(said, [bundle.values[index] for index in said]))
+        is_emitted = [sign > 0 for sign in signs]
+        emitted = list(compress(range(len(bundle)), is_emitted))
+        fresh = self._outputs_each(
+            bundle.take(emitted, [bundle.values[index] for index in emitted])
+        )
         values: list[Any] = []
         indexes: list[int] = []
-        for index, saying in enumerate(sayings):
-            if is_said[index]:
+        for index, emitted_pane in enumerate(emitted_panes):
+            if is_emitted[index]:
                 outputs = next(fresh)
-                saying.remember(self._node.label, outputs)
+                emitted_pane.remember(self._node.label, outputs)
             else:
-                outputs = saying.recall(self._node.label)
+                outputs = emitted_pane.recall(self._node.label)
             values.extend(outputs)
             indexes.extend([index] * len(outputs))
         if values:

@@ -85,11 +85,11 @@ def _slice(bundle: Bundle, start: int, end: int) -> Bundle:
 def _remembered(bundle: Bundle) -> list[Mapping[str, list[list[Any]]] | None]:
     """What non-deterministic code is to be asked for again: running it changes that."""
     return [
-        said.remembered and {label: list(kept) for label, kept in said.remembered.items()}
-        for said in bundle.sayings or ()
+        emitted.remembered and {label: list(kept) for label, kept in emitted.remembered.items()}
+        for emitted in bundle.emitted_panes or ()
     ]
 
 
 def _restore(bundle: Bundle, remembered: list[Mapping[str, list[list[Any]]] | None]) -> None:
-    for said, before in zip(bundle.sayings or (), remembered, strict=True):
-        said.remembered = before and {label: list(kept) for label, kept in before.items()}
+    for emitted, before in zip(bundle.emitted_panes or (), remembered, strict=True):
+        emitted.remembered = before and {label: list(kept) for label, kept in before.items()}

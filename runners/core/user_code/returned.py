@@ -75,7 +75,7 @@ def check_not_retracted(node: TransformNode, bundle: Bundle, returned: object) -
     Raises:
         TransformError: its elements may be taken back.
     """
-    if bundle.signs is not None or bundle.sayings is not None:
+    if bundle.signs is not None or bundle.emitted_panes is not None:
         raise TransformError(
             f"{node} emits from finish_bundle, and its input may be taken back",
             detail=f"it returned {shown(returned)}; what was made of a bundle could not be taken back with one of its "

@@ -73,7 +73,7 @@ def ranges_of(job: JobRow) -> Sequence[Mapping[str, Any]]:
     * ``worker``: who has it, or had it last; None: nobody has had it yet;
     * ``watermark_us``: how far it has come, by its last commit; None: it has made none;
     * ``is_finished``: a split of a source that has been read to its end;
-    * ``tied_to``: the range with which it is being split or merged, so that it cannot move; None: with none.
+    * ``handover_with``: the range with which it is being split or merged, so that it cannot move; None: with none.
     """
     return [
         {
@@ -83,7 +83,7 @@ def ranges_of(job: JobRow) -> Sequence[Mapping[str, Any]]:
             "worker": row.owner,
             "watermark_us": row.watermark_us,
             "is_finished": row.is_finished,
-            "tied_to": None if row.tied_to is None else str(row.tied_to),
+            "handover_with": None if row.handover_with is None else str(row.handover_with),
         }
         for range_id, row in sorted(job.ranges.items())
         if not row.is_retired

@@ -74,7 +74,7 @@ def mark_of(row: RangeRow) -> SplitMark | None:
     return SplitMark(**dict(zip(names, fields, strict=False)))
 
 
-class HistoryState(Enum):
+class BackfillState(Enum):
     """What a job has of a backfill."""
 
     #: Nothing: it has not been begun, by whomever.
@@ -87,16 +87,16 @@ class HistoryState(Enum):
     LIVE = "live"
 
 
-def history_state(job: JobRow) -> HistoryState:
+def backfill_state(job: JobRow) -> BackfillState:
     """How far the backfill of a job is."""
     rows = job.ranges.values()
     sources = [row for row in rows if row.split is not None]
     if any(mark_of(row) is not None for row in sources):
-        return HistoryState.HALF
+        return BackfillState.HALF
     if not any(row.bundle for row in rows):
-        return HistoryState.NONE
+        return BackfillState.NONE
     is_ours = all(row.owner == OWNER for row in sources)
-    return HistoryState.LOADED if is_ours else HistoryState.LIVE
+    return BackfillState.LOADED if is_ours else BackfillState.LIVE
 
 
 def begun(job: JobRow) -> SplitMark | None:
@@ -111,13 +111,13 @@ def is_loaded(row: RangeRow) -> bool:
     return mark is not None and mark.is_end
 
 
-def check_history_is_whole(job: JobRow) -> None:
+def check_backfill_is_whole(job: JobRow) -> None:
     """Refuse to run a job as it is when a backfill has been interrupted.
 
     Raises:
         BackfillError: that is so.
     """
-    if history_state(job) is HistoryState.HALF:
+    if backfill_state(job) is BackfillState.HALF:
         loaded = sum(map(is_loaded, job.ranges.values()))
         raise BackfillError(
             f"the history of job {job.job!r} is loaded only in part, so it cannot go live",
@@ -132,7 +132,7 @@ def check_may_be_loaded(job: JobRow) -> None:
     Raises:
         BackfillError: that is so.
     """
-    if history_state(job) is HistoryState.LIVE:
+    if backfill_state(job) is BackfillState.LIVE:
         moved = [str(row.range_id) for row in job.ranges.values() if row.bundle]
         raise BackfillError(
             f"job {job.job!r} has gone live, so no history can be loaded into it",

@@ -62,7 +62,7 @@ class RangeShape(NamedTuple):
     """What a range covers (None: nothing any more), and to which other it is tied, in the store."""
 
     keys: KeyRange | None
-    tied_to: RangeId | None
+    handover_with: RangeId | None
 
 
 class ShapeError(ValueError):
@@ -86,7 +86,9 @@ class Shapes:
         self._next_index: dict[str, int] = {}
         for range_id in rows:
             self._count(range_id)
-        self._heads = {range_id: row.tied_to for range_id, row in rows.items() if row.tied_to}
+        self._heads = {
+            range_id: row.handover_with for range_id, row in rows.items() if row.handover_with
+        }
         self._number = 1
         #: By tied range, the routing that senders must follow before it can be untied.
         self._since = dict.fromkeys(self._heads, self._number)
@@ -105,7 +107,7 @@ class Shapes:
         return not self.asked and not self._heads
 
     def split(
-        self, range_id: RangeId, at: int | None, is_settled: Callable[[RangeId], bool]
+        self, range_id: RangeId, at: int | None, is_stable: Callable[[RangeId], bool]
     ) -> Split:
         """Ask for a split.
 
@@ -114,7 +116,7 @@ class Shapes:
                 computation is changing hands.
         """
         keys = self._free(range_id)
-        self._check_settled(range_id.computation, is_settled)
+        self._check_stable(range_id.computation, is_stable)
         if at is not None and not keys.low < at < keys.high:
             raise ShapeError(f"{at:#x} does not divide {range_id}, which has the keys {keys}")
         if keys.high - keys.low == 1:
@@ -138,16 +140,16 @@ class Shapes:
         return asked
 
     def check_merge(
-        self, range_id: RangeId, gone: RangeId, is_settled: Callable[[RangeId], bool]
+        self, range_id: RangeId, gone: RangeId, is_stable: Callable[[RangeId], bool]
     ) -> None:
         """Raise what `merge` would raise, or that a range of the computation is changing hands."""
         self._check_neighbours(range_id, gone)
-        self._check_settled(range_id.computation, is_settled)
+        self._check_stable(range_id.computation, is_stable)
 
-    def _check_settled(self, computation: str, is_settled: Callable[[RangeId], bool]) -> None:
+    def _check_stable(self, computation: str, is_stable: Callable[[RangeId], bool]) -> None:
         """Until its ranges are where they belong nobody knows whether a former owner has divided one."""
         for each in self._keys:
-            if each.computation == computation and not is_settled(each):
+            if each.computation == computation and not is_stable(each):
                 raise ShapeError(f"{each} is changing hands")
 
     def _check_neighbours(self, range_id: RangeId, gone: RangeId) -> None:
@@ -162,10 +164,10 @@ class Shapes:
         An owner can have split or merged ranges on behalf of a driver that is gone.
         The routing is a new one if anything has changed.
         """
-        ties = {
-            range_id: shape.tied_to
+        handovers = {
+            range_id: shape.handover_with
             for range_id, shape in found.items()
-            if shape.tied_to is not None and range_id not in self._heads
+            if shape.handover_with is not None and range_id not in self._heads
         }
         changed = {
             range_id: shape.keys
@@ -181,7 +183,7 @@ class Shapes:
                 self._keys[range_id] = keys
         if changed:
             self._number += 1
-        for range_id, head in ties.items():
+        for range_id, head in handovers.items():
             self._heads[range_id] = head
             self._since[range_id] = self._number
         for head, asked in list(self.asked.items()):
@@ -190,7 +192,7 @@ class Shapes:
             if is_done:
                 del self.asked[head]
                 self._since[other] = self._number
-        return ties
+        return handovers
 
     def report(self, passed: Mapping[RangeId, int]) -> None:
         """Take in up to which routing ranges have nothing on its way that follows an older one."""
@@ -207,17 +209,17 @@ class Shapes:
         return [
             range_id
             for range_id, number in self._since.items()
-            if self.is_tied(range_id) and self._all_follow(range_id.computation, number)
+            if self.is_in_handover(range_id) and self._all_follow(range_id.computation, number)
         ]
 
-    def is_tied(self, range_id: RangeId) -> bool:
+    def is_in_handover(self, range_id: RangeId) -> bool:
         """Whether a range is known to be tied, and not only asked to be."""
         return range_id in self._heads and not any(
             range_id == (each.born if isinstance(each, Split) else each.gone)
             for each in self.asked.values()
         )
 
-    def untied(self, range_id: RangeId) -> bool:
+    def ended_handovers(self, range_id: RangeId) -> bool:
         """A range has been untied; whether it is retired by that."""
         self._heads.pop(range_id, None)
         self._since.pop(range_id, None)

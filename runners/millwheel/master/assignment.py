@@ -38,7 +38,7 @@ class Assignment:
         self._home = {range_id: index % slots for index, range_id in enumerate(ranges)}
         self._home.update((each, self._home[head]) for each, head in heads.items())
         self._slot = dict(self._home)
-        self._settled: set[RangeId] = set()
+        self._confirmed: set[RangeId] = set()
         #: Ranges that must have the slot of another one.
         self._heads = dict(heads)
         #: Where ranges go that their worker has been asked to let go of.
@@ -48,20 +48,20 @@ class Assignment:
         """The ranges of a slot, whether its worker has taken them over yet or not."""
         return tuple(range_id for range_id, owner in self._slot.items() if owner == slot)
 
-    def is_settled(self, range_id: RangeId) -> bool:
+    def is_stable(self, range_id: RangeId) -> bool:
         """Whether the worker of the range's slot owns it, and is not asked to let it go."""
-        return range_id in self._settled and range_id not in self._leaving
+        return range_id in self._confirmed and range_id not in self._leaving
 
     @property
     def is_at_rest(self) -> bool:
         """Whether every range is where it belongs for now."""
-        return not self._leaving and len(self._settled) == len(self._slot)
+        return not self._leaving and len(self._confirmed) == len(self._slot)
 
     def awaited(self) -> BySlot:
         """Ranges that workers have been given and have not said that they own."""
         waiting: dict[int, list[RangeId]] = defaultdict(list)
         for range_id, slot in self._slot.items():
-            if range_id not in self._settled and range_id not in self._leaving:
+            if range_id not in self._confirmed and range_id not in self._leaving:
                 waiting[slot].append(range_id)
         return {slot: tuple(found) for slot, found in waiting.items()}
 
@@ -75,18 +75,18 @@ class Assignment:
     def place(self, slot: int) -> BySlot:
         """A slot has a new worker; what to give to whom."""
         mine = self.ranges_of(slot)
-        self._settled.difference_update(mine)
+        self._confirmed.difference_update(mine)
         given = self._arrive(range_id for range_id in mine if range_id in self._leaving)
         return _merged(given, {slot: self.ranges_of(slot)})
 
-    def settle(self, slot: int, ranges: Iterable[RangeId]) -> None:
+    def confirm(self, slot: int, ranges: Iterable[RangeId]) -> None:
         """The worker of a slot has taken ranges over."""
-        self._settled.update(each for each in ranges if self._slot.get(each) == slot)
+        self._confirmed.update(each for each in ranges if self._slot.get(each) == slot)
 
     def expire(self, slot: int, live: Sequence[int]) -> BySlot:
         """The worker of a slot is not heard any more: its ranges go to those of the slots ``live``."""
         mine = self.ranges_of(slot)
-        self._settled.difference_update(mine)
+        self._confirmed.difference_update(mine)
         given: dict[int, list[RangeId]] = defaultdict(list)
         heads = [each for each in mine if each not in self._heads]
         targets = {each: live[index % len(live)] for index, each in enumerate(heads)}
@@ -104,11 +104,11 @@ class Assignment:
         Those that are on their way already, or tied, are left alone.
         """
         asked: dict[int, list[RangeId]] = defaultdict(list)
-        tied = {*self._heads, *self._heads.values()}
+        in_handover = {*self._heads, *self._heads.values()}
         for range_id in ranges:
-            if range_id in tied or range_id not in self._slot:
+            if range_id in in_handover or range_id not in self._slot:
                 continue
-            if self.is_settled(range_id) and self._slot[range_id] != slot:
+            if self.is_stable(range_id) and self._slot[range_id] != slot:
                 # Where it is wanted is where it comes back to when a worker has been replaced.
                 self._leaving[range_id] = self._home[range_id] = slot
                 asked[self._slot[range_id]].append(range_id)
@@ -123,22 +123,22 @@ class Assignment:
         """Where a range is."""
         return self._slot[range_id]
 
-    def tie(self, range_id: RangeId, head: RangeId) -> None:
+    def handover(self, range_id: RangeId, head: RangeId) -> None:
         """From here on a range has the slot of another, and goes where that one goes; it may be a new one."""
         if self._slot.get(range_id) != self._slot[head]:
-            self._settled.discard(range_id)
+            self._confirmed.discard(range_id)
         self._slot[range_id], self._home[range_id] = self._slot[head], self._home[head]
         self._leaving.pop(range_id, None)
         if head in self._leaving:
             self._leaving[range_id] = self._leaving[head]
         self._heads[range_id] = head
 
-    def untie(self, range_id: RangeId, *, is_retired: bool) -> None:
+    def end_handover(self, range_id: RangeId, *, is_retired: bool) -> None:
         """From here on a range may go where it likes, or is not there any more."""
         self._heads.pop(range_id, None)
         if is_retired:
             del self._slot[range_id], self._home[range_id]
-            self._settled.discard(range_id)
+            self._confirmed.discard(range_id)
 
     def bring_home(self, slot: int) -> BySlot:
         """Have the ranges that were dealt to a slot come back to it; whom to ask for which."""
@@ -154,7 +154,7 @@ class Assignment:
         given: dict[int, list[RangeId]] = defaultdict(list)
         for range_id in list(ranges):
             target = self._slot[range_id] = self._leaving.pop(range_id)
-            self._settled.discard(range_id)
+            self._confirmed.discard(range_id)
             given[target].append(range_id)
         return {target: tuple(found) for target, found in given.items()}
 

@@ -39,7 +39,9 @@ from runners.millwheel.store.port import JobRow
 from runners.millwheel.wire.messages import (
     Assign,
     Died,
+    EndHandover,
     Failed,
+    HandoverEnded,
     Ready,
     Register,
     Released,
@@ -47,8 +49,6 @@ from runners.millwheel.wire.messages import (
     Revoke,
     Routes,
     Stop,
-    Untie,
-    Untied,
     Waiting,
     Watermarks,
     decode,
@@ -76,13 +76,13 @@ class Master:
         senders = {name: plan.senders(name) for name in plan.stages}
         self._slots = [Slot() for _ in range(slots)]
         self._shapes = Shapes(job.ranges, senders)
-        ties = {each: row.tied_to for each, row in rows.items() if row.tied_to}
-        self._assignment = Assignment(ranges, slots, ties)
+        handovers = {each: row.handover_with for each, row in rows.items() if row.handover_with}
+        self._assignment = Assignment(ranges, slots, handovers)
         #: Whether the worker of a range's slot owns it, and is not asked to let it go.
-        self.is_settled = self._assignment.is_settled
+        self.is_stable = self._assignment.is_stable
         self._merges = Merges(self._shapes, self._assignment)
         #: Since it was asked again last.
-        self._told_to_untie: set[RangeId] = set()
+        self._told_to_end: set[RangeId] = set()
         self._asked_ms, self._pace = clock.monotonic_ms(), Pace(slots, clock)
         #: Ranges that were merged into others.
         self._retired = job.ranges.keys() - rows.keys()
@@ -120,12 +120,12 @@ class Master:
         self._take_from_the_silent()
         for asked in self._merges.begin():
             self._ask(asked)
-        self._untie()
+        self._end_handovers()
         self._ask_again()
         if self._has_moved:
             # Once for all that have come: while many workers start, each of them would hear of each other one.
             self._has_moved = False
-            self._tell_all(self._routes())
+            self._send_all(self._routes())
         if self._pace.is_time():
             news = Watermarks(
                 **self._news(),
@@ -133,7 +133,7 @@ class Master:
                 is_draining=self._is_draining,
                 is_pausing=self.is_pausing,
             )
-            self._tell_all(news, self._heard())
+            self._send_all(news, self._heard())
 
     @property
     def is_listening(self) -> bool:
@@ -150,7 +150,7 @@ class Master:
         """The number of the last signal that it knows."""
         return self._signals.latest
 
-    def hear_signals(self, signals: Iterable[Signal]) -> None:
+    def on_signals(self, signals: Iterable[Signal]) -> None:
         """Take in what the store has after `latest_signal`, in order; once before the first `step`, then now and then.
 
         The first time because a range must not be given to a worker before what it has not acted on is known.
@@ -214,7 +214,7 @@ class Master:
         Raises:
             ShapeError: there is no such range, or it is changing hands or shape.
         """
-        asked = self._shapes.split(range_id, at, self.is_settled)
+        asked = self._shapes.split(range_id, at, self.is_stable)
         # It counts before it is there: what it will hold back is held back by then.
         self._adopt(asked.born, range_id)
         self._ask(asked)
@@ -226,7 +226,7 @@ class Master:
         Raises:
             ShapeError: there are no such ranges, or they are no neighbours, or are changing hands or shape.
         """
-        self._shapes.check_merge(range_id, gone, self.is_settled)
+        self._shapes.check_merge(range_id, gone, self.is_stable)
         self._merges.want(range_id, gone)
         self.move([gone], self._assignment.slot_of(range_id))
 
@@ -244,7 +244,7 @@ class Master:
 
     def stop(self) -> None:
         """Tell every worker that the job is over."""
-        self._tell_all(Stop())
+        self._send_all(Stop())
 
     def statistics(self) -> MasterStatistics:
         """Counts since this master started."""
@@ -257,12 +257,12 @@ class Master:
 
     def _handle(self, message: object) -> None:
         if isinstance(message, Report):
-            self._hear(message)
+            self._on_report(message)
         elif isinstance(message, Register):
             self._place(message)
         elif isinstance(message, Ready | Released):
-            self._settle(message)
-        elif isinstance(message, Untied):
+            self._confirm(message)
+        elif isinstance(message, HandoverEnded):
             self._let_go(message)
         elif isinstance(message, Died):
             self.failure = self.failure or self._deaths.note(message)
@@ -320,30 +320,30 @@ class Master:
         self._assign({register.slot: (), **given})
         self._revoke(self._assignment.bring_home(register.slot))
 
-    def _settle(self, message: Ready | Released) -> None:
+    def _confirm(self, message: Ready | Released) -> None:
         """A worker has taken ranges over, or let go of them."""
         slot = self._slots[message.slot]
         if slot.worker != message.worker:
             return
         slot.heard_ms = self._clock.monotonic_ms()
         if isinstance(message, Ready):
-            slot.settle()
+            slot.confirm()
             for range_id, head in self._shapes.learn(message.shapes).items():
                 self._adopt(range_id, head)
-            self._assignment.settle(message.slot, message.ranges)
+            self._assignment.confirm(message.slot, message.ranges)
         else:
             self._assign(self._assignment.release(message.slot, message.ranges))
         self._has_moved = True
 
-    def _let_go(self, message: Untied) -> None:
+    def _let_go(self, message: HandoverEnded) -> None:
         if self._slots[message.slot].worker != message.worker:
             return
         for range_id in message.ranges:
             # An answer that comes twice may be about an earlier tie, and from where the range was then.
             is_here = self._assignment.slots.get(range_id) == message.slot
-            if is_here and self._shapes.is_tied(range_id):
-                is_retired = self._shapes.untied(range_id)
-                self._assignment.untie(range_id, is_retired=is_retired)
+            if is_here and self._shapes.is_in_handover(range_id):
+                is_retired = self._shapes.ended_handovers(range_id)
+                self._assignment.end_handover(range_id, is_retired=is_retired)
                 if is_retired:
                     self._retired.add(range_id)
                     self._authority.retire(range_id)
@@ -351,21 +351,21 @@ class Master:
                     self.witness.retire(range_id)
 
     def _adopt(self, range_id: RangeId, head: RangeId) -> None:
-        self._assignment.tie(range_id, head)
+        self._assignment.handover(range_id, head)
         if not self._authority.knows(range_id):
             self._authority.add(range_id, head)
             self._signals.add(range_id, head)
 
-    def _untie(self) -> None:
+    def _end_handovers(self) -> None:
         for range_id in self._shapes.ripe():
-            if range_id not in self._told_to_untie and self._assignment.is_settled(range_id):
-                self._told_to_untie.add(range_id)
+            if range_id not in self._told_to_end and self._assignment.is_stable(range_id):
+                self._told_to_end.add(range_id)
                 slot = self._slots[self._assignment.slot_of(range_id)]
-                self._tell(slot, Untie(ranges=(range_id,)))
+                self._send(slot, EndHandover(ranges=(range_id,)))
 
     def _ask(self, asked: Split | Merge) -> None:
-        if self._assignment.is_settled(asked.range_id):
-            self._tell(self._slots[self._assignment.slot_of(asked.range_id)], asked)
+        if self._assignment.is_stable(asked.range_id):
+            self._send(self._slots[self._assignment.slot_of(asked.range_id)], asked)
 
     def _take_from_the_silent(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -399,7 +399,7 @@ class Master:
         self._revoke(self._assignment.asked_back())
         for asked in self._shapes.asked.values():
             self._ask(asked)
-        self._told_to_untie.clear()
+        self._told_to_end.clear()
 
     def _assign(self, given: BySlot) -> None:
         for index, ranges in given.items():
@@ -410,21 +410,21 @@ class Master:
                 commits=self.witness.known(ranges),
                 **self._news(),
             )
-            self._tell(self._slots[index], assign)
+            self._send(self._slots[index], assign)
 
     def _news(self) -> dict[str, Any]:
         return {
             "inputs_us": dict(self._authority.inputs_us),
             "percentiles_us": dict(self._authority.percentiles_us),
             "signals": self._signals.news,
-            "told_ms": self._clock.monotonic_ms(),
+            "sent_ms": self._clock.monotonic_ms(),
         }
 
     def _revoke(self, asked: BySlot) -> None:
         for index, ranges in asked.items():
-            self._tell(self._slots[index], Revoke(ranges=ranges))
+            self._send(self._slots[index], Revoke(ranges=ranges))
 
-    def _hear(self, report: Report) -> None:
+    def _on_report(self, report: Report) -> None:
         slot = self._slots[report.slot]
         slot.forgive(report.worker)
         if slot.worker != report.worker or not slot.is_ready:
@@ -435,17 +435,17 @@ class Master:
         strays = [each for each in strays if each in slots or each in self._retired]
         if strays:
             # They came with a range that is tied to them, which nobody knew, or were retired by another while it slept.
-            self._tell(slot, Revoke(ranges=tuple(strays)))
+            self._send(slot, Revoke(ranges=tuple(strays)))
             return
         if not all(map(self._authority.knows, report.watermarks_us)):
             # It has divided a range, and the message that says so is not here.
             return
         try:
-            self.witness.hear(report.commits)
+            self.witness.on_report(report.commits)
         except LostCommitsError as error:
             self._give_up(error, report.worker)
             return
-        slot.hear(report)
+        slot.on_report(report)
         self._shapes.report(report.routings)
         self._authority.report(
             report.watermarks_us,
@@ -459,11 +459,11 @@ class Master:
         addresses = {
             range_id: slot.address
             for range_id, index in self._assignment.slots.items()
-            if self.is_settled(range_id) and (slot := self._slots[index]).is_ready and slot.address
+            if self.is_stable(range_id) and (slot := self._slots[index]).is_ready and slot.address
         }
         return Routes(addresses=addresses, routing=self._shapes.routing)
 
-    def _tell(self, slot: Slot, message: object) -> None:
+    def _send(self, slot: Slot, message: object) -> None:
         if slot.address is not None:
             self._transport.send(slot.address, encode(message))
 
@@ -475,7 +475,7 @@ class Master:
         now_ms = self._clock.monotonic_ms()
         return [slot for slot in self._slots if slot.is_within_lease(now_ms)]
 
-    def _tell_all(self, message: object, slots: Sequence[Slot] | None = None) -> None:
+    def _send_all(self, message: object, slots: Sequence[Slot] | None = None) -> None:
         blob = encode(message)
         for slot in self._slots if slots is None else slots:
             if slot.address is not None:

@@ -27,12 +27,12 @@ class Merges:
     def begin(self) -> Iterator[Merge]:
         """Those that can begin now; the owner of their ranges is to be asked."""
         for wanted in list(self._wanted):
-            if not all(map(self._assignment.is_settled, wanted)):
+            if not all(map(self._assignment.is_stable, wanted)):
                 continue
             self._wanted.remove(wanted)
             if self._assignment.slot_of(wanted[0]) == self._assignment.slot_of(wanted[1]):
                 # Somebody may have had them split meanwhile; then there is nothing to merge.
                 with suppress(ShapeError):
                     asked = self._shapes.merge(*wanted)
-                    self._assignment.tie(asked.gone, asked.range_id)
+                    self._assignment.handover(asked.gone, asked.range_id)
                     yield asked

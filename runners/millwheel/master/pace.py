@@ -23,19 +23,19 @@ class Pace:
     def __init__(self, workers: int, clock: Clock) -> None:
         self._clock = clock
         self._interval_ms = min(workers // TELLS_PER_MS, SIGN_OF_LIFE_MS)
-        self._told_ms = clock.monotonic_ms()
+        self._sent_ms = clock.monotonic_ms()
         self.has_news = False
 
     def patience_ms(self, most_ms: int) -> int:
         """How long a round may wait for messages, at most so long."""
         if not self.has_news:
             return most_ms
-        return max(0, min(most_ms, self._told_ms + self._interval_ms - self._clock.monotonic_ms()))
+        return max(0, min(most_ms, self._sent_ms + self._interval_ms - self._clock.monotonic_ms()))
 
     def is_time(self) -> bool:
         """Whether all are to be told now; they are, if so."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._told_ms < (self._interval_ms if self.has_news else SIGN_OF_LIFE_MS):
+        if now_ms - self._sent_ms < (self._interval_ms if self.has_news else SIGN_OF_LIFE_MS):
             return False
-        self._told_ms, self.has_news = now_ms, False
+        self._sent_ms, self.has_news = now_ms, False
         return True

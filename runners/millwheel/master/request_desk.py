@@ -53,7 +53,7 @@ class RequestDesk:
             else:
                 self._answers.append((each.number, GONE))
 
-    def hear(self, found: Iterable[StoredRequest]) -> None:
+    def on_requests(self, found: Iterable[StoredRequest]) -> None:
         """Take in what the store has after `latest`, in order."""
         for each in found:
             self.latest = each.number
@@ -104,7 +104,7 @@ class RequestDesk:
             if not master.move([range_id], slot) and master.ranges[range_id] != slot:
                 raise ShapeError(f"{range_id} is changing hands, or being split or merged")
             return (
-                lambda: master.ranges.get(range_id) == slot and master.is_settled(range_id),
+                lambda: master.ranges.get(range_id) == slot and master.is_stable(range_id),
                 f"{range_id} is in slot {slot}",
             )
         if verb is Verb.SPLIT:

@@ -40,7 +40,7 @@ class Slot:
         self.counts, self.is_ready, self.is_quiet, self.paused_ms = Counts(), False, False, None
         self.idle = ()
 
-    def settle(self) -> None:
+    def confirm(self) -> None:
         """Its worker has taken ranges over; what it has said of all its ranges before was not said of these."""
         self.is_ready, self.is_quiet, self.paused_ms = True, False, None
         self.idle = ()
@@ -55,7 +55,7 @@ class Slot:
             self.expired = None
             self.lease_ttl_ms = min(2 * self.lease_ttl_ms, LEASE_TTL_MAX_MS)
 
-    def hear(self, report: Report) -> None:
+    def on_report(self, report: Report) -> None:
         """Note what the worker says of all its ranges together; `heard_ms` is when."""
         self.is_quiet, self.counts = report.is_quiet, report.counts
         self.idle, self.as_of_ms = report.idle, report.as_of_ms

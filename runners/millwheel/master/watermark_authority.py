@@ -60,7 +60,7 @@ class WatermarkAuthority:
         self._percentiles_us = {
             name: self._furthest_us(name, committed_percentiles_us) for name in percentiles
         }
-        self._acted_us = {
+        self._followed_percentiles_us = {
             range_id: us
             for range_id, us in committed_percentiles_us.items()
             if us is not None and range_id.computation in percentiles
@@ -86,14 +86,14 @@ class WatermarkAuthority:
         """A range that comes from another counts from here on, as far as that one is."""
         self._outputs_us[range_id] = self._outputs_us[like]
         self._ranges[range_id.computation].append(range_id)
-        if like in self._acted_us:
-            self._acted_us[range_id] = self._acted_us[like]
+        if like in self._followed_percentiles_us:
+            self._followed_percentiles_us[range_id] = self._followed_percentiles_us[like]
 
     def retire(self, range_id: RangeId) -> None:
         """A range has nothing left to do: nobody waits for it any more."""
         del self._outputs_us[range_id]
         self._ranges[range_id.computation].remove(range_id)
-        self._acted_us.pop(range_id, None)
+        self._followed_percentiles_us.pop(range_id, None)
 
     def report(
         self,
@@ -114,8 +114,10 @@ class WatermarkAuthority:
         """
         for range_id, watermark_us in outputs_us.items():
             self._outputs_us[range_id] = max(self._outputs_us[range_id], watermark_us)
-        for range_id, acted_us in percentiles_us.items():
-            self._acted_us[range_id] = max(self._acted_us.get(range_id, acted_us), acted_us)
+        for range_id, percentile_us in percentiles_us.items():
+            self._followed_percentiles_us[range_id] = max(
+                self._followed_percentiles_us.get(range_id, percentile_us), percentile_us
+            )
         self._progress.update(progress)
 
     def advance(self, idle: Collection[RangeId] = ()) -> bool:
@@ -198,6 +200,6 @@ class WatermarkAuthority:
         """Up to where ranges of groupings have said what a follower of some percentile waits for."""
         for each in senders:
             if self._percentiles.get(each.computation, 0) >= percentile:
-                yield self._acted_us.get(each, MIN_TIMESTAMP_US)
+                yield self._followed_percentiles_us.get(each, MIN_TIMESTAMP_US)
             else:
                 yield self._outputs_us[each]

@@ -38,7 +38,7 @@ class Witness:
         self._retired |= {range_id}
         self._marks.pop(range_id, None)
 
-    def hear(self, commits: Mapping[RangeId, CommitMark]) -> None:
+    def on_report(self, commits: Mapping[RangeId, CommitMark]) -> None:
         """A worker says how far its ranges are committed; also one that has been replaced since.
 
         Raises:

@@ -7,12 +7,12 @@ import attrs
 class CacheCounts:
     """Counts since a worker started.
 
-    ``bytes_held``: what is in memory now.  ``hits``: cells that a step needed and that were there; ``misses``: that
+    ``bytes_buffered``: what is in memory now.  ``hits``: cells that a step needed and that were there; ``misses``: that
     were not; neither is counted while all cells are in memory.  ``loads``: reads of the store because of misses.
     ``evictions``: cells that had to go.
     """
 
-    bytes_held: int = 0
+    bytes_buffered: int = 0
     hits: int = 0
     misses: int = 0
     loads: int = 0
@@ -20,7 +20,7 @@ class CacheCounts:
 
     def __add__(self, other: "CacheCounts") -> "CacheCounts":
         return CacheCounts(
-            bytes_held=self.bytes_held + other.bytes_held,
+            bytes_buffered=self.bytes_buffered + other.bytes_buffered,
             hits=self.hits + other.hits,
             misses=self.misses + other.misses,
             loads=self.loads + other.loads,
@@ -29,4 +29,4 @@ class CacheCounts:
 
     def of_the_past(self) -> "CacheCounts":
         """The same of a worker that is gone, and its memory with it."""
-        return attrs.evolve(self, bytes_held=0)
+        return attrs.evolve(self, bytes_buffered=0)

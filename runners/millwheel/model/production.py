@@ -47,7 +47,7 @@ class TimerWrite(NamedTuple):
 class JournalEntry(NamedTuple):
     """What a step has changed in the state of a range: durable, and not in its cells and timers yet.
 
-    Once those are up to date the entry is deleted (`Production.settled`).
+    Once those are up to date the entry is deleted (`Production.compacted`).
     """
 
     range_id: RangeId
@@ -135,17 +135,17 @@ class Reshape:
 
     Attributes:
         keys: what the ranges cover from here on; None: nothing any more.
-        tied_to: the range that keeps its place.  The others belong to its owner until they are untied, because what
-            was sent before is still addressed by the former bounds.
+        handover_with: the range that keeps its place.  The others belong to its owner until they are untied, because
+            what was sent before is still addressed by the former bounds.
     """
 
     keys: Mapping[RangeId, KeyRange | None]
-    tied_to: RangeId
+    handover_with: RangeId
 
     @property
     def others(self) -> list[RangeId]:
         """The range that is born, or that ends."""
-        return [range_id for range_id in self.keys if range_id != self.tied_to]
+        return [range_id for range_id in self.keys if range_id != self.handover_with]
 
 
 @attrs.frozen(kw_only=True)
@@ -163,7 +163,7 @@ class Production:
     #: Changes of state, in their order; whoever takes the range over applies them to its cells and timers.
     journal: Sequence[JournalEntry] = ()
     #: Cells and timers have what the journal has up to this bundle, per range; those entries may be deleted.
-    settled: Mapping[RangeId, int] = attrs.field(factory=dict)
+    compacted: Mapping[RangeId, int] = attrs.field(factory=dict)
     #: Highest sequence delivered so far, per channel whose receiver is fenced here.
     delivered: Mapping[Channel, int] = attrs.field(factory=dict)
     #: Of these, the sender's commit as of which what was delivered is durable; none where it was sent before it was.
@@ -189,7 +189,7 @@ class Production:
     finished: frozenset[RangeId] = frozenset()
     reshape: Reshape | None = None
     #: Ranges that need not stay with their neighbour any more.
-    untied: frozenset[RangeId] = frozenset()
+    ended_handovers: frozenset[RangeId] = frozenset()
     late: Sequence[LateRecord] = ()
     dead: Sequence[StoredDeadLetter] = ()
     tables: Sequence[TableWrite] = ()

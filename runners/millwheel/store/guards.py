@@ -110,8 +110,8 @@ def check_fenced(
         *production.percentiles_us,
         *production.record_ids,
         *production.record_id_horizons_us,
-        *production.untied,
-        *production.settled,
+        *production.ended_handovers,
+        *production.compacted,
         *(entry.range_id for entry in production.journal),
         *(channel.receiver for channel in production.delivered),
         *(channel.sender for channel in production.acknowledged),
@@ -141,7 +141,7 @@ def _check_reshape(
     before = [each for range_id in reshape.keys if (each := keys.get(range_id)) is not None]
     after = [each for each in reshape.keys.values() if each is not None]
     strangers = {each for each in reshape.keys if each in known} - keys.keys()
-    if strangers or reshape.tied_to not in keys or _union(before) != _union(after):
+    if strangers or reshape.handover_with not in keys or _union(before) != _union(after):
         raise _outside(
             f"gives {', '.join(map(str, reshape.keys))} other keys than they have", production
         )
@@ -338,7 +338,7 @@ def check_version(job: str, known: int | None, stored: int) -> None:
         )
 
 
-def check_is_heard(
+def check_is_listening(
     job: str, name: str, *, mode: str, is_finished: bool, known: Collection[str]
 ) -> None:
     """Refuse a signal that nobody would hear.

@@ -106,7 +106,7 @@ class RangeRow:
     #: None until a range whose triggers follow a percentile has acted on one.
     percentile_us: int | None = None
     #: The range whose owner must own this one too (`Production.reshape`).
-    tied_to: RangeId | None = None
+    handover_with: RangeId | None = None
 
     @property
     def is_retired(self) -> bool:

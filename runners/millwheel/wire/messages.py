@@ -34,7 +34,7 @@ class Assign:
     percentiles_us: Mapping[str, int]
     signals: SignalNews
     routing: Routing
-    told_ms: int
+    sent_ms: int
     #: Ranges whose next step has ended a process, and how many bundles of each were committed by then.
     suspects: Mapping[RangeId, int]
     #: How far the master has heard that they are committed.
@@ -71,14 +71,14 @@ class Released:
 
 
 @attrs.frozen(kw_only=True)
-class Untie:
+class EndHandover:
     """Master to worker: nothing is on its way any more for which these ranges must stay with their neighbours."""
 
     ranges: tuple[RangeId, ...]
 
 
 @attrs.frozen(kw_only=True)
-class Untied:
+class HandoverEnded:
     """Worker to master: that is committed; those of them that cover nothing are not there any more."""
 
     slot: int
@@ -101,7 +101,7 @@ class Watermarks:
     ``percentiles_us``: percentile watermark per computation whose triggers follow one.
     ``slowest_source_us``: output watermark of the source split that is furthest behind, idle ones left out.
     ``is_draining``: sources are to end where they are; ``is_pausing``: to read no further for now.
-    ``told_ms``: when the master says so, by its own clock; `Report.as_of_ms` says it back.
+    ``sent_ms``: when the master says so, by its own clock; `Report.as_of_ms` says it back.
     """
 
     inputs_us: Mapping[str, int]
@@ -110,7 +110,7 @@ class Watermarks:
     slowest_source_us: int
     is_draining: bool
     is_pausing: bool
-    told_ms: int
+    sent_ms: int
 
 
 @attrs.frozen(kw_only=True)
@@ -118,7 +118,7 @@ class Report:
     """Worker to master, also as a sign of life: how far its ranges are, and what it has done.
 
     ``watermarks_us``: output watermark per owned range.  ``idle``: source splits that were polled and had nothing.
-    ``as_of_ms``: `told_ms` of what the worker had heard before it polled them: by the master's clock nothing that is
+    ``as_of_ms``: `sent_ms` of what the worker had heard before it polled them: by the master's clock nothing that is
     said here is older, however long the report was on its way.
 
     ``signals``: number of the last signal that each owned range has passed on.

@@ -98,18 +98,18 @@ class Committer:
         else:
             waiting.draft.absorb(draft)
         waiting.channels.update(dict.fromkeys(taken_in))
-        self._settle(name)
+        self._resolve(name)
 
     def commit_at_once(self, draft: Draft) -> None:
         """Commit what sends nothing, also where productions are weak.  Raises as `commit` does."""
         draft.seal()
         self._make_durable(draft)
 
-    def settle(self) -> bool:
+    def resolve(self) -> bool:
         """Commit what has been acknowledged, or has waited long enough; whether there was anything."""
         worked = False
         for name in {**self._closed, **self._open}:
-            worked |= self._settle(name)
+            worked |= self._resolve(name)
         return worked
 
     def flush(self, computation: str) -> None:
@@ -127,7 +127,7 @@ class Committer:
         """Whether everything is durable."""
         return not self._closed and not self._open
 
-    def _settle(self, name: str) -> bool:
+    def _resolve(self, name: str) -> bool:
         worked = False
         while True:
             waiting = self._closed.get(name)

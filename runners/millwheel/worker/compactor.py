@@ -11,7 +11,7 @@ from runners.millwheel.worker.owned_computation import Computation
 IDLE_MS = 1_000
 
 
-class Settler:
+class Compactor:
     """That of one worker.
 
     Args:
@@ -31,10 +31,10 @@ class Settler:
         self._committer, self._clock = committer, clock
         self._worked_ms = clock.monotonic_ms()
 
-    def is_settled(self, *, in_cells: bool) -> bool:
+    def is_compacted(self, *, in_cells: bool) -> bool:
         """Whether the store has state in its place; ``in_cells``: that of cells and timers, for all of it."""
         return all(
-            each.journal.is_settled and (each.columns.is_empty or not in_cells)
+            each.journal.is_compacted and (each.columns.is_empty or not in_cells)
             for each in self._computations.values()
         )
 
@@ -43,11 +43,11 @@ class Settler:
         worked = False
         for name, computation in self._computations.items():
             journal = computation.journal
-            worked |= journal.is_full and self._settle(name, computation)
+            worked |= journal.is_full and self._compact(name, computation)
             if computation.columns.is_crowded:
                 self._release_columns(name, computation)
             while journal.is_pressing:
-                self._settle(name, computation)
+                self._compact(name, computation)
         return worked
 
     def rest(self, *, worked: bool, is_last: bool, in_cells: bool) -> bool:
@@ -63,14 +63,14 @@ class Settler:
             return False
         for name, each in self._computations.items() if in_cells else ():
             self._release_columns(name, each)
-        return any(self._settle(name, each) for name, each in self._computations.items())
+        return any(self._compact(name, each) for name, each in self._computations.items())
 
-    def settle_all(self, name: str) -> None:
+    def compact_all(self, name: str) -> None:
         """Settle all of a computation, so that its ranges may be given other keys."""
         computation = self._computations[name]
         self._committer.flush(name)
         self._release_columns(name, computation)
-        while self._settle(name, computation):
+        while self._compact(name, computation):
             pass
 
     def _release_columns(self, name: str, computation: GroupingComputation) -> None:
@@ -80,12 +80,12 @@ class Settler:
         for draft in computation.release_columns(self._clock.now_us()):
             self._committer.commit_at_once(draft)
 
-    def _settle(self, name: str, computation: GroupingComputation) -> bool:
-        if computation.journal.is_settled:
+    def _compact(self, name: str, computation: GroupingComputation) -> bool:
+        if computation.journal.is_compacted:
             return False
         # What waits to be committed is older than what is written now, and must not come after it.
         self._committer.flush(name)
-        draft = computation.settle()
+        draft = computation.compact()
         if draft is not None:
             self._committer.commit_at_once(draft)
         return draft is not None

@@ -63,7 +63,7 @@ class Draft:
         self._cells: list[CellWrite] = []
         self._timers: list[TimerWrite] = []
         self._journal: list[JournalEntry] = []
-        self._settled: dict[RangeId, int] = {}
+        self._compacted: dict[RangeId, int] = {}
         self._late: list[LateRecord] = []
         self._dead: list[StoredDeadLetter] = []
         self._tables: list[TableWrite] = []
@@ -72,7 +72,7 @@ class Draft:
         self._record_ids: dict[RangeId, Sequence[tuple[bytes, int]]] = {}
         self._horizons_us: dict[RangeId, int] = {}
         self._reshape: Reshape | None = None
-        self._untied: set[RangeId] = set()
+        self._ended_handovers: set[RangeId] = set()
         self._delivered: dict[Channel, int] = {}
         self._taken_in: dict[Channel, int] = {}
         self._origins: dict[Channel, CommitMark | None] = {}
@@ -94,10 +94,10 @@ class Draft:
         self.touch(owned)
         self._journal.append(JournalEntry(owned.range_id, cells, payload))
 
-    def settle(self, owned: OwnedRange, bundle: int) -> None:
+    def compact(self, owned: OwnedRange, bundle: int) -> None:
         """All that a range has noted up to a bundle is in its cells and timers."""
         self.touch(owned)
-        self._settled[owned.range_id] = bundle
+        self._compacted[owned.range_id] = bundle
 
     def keep_late(self, late: Iterable[LateRecord]) -> None:
         """Keep records that came too late."""
@@ -158,10 +158,10 @@ class Draft:
         """Give touched ranges other bounds."""
         self._reshape = reshape
 
-    def untie(self, owned: OwnedRange) -> None:
+    def end_handover(self, owned: OwnedRange) -> None:
         """Let a range go its own way; one that has no keys any more is at its end."""
         self.touch(owned)
-        self._untied.add(owned.range_id)
+        self._ended_handovers.add(owned.range_id)
         if owned.keys is None:
             self._finished.add(owned.range_id)
 
@@ -242,7 +242,7 @@ class Draft:
             cells=self._cells,
             timers=self._timers,
             journal=self._journal,
-            settled=self._settled,
+            compacted=self._compacted,
             delivered=self._delivered,
             origins={channel: mark for channel, mark in self._origins.items() if mark},
             checkpoints=self.checkpoints,
@@ -266,7 +266,7 @@ class Draft:
             },
             finished=frozenset(self._finished),
             reshape=self._reshape,
-            untied=frozenset(self._untied),
+            ended_handovers=frozenset(self._ended_handovers),
             late=self._late,
             dead=self._dead,
             tables=self._tables,

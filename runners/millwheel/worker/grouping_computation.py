@@ -30,7 +30,7 @@ from runners.millwheel.store.port import TakenRange
 from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.draft import Draft
-from runners.millwheel.worker.input_watermark import ActedTime
+from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reshaping import merge, split
 from runners.millwheel.worker.router import Router
@@ -113,7 +113,9 @@ class GroupingComputation:
         #: Which of them has a key.
         self._map = KeyMap({})
         #: How far it has acted; nothing may be taken in that was sent to it while it is before what the master says.
-        self.time = ActedTime(self._ranges, follows_percentile=self._stage.percentile is not None)
+        self.time = InputWatermark(
+            self._ranges, follows_percentile=self._stage.percentile is not None
+        )
 
     def setup(self) -> None:
         """Start the life of the user's code on this worker."""
@@ -207,7 +209,7 @@ class GroupingComputation:
     def cache_counts(self) -> CacheCounts:
         """What its cells in memory take, and what has become of others."""
         counts = self._cells.counts
-        return attrs.evolve(counts, bytes_held=counts.bytes_held + self.columns.nbytes)
+        return attrs.evolve(counts, bytes_buffered=counts.bytes_buffered + self.columns.nbytes)
 
     @property
     def open_bytes(self) -> int:
@@ -230,28 +232,28 @@ class GroupingComputation:
                 delivery.origin,
                 is_kept=self._guarantees.exactly_once,
             )
-            partials.extend(self._not_held(draft, owned, delivery.payload))
+            partials.extend(self._not_buffered(draft, owned, delivery.payload))
         if not partials:
             return draft if is_new else None
         windows = self.columns.make_single(partials, self.time.watermark_us)
         return self._released(draft, self.columns.release(windows), partials, now_us)
 
-    def _not_held(self, draft: Draft, owned: OwnedRange, payload: bytes) -> Sequence[Partial]:
+    def _not_buffered(self, draft: Draft, owned: OwnedRange, payload: bytes) -> Sequence[Partial]:
         """Hold what of a delivery to a range can be held as columns, and note it; the rest of it."""
         taken_in: Sequence[Partial] = loads(payload)
         by_range: Mapping[RangeId, Sequence[Partial]] = {owned.range_id: taken_in}
-        if any(each.tied_to for each in self._ranges.values()):
+        if any(each.handover_with for each in self._ranges.values()):
             # It may have been addressed before the ranges were reshaped.
             by_range = by_label(taken_in, lambda key: self._locate(key).range_id)
         others, encode = list[Partial](), self._stage.codec.encode
         for range_id, partials in by_range.items():
             for part in parts_of(partials):
                 self.meter.take_in(range_id, part, lambda key: encode(key).hash)
-                held, rest = self.columns.take_in(range_id, part, self.time.watermark_us)
+                buffered, rest = self.columns.take_in(range_id, part, self.time.watermark_us)
                 others.extend(rest)
-                if held is not None:
-                    blob = payload if held is taken_in else dumps(held)
-                    self.journal.note_entry(draft, self._ranges[range_id], len(held), blob)
+                if buffered is not None:
+                    blob = payload if buffered is taken_in else dumps(buffered)
+                    self.journal.note_entry(draft, self._ranges[range_id], len(buffered), blob)
         return others
 
     def _released(
@@ -262,7 +264,7 @@ class GroupingComputation:
             self.journal.note_entry(draft, self._ranges[range_id], 0, dumps(entry))
             for part in parts:
                 partials.extend(part)
-        hold_us = self._told_us
+        hold_us = self._output_watermark_us
         self._cells.need(
             (key, None if self._is_merging else window) for key, window, _, _ in partials
         )
@@ -282,7 +284,7 @@ class GroupingComputation:
         """Run user code on trial before it is run; None: at once."""
         self._stage.try_first(trial)
 
-    def hear(self, news: SignalNews, now_us: int) -> Iterator[Draft]:
+    def on_signals(self, news: SignalNews, now_us: int) -> Iterator[Draft]:
         """Act on the signals that it may act on, one after the other, a bounded number of cells at a time.
 
         Commit each draft before the next is asked for, and nothing in between.
@@ -311,7 +313,7 @@ class GroupingComputation:
                     [*page, *self._uncommitted(owned.range_id, first_hash, next_hash)]
                 )
                 first_hash = next_hash
-                hold_us, draft = self._told_us, Draft(self._job)
+                hold_us, draft = self._output_watermark_us, Draft(self._job)
                 draft.touch(owned)
                 clock = self._clock(self.time.watermark_us, self.time.percentile_us, now_us)
                 step = self._stage.signal(self._cells, told, signal.name, clock)
@@ -352,37 +354,37 @@ class GroupingComputation:
             percentile_watermark_us=percentile_us,
             timers_max=timers_max,
         )
-        hold_us, draft = self._told_us, Draft(self._job)
+        hold_us, draft = self._output_watermark_us, Draft(self._job)
         self._cells.need(cell_id for cell_id, _, _ in due)
         step = self._stage.fire_timers(self._cells, due, clock) if due else None
         if step is None and self.columns.next_end_us <= watermark_us:
-            step = self._speak(draft, watermark_us, clock)
+            step = self._fire_columns(draft, watermark_us, clock)
         timer_us = self._timers.next_event_us()
         is_over = self.columns.next_end_us > watermark_us and len(due) < timers_max
         if is_over and (timer_us is None or timer_us > watermark_us):
             self.time.act_on(watermark_us, percentile_us)
-            self.columns.has_acted(watermark_us)
+            self.columns.has_fired(watermark_us)
         if step is None:
             return None
         self._drafted(draft, step, hold_us, due)
         self._timers_size.caused(len(due), draft.nbytes)
         return draft
 
-    def _speak(self, draft: Draft, watermark_us: int, clock: StageClock) -> Step:
+    def _fire_columns(self, draft: Draft, watermark_us: int, clock: StageClock) -> Step:
         """Let what is held as columns speak, up to the next timer."""
         timer_us = self._timers.next_event_us()
         until_us = watermark_us if timer_us is None else min(watermark_us, timer_us - 1)
         popped, until_us = self.columns.pop_due(until_us)
         for range_id in popped:
-            self.journal.note_spoken(draft, self._ranges[range_id])
+            self.journal.note_fired(draft, self._ranges[range_id])
         self.time.act_in_part(until_us)
-        return self._stage.say_all_of([each for parts in popped.values() for each in parts], clock)
+        return self._stage.fire_all_of([each for parts in popped.values() for each in parts], clock)
 
     @property
-    def _told_us(self) -> int:
+    def _output_watermark_us(self) -> int:
         """What bounds everything that any of the ranges can have told the world."""
-        hold_us, acted_us = self._holds.next_us(), self.time.least_us
-        return acted_us if hold_us is None else min(acted_us, hold_us)
+        hold_us, input_watermark_us = self._holds.next_us(), self.time.least_us
+        return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
 
     def _hold_back(self) -> None:
         hold_us = self._holds.next_us()
@@ -392,7 +394,7 @@ class GroupingComputation:
     def _clock(self, watermark_us: int, percentile_us: int, now_us: int) -> StageClock:
         return StageClock(
             watermark_us=watermark_us,
-            output_watermark_us=self._told_us,
+            output_watermark_us=self._output_watermark_us,
             now_us=now_us,
             percentile_watermark_us=percentile_us,
         )
@@ -422,10 +424,10 @@ class GroupingComputation:
             raise WorkerStoppedError(f"{self._name} has no range for key {key!r} here any more")
         return self._ranges[range_id]
 
-    def settle(self) -> Draft | None:
+    def compact(self) -> Draft | None:
         """Bring some of the cells and timers up to date with the journal; None if all of them are."""
         draft = Draft(self._job)
-        return draft if self.journal.settle(draft) else None
+        return draft if self.journal.compact(draft) else None
 
 
 def _not_kept(where: str, change: tuple[CellId, Any]) -> str:

@@ -7,7 +7,7 @@ from runners.millwheel.worker.owned_range import OwnedRange
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 
-class ActedTime:
+class InputWatermark:
     """That of one computation.
 
     Args:

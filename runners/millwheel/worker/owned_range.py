@@ -33,7 +33,7 @@ class OwnedRange:
     ``percentile_us``: the percentile watermark on which the range has acted; None where its triggers follow none.
     ``delivered``: how far its channels have been taken in, durably; ``accepted``: and in memory.
     ``remembers``: whether it is durable what was taken in.
-    ``keys``: what it covers, of a key range that has not been merged into another; ``tied_to``: see `Reshape`.
+    ``keys``: what it covers, of a key range that has not been merged into another; ``handover_with``: see `Reshape`.
     ``sketch``: of a source split: the event times that it has had, if somebody follows a percentile of them.
     ``signal_mark``: how far it has come with the job's signals; ``signal_mark_committed``: that by its last commit.
     """
@@ -53,7 +53,7 @@ class OwnedRange:
     accepted: dict[Channel, int] = attrs.field(factory=dict)
     remembers: bool = True
     keys: KeyRange | None = None
-    tied_to: RangeId | None = None
+    handover_with: RangeId | None = None
     sketch: ProgressSketch | None = None
     _signals: Trail[int] = attrs.field(init=False)
     _percentiles: Trail[int | None] = attrs.field(init=False)
@@ -87,7 +87,7 @@ class OwnedRange:
             signal_mark_committed=row.signal_mark,
             percentile_us=row.percentile_us,
             keys=row.keys,
-            tied_to=row.tied_to,
+            handover_with=row.handover_with,
         )
         owned.act_on_signals(row.signal_mark)
         return owned

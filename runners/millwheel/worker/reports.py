@@ -24,7 +24,7 @@ class Reporter:
         worker: what it is called.
         workers: how many there are.
         clock: for the intervals.
-        tell: sends to the master.
+        send: sends to the master.
         counts: what it has done.
     """
 
@@ -34,11 +34,11 @@ class Reporter:
         worker: str,
         workers: int,
         clock: Clock,
-        tell: Callable[[Report], None],
+        send: Callable[[Report], None],
         counts: Callable[[], Counts],
     ) -> None:
         self._slot, self._worker, self._clock = slot, worker, clock
-        self._tell, self._counts = tell, counts
+        self._send, self._counts = send, counts
         self._interval_ms = workers // REPORTS_PER_MS
         self._reported_ms = clock.monotonic_ms()
         self._last: Report | None = None
@@ -69,13 +69,13 @@ class Reporter:
         )
         if silence_ms >= REPORT_INTERVAL_MS or report != self._last:
             self._last, self._reported_ms = report, now_ms
-            self._tell(report)
+            self._send(report)
 
     def say_again(self) -> None:
         """Say what was said last: there is nothing new, but the worker lives."""
         if self._last is not None:
             self._reported_ms = self._clock.monotonic_ms()
-            self._tell(self._last)
+            self._send(self._last)
 
 
 def report_of(

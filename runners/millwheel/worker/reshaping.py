@@ -21,7 +21,7 @@ def split(job: str, ranges: Ranges, asked: Split, hashes: Iterable[int]) -> Draf
     assert keys is not None
     at = asked.at or _middle(keys, hashes)
     bounds = {asked.range_id: KeyRange(keys.low, at), asked.born: KeyRange(at, keys.high)}
-    return _reshaped(job, ranges, Reshape(keys=bounds, tied_to=asked.range_id))
+    return _reshaped(job, ranges, Reshape(keys=bounds, handover_with=asked.range_id))
 
 
 def merge(job: str, ranges: Ranges, asked: Merge) -> Draft:
@@ -31,7 +31,7 @@ def merge(job: str, ranges: Ranges, asked: Merge) -> Draft:
     assert others is not None
     both = KeyRange(min(keys.low, others.low), max(keys.high, others.high))
     bounds = {asked.range_id: both, asked.gone: None}
-    return _reshaped(job, ranges, Reshape(keys=bounds, tied_to=asked.range_id))
+    return _reshaped(job, ranges, Reshape(keys=bounds, handover_with=asked.range_id))
 
 
 def _reshaped(job: str, ranges: Ranges, reshape: Reshape) -> Draft:

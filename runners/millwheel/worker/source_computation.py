@@ -14,7 +14,7 @@ from dataflow.io.trusted_watermark import opened
 from dataflow.serialization import dumps, loads
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import letters_set_aside
-from runners.core.stages.deduplication import NewId, RecordIdJudge
+from runners.core.stages.deduplication import Deduplicator, NewId
 from runners.core.stages.percentile_watermark import ProgressSketch, percentile_of
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.stage_executor import StageExecutor
@@ -68,9 +68,9 @@ class SourceComputation:
         self._name, self._read = stage.name, operation
         self._node, self._tries = stage.root, tries
         self._ids, self.id_counts = ids, IdCounts()
-        self._judge = None
+        self._deduplicator = None
         if operation.record_ids is not None:
-            self._judge = RecordIdJudge(stage.root, tries=tries)
+            self._deduplicator = Deduplicator(stage.root, tries=tries)
         self._executor = StageExecutor(plan, stage, tries=tries)
         self._is_sketched = any(percentile_of(plan.graph, group) for group in stage.groups)
         self._splits: dict[RangeId, _Split] = {}
@@ -99,8 +99,8 @@ class SourceComputation:
         )
         owned.sketch = ProgressSketch() if self._is_sketched else None
         seen = None
-        if self._judge is not None:
-            seen = SeenIds(self._ids, self._job, row.range_id, self._judge, self.id_counts)
+        if self._deduplicator is not None:
+            seen = SeenIds(self._ids, self._job, row.range_id, self._deduplicator, self.id_counts)
         reader = opened(self._read, loads(row.split), position)
         self._splits[row.range_id] = _Split(
             owned, reader, row.is_finished, seen, StepSize(self._steps)
@@ -115,7 +115,7 @@ class SourceComputation:
         if split.seen is not None:
             split.seen.release()
 
-    def hear(self, news: SignalNews, now_us: int) -> Iterable[Draft]:
+    def on_signals(self, news: SignalNews, now_us: int) -> Iterable[Draft]:
         """Pass signals on, behind everything read so far; there is nothing to commit."""
         for split in self._splits.values():
             split.owned.act_on_signals(
@@ -178,10 +178,10 @@ class SourceComputation:
         """What of a bundle counts, with its ids; what comes too late to tell goes into the draft."""
         if split.seen is None:
             return bundle, ()
-        judged = split.seen.judge(bundle, watermark_us=split.owned.watermark_us)
-        draft.keep_late(LateRecord.of(self._name, arrival) for arrival in judged.late)
-        draft.keep_dead(judged.dead)
-        return judged.bundle, judged.ids
+        deduplicated = split.seen.deduplicate(bundle, watermark_us=split.owned.watermark_us)
+        draft.keep_late(LateRecord.of(self._name, arrival) for arrival in deduplicated.late)
+        draft.keep_dead(deduplicated.dead)
+        return deduplicated.bundle, deduplicated.ids
 
     def _remember(self, split: _Split, ids: Sequence[NewId], draft: Draft) -> None:
         """Commit what was new, and forget what nobody can ask for with the watermark here."""

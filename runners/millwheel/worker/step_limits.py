@@ -14,7 +14,7 @@ class StepLimits:
         timers: that fire.
         cells: that hear a signal.
         panes: of what is held as columns that speak, unless more are of windows with the same end.
-        settled: cells, and timers, that are brought up to date with the journal.
+        compacted: cells, and timers, that are brought up to date with the journal.
         nbytes: that it causes to be written, about; but one record, delivery, timer or cell may cause more.
         piece_bytes: an entry of the journal, and what is sent to one range at once, unless it is a single thing.
         first: records, timers or cells when nothing is known of their size yet.
@@ -26,7 +26,7 @@ class StepLimits:
     timers: int = 10_000
     cells: int = 10_000
     panes: int = 200_000
-    settled: int = 5_000
+    compacted: int = 5_000
     nbytes: int = 16 << 20
     piece_bytes: int = 4 << 20
     first: int = 100

@@ -34,15 +34,15 @@ from runners.millwheel.wire.messages import (
     Acknowledge,
     Assign,
     Deliver,
+    EndHandover,
     Failed,
+    HandoverEnded,
     Ready,
     Register,
     Released,
     Revoke,
     Routes,
     Stop,
-    Untie,
-    Untied,
     Waiting,
     Watermarks,
     decode,
@@ -51,7 +51,7 @@ from runners.millwheel.wire.messages import (
 from runners.millwheel.wire.transport import Transport
 from runners.millwheel.worker.caution import UNWATCHED, Caution, Watch
 from runners.millwheel.worker.committer import Committer, WorkerStoppedError
-from runners.millwheel.worker.compactor import Settler
+from runners.millwheel.worker.compactor import Compactor
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
@@ -105,7 +105,7 @@ class Worker:
             spec.worker, store, self._courier, clock, spec.options.guarantees
         )
         self._reporter = Reporter(
-            spec.slot, spec.worker, spec.workers, clock, self._tell_master, self._counts
+            spec.slot, spec.worker, spec.workers, clock, self._send_to_master, self._counts
         )
         self._watch, self._caution = watch, Caution(self._computations, watch)
         self._waits = LongWaits(
@@ -113,7 +113,7 @@ class Worker:
             HELD_UP_TOLD_AFTER_MS,
             lambda place, reason, *, is_over: self.say_waiting(reason, place, is_over=is_over),
         )
-        self._settler = Settler(self._computations, self._committer, clock)
+        self._compactor = Compactor(self._computations, self._committer, clock)
         self._inputs_us: dict[str, int] = {}
         self._percentiles_us: dict[str, int] = {}
         self._slowest_source_us = MIN_TIMESTAMP_US
@@ -121,7 +121,7 @@ class Worker:
         #: What the master said last of signals, until it is acted on.
         self._news: SignalNews | None = None
         #: When the master said what was heard last, by its own clock.
-        self._told_ms = 0
+        self._sent_ms = 0
         #: When acknowledgements were last handed over for their own sake.
         self._flushed_ms = clock.monotonic_ms()
         #: When the master was last heard.
@@ -132,7 +132,7 @@ class Worker:
         """Set user code up and tell the master that this worker is here."""
         for computation in self._computations.values():
             computation.setup()
-        self._tell_master(
+        self._send_to_master(
             Register(
                 slot=self._spec.slot, worker=self._spec.worker, address=self._transport.address
             )
@@ -155,7 +155,7 @@ class Worker:
                 self._handle(decode(blob))
             worked = self._work()
             self._flush_acknowledged(worked=worked)
-            worked |= self._settler.rest(
+            worked |= self._compactor.rest(
                 worked=worked, is_last=self._is_ending, in_cells=self._is_pausing
             )
         except LostCommitsError as error:
@@ -171,15 +171,16 @@ class Worker:
         self._reporter.report(
             self._ranges,
             is_busy=worked,
-            is_idle=self._committer.is_idle and self._settler.is_settled(in_cells=self._is_pausing),
+            is_idle=self._committer.is_idle
+            and self._compactor.is_compacted(in_cells=self._is_pausing),
             is_pausing=self._is_pausing,
-            as_of_ms=self._told_ms,
+            as_of_ms=self._sent_ms,
         )
         self._courier.resend_stale()
         return worked
 
     def _work(self) -> bool:
-        worked = self._act_on_signals() | self._committer.settle()
+        worked = self._act_on_signals() | self._committer.resolve()
         for name, computation in self._computations.items():
             if isinstance(computation, GroupingComputation):
                 if self._is_held_up(name, computation):
@@ -192,7 +193,7 @@ class Worker:
                     worked |= self._take_deliveries(name, computation)
             else:
                 worked |= self._read(computation)
-        return worked | self._settler.relieve()
+        return worked | self._compactor.relieve()
 
     def _is_held_up(self, name: str, computation: GroupingComputation) -> bool:
         place = f"{name} in slot {self._spec.slot}"
@@ -213,7 +214,7 @@ class Worker:
         worked = False
         if news is not None:
             for computation in self._computations.values():
-                for draft in computation.hear(news, self._clock.now_us()):
+                for draft in computation.on_signals(news, self._clock.now_us()):
                     self._committer.commit(draft)
                     worked = True
         return worked
@@ -314,7 +315,7 @@ class Worker:
         elif isinstance(message, Acknowledge):
             self._courier.take_acknowledged(message)
         elif isinstance(message, Watermarks):
-            self._hear(message)
+            self._on_news(message)
             self._slowest_source_us = message.slowest_source_us
             self._is_draining, self._is_pausing = message.is_draining, message.is_pausing
         elif isinstance(message, Assign):
@@ -326,13 +327,13 @@ class Worker:
             self._courier.reroute(message.addresses)
         elif isinstance(message, Split | Merge):
             self._reshape(message)
-        elif isinstance(message, Untie):
-            self._untie(message)
+        elif isinstance(message, EndHandover):
+            self._end_handovers(message)
         elif isinstance(message, Stop):
             self.is_stopped = True
 
-    def _hear(self, said: Watermarks | Assign) -> None:
-        self.heard_ms, self._told_ms = self._clock.monotonic_ms(), said.told_ms
+    def _on_news(self, said: Watermarks | Assign) -> None:
+        self.heard_ms, self._sent_ms = self._clock.monotonic_ms(), said.sent_ms
         self._news = said.signals
         inputs_us, percentiles_us = self._inputs_us, self._percentiles_us
         for known_us, heard_us in (
@@ -348,7 +349,7 @@ class Worker:
             owned.follow_routing(self._router.number)
 
     def _take_over(self, assign: Assign) -> None:
-        self._hear(assign)
+        self._on_news(assign)
         self._follow(assign.routing)
         if self._spec.options.tries is not None:
             self._caution.suspect(assign.suspects)
@@ -396,10 +397,12 @@ class Worker:
     def _say_ready(self, range_ids: Iterable[RangeId]) -> None:
         ranges = dict.fromkeys(range_ids)
         # A range that is tied to one of them belongs to what is said of it: together they have all keys.
-        heads = {self._ranges[each].tied_to or each for each in ranges}
-        ranges |= {each: None for each, owned in self._ranges.items() if owned.tied_to in heads}
+        heads = {self._ranges[each].handover_with or each for each in ranges}
+        ranges |= {
+            each: None for each, owned in self._ranges.items() if owned.handover_with in heads
+        }
         shapes = {
-            each: RangeShape(self._ranges[each].keys, self._ranges[each].tied_to)
+            each: RangeShape(self._ranges[each].keys, self._ranges[each].handover_with)
             for each in (*ranges, *heads)
             if isinstance(self._computations[each.computation], GroupingComputation)
         }
@@ -409,7 +412,7 @@ class Worker:
             ranges=tuple(ranges),
             shapes=shapes,
         )
-        self._tell_master(ready)
+        self._send_to_master(ready)
 
     def _reshape(self, asked: Split | Merge) -> None:
         """Split or merge ranges, once however often it is asked to."""
@@ -417,7 +420,7 @@ class Worker:
         other = asked.born if isinstance(asked, Split) else asked.gone
         if asked.range_id not in self._ranges or not isinstance(computation, GroupingComputation):
             return
-        self._settler.settle_all(asked.range_id.computation)
+        self._compactor.compact_all(asked.range_id.computation)
         if isinstance(asked, Split) and other not in self._ranges:
             self._committer.commit(computation.split(asked))
             self._acquire([asked.range_id])
@@ -426,26 +429,28 @@ class Worker:
             self._acquire([asked.range_id])
         self._say_ready([each for each in (asked.range_id, other) if each in self._ranges])
 
-    def _untie(self, untie: Untie) -> None:
+    def _end_handovers(self, end_handover: EndHandover) -> None:
         """Let ranges go their own way, and retire those that have nothing left to do."""
         done = []
-        for range_id in untie.ranges:
+        for range_id in end_handover.ranges:
             owned = self._ranges.get(range_id)
             if owned is not None and owned.keys is None and not owned.outbox.is_empty:
                 continue  # what it has sent is not acknowledged, or not deleted; it is asked again
             done.append(range_id)
-            if owned is not None and owned.tied_to is not None:
+            if owned is not None and owned.handover_with is not None:
                 self._committer.flush(range_id.computation)
                 draft = Draft(self._spec.job)
-                draft.untie(owned)
+                draft.end_handover(owned)
                 self._committer.commit(draft)
-                owned.tied_to = None
+                owned.handover_with = None
             if owned is not None and owned.keys is None:
                 # Perhaps its former owner has retired it already, and nobody heard of it.
                 self._forget(range_id)
         if done:
-            untied = Untied(slot=self._spec.slot, worker=self._spec.worker, ranges=tuple(done))
-            self._tell_master(untied)
+            ended_handovers = HandoverEnded(
+                slot=self._spec.slot, worker=self._spec.worker, ranges=tuple(done)
+            )
+            self._send_to_master(ended_handovers)
 
     def _release(self, revoke: Revoke) -> None:
         # When all that it did is committed there is nothing to say any more; what waits is sent again.
@@ -454,7 +459,7 @@ class Worker:
                 self._committer.flush(range_id.computation)
                 self._forget(range_id)
         released = Released(slot=self._spec.slot, worker=self._spec.worker, ranges=revoke.ranges)
-        self._tell_master(released)
+        self._send_to_master(released)
 
     def _forget(self, range_id: RangeId) -> None:
         self._computations[range_id.computation].release(range_id)
@@ -478,7 +483,7 @@ class Worker:
             place=place,
             is_over=is_over,
         )
-        self._tell_master(waiting)
+        self._send_to_master(waiting)
 
     def say_alive(self) -> None:
         """Tell the master so in the middle of a step, which takes long for a reason that is known."""
@@ -498,8 +503,8 @@ class Worker:
             error=dumps_code(error, "an error"),
             traceback=traceback_of(error),
         )
-        self._tell_master(failed)
+        self._send_to_master(failed)
         self.is_stopped = True
 
-    def _tell_master(self, message: object) -> None:
+    def _send_to_master(self, message: object) -> None:
         self._transport.send(self._spec.master, encode(message))

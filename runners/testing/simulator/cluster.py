@@ -516,9 +516,9 @@ class Cluster:
             raise InvariantError(f"I10: the job is done and not clean: {dict(left)}")
         job = self.store.read_job(JOB)
         for range_id, row in ({} if job is None else job.ranges).items():
-            if row.tied_to is not None and not row.is_retired:
+            if row.handover_with is not None and not row.is_retired:
                 raise InvariantError(
-                    f"I10: the job is done, and {range_id} is tied to {row.tied_to}"
+                    f"I10: the job is done, and {range_id} is tied to {row.handover_with}"
                 )
             if row.keys is None and row.split is None and not row.is_retired:
                 raise InvariantError(f"I10: {range_id} has no keys any more, and is not retired")

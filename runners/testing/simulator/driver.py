@@ -19,7 +19,7 @@ class Driver:
         self.master, self._store, self._job = master, store, job
         self.desk = RequestDesk(master, clock)
         self._unanswered: list[tuple[int, Answer]] = []
-        self._hear_signals()
+        self._on_signals()
         self.desk.inherit(store.read_requests(job, 0))
 
     def look(self) -> None:
@@ -29,8 +29,8 @@ class Driver:
             StoreRestartedError: it is not the one that the master began with.
         """
         try:
-            self._hear_signals()
-            self.desk.hear(self._store.read_requests(self._job, self.desk.latest))
+            self._on_signals()
+            self.desk.on_requests(self._store.read_requests(self._job, self.desk.latest))
             self._unanswered += self.desk.answers()
             while self._unanswered:
                 self._store.answer_request(self._job, *self._unanswered[0])
@@ -40,7 +40,7 @@ class Driver:
         except StoreError:
             pass
 
-    def _hear_signals(self) -> None:
+    def _on_signals(self) -> None:
         if self.master.is_listening:
             found = self._store.read_signals(self._job, self.master.latest_signal)
-            self.master.hear_signals(found)
+            self.master.on_signals(found)

@@ -250,9 +250,14 @@ class Ledger:
         job = self._store.read_job(self._job)
         assert job is not None
         for range_id in before:
-            tied_to = job.ranges[range_id].tied_to
-            if tied_to is not None and job.ranges[tied_to].owner != job.ranges[range_id].owner:
-                raise InvariantError(f"I6: {range_id} and {tied_to} are tied, and have two owners")
+            handover_with = job.ranges[range_id].handover_with
+            if (
+                handover_with is not None
+                and job.ranges[handover_with].owner != job.ranges[range_id].owner
+            ):
+                raise InvariantError(
+                    f"I6: {range_id} and {handover_with} are tied, and have two owners"
+                )
         for name in {each.computation for each in before} & self._strategies.keys():
             keys = {
                 each: row.keys
@@ -349,7 +354,7 @@ class Ledger:
             self._kept[channel] = {each for each in self._kept[channel] if each > sequence}
         for checkpoint in production.checkpoints:
             self._kept[checkpoint.channel].add(checkpoint.sequence)
-        self._retired |= production.untied & production.finished
+        self._retired |= production.ended_handovers & production.finished
         for channel, kept in self._kept.items():
             if kept and channel.sender in self._retired:
                 raise InvariantError(

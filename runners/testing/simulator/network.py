@@ -13,12 +13,12 @@ from runners.millwheel.wire.messages import (
     Acknowledge,
     Assign,
     Deliver,
+    EndHandover,
+    HandoverEnded,
     Ready,
     Released,
     Revoke,
     Routes,
-    Untie,
-    Untied,
     decode,
 )
 from runners.testing.manual_clock import ManualClock
@@ -159,7 +159,7 @@ def _told(receiver: str, message: bytes) -> Iterable[tuple[str, frozenset[str]]]
     said = decode(message)
     if isinstance(said, Routes):
         ranges = " ".join(f"{range_id}:{where}" for range_id, where in said.addresses.items())
-    elif isinstance(said, Assign | Ready | Revoke | Released | Untie | Untied):
+    elif isinstance(said, Assign | Ready | Revoke | Released | EndHandover | HandoverEnded):
         ranges = " ".join(map(str, said.ranges))
     elif isinstance(said, Split | Merge):
         ranges = f"{said.range_id} {said.born if isinstance(said, Split) else said.gone}"

@@ -47,7 +47,7 @@ def replace(
 
 def _shape(job: StoredJob, name: str) -> Mapping[RangeId, Any]:
     return {
-        range_id: (row.keys, row.tied_to)
+        range_id: (row.keys, row.handover_with)
         for range_id, row in job.ranges.items()
         if range_id.computation == name
     }

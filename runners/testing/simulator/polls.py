@@ -34,7 +34,7 @@ class Polls:
     ) -> None:
         self._store, self._job, self._plan, self._clock = store, job, plan, clock
         #: How far each split has told that it is; by anybody who has read it, whether that became durable or not.
-        self._told_us: dict[RangeId, int] = defaultdict(lambda: MIN_TIMESTAMP_US)
+        self._output_watermark_us: dict[RangeId, int] = defaultdict(lambda: MIN_TIMESTAMP_US)
         #: When a worker has found nothing in a split last.
         self._idle_ms: dict[tuple[RangeId, str], int] = {}
         #: Who has polled each split last while it was his.
@@ -47,8 +47,10 @@ class Polls:
             if self._splits[range_id] != split:
                 continue
             is_over = batch.status is SplitStatus.FINISHED
-            told_us = MAX_TIMESTAMP_US if is_over else batch.watermark_us
-            self._told_us[range_id] = max(self._told_us[range_id], told_us)
+            output_watermark_us = MAX_TIMESTAMP_US if is_over else batch.watermark_us
+            self._output_watermark_us[range_id] = max(
+                self._output_watermark_us[range_id], output_watermark_us
+            )
             job = self._store.read_job(self._job)
             if job is not None and job.ranges[range_id].owner == worker:
                 self._readers[range_id] = worker
@@ -84,8 +86,10 @@ class Polls:
         job = self._store.read_job(self._job)
         assert job is not None
         row = job.ranges[range_id]
-        told_us = max(self._told_us[range_id], row.watermark_us or MIN_TIMESTAMP_US)
-        if row.is_finished or watermark_us <= told_us:
+        output_watermark_us = max(
+            self._output_watermark_us[range_id], row.watermark_us or MIN_TIMESTAMP_US
+        )
+        if row.is_finished or watermark_us <= output_watermark_us:
             return
         # A worker that does not know what became of its commit makes sure that the store has no owner any more, and
         # ends.  It is gone as one is that dies: the master knows of it when its lease is over, or another is there.
@@ -97,7 +101,7 @@ class Polls:
             why = "nobody has" if owner is None else "has not been polled in vain within its lease"
             raise InvariantError(
                 f"I5: the input watermark of {name} goes on to {watermark_us} us without {range_id}, which has told "
-                f"{told_us} us and {why}"
+                f"{output_watermark_us} us and {why}"
             )
 
     def _ranges_of(self, read: str) -> Sequence[RangeId]:

@@ -76,8 +76,11 @@ def retrying(random: Random, slack_s: int) -> ScriptedSource:
         for index, record in originals:
             for _ in range(random.choice([0, 0, 1, 2])):
                 later = random.randrange(index, len(batches))
-                told_us = batches[later - 1][1] if later else MIN_TIMESTAMP_US
-                if record[1] >= told_us - slack_s * US_PER_SECOND or random.random() < 0.1:
+                output_watermark_us = batches[later - 1][1] if later else MIN_TIMESTAMP_US
+                if (
+                    record[1] >= output_watermark_us - slack_s * US_PER_SECOND
+                    or random.random() < 0.1
+                ):
                     batches[later][0].append(record)
         scripts.append(
             [Batch([each[0] for each in b], [each[1] for each in b], us) for b, us in batches]

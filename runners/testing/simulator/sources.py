@@ -143,27 +143,27 @@ class Promise:
         del label
         return _Watched(source.open(split, position), self)
 
-    def look(self, batch: SourceBatch, told_us: int, *, has_been_idle: bool) -> None:
-        """At a batch that was read; ``told_us`` is what the source had told of its split before.
+    def look(self, batch: SourceBatch, output_watermark_us: int, *, has_been_idle: bool) -> None:
+        """At a batch that was read; ``output_watermark_us`` is what the source had told of its split before.
 
         A split that is silent holds the others back no longer; how far they come meanwhile differs from run to run, so
         whatever comes after a silence may be late.
         """
         if has_been_idle and batch.values:
             self.is_kept = False
-        if any(timestamp_us < told_us for timestamp_us in batch.timestamps_us):
+        if any(timestamp_us < output_watermark_us for timestamp_us in batch.timestamps_us):
             self.is_kept = False
 
 
 class _Watched(SourceReader):
     def __init__(self, inner: SourceReader, promise: Promise) -> None:
         self._inner, self._promise = inner, promise
-        self._told_us, self._has_been_idle = MIN_TIMESTAMP_US, False
+        self._output_watermark_us, self._has_been_idle = MIN_TIMESTAMP_US, False
 
     def read(self, max_records: int) -> SourceBatch:
         batch = self._inner.read(max_records)
-        self._promise.look(batch, self._told_us, has_been_idle=self._has_been_idle)
-        self._told_us = max(self._told_us, batch.watermark_us)
+        self._promise.look(batch, self._output_watermark_us, has_been_idle=self._has_been_idle)
+        self._output_watermark_us = max(self._output_watermark_us, batch.watermark_us)
         self._has_been_idle |= batch.status is SplitStatus.IDLE
         return batch
 

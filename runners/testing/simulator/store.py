@@ -119,8 +119,8 @@ class SharedStore:
         """Wait, as for a lock, until no commit is under way on these ranges and those that are tied to them."""
         found = self.inner.read_job(job)
         rows = {} if found is None else found.ranges
-        heads = {rows[each].tied_to or each for each in range_ids if each in rows}
-        family = {each for each, row in rows.items() if each in heads or row.tied_to in heads}
+        heads = {rows[each].handover_with or each for each in range_ids if each in rows}
+        family = {each for each, row in rows.items() if each in heads or row.handover_with in heads}
         self._transactions.wait_for(family, self.land)
 
     def land(self, *, is_over: bool = False) -> None:

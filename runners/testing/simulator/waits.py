@@ -103,5 +103,5 @@ def _being_reshaped(job: JobRow, master: Master) -> Iterable[str]:
     for asked in master._shapes.asked.values():  # noqa: SLF001 - the simulator sees everything
         yield f"{asked} is asked for"
     for range_id, row in job.ranges.items():
-        if row.tied_to is not None and not row.is_retired:
-            yield f"{range_id} is tied to {row.tied_to}"
+        if row.handover_with is not None and not row.is_retired:
+            yield f"{range_id} is tied to {row.handover_with}"

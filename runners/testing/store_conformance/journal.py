@@ -46,12 +46,12 @@ def check_the_journal_goes_when_it_is_settled(connect: StoreFactory) -> None:
     for payload in (b"1", b"2", b"3"):
         owner.commit(journal=[*entries(LOW, payload), *entries(HIGH, payload)])
     bundles = owner.bundles[LOW], owner.bundles[HIGH]
-    owner.commit(settled={LOW: bundles[0] - 1}, journal=entries(LOW, b"4"))
+    owner.commit(compacted={LOW: bundles[0] - 1}, journal=entries(LOW, b"4"))
     expect_equal(list(take_over(connect()).journal), [b"3", b"4"], "what is not settled")
     expect_equal(
         list(take_over(connect(), HIGH).journal), [b"1", b"2", b"3"], "that of another range"
     )
-    Owner(store, HIGH, name="next").commit(settled={HIGH: bundles[1]})
+    Owner(store, HIGH, name="next").commit(compacted={HIGH: bundles[1]})
     expect_equal(list(take_over(connect(), HIGH).journal), [], "a settled journal")
 
 
@@ -63,7 +63,7 @@ def check_the_journal_is_behind_the_fence(connect: StoreFactory) -> None:
     take_over(connect())
     for late in (
         former.production(journal=entries(LOW, b"zombie")),
-        former.production(settled={LOW: former.bundles[LOW]}),
+        former.production(compacted={LOW: former.bundles[LOW]}),
     ):
         expect_equal(store.commit(late), Fenced(LOW), "a former owner's commit")
     expect_equal(list(take_over(connect()).journal), [b"kept"], "the journal")

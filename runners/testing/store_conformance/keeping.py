@@ -110,14 +110,16 @@ def _merged(store: Store) -> tuple[Owner, RangeId]:
     parts = attrs.evolve(low, high=middle), attrs.evolve(low, low=middle)
     born = RangeId("count", 2)
     owner = Owner(store, LOW)
-    owner.commit(reshape=Reshape(keys={LOW: parts[0], born: parts[1]}, tied_to=LOW))
+    owner.commit(reshape=Reshape(keys={LOW: parts[0], born: parts[1]}, handover_with=LOW))
     both = Owner(store, LOW, born)
-    both.commit(untied=frozenset({born}))
+    both.commit(ended_handovers=frozenset({born}))
     # The neighbour with the higher index goes.
     owner = Owner(store, born, HIGH)
     owner.commit(
         delivered={Channel(SPLIT, HIGH): 7},
-        reshape=Reshape(keys={born: attrs.evolve(high, low=middle), HIGH: None}, tied_to=born),
+        reshape=Reshape(
+            keys={born: attrs.evolve(high, low=middle), HIGH: None}, handover_with=born
+        ),
     )
     return Owner(store, born, HIGH), HIGH
 
@@ -128,7 +130,7 @@ def check_ranges_that_were_merged_are_pruned(connect: StoreFactory) -> None:
     owner, gone = _merged(store)
     channel = Channel(gone, LOW)
     owner.commit(checkpoints=[Checkpoint(channel, 1, 0, b"on its way")])
-    owner.commit(untied=frozenset({gone}), finished=frozenset({gone}))
+    owner.commit(ended_handovers=frozenset({gone}), finished=frozenset({gone}))
     prune = partial(connect().prune, JOB, retired={gone, LOW})
     expect_equal(prune(older_than_s=0.0)["ranges"], 0, "a range that is not heard")
     owner.commit(acknowledged={channel: 1})
@@ -156,10 +158,12 @@ def check_the_last_index_is_not_pruned(connect: StoreFactory) -> None:
     low, high = RANGES
     owner = Owner(store, LOW, HIGH)
     owner.commit(
-        reshape=Reshape(keys={LOW: attrs.evolve(low, high=high.high), HIGH: None}, tied_to=LOW)
+        reshape=Reshape(
+            keys={LOW: attrs.evolve(low, high=high.high), HIGH: None}, handover_with=LOW
+        )
     )
     both = Owner(store, LOW, HIGH)
-    both.commit(untied=frozenset({HIGH}), finished=frozenset({HIGH}))
+    both.commit(ended_handovers=frozenset({HIGH}), finished=frozenset({HIGH}))
     connect().prune(JOB, older_than_s=0.0, retired={HIGH})
     job = store.read_job(JOB)
     expect(job is not None and HIGH in job.ranges, "the last index of a computation is gone")

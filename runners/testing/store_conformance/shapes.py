@@ -28,8 +28,10 @@ from runners.testing.store_conformance.world import (
 _BORN = RangeId("count", 2)
 _LOW_KEYS = RANGES[0]
 _AT = _LOW_KEYS.high // 2
-_SPLIT = Reshape(keys={LOW: KeyRange(0, _AT), _BORN: KeyRange(_AT, _LOW_KEYS.high)}, tied_to=LOW)
-_MERGE = Reshape(keys={LOW: KeyRange(0, KEY_SPACE_END), HIGH: None}, tied_to=LOW)
+_SPLIT = Reshape(
+    keys={LOW: KeyRange(0, _AT), _BORN: KeyRange(_AT, _LOW_KEYS.high)}, handover_with=LOW
+)
+_MERGE = Reshape(keys={LOW: KeyRange(0, KEY_SPACE_END), HIGH: None}, handover_with=LOW)
 
 
 def check_a_split_divides_what_a_range_has(connect: StoreFactory) -> None:
@@ -50,7 +52,7 @@ def check_a_split_divides_what_a_range_has(connect: StoreFactory) -> None:
     expect_equal(cells_of(store, _BORN), {(_AT, b"b"): b"2"}, "cells of the new range")
     row = taken[_BORN].row
     expect_equal(
-        (row.keys, row.tied_to, row.bundle, row.split, row.is_finished),
+        (row.keys, row.handover_with, row.bundle, row.split, row.is_finished),
         (KeyRange(_AT, _LOW_KEYS.high), LOW, 0, None, False),
         "the new range",
     )
@@ -60,7 +62,7 @@ def check_a_split_divides_what_a_range_has(connect: StoreFactory) -> None:
         "what the new range inherits",
     )
     expect_equal(taken[LOW].row.keys, KeyRange(0, _AT), "what is left of the old range")
-    expect_equal(taken[LOW].row.tied_to, None, "the tie of the range that keeps its place")
+    expect_equal(taken[LOW].row.handover_with, None, "the tie of the range that keeps its place")
 
 
 def check_the_former_owner_is_fenced_after_a_split(connect: StoreFactory) -> None:
@@ -106,14 +108,14 @@ def check_a_commit_may_name_ranges_that_others_have_made(connect: StoreFactory) 
     last = Owner(connect(), SPLIT)
     last.commit()
     both = Owner(connect(), LOW, _BORN)
-    both.commit(untied=frozenset([_BORN]))
+    both.commit(ended_handovers=frozenset([_BORN]))
     Owner(connect(), _BORN).commit(
         reshape=Reshape(
             keys={
                 _BORN: KeyRange(_AT, _AT + 1),
                 RangeId("count", 3): KeyRange(_AT + 1, _LOW_KEYS.high),
             },
-            tied_to=_BORN,
+            handover_with=_BORN,
         )
     )
     last.commit(acknowledged={Channel(SPLIT, RangeId("count", 3)): 0, there: 1})
@@ -145,10 +147,10 @@ def check_a_merge_gives_all_keys_to_one(connect: StoreFactory) -> None:
     expect_equal(set(taken), {LOW, HIGH}, "ranges that are acquired with one of them")
     expect_equal(len(cells_of(store)), 3, "cells of the range that has all keys")
     expect_equal(cells_of(store, HIGH), {}, "cells of the one that has none")
-    expect_equal((taken[HIGH].row.keys, taken[HIGH].row.tied_to), (None, LOW), "its row")
+    expect_equal((taken[HIGH].row.keys, taken[HIGH].row.handover_with), (None, LOW), "its row")
 
     last = Owner(store, LOW, HIGH)
-    last.commit(untied=frozenset([HIGH]), finished=frozenset([HIGH]))
+    last.commit(ended_handovers=frozenset([HIGH]), finished=frozenset([HIGH]))
     row = store.read_job(JOB)
     expect(row is not None and row.ranges[HIGH].is_retired, "an untied range without keys goes on")
     expect_equal(set(store.acquire(JOB, [LOW], "third")), {LOW}, "ranges after they were untied")
@@ -159,11 +161,11 @@ def check_untied_ranges_have_owners_of_their_own(connect: StoreFactory) -> None:
     store = opened(connect)
     Owner(store, LOW).commit(reshape=_SPLIT)
     both = Owner(store, LOW, _BORN)
-    both.commit(untied=frozenset([_BORN]))
+    both.commit(ended_handovers=frozenset([_BORN]))
     expect_equal(set(store.acquire(JOB, [_BORN], "other")), {_BORN}, "ranges acquired")
     del both.bundles[_BORN]
     both.commit(cells=[cell(b"a", b"1", 0)])
-    expect_equal(take_over(store, _BORN).row.tied_to, None, "the tie")
+    expect_equal(take_over(store, _BORN).row.handover_with, None, "the tie")
 
 
 def check_ranges_cover_the_same_keys_as_before(connect: StoreFactory) -> None:
@@ -179,7 +181,7 @@ def check_ranges_cover_the_same_keys_as_before(connect: StoreFactory) -> None:
         "fewer keys": {LOW: KeyRange(0, _AT)},
     }
     for what, keys in wrong.items():
-        production = owner.production(reshape=Reshape(keys=keys, tied_to=LOW))
+        production = owner.production(reshape=Reshape(keys=keys, handover_with=LOW))
         expect_error(StoreError, partial(store.commit, production), what)
     row = store.read_job(JOB)
     expect(row is not None and set(row.ranges) >= {LOW, HIGH}, "ranges are gone")

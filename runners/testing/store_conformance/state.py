@@ -94,8 +94,8 @@ def check_percentile_watermarks(connect: StoreFactory) -> None:
     owner.commit(watermarks_us={LOW: 5, HIGH: 5})
     expect_equal(take_over(store, LOW).row.percentile_us, None, "before there is one")
     owner = Owner(store, LOW, HIGH)
-    for told_us, known_us in ((-3, -3), (20, 20), (0, 20)):
-        owner.commit(percentiles_us={LOW: told_us})
+    for output_watermark_us, known_us in ((-3, -3), (20, 20), (0, 20)):
+        owner.commit(percentiles_us={LOW: output_watermark_us})
         job = store.read_job(JOB)
         assert job is not None
         expect_equal(job.ranges[LOW].percentile_us, known_us, "the percentile watermark")

@@ -235,11 +235,11 @@ def check_update_keeps_shapes(connect: StoreFactory) -> None:
     owner = _used(store)
     born, keys = RangeId("count", 2), even_ranges(4)
     del owner.bundles[SPLIT], owner.bundles[_TOTAL]
-    owner.commit(reshape=Reshape(keys={LOW: keys[0], born: keys[1]}, tied_to=LOW))
+    owner.commit(reshape=Reshape(keys={LOW: keys[0], born: keys[1]}, handover_with=LOW))
     job = store.update_job(_update(store, _second("number", "read"), count="number", read="read"))
     new = RangeId("number", 2)
     expect_equal(job.ranges[new].keys, keys[1], "a range that was born")
-    expect_equal(job.ranges[new].tied_to, _NEW_LOW, "its tie")
+    expect_equal(job.ranges[new].handover_with, _NEW_LOW, "its tie")
     expect_equal({*store.acquire(JOB, [new], "w")}, {new, _NEW_LOW}, "ranges that are tied")
 
 

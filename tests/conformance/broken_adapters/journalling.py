@@ -28,7 +28,7 @@ class SettlesAllRanges(MemoryStore):
 
     def commit(self, production: Production) -> CommitOutcome:
         with self._lock:
-            for bundle in production.settled.values():
+            for bundle in production.compacted.values():
                 journal = self._job(production.job).journal
                 for range_id, entries in journal.items():
                     journal[range_id] = [each for each in entries if each[0] > bundle]
@@ -40,12 +40,12 @@ class SettlesTooMuch(MemoryStore):
 
     def commit(self, production: Production) -> CommitOutcome:
         bundles = {fence.range_id: fence.bundle for fence in production.fences}
-        settled = {each: bundles[each] for each in production.settled}
-        return super().commit(attrs.evolve(production, settled=settled))
+        compacted = {each: bundles[each] for each in production.compacted}
+        return super().commit(attrs.evolve(production, compacted=compacted))
 
 
 class KeepsWhatIsSettled(MemoryStore):
     """The journal only grows."""
 
     def commit(self, production: Production) -> CommitOutcome:
-        return super().commit(attrs.evolve(production, settled={}))
+        return super().commit(attrs.evolve(production, compacted={}))

@@ -12,7 +12,7 @@ from runners.millwheel.store.port import Fenced
 from runners.millwheel.store.postgres import PostgresStore, session, statements, store, takeover
 from runners.millwheel.store.postgres.arrays import Int4Array
 from runners.millwheel.store.postgres.catalog import JobIds
-from runners.millwheel.store.postgres.outcomes import Verdict, judge
+from runners.millwheel.store.postgres.outcomes import Verdict, classify
 from runners.millwheel.store.postgres.pipeline_mode import Pipeline
 from runners.millwheel.store.postgres.portions import portions
 from runners.millwheel.store.postgres.queries import QUERIES
@@ -67,17 +67,17 @@ def repeats_a_copy_alone(patch: pytest.MonkeyPatch) -> None:
         return run(pipeline, rest)
 
     patch.setattr(Pipeline, "run", going_on)
-    patch.setattr(session, "judge", lambda error, _: Verdict.RETRY)
+    patch.setattr(session, "classify", lambda error, _: Verdict.RETRY)
 
 
 def takes_a_cut_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
     """Whoever is cut off believes that nothing happened."""
 
-    def judged(error: psycopg.Error, opened: psycopg.Connection[Any]) -> Verdict:
-        verdict = judge(error, opened)
+    def deduplicated(error: psycopg.Error, opened: psycopg.Connection[Any]) -> Verdict:
+        verdict = classify(error, opened)
         return Verdict.REFUSED if verdict is Verdict.UNKNOWN else verdict
 
-    patch.setattr(session, "judge", judged)
+    patch.setattr(session, "classify", deduplicated)
 
 
 def sends_what_is_too_large(patch: pytest.MonkeyPatch) -> None:

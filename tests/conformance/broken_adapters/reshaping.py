@@ -40,7 +40,7 @@ class _Afterwards(MemoryStore):
 class ForgetsTies(_Afterwards):
     """Hands out a new range without the one that it comes from."""
 
-    spoilt = {"tied_to": None}
+    spoilt = {"handover_with": None}
 
 
 class StartsNewRangesFromNothing(_Afterwards):
@@ -53,7 +53,7 @@ class KeepsTies(MemoryStore):
     """Ties are for ever."""
 
     def _apply(self, job: StoredJob, production: Production) -> None:
-        super()._apply(job, attrs.evolve(production, untied=frozenset()))
+        super()._apply(job, attrs.evolve(production, ended_handovers=frozenset()))
 
 
 class KnowsRangesFromItsFirstCommit(MemoryStore):

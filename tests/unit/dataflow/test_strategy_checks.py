@@ -183,8 +183,8 @@ class Custom(df.Trigger):
     def on_fire(self, state: Any, window: Any, **clocks: int) -> df.Progress:
         return df.Progress(state)
 
-    def next_wakeup(self, state: Any, window: Any, **clocks: int) -> df.Wakeup:
-        return df.Wakeup()
+    def next_timers(self, state: Any, window: Any, **clocks: int) -> df.TriggerTimers:
+        return df.TriggerTimers()
 
 
 class Patient(Custom):

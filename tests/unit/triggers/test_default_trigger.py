@@ -3,7 +3,7 @@
 import pytest
 
 import dataflow as df
-from triggers.trigger import Elements, Progress, Wakeup
+from triggers.trigger import Elements, Progress, TriggerTimers
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window_fn import FrozenWindows
@@ -25,7 +25,7 @@ def test_fires_once_the_watermark_reaches_the_end(watermark_us: int, fires: bool
 def test_wakes_at_the_end_and_keeps_no_state() -> None:
     trigger = df.DefaultTrigger()
 
-    assert Wakeup(event_us=10) == trigger.next_wakeup(None, WINDOW, watermark_us=0, now_us=0)
+    assert TriggerTimers(event_us=10) == trigger.next_timers(None, WINDOW, watermark_us=0, now_us=0)
     assert Progress() == trigger.on_merge([Progress(), Progress()], WINDOW, watermark_us=0)
     assert Progress() == trigger.on_fire(None, WINDOW, watermark_us=10, now_us=0)
 

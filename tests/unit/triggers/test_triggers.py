@@ -11,10 +11,10 @@ from dataflow.combine_fn import ListCombineFn
 from runners.core.ground.cells import Cell, CellId, Effects
 from runners.core.ground.timers import Timers
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
-from runners.core.panes.signal_delivery import hear
+from runners.core.panes.signal_delivery import on_signal
 from runners.core.partials.folding import Accumulation
 from tests.ids import shown
-from triggers import Progress, Wakeup, WindowingStrategy
+from triggers import Progress, TriggerTimers, WindowingStrategy
 
 SECOND_US = 1_000_000
 #: The window that everything is in, and how long after its end it is kept.
@@ -53,7 +53,7 @@ class Stage:
         life = self.machine.lifecycle
         now = life.now(**self._clocks(), percentile_watermark_us=None)
         cells = list(self.cells)
-        self._apply(hear(self.trigger, life.settle, self.cells, cells, name, now))
+        self._apply(on_signal(self.trigger, life.fire_if_due, self.cells, cells, name, now))
         return self
 
     def watermark(self, at_s: int) -> "Stage":
@@ -352,8 +352,8 @@ class Noticing(df.Trigger):
     def on_fire(self, state: Any, window: Any, **clocks: int) -> Progress:
         return Progress(None)
 
-    def next_wakeup(self, state: Any, window: Any, **clocks: int) -> Wakeup:
-        return Wakeup()
+    def next_timers(self, state: Any, window: Any, **clocks: int) -> TriggerTimers:
+        return TriggerTimers()
 
     def on_growth(self, progress: Progress, window: Any, *, watermark_us: int) -> Progress:
         return Progress(True, progress.is_finished)
@@ -408,8 +408,8 @@ class At(df.Trigger):
     def on_fire(self, state: int, window: Any, **clocks: int) -> Progress:
         return Progress(0)
 
-    def next_wakeup(self, state: int, window: Any, **clocks: int) -> Wakeup:
-        return Wakeup(event_us=self.at_s * SECOND_US)
+    def next_timers(self, state: int, window: Any, **clocks: int) -> TriggerTimers:
+        return TriggerTimers(event_us=self.at_s * SECOND_US)
 
 
 def test_an_instant_that_has_passed_does_not_hide_the_end_of_the_window() -> None:
@@ -583,10 +583,10 @@ def test_a_trigger_of_ones_own() -> None:
         ) -> df.Progress:
             return df.Progress(0)
 
-        def next_wakeup(
+        def next_timers(
             self, state: int, window: df.Window, *, watermark_us: int, now_us: int
-        ) -> df.Wakeup:
-            return df.Wakeup()
+        ) -> df.TriggerTimers:
+            return df.TriggerTimers()
 
         def merge_states(self, states: Any, window: df.Window) -> int:
             return sum(states)

@@ -135,22 +135,22 @@ def new_range(spec: RangeSpec, token: int) -> RangeRow:
 
 def family(job: StoredJob, range_ids: Sequence[RangeId]) -> list[RangeId]:
     """Ranges with those that must have the same owner, each once."""
-    heads = {job.ranges[each].tied_to or each for each in range_ids}
-    tied = [each for each, row in job.ranges.items() if row.tied_to in heads]
+    heads = {job.ranges[each].handover_with or each for each in range_ids}
+    tied = [each for each, row in job.ranges.items() if row.handover_with in heads]
     return list(dict.fromkeys([*range_ids, *sorted(heads), *tied]))
 
 
 def apply_reshape(job: StoredJob, reshape: Reshape, token: int) -> None:
     """Give ranges their new bounds; ``token`` is for the one that is born."""
-    head = job.ranges[reshape.tied_to]
+    head = job.ranges[reshape.handover_with]
     for range_id, keys in reshape.keys.items():
         row = job.ranges.get(range_id)
         if row is None:
             row = attrs.evolve(
-                head, range_id=range_id, token=token, bundle=0, tied_to=head.range_id
+                head, range_id=range_id, token=token, bundle=0, handover_with=head.range_id
             )
         elif range_id != head.range_id:
-            row = attrs.evolve(row, tied_to=head.range_id)
+            row = attrs.evolve(row, handover_with=head.range_id)
         job.ranges[range_id] = attrs.evolve(row, keys=keys)
 
 
@@ -199,7 +199,7 @@ def read_page(
 
 def apply_journal(job: StoredJob, production: Production) -> None:
     """Delete entries that are settled, and keep new ones."""
-    for range_id, bundle in production.settled.items():
+    for range_id, bundle in production.compacted.items():
         kept = [each for each in job.journal.get(range_id, ()) if each[0] > bundle]
         job.journal[range_id] = kept
     bundles = {fence.range_id: fence.bundle for fence in production.fences}

@@ -32,7 +32,7 @@ from runners.millwheel.store.guards import (
     STATISTICS,
     check_fenced,
     check_fences,
-    check_is_heard,
+    check_is_listening,
     check_names,
     check_same_job,
     check_sizes,
@@ -201,7 +201,7 @@ class MemoryStore(MemoryRequests):
         """Keep a signal for the job, and say its number."""
         with self._lock:
             stored = self._job(job)
-            check_is_heard(
+            check_is_listening(
                 job,
                 name,
                 mode=stored.spec.mode,
@@ -446,8 +446,8 @@ class MemoryStore(MemoryRequests):
         if production.reshape is not None:
             apply_reshape(job, production.reshape, next(self._tokens))
         recorded_ms = self._clock.monotonic_ms()
-        for range_id in production.untied:
-            row = job.ranges[range_id] = attrs.evolve(job.ranges[range_id], tied_to=None)
+        for range_id in production.ended_handovers:
+            row = job.ranges[range_id] = attrs.evolve(job.ranges[range_id], handover_with=None)
             if row.keys is None and row.split is None:
                 job.retired_ms[range_id] = recorded_ms
         for record in map(escaped_late, production.late):

@@ -56,7 +56,7 @@ def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int], now_ms
             range_id=range_id,
             token=next(tokens),
             owner=None,
-            tied_to=row.tied_to and renamed(row.tied_to),
+            handover_with=row.handover_with and renamed(row.handover_with),
         )
 
     rows = of_ranges(job.ranges)

@@ -109,7 +109,7 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
         )
     by_number = {each.number: range_id for range_id, each in numbered.items()}
     for range_id, tie in ties.items():
-        rows[range_id] = attrs.evolve(rows[range_id], tied_to=by_number[tie])
+        rows[range_id] = attrs.evolve(rows[range_id], handover_with=by_number[tie])
     row = JobRow(
         job=job,
         mode=mode,

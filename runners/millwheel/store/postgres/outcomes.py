@@ -63,7 +63,7 @@ class Verdict(Enum):
     UNKNOWN = auto()
 
 
-def judge(error: Error, connection: Connection[Any]) -> Verdict:
+def classify(error: Error, connection: Connection[Any]) -> Verdict:
     """What ``error`` proves about the transaction that ``connection`` was in.
 
     Must be asked before anything else is sent on the connection, because the state it was left in

@@ -29,8 +29,8 @@ from runners.millwheel.store.postgres.outcomes import (
     LOCK_TIMEOUT_SQLSTATE,
     Lost,
     Verdict,
+    classify,
     is_passing,
-    judge,
     range_number,
     reason,
     refused,
@@ -104,10 +104,10 @@ class Session:
             timeout_s=self._connect_timeout_s,
             lock_timeout_ms=self._lock_timeout_ms,
             idle_timeout_ms=self._idle_timeout_ms,
-            set_up=self._judge,
+            set_up=self._check_server,
             waits=self._on_wait,
         )
-        opened.add_notice_handler(self._hear)
+        opened.add_notice_handler(self._on_notice)
         self._connection = opened
         self._pipeline = Pipeline(opened)
         self._tables = TableStatements(opened)
@@ -150,7 +150,7 @@ class Session:
             try:
                 tag = self._pipeline.run(statements)
             except psycopg.Error as error:
-                verdict = judge(error, opened)
+                verdict = classify(error, opened)
                 _end_transaction(opened, verdict)
                 if verdict is Verdict.FENCED:
                     return range_number(error)
@@ -165,9 +165,9 @@ class Session:
                 opened.close()
                 raise
             else:
-                return self._judge_answer(tag, opened)
+                return self._classified(tag, opened)
 
-    def _judge_answer(self, tag: str, opened: psycopg.Connection[Any]) -> Committed | Indeterminate:
+    def _classified(self, tag: str, opened: psycopg.Connection[Any]) -> Committed | Indeterminate:
         if tag != "COMMIT":
             opened.close()
             return Indeterminate(f"COMMIT was answered with {tag}")
@@ -220,14 +220,14 @@ class Session:
             if locked_out:
                 self._evict(locks)
 
-    def _judge(self, opened: psycopg.Connection[Any]) -> None:
+    def _check_server(self, opened: psycopg.Connection[Any]) -> None:
         facts = checks.read_facts(opened)
         checks.refuse_unsuitable(facts, self.place)
         check_incarnation(self._bound_to, facts.incarnation, self.place)
         schema.migrate(opened)
         self._incarnation = facts.incarnation
 
-    def _hear(self, notice: Diagnostic) -> None:
+    def _on_notice(self, notice: Diagnostic) -> None:
         if notice.source_function == _WAIT_FOR_STANDBY:
             self._unconfirmed.append(notice.message_primary or _WAIT_FOR_STANDBY)
 

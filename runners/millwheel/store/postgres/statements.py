@@ -134,10 +134,10 @@ def _timers(timers: Sequence[TimerWrite], ids: JobIds) -> list[Statement]:
 
 def _journal(production: Production, ids: JobIds, portion_bytes: int) -> list[Statement]:
     statements: list[Statement] = []
-    if production.settled:
+    if production.compacted:
         parameters: dict[str, PackedArray] = {
-            "range_ids": Int4Array.of([ids.range(each).number for each in production.settled]),
-            "bundles": Int8Array.of(list(production.settled.values())),
+            "range_ids": Int4Array.of([ids.range(each).number for each in production.compacted]),
+            "bundles": Int8Array.of(list(production.compacted.values())),
         }
         statements.append((ids.queries["settle_journal"], parameters))
     bundles = {fence.range_id: fence.bundle for fence in production.fences}
@@ -285,7 +285,7 @@ def _reshape(production: Production, ids: JobIds) -> list[Statement]:
     statements: list[Statement] = []
     reshape = production.reshape
     if reshape is not None:
-        head = ids.range(reshape.tied_to).number
+        head = ids.range(reshape.handover_with).number
         known = {each: keys for each, keys in reshape.keys.items() if each in ids.ranges}
         born = {each: keys for each, keys in reshape.keys.items() if each not in ids.ranges}
         if known:
@@ -296,8 +296,8 @@ def _reshape(production: Production, ids: JobIds) -> list[Statement]:
             indexes = Int4Array.of([range_id.index for range_id in born])
             parameters = {"range_indexes": indexes, **_bounds(born.values(), head)}
             statements.append((QUERIES["bear_ranges"], parameters))
-    if production.untied:
-        numbers = [ids.range(range_id).number for range_id in production.untied]
+    if production.ended_handovers:
+        numbers = [ids.range(range_id).number for range_id in production.ended_handovers]
         statements.append((QUERIES["untie_ranges"], {"range_ids": Int4Array.of(numbers)}))
     return statements
 

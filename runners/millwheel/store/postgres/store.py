@@ -251,7 +251,7 @@ class PostgresStore(
                 if fence.range_id in ids.ranges
             ]
             return self._transact(
-                lambda opened: takeover.settle(opened, ids, production), locks=numbers
+                lambda opened: takeover.compact(opened, ids, production), locks=numbers
             )
         except StoreUnreachableError as error:
             return Indeterminate(str(error))

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import Connection
 
 from runners.millwheel.model.signals import Signal
-from runners.millwheel.store.guards import check_is_heard, unknown_job
+from runners.millwheel.store.guards import check_is_listening, unknown_job
 from runners.millwheel.store.postgres.queries import QUERIES
 
 
@@ -26,7 +26,7 @@ def insert_signal(connection: Connection[Any], job: str, name: str, request: int
     sent = connection.execute(QUERIES["find_signal"], {"request": request}).fetchone()
     if sent is None:
         number, mode, _, is_finished, known = found
-        check_is_heard(job, name, mode=mode, is_finished=is_finished, known=known)
+        check_is_listening(job, name, mode=mode, is_finished=is_finished, known=known)
         parameters = {"job_id": number, "name": name, "request": request}
         sent = connection.execute(QUERIES["insert_signal"], parameters).fetchone()
     assert sent is not None

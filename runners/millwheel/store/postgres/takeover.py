@@ -92,7 +92,7 @@ def evict_holders(connection: Connection[Any], numbers: Sequence[int]) -> int:
     return len(connection.execute(QUERIES["evict_fence_holders"], parameters).fetchall())
 
 
-def settle(connection: Connection[Any], ids: JobIds, production: Production) -> CommitOutcome:
+def compact(connection: Connection[Any], ids: JobIds, production: Production) -> CommitOutcome:
     """Whether the production landed; if not, make sure that it never will.  Inside a transaction.
 
     Ranges commit together, so they must agree; if they do not, the store is damaged.

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from runners.core.ground.bundle import Bundle
-from runners.core.stages.deduplication import Judged, NewId, RecordIdJudge, horizon_us
+from runners.core.stages.deduplication import Deduplicated, Deduplicator, NewId, horizon_us
 from runners.millwheel.model.id_counts import IdCounts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.dedup.id_filter import IdFilter
@@ -42,10 +42,15 @@ class SeenIds:
     """The ids of one split, as its owner sees them; not thread-safe."""
 
     def __init__(
-        self, table: IdTable, job: str, range_id: RangeId, judge: RecordIdJudge, counts: IdCounts
+        self,
+        table: IdTable,
+        job: str,
+        range_id: RangeId,
+        deduplicate: Deduplicator,
+        counts: IdCounts,
     ) -> None:
         self._table, self._job, self._range_id = table, job, range_id
-        self._judge, self._settings, self._counts = judge, judge.settings, counts
+        self._deduplicator, self._settings, self._counts = deduplicate, deduplicate.settings, counts
         self._collected_us: int | None = None
         self._filter = self._empty()
         #: Ids that are in no table yet.
@@ -53,7 +58,7 @@ class SeenIds:
         #: The last id that was loaded; None: all are.
         self._loaded: bytes | None = b""
 
-    def judge(self, bundle: Bundle, *, watermark_us: int) -> Judged:
+    def deduplicate(self, bundle: Bundle, *, watermark_us: int) -> Deduplicated:
         """Which of the records just read are new; their ids are in no table yet.
 
         Raises:
@@ -62,12 +67,14 @@ class SeenIds:
         """
         kept = len(self._filter)
         self._tidy(watermark_us)
-        judged = self._judge.judge(bundle, self._known, watermark_us=watermark_us)
-        self._filter.add(judged.ids)
-        self._uncommitted.update((each.digest, each) for each in judged.ids)
-        self._counts.duplicates += judged.duplicates
+        deduplicated = self._deduplicator.deduplicate(
+            bundle, self._known, watermark_us=watermark_us
+        )
+        self._filter.add(deduplicated.ids)
+        self._uncommitted.update((each.digest, each) for each in deduplicated.ids)
+        self._counts.duplicates += deduplicated.duplicates
         self._counts.kept += len(self._filter) - kept
-        return judged
+        return deduplicated
 
     def worth_keeping(self, ids: Sequence[NewId], watermark_us: int) -> list[NewId]:
         """Those of new ids that somebody may ask for when the split's watermark is here."""

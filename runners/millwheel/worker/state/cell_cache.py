@@ -85,7 +85,7 @@ class FurthestFirst(Generic[KeyT]):
 class CellCache(dict[CellId, Any]):
     """The cells in memory: a mapping for the semantic core, which may change it in a step.
 
-    Call `need` before a step, `wrote` for each cell that it has touched, and what `settle` returns when some of these
+    Call `need` before a step, `wrote` for each cell that it has touched, and what `compact` returns when some of these
     are in the store as they are; other steps may come in between.
 
     Args:
@@ -117,7 +117,7 @@ class CellCache(dict[CellId, Any]):
     def counts(self) -> CacheCounts:
         """What it holds and has done."""
         return CacheCounts(
-            bytes_held=self._bytes,
+            bytes_buffered=self._bytes,
             hits=self._hits,
             misses=self._misses,
             loads=self._loads,
@@ -182,7 +182,7 @@ class CellCache(dict[CellId, Any]):
         """Whether the store may have a cell that is in memory, or has just gone."""
         return cell_id in self._stored
 
-    def settle(self, cell_ids: Iterable[CellId]) -> Callable[[], None]:
+    def compact(self, cell_ids: Iterable[CellId]) -> Callable[[], None]:
         """Cells are being written as they are now; call what is returned when that is committed."""
         written = {
             cell_id: self._uncommitted[cell_id]
@@ -195,9 +195,9 @@ class CellCache(dict[CellId, Any]):
                 self._stored.add(cell_id)
             else:
                 self._stored.discard(cell_id)
-        return lambda: self._settled(written)
+        return lambda: self._compacted(written)
 
-    def _settled(self, written: Mapping[CellId, int]) -> None:
+    def _compacted(self, written: Mapping[CellId, int]) -> None:
         for cell_id, write in written.items():
             if self._uncommitted.get(cell_id) == write:
                 del self._uncommitted[cell_id]
@@ -263,12 +263,12 @@ def needed_us(cell_id: CellId, cell: Any) -> int:
         return min((_next_us(state, window.end_us) for window, state in cell.items()), default=0)
     end_us = MAX_TIMESTAMP_US if cell_id[1] is None else cell_id[1].end_us
     if isinstance(cell, KeyedState):
-        return end_us if cell.wakeup.event_us is None else cell.wakeup.event_us
+        return end_us if cell.engine_timers.event_us is None else cell.engine_timers.event_us
     return _next_us(cell, end_us)
 
 
 def _next_us(state: Any, end_us: int) -> int:
     """The first instant of event time at which a window has something to do."""
-    event_us, _, percentile_us = state.alarms
+    event_us, _, percentile_us = state.timers
     known_us = [instant_us for instant_us in (event_us, percentile_us) if instant_us is not None]
     return min(known_us, default=end_us)

@@ -93,7 +93,7 @@ class Journal:
         self._round: _Round | None = None
 
     @property
-    def is_settled(self) -> bool:
+    def is_compacted(self) -> bool:
         """Whether cells and timers are up to date, and the journal has nothing but what is held as columns."""
         return not self._ranges
 
@@ -108,7 +108,7 @@ class Journal:
     @property
     def is_pressing(self) -> bool:
         """Whether memory is full of cells that only the journal has."""
-        return self._cells.is_full and not self.is_settled
+        return self._cells.is_full and not self.is_compacted
 
     def note(
         self, draft: Draft, touched: Iterable[CellId], timers: Mapping[TimerId, int | None]
@@ -162,10 +162,10 @@ class Journal:
     def note_entry(self, draft: Draft, owned: OwnedRange, size: int, payload: bytes) -> None:
         """Let a draft have an entry of a range about so many partials in columns, or cells; fences it."""
         draft.note(owned, size, payload)
-        self.note_spoken(draft, owned)
+        self.note_fired(draft, owned)
         self._bytes += len(payload)
 
-    def note_spoken(self, draft: Draft, owned: OwnedRange) -> None:
+    def note_fired(self, draft: Draft, owned: OwnedRange) -> None:
         """A range has said something of what it held as columns: the entry of that is to go.  Fences the range."""
         draft.touch(owned)
         self._ranges[owned.range_id] = owned
@@ -196,7 +196,7 @@ class Journal:
                     self._cells[cell_id] = cell
                 # Its table may have it: nobody knows what the former owner has settled.
                 self._cells.wrote(cell_id, None if cell is None else size, is_stored=True)
-        self._columns.forget_spoken(owned)
+        self._columns.forget_fired(owned)
         self._timers.update(timers)
         self._stored_timers.update(timers)
         return timers
@@ -213,7 +213,7 @@ class Journal:
         """Timers that were found in their table."""
         self._stored_timers.update(timers)
 
-    def settle(self, draft: Draft) -> bool:
+    def compact(self, draft: Draft) -> bool:
         """Bring some cells and timers up to date; False, and nothing in the draft, if all of them are.
 
         Everything noted before must be committed.
@@ -232,12 +232,12 @@ class Journal:
         # Of what was born and is gone there may be any number, and nothing to write.
         while is_empty and self._round is not None:
             cells, written, is_last = self._cell_writes(draft, self._round.cells)
-            timers = list(islice(self._round.timers, self._steps.settled))
+            timers = list(islice(self._round.timers, self._steps.compacted))
             timer_writes = self._timer_writes(draft, timers)
             draft.write(written, timer_writes)
-            draft.when_committed(self._cells.settle(cells))
+            draft.when_committed(self._cells.compact(cells))
             is_empty = not written and not timer_writes
-            if is_last and len(timers) < self._steps.settled:
+            if is_last and len(timers) < self._steps.compacted:
                 self._end_round(draft)
         return True
 
@@ -246,7 +246,7 @@ class Journal:
         self._remaining_bytes = 0
         for range_id, bundle in self._round.bundles.items():
             owned = self._ranges[range_id]
-            draft.settle(owned, bundle)
+            draft.compact(owned, bundle)
             for size, payload in self._columns.whole(range_id):
                 draft.note(owned, size, payload)
                 self._remaining_bytes += len(payload)
@@ -259,7 +259,7 @@ class Journal:
     ) -> tuple[list[CellId], list[CellWrite], bool]:
         """The next cells of a round, as many as a step may have, what is to be written of them, and if it was all."""
         looked_at, writes, size = list[CellId](), list[CellWrite](), 0
-        for cell_id in islice(cells, self._steps.settled):
+        for cell_id in islice(cells, self._steps.compacted):
             looked_at.append(cell_id)
             cell = self._cells.get(cell_id)
             if cell is None and not self._cells.is_stored(cell_id):
@@ -271,7 +271,7 @@ class Journal:
             size += len(value or b"")
             if size > self._steps.nbytes:
                 break
-        is_last = len(looked_at) < self._steps.settled and size <= self._steps.nbytes
+        is_last = len(looked_at) < self._steps.compacted and size <= self._steps.nbytes
         # In the order in which the store keeps them.
         return looked_at, sorted(writes, key=lambda write: write[1:3]), is_last
 

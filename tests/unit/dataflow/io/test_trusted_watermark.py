@@ -140,7 +140,7 @@ def test_no_watermark_passes_the_ceiling_and_no_record_is_lost(
     ]
     ceiling_us = NOW_US + DAY_US
     reader = TrustedReader(Scripted(batches), MaxAhead(DAY_US, lambda: NOW_US), "Scripted")
-    told_us = MIN_TIMESTAMP_US
+    output_watermark_us = MIN_TIMESTAMP_US
     for batch in batches:
         found = reader.read(10)
         aside_us = [each.timestamp_us or 0 for each in found.set_aside]
@@ -150,9 +150,9 @@ def test_no_watermark_passes_the_ceiling_and_no_record_is_lost(
         is_over = SplitStatus.FINISHED is batch.status or batch.watermark_us == MAX_TIMESTAMP_US
         if is_over or batch.watermark_us <= ceiling_us:
             assert found is batch
-            told_us = max(told_us, batch.watermark_us)
+            output_watermark_us = max(output_watermark_us, batch.watermark_us)
         else:
-            assert found.watermark_us == told_us
+            assert found.watermark_us == output_watermark_us
             assert all(us > ceiling_us for us in aside_us)
             assert all(us <= ceiling_us for us in found.timestamps_us)
 

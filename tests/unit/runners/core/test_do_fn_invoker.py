@@ -22,7 +22,7 @@ class Say(df.DoFn):
             yield [each, moved, df.TaggedOutput("odd", each)][each % 3]
 
 
-def said(elements: list[list[int]], bundle_records: int) -> list[list[Any]]:
+def emitted(elements: list[list[int]], bundle_records: int) -> list[list[Any]]:
     p = df.Pipeline(DirectRunner(bundle_records=bundle_records))
     timed = [df.TimestampedValue(each, at_s) for at_s, each in enumerate(elements)]
     several = p | df.Create(timed) | df.ParDo(Say()).with_outputs("even", "odd")
@@ -44,10 +44,10 @@ def said(elements: list[list[int]], bundle_records: int) -> list[list[Any]]:
     bundle_records=st.sampled_from([1, 2, 100]),
 )
 def test_parts_say_what_the_whole_says(elements: list[list[int]], bundle_records: int) -> None:
-    whole = said(elements, bundle_records=100)
+    whole = emitted(elements, bundle_records=100)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(do_fn_invoker, "PART_OUTPUTS", 3)
-        in_parts = said(elements, bundle_records)
+        in_parts = emitted(elements, bundle_records)
 
     # One bundle says what comes without a time of its own first; parts are in the order of the outputs.
     assert [sorted(each) for each in whole] == [sorted(each) for each in in_parts]

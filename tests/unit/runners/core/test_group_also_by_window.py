@@ -132,17 +132,17 @@ def test_sessions_take_back_each_window_they_absorb() -> None:
     """The paper's figure 14: two said sessions, one late event between them."""
     driver = Driver(SESSIONS, lateness_us=100)
     driver.add((0, "a"), (15, "c"), watermark_us=0)
-    said = driver.fire((0, 10), (15, 25), watermark_us=30)
+    emitted = driver.fire((0, 10), (15, 25), watermark_us=30)
     bridged = driver.add((8, "b"), watermark_us=30)
 
-    assert [(1, ["a"], (0, 10)), (1, ["c"], (15, 25))] == told(said)
+    assert [(1, ["a"], (0, 10)), (1, ["c"], (15, 25))] == told(emitted)
     assert [
         (-1, ["a"], (0, 10)),
         (-1, ["c"], (15, 25)),
         (1, ["a", "b", "c"], (0, 25)),
     ] == told(bridged)
     assert ["on_time", "on_time", "late"] == timings(bridged)
-    assert [said.panes[0], said.panes[1]] == bridged.panes[:2]
+    assert [emitted.panes[0], emitted.panes[1]] == bridged.panes[:2]
     assert {
         driver.timer(0, 10): None,
         driver.timer(15, 25): None,
@@ -269,13 +269,13 @@ def test_what_has_spoken_and_is_taken_back_is_kept_where_it_expires(
     machine = GroupAlsoByWindow(accumulation)
     cells: dict[CellId, Cell] = {}
     (window,) = window_fn.assign_windows(0, None)
-    said = []
+    emitted = []
     for sign in (+1, -1):
         partial = ("k", window, accumulation.folded([("a", sign)]), 1)
         effects = machine.add(cells, [partial], watermark_us=0, now_us=0)
-        said += effects.signs
+        emitted += effects.signs
 
-    assert said == [+1, -1]
+    assert emitted == [+1, -1]
     assert bool(cells) == is_kept
     assert len(effects.touched) == 1
 
@@ -319,7 +319,7 @@ def test_a_trigger_sees_the_values_of_every_part_of_a_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "held_us", "said_us"),
+    ("mode", "held_us", "emitted_us"),
     [
         # What is said again has the event time of what was said, for which the watermark waits already.
         (Mode.ACCUMULATING_AND_RETRACTING, [3, 3 + 20], [3, 3, 3]),
@@ -328,7 +328,7 @@ def test_a_trigger_sees_the_values_of_every_part_of_a_session() -> None:
     ],
 )
 def test_the_watermark_behind_waits_for_what_may_be_taken_back(
-    mode: Mode, held_us: list[int | None], said_us: list[int]
+    mode: Mode, held_us: list[int | None], emitted_us: list[int]
 ) -> None:
     """As long as whoever has it allows; before it is said, at its event time; and for nothing else."""
     strategy = WindowingStrategy(
@@ -342,15 +342,15 @@ def test_the_watermark_behind_waits_for_what_may_be_taken_back(
     machine = GroupAlsoByWindow(accumulation)
     cells: dict[CellId, Cell] = {}
     held: list[int | None] = []
-    said: list[int] = []
+    emitted: list[int] = []
     for at_us in (3, 4, 7, 8):
         partial = ("k", df.Window(0, 10), accumulation.folded([(at_us, at_us)]), 1)
         effects = machine.add(cells, [partial], watermark_us=0, now_us=0)
         held += effects.holds.values()
-        said += effects.timestamps_us
+        emitted += effects.timestamps_us
 
     assert held == held_us
-    assert said == said_us
+    assert emitted == emitted_us
 
 
 @pytest.mark.parametrize("is_retracted", [False, True])

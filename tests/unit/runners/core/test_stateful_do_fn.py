@@ -14,7 +14,7 @@ from runners.core.stateful import stateful_do_fn
 from runners.core.stateful.keyed_state import KeyedState
 from runners.direct import DirectRunner
 from tests.stateful_programs import Engine
-from triggers.trigger import Wakeup
+from triggers.trigger import TriggerTimers
 from windowing.pane import NO_FIRING
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -280,8 +280,10 @@ def test_a_timer_that_is_not_there_any_more_is_an_error() -> None:
 
 
 def test_cells_are_small_and_come_back() -> None:
-    cell = KeyedState({"count": 5}, {"end": (5 * US, 3 * US)}, wakeup=Wakeup(5 * US, None))
-    waiting = KeyedState(backlog=[("value", 7, NO_FIRING, 1)], wakeup=Wakeup(8))
+    cell = KeyedState(
+        {"count": 5}, {"end": (5 * US, 3 * US)}, engine_timers=TriggerTimers(5 * US, None)
+    )
+    waiting = KeyedState(backlog=[("value", 7, NO_FIRING, 1)], engine_timers=TriggerTimers(8))
 
     for each in (cell, waiting):
         assert each == pickle.loads(pickle.dumps(each, protocol=5))

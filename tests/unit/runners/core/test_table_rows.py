@@ -35,7 +35,7 @@ def bundle(changes: list[tuple[int, int, int]]) -> Bundle:
 
 
 @pytest.mark.parametrize(
-    ("said", "changes"),
+    ("emitted", "changes"),
     [
         ([(-1, 1, 5), (1, 1, 6)], [((1, 5), (1, 6))]),
         ([(-1, 1, 5)], [((1, 5), None)]),
@@ -47,8 +47,8 @@ def bundle(changes: list[tuple[int, int, int]]) -> Bundle:
     ],
     ids=shown,
 )
-def test_what_is_left_of_a_bundle_is_written(said: Any, changes: Any) -> None:
-    write = table_write(NODE, TABLE, bundle(said), is_retracted=True)
+def test_what_is_left_of_a_bundle_is_written(emitted: Any, changes: Any) -> None:
+    write = table_write(NODE, TABLE, bundle(emitted), is_retracted=True)
 
     assert (list(write.changes), list(write.upserts), list(write.inserts)) == (changes, [], [])
 
@@ -80,9 +80,9 @@ def test_any_changes_leave_the_rows_of_the_multiset_or_are_refused(
 ) -> None:
     """Whoever says and takes back, in whatever order, in whatever bundles."""
     changes = data.draw(interleaved(groups))
-    said = Counter[tuple[int, int]]()
+    emitted = Counter[tuple[int, int]]()
     for sign, *row in changes:
-        said[row[0], row[1]] += sign
+        emitted[row[0], row[1]] += sign
     rows: Rows = {}
     cuts = data.draw(st.lists(st.integers(0, len(changes)), max_size=4))
     bounds = [0, *sorted(cuts), len(changes)]
@@ -94,24 +94,24 @@ def test_any_changes_leave_the_rows_of_the_multiset_or_are_refused(
         owners = [{key for key, _ in group} for group in groups]
         assert any(one & other for one, other in combinations(owners, 2))
     else:
-        assert Counter(rows.values()) == +said
+        assert Counter(rows.values()) == +emitted
 
 
 @given(
     taken_back=st.sets(st.tuples(st.integers(0, 2), st.integers(0, 3))),
-    said=st.dictionaries(st.integers(0, 2), st.integers(0, 3)),
+    emitted=st.dictionaries(st.integers(0, 2), st.integers(0, 3)),
 )
 def test_changes_that_wait_for_each_other_lose_nothing(
-    taken_back: set[tuple[int, int]], said: dict[int, int]
+    taken_back: set[tuple[int, int]], emitted: dict[int, int]
 ) -> None:
     """Several rows of a key may be taken back before the one or the other is said, by a bundle still to come."""
     table = TableSpec(name="t", columns={"key": int, "value": int}, key=("key",))
     changes = RowChanges(table)
     changes.add(taken_back, [-1] * len(taken_back))
-    changes.add(said.items(), [+1] * len(said))
+    changes.add(emitted.items(), [+1] * len(emitted))
     together = RowChanges(table)
     together.take(changes.net())
-    expected = Counter(said.items())
+    expected = Counter(emitted.items())
     expected.subtract(taken_back)
     found = Counter[Any]()
     for before, after in together.net():
@@ -146,20 +146,20 @@ def interleaved(draw: st.DrawFn, groups: list[list[tuple[int, int]]]) -> list[tu
 )
 def test_bundle_bounds_do_not_matter(keys: list[tuple[int, int]], cuts: list[int]) -> None:
     """Replacing values of keys, cut into any bundles, leaves the last value of each."""
-    said: dict[int, int] = {}
+    emitted: dict[int, int] = {}
     changes = []
     for key, value in keys:
-        if key in said:
-            changes.append((-1, key, said[key]))
+        if key in emitted:
+            changes.append((-1, key, emitted[key]))
         changes.append((1, key, value))
-        said[key] = value
+        emitted[key] = value
     rows: Rows = {}
     bounds = [0, *sorted(min(cut, len(changes)) for cut in cuts), len(changes)]
     for low, high in pairwise(bounds):
         some = bundle(changes[low:high])
         apply_table_write(rows, table_write(NODE, TABLE, some, is_retracted=True))
 
-    assert said == {row[0]: row[1] for row in rows.values()}
+    assert emitted == {row[0]: row[1] for row in rows.values()}
 
 
 def test_values_are_checked_before_keys_are_compared() -> None:

@@ -6,26 +6,26 @@ import pytest
 
 import dataflow as df
 from runners.batch.backfill.backfill import check_continuable
-from runners.batch.backfill.task import HistoryTask, Sent
-from runners.batch.backfill.waves import history_of
+from runners.batch.backfill.task import BackfillTask, Sent
+from runners.batch.backfill.waves import backfill_of
 from runners.batch.range_writer import FencedError
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.errors import BackfillError, UnrepeatableError
 from runners.millwheel.control.backfill_progress import (
-    HistoryState,
+    BackfillState,
+    backfill_state,
     begun,
-    check_history_is_whole,
+    check_backfill_is_whole,
     check_may_be_loaded,
     go_live,
-    history_state,
 )
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
-from tests.history_jobs import LocalBackfill
+from tests.backfill_jobs import LocalBackfill
 from tests.scripted_source import Batch, ScriptedSource
 
 SCRIPT = [Batch([("a", number)], [number], number) for number in range(4)]
@@ -56,11 +56,11 @@ def opened(store: MemoryStore, script: list[Batch] = SCRIPT) -> JobRow:
     )
 
 
-def task(store: MemoryStore, script: list[Batch], range_id: RangeId, owner: str) -> HistoryTask:
+def task(store: MemoryStore, script: list[Batch], range_id: RangeId, owner: str) -> BackfillTask:
     execution = plan(graph_of(script).graph())
     job = opened(store, script)
-    history = history_of(execution, job, until_us=None, now_us=7, tries=None)
-    return HistoryTask(history, execution, range_id, store, owner)
+    history = backfill_of(execution, job, until_us=None, now_us=7, tries=None)
+    return BackfillTask(history, execution, range_id, store, owner)
 
 
 def read_source(store: MemoryStore, script: list[Batch] = SCRIPT) -> JobRow:
@@ -74,18 +74,18 @@ def read_source(store: MemoryStore, script: list[Batch] = SCRIPT) -> JobRow:
 def test_a_job_that_nobody_has_begun_may_be_loaded_and_may_be_run(store: MemoryStore) -> None:
     job = opened(store)
 
-    assert history_state(job) is HistoryState.NONE
+    assert backfill_state(job) is BackfillState.NONE
     check_may_be_loaded(job)
-    check_history_is_whole(job)
+    check_backfill_is_whole(job)
 
 
 def test_half_a_history_is_continued_and_not_run(store: MemoryStore) -> None:
     job = read_source(store)
 
-    assert history_state(job) is HistoryState.HALF
+    assert backfill_state(job) is BackfillState.HALF
     check_may_be_loaded(job)
     with pytest.raises(BackfillError, match=r"only in part.*\n.*1 of 4 ranges") as caught:
-        check_history_is_whole(job)
+        check_backfill_is_whole(job)
     assert "fresh=True" in str(caught.value)
     mark = begun(job)
     assert mark is not None
@@ -104,11 +104,11 @@ def test_what_is_loaded_is_run_and_not_loaded_again(store: MemoryStore) -> None:
     LocalBackfill(graph_of(SCRIPT).graph(), store, 1, until_us=None).run()
     job = opened(store)
 
-    assert history_state(job) is HistoryState.LOADED
-    check_history_is_whole(job)
+    assert backfill_state(job) is BackfillState.LOADED
+    check_backfill_is_whole(job)
     source = store.acquire("sim", [RangeId("read", 0)], "a worker")[RangeId("read", 0)].row
     job = opened(store)
-    assert history_state(job) is HistoryState.LIVE
+    assert backfill_state(job) is BackfillState.LIVE
     with pytest.raises(BackfillError, match=r"has gone live.*\n.*read\[0\]"):
         check_may_be_loaded(job)
     assert source.is_finished
@@ -120,7 +120,7 @@ def test_a_stream_that_has_committed_is_live(store: MemoryStore) -> None:
     fence = Fence(range_id=row.range_id, token=row.token, bundle=1)
     store.commit(Production(job="sim", fences=[fence], watermarks_us={row.range_id: 3}))
 
-    assert history_state(opened(store)) is HistoryState.LIVE
+    assert backfill_state(opened(store)) is BackfillState.LIVE
 
 
 def test_an_attempt_that_comes_second_with_another_end_is_given_up(store: MemoryStore) -> None:

@@ -87,7 +87,7 @@ def test_a_split_is_routed_when_it_is_committed() -> None:
     split_is_done(known, asked, 1 << 60)
     assert known.routing.number == before.number + 1
     assert known.routing.keys.get(BORN) == KeyRange(1 << 60, 1 << 63)
-    assert known.is_tied(BORN)
+    assert known.is_in_handover(BORN)
     assert not known.asked
 
 
@@ -99,7 +99,7 @@ def test_it_is_ripe_when_every_sender_has_passed_its_routing() -> None:
     assert known.ripe() == []
     known.report({READ: known.routing.number})
     assert known.ripe() == [BORN]
-    assert not known.untied(BORN)
+    assert not known.ended_handovers(BORN)
     assert known.ripe() == []
 
 
@@ -123,7 +123,7 @@ def test_a_merged_range_is_retired_and_its_number_is_not_used_again() -> None:
     known.report({READ: known.routing.number})
 
     assert known.ripe() == [SECOND]
-    assert known.untied(SECOND)
+    assert known.ended_handovers(SECOND)
     assert known.split(FIRST, None, settled).born == BORN
 
 
@@ -134,7 +134,7 @@ def test_a_range_that_only_the_store_knew_of_is_found() -> None:
     found = known.learn({FIRST: RangeShape(low, None), BORN: RangeShape(high, FIRST)})
 
     assert found == {BORN: FIRST}
-    assert known.is_tied(BORN)
+    assert known.is_in_handover(BORN)
     known.report({READ: known.routing.number})
     assert known.ripe() == [BORN]
 
@@ -154,9 +154,9 @@ def test_ranges_apart_cannot_be_merged() -> None:
 
 def test_ties_in_the_store_are_taken_as_new() -> None:
     """A driver that starts does not know what is on its way."""
-    known = shapes(tied_to=FIRST)
+    known = shapes(handover_with=FIRST)
 
-    assert known.is_tied(SECOND)
+    assert known.is_in_handover(SECOND)
     assert known.ripe() == []
     known.report({READ: known.routing.number})
     assert known.ripe() == [SECOND]
@@ -176,6 +176,6 @@ def test_a_merge_that_only_the_store_knew_of_is_found() -> None:
     )
 
     assert found == {SECOND: FIRST}
-    assert known.is_tied(SECOND)
+    assert known.is_in_handover(SECOND)
     # Said again by somebody else, it is no news.
     assert not known.learn({SECOND: RangeShape(None, FIRST)})

@@ -7,8 +7,8 @@ import pytest
 
 import dataflow as df
 from runners.batch.backfill.key_parts import PARTS
-from runners.batch.backfill.task import History, HistoryTask, Sent, Told
-from runners.batch.backfill.waves import history_of
+from runners.batch.backfill.task import BackfillPlan, BackfillTask, SenderProgress, Sent
+from runners.batch.backfill.waves import backfill_of
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.errors import BackfillError
@@ -78,27 +78,27 @@ class Begun:
 
     store: MemoryStore
     execution: ExecutionPlan
-    history: History
-    sent: list[Sent | Told]
+    history: BackfillPlan
+    sent: list[Sent | SenderProgress]
 
     @classmethod
     def of(cls, p: df.Pipeline, batch_records: int = 12) -> "Begun":
         store, execution = MemoryStore(), plan(p.graph())
         spec = job_spec("sim", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
         job = store.open_job(spec)
-        history = history_of(execution, job, until_us=None, now_us=0, tries=None)
+        history = backfill_of(execution, job, until_us=None, now_us=0, tries=None)
         history = attrs.evolve(history, batch_records=batch_records)
         source = RangeId("read", 0)
         split = job.ranges[source].split
         assert split is not None
-        reader = HistoryTask(history, execution, source, store, "reader")
+        reader = BackfillTask(history, execution, source, store, "reader")
         sent = [each for _, each in reader.read_split(split)]
         return cls(store, execution, history, sent)
 
     def attempt(self, store: Any, spill_bytes: int) -> list[Any]:
         """What one attempt at the range says."""
         owner = f"attempt {id(store)}"
-        task = HistoryTask(self.history, self.execution, SUM, store, owner, spill_bytes)
+        task = BackfillTask(self.history, self.execution, SUM, store, owner, spill_bytes)
         return list(task.group(self.sent))
 
     @property

@@ -45,7 +45,7 @@ class Assigning(RuleBasedStateMachine):
                 if other is not None and other is not owned:
                     other.difference_update(self.given[slot])
             owned |= self.given[slot]
-            self.assignment.settle(slot, self.given[slot])
+            self.assignment.confirm(slot, self.given[slot])
             self.given[slot] = set()
 
     @rule(slot=slots)
@@ -80,7 +80,7 @@ class Assigning(RuleBasedStateMachine):
         for slot in range(SLOTS):
             for range_id in self.assignment.ranges_of(slot):
                 owned = self.owned[slot]
-                if self.assignment.is_settled(range_id):
+                if self.assignment.is_stable(range_id):
                     assert owned is not None
                     assert range_id in owned
 
@@ -112,25 +112,25 @@ def settled(slots: int = 2) -> Assignment:
     assignment = Assignment(RANGES, slots)
     for slot in range(slots):
         assignment.place(slot)
-        assignment.settle(slot, assignment.ranges_of(slot))
+        assignment.confirm(slot, assignment.ranges_of(slot))
     return assignment
 
 
 def test_a_tied_range_goes_to_where_the_other_is() -> None:
     """It was found out that they are tied; until its new owner has it nothing is sent to it."""
     assignment = settled()
-    assignment.tie(SECOND, FIRST)
+    assignment.handover(SECOND, FIRST)
 
     assert assignment.slot_of(SECOND) == assignment.slot_of(FIRST) == 0
-    assert not assignment.is_settled(SECOND)
-    assert assignment.is_settled(FIRST)
+    assert not assignment.is_stable(SECOND)
+    assert assignment.is_stable(FIRST)
     assert assignment.awaited() == {0: (SECOND,)}
 
 
 def test_a_tied_range_follows_one_that_is_leaving() -> None:
     assignment = settled()
     assignment.move([FIRST], 1)
-    assignment.tie(THIRD, FIRST)
+    assignment.handover(THIRD, FIRST)
 
     assert assignment.asked_back() == {0: (FIRST, THIRD)}
     assert assignment.release(0, [FIRST, THIRD]) == {1: (FIRST, THIRD)}
@@ -138,8 +138,8 @@ def test_a_tied_range_follows_one_that_is_leaving() -> None:
 
 def test_tied_ranges_stay_together_when_their_worker_is_gone() -> None:
     assignment = settled(3)
-    assignment.tie(SECOND, FIRST)
-    assignment.tie(RANGES[4], FIRST)
+    assignment.handover(SECOND, FIRST)
+    assignment.handover(RANGES[4], FIRST)
     assignment.expire(0, [1, 2])
 
     assert len({assignment.slot_of(each) for each in (FIRST, SECOND, RANGES[4])}) == 1
@@ -147,17 +147,17 @@ def test_tied_ranges_stay_together_when_their_worker_is_gone() -> None:
 
 def test_tied_ranges_are_not_moved_by_hand() -> None:
     assignment = settled()
-    assignment.tie(THIRD, FIRST)
+    assignment.handover(THIRD, FIRST)
 
     assert assignment.move([FIRST, THIRD], 1) == {}
-    assignment.untie(THIRD, is_retired=False)
+    assignment.end_handover(THIRD, is_retired=False)
     assert assignment.move([FIRST, THIRD], 1) == {0: (FIRST, THIRD)}
 
 
 def test_a_retired_range_is_nowhere() -> None:
     assignment = settled()
-    assignment.tie(THIRD, FIRST)
-    assignment.untie(THIRD, is_retired=True)
+    assignment.handover(THIRD, FIRST)
+    assignment.end_handover(THIRD, is_retired=True)
 
     assert THIRD not in assignment.slots
     assert assignment.move([THIRD], 1) == {}
@@ -168,10 +168,10 @@ def test_what_another_slot_says_of_a_range_changes_nothing() -> None:
     """It comes late, from where the range was before, or was to go."""
     assignment = Assignment(RANGES, 2)
     assignment.place(0)
-    assignment.settle(1, [FIRST])
-    assert not assignment.is_settled(FIRST)
+    assignment.confirm(1, [FIRST])
+    assert not assignment.is_stable(FIRST)
 
-    assignment.settle(0, [FIRST])
+    assignment.confirm(0, [FIRST])
     assignment.move([FIRST], 1)
     assert assignment.release(1, [FIRST]) == {}
     assert assignment.release(0, [FIRST]) == {1: (FIRST,)}
@@ -202,7 +202,7 @@ def test_ranges_come_home_to_a_worker_that_has_been_replaced() -> None:
     assignment = settled()
     mine = assignment.ranges_of(0)
     for slot, ranges in assignment.expire(0, [1]).items():
-        assignment.settle(slot, ranges)
+        assignment.confirm(slot, ranges)
     assignment.place(0)
 
     assert assignment.bring_home(0) == {1: mine}
@@ -213,10 +213,10 @@ def test_a_tied_range_is_not_asked_for_on_its_own_account() -> None:
     """It was on its way to another place, and stays with the one that it is tied to; or goes with that."""
     assignment = settled()
     assignment.move([THIRD], 1)
-    assignment.tie(THIRD, FIRST)
+    assignment.handover(THIRD, FIRST)
     assert assignment.asked_back() == {}
 
     assignment = settled()
     assignment.move([FIRST], 1)
-    assignment.tie(SECOND, FIRST)
+    assignment.handover(SECOND, FIRST)
     assert assignment.awaited() == {}

@@ -34,21 +34,21 @@ def test_no_more_is_sent_than_a_driver_can_and_no_news_waits_for_long(
 ) -> None:
     """Of a master that waits for messages as long as it may, and is woken by those that have news."""
     clock = ManualClock()
-    pace, told_ms, since_ms = Pace(workers, clock), [0], list[int]()
+    pace, sent_ms, since_ms = Pace(workers, clock), [0], list[int]()
     interval_ms = min(workers // TELLS_PER_MS, SIGN_OF_LIFE_MS)
     while (now_ms := clock.monotonic_ms()) <= 1_000 + SIGN_OF_LIFE_MS:
         if now_ms in news_ms:
             pace.has_news = True
             since_ms.append(now_ms)
         if pace.is_time():
-            told_ms.append(now_ms)
+            sent_ms.append(now_ms)
             assert all(now_ms - each <= interval_ms for each in since_ms)
             since_ms.clear()
         woken_ms = min((each - now_ms for each in news_ms if each > now_ms), default=WAIT_MS)
         clock.advance(max(1, min(woken_ms, pace.patience_ms(WAIT_MS))))
 
     assert not since_ms
-    for earlier, later in pairwise(told_ms):
+    for earlier, later in pairwise(sent_ms):
         assert interval_ms <= later - earlier <= SIGN_OF_LIFE_MS + WAIT_MS
 
 

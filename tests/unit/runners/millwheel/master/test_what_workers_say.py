@@ -20,12 +20,12 @@ from runners.millwheel.model.troubles import TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.wire.messages import (
     Assign,
+    HandoverEnded,
     Ready,
     Register,
     Released,
     Report,
     Revoke,
-    Untied,
     Waiting,
     Watermarks,
     decode,
@@ -65,7 +65,7 @@ class Job:
         self.endpoints: dict[str, Any] = {}
         self.slots: dict[str, int] = {}
         self.owned: dict[str, tuple[RangeId, ...]] = {}
-        self.told_ms: dict[str, int] = {}
+        self.sent_ms: dict[str, int] = {}
         for slot, name in enumerate(("first", "second")):
             self.begin(slot, name)
         self.slot_of = dict(self.master.ranges)
@@ -106,7 +106,7 @@ class Job:
         self.take_over(slot, name)
         shapes = {HEAD: RangeShape(whole, None), GONE: RangeShape(None, HEAD)}
         self.send(name, Ready(slot=slot, worker=name, ranges=(HEAD, GONE), shapes=shapes))
-        self.send(name, Untied(slot=slot, worker=name, ranges=(GONE,)))
+        self.send(name, HandoverEnded(slot=slot, worker=name, ranges=(GONE,)))
         self.owned[name] = tuple(each for each in self.owned[name] if each != GONE)
         assert GONE in self.master.retired
         return GONE
@@ -118,7 +118,7 @@ class Job:
         for blob in self.endpoints[name].receive(0):
             said = decode(blob)
             if isinstance(said, Assign | Watermarks):
-                self.told_ms[name] = said.told_ms
+                self.sent_ms[name] = said.sent_ms
             yield said
 
     def send(self, name: str, message: object) -> None:
@@ -137,7 +137,7 @@ class Job:
         """A worker reports, by default on what it has just heard of the master."""
         if as_of_ms is None:
             list(self.heard(name))
-            as_of_ms = self.told_ms[name]
+            as_of_ms = self.sent_ms[name]
         outputs_us = {**dict.fromkeys(self.owned[name], MIN_TIMESTAMP_US), **watermarks_us}
         report = Report(
             slot=self.slots[name],
@@ -231,11 +231,11 @@ def test_a_split_that_comes_back_to_its_worker_holds_everybody_back_until_it_is_
 def test_a_report_that_was_long_on_its_way_says_nothing_of_now(job: Job) -> None:
     """Its worker may have been stopped between the poll and the report."""
     job.wait(LEASE_TTL_MS // 2)
-    job.report(job.quiet, {QUIET: QUIET_US}, idle=[QUIET], as_of_ms=job.told_ms[job.quiet])
+    job.report(job.quiet, {QUIET: QUIET_US}, idle=[QUIET], as_of_ms=job.sent_ms[job.quiet])
     assert not Job.is_held_back(job)
 
     late = Job()
-    before_ms = late.told_ms[late.quiet]
+    before_ms = late.sent_ms[late.quiet]
     for _ in range(0, LEASE_TTL_MS + 200, 100):
         late.clock.advance(100)
         late.report(late.busy, {})
@@ -357,7 +357,7 @@ def test_a_worker_that_is_heard_no_more_is_told_nothing_even_if_none_is(job: Job
 
     for name in (job.quiet, job.busy):
         assert not [each for each in job.heard(name) if isinstance(each, Assign | Watermarks)]
-    job.report(job.quiet, {}, as_of_ms=job.told_ms[job.quiet])
+    job.report(job.quiet, {}, as_of_ms=job.sent_ms[job.quiet])
     job.clock.advance(200)
     job.master.step()
     assert [each for each in job.heard(job.quiet) if isinstance(each, Watermarks)]

@@ -27,7 +27,7 @@ def job(*rows: RangeRow) -> JobRow:
 
 def test_what_was_reported_must_be_there() -> None:
     witness = Witness(job(row(FIRST), row(SECOND)))
-    witness.hear({FIRST: CommitMark(7, 3)})
+    witness.on_report({FIRST: CommitMark(7, 3)})
     witness.check(job(row(FIRST, bundle=3), row(SECOND)), "here")
     with pytest.raises(LostCommitsError, match="bundle 3 under token 7 was committed"):
         witness.check(job(row(FIRST, bundle=2), row(SECOND)), "here")
@@ -39,7 +39,7 @@ def test_a_range_that_was_merged_may_be_gone() -> None:
     """Also when its last owner reports it once more."""
     witness = Witness(job(row(FIRST), row(SECOND, bundle=5)))
     witness.retire(SECOND)
-    witness.hear({SECOND: CommitMark(7, 9)})
+    witness.on_report({SECOND: CommitMark(7, 9)})
     witness.check(job(row(FIRST)), "here")
 
 
@@ -52,11 +52,11 @@ def test_a_range_that_was_merged_in_an_earlier_run_may_be_gone() -> None:
 def test_two_owners_who_cannot_both_be_right_are_heard() -> None:
     """Whoever came later began with less than the one before had committed."""
     witness = Witness(job(row(FIRST)))
-    witness.hear({FIRST: CommitMark(8, 5)})
-    witness.hear({FIRST: CommitMark(7, 5)})
+    witness.on_report({FIRST: CommitMark(8, 5)})
+    witness.on_report({FIRST: CommitMark(7, 5)})
     with pytest.raises(LostCommitsError, match="bundle 5 under token 8"):
-        witness.hear({FIRST: CommitMark(9, 4)})
+        witness.on_report({FIRST: CommitMark(9, 4)})
     with pytest.raises(LostCommitsError, match="bundle 6 under token 7"):
-        witness.hear({FIRST: CommitMark(7, 6)})
-    witness.hear({FIRST: CommitMark(9, 5)})
+        witness.on_report({FIRST: CommitMark(7, 6)})
+    witness.on_report({FIRST: CommitMark(9, 5)})
     assert witness.known([FIRST, SECOND]) == {FIRST: CommitMark(9, 5)}

@@ -109,11 +109,11 @@ def test_a_straggler_is_made_durable_after_exactly_its_time() -> None:
     # Nothing newer may become durable before it.
     assert weak.committer.is_behind(RANGE.computation)
     weak.clock.advance(STRAGGLER_MS - 1)
-    assert not weak.committer.settle()
+    assert not weak.committer.resolve()
     assert not weak.committed
     assert not weak.is_sender_answered()
     weak.clock.advance(1)
-    assert weak.committer.settle()
+    assert weak.committer.resolve()
 
     assert [[each.payload for each in one.checkpoints] for one in weak.committed] == [[b"payload"]]
     assert weak.is_sender_answered()
@@ -128,7 +128,7 @@ def test_what_has_arrived_is_not_made_durable() -> None:
     weak.step(1)
     (sequence,) = [each.sequence for each in weak.owned.outbox.for_receivers({RECEIVER})]
     weak.owned.outbox.acknowledge(OUTPUT, sequence)
-    assert weak.committer.settle()
+    assert weak.committer.resolve()
 
     assert [list(one.checkpoints) for one in weak.committed] == [[]]
     assert weak.is_sender_answered()

@@ -59,7 +59,7 @@ class Model:
         self.unacknowledged: dict[tuple[Channel, int], Known] = {}
         self.stored: dict[tuple[Channel, int], Known] = {}
         self.hold_us: int | None = None
-        self.told_us = MIN_TIMESTAMP_US
+        self.output_watermark_us = MIN_TIMESTAMP_US
 
     def act(self, what: str, argument: Any) -> None:
         owned = self.owned
@@ -109,10 +109,12 @@ class Model:
         kept = Known(*map(min, zip(*[*self.stored.values(), self.known], strict=True)))
         holds = [] if self.hold_us is None else [self.hold_us]
         # A hold may come behind what was told before; that is not taken back.
-        self.told_us = max(self.told_us, min([may.watermark, *holds]))
+        self.output_watermark_us = max(self.output_watermark_us, min([may.watermark, *holds]))
         percentile = may.percentile if may.percentile < 0 else min([may.percentile, *holds])
 
-        assert heard == Known(may.signal, percentile, self.told_us, may.records, kept.routing)
+        assert heard == Known(
+            may.signal, percentile, self.output_watermark_us, may.records, kept.routing
+        )
         for trail in (owned._signals, owned._percentiles, owned._progress, owned._routings):
             assert len(trail._waiting) <= self.changes
 

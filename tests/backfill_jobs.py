@@ -8,16 +8,16 @@ from typing import Any
 import attrs
 
 from dataflow.graph import PipelineGraph
-from runners.batch.backfill.task import History, HistoryTask
-from runners.batch.backfill.waves import history_of
+from runners.batch.backfill.task import BackfillPlan, BackfillTask
+from runners.batch.backfill.waves import backfill_of
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.errors import BackfillError, StoreError
 from runners.millwheel.control.backfill_progress import (
-    HistoryState,
+    BackfillState,
     SplitMark,
+    backfill_state,
     begun,
     go_live,
-    history_state,
 )
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.model.ids import RangeId
@@ -100,10 +100,10 @@ class LocalBackfill:
         execution = plan(self._graph)
         spec = job_spec("sim", "streaming", execution, splits_desired=2, ranges_per_grouping=3)
         job = self._store.open_job(spec)
-        if history_state(job) is HistoryState.LOADED:
+        if backfill_state(job) is BackfillState.LOADED:
             return
         told = begun(job) or SplitMark(until_us=self._until_us, now_us=self.crashes)
-        history = history_of(
+        history = backfill_of(
             execution, job, until_us=told.until_us, now_us=told.now_us, tries=self._tries
         )
         waiting: dict[int, list[Any]] = defaultdict(list)
@@ -131,14 +131,14 @@ class LocalBackfill:
         go_live(self._fragile(), "sim")
 
     def _outputs(
-        self, history: History, execution: ExecutionPlan, range_id: RangeId, given: Any
+        self, history: BackfillPlan, execution: ExecutionPlan, range_id: RangeId, given: Any
     ) -> list[Any]:
         """What a task says; now and then it is run again, because that has got lost, and must say the same."""
         said: list[list[Any]] = []
         for attempt in range(self._random.choice([1, 1, 2])):
             owner = f"{range_id} {attempt} {self._random.random()}"
             spill_bytes = self._random.choice(self._spill_bytes)
-            task = HistoryTask(history, execution, range_id, self._fragile(), owner, spill_bytes)
+            task = BackfillTask(history, execution, range_id, self._fragile(), owner, spill_bytes)
             is_split = isinstance(given, bytes)
             outputs = task.read_split(given) if is_split else task.group(self._shuffled(given))
             said.append(list(outputs))

@@ -23,7 +23,7 @@ def _signature() -> inspect.Signature:
     return inspect.Signature(list(options.values()))
 
 
-class HistoryThenLiveRunner:
+class BackfillThenLiveRunner:
     """Reads what there is up to a point in large steps, then goes on as a stream; with one set of answers.
 
     The same command goes on wherever it was interrupted: in the history, or live.
@@ -47,7 +47,7 @@ class HistoryThenLiveRunner:
         **stream: Any,
     ) -> None:
         self._live = StreamingRunner(**stream)
-        self._history = Backfill(
+        self._backfill = Backfill(
             self._live.stream.with_fresh(fresh), until=until, spill_bytes=spill_bytes
         )
 
@@ -64,5 +64,5 @@ class HistoryThenLiveRunner:
         """
         # Not only after hours of history.
         self._live.check(graph)
-        self._history.load_unless_live(graph)
+        self._backfill.load_unless_live(graph)
         return self._live.run(graph)

@@ -15,8 +15,8 @@ from runners.direct import DirectRunner
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Cluster
+from tests.backfill_jobs import LocalBackfill, left_behind
 from tests.effort import costly
-from tests.history_jobs import LocalBackfill, left_behind
 from tests.integration.test_differential import Case, build, cases, check
 from tests.simulation.test_stateful_do_fns import build_in_order, never_late
 from tests.simulation.test_worker_crashes import batches

@@ -16,11 +16,11 @@ import pytest
 import dataflow as df
 from examples.flight_delays import TableNames, build
 from examples.flights_data import flights_csv
+from runners.backfill_then_live import BackfillThenLiveRunner
 from runners.batch import BackfillRunner
 from runners.direct import DirectRunner
 from runners.errors import BackfillError
-from runners.history_then_live import HistoryThenLiveRunner
-from runners.millwheel.control.backfill_progress import HistoryState, history_state
+from runners.millwheel.control.backfill_progress import BackfillState, backfill_state
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.store.postgres import PostgresStore
@@ -35,14 +35,14 @@ pytestmark = [
     pytest.mark.timeout(3600),
 ]
 
-JOB = "cut-history-then-live"
+JOB = "cut-backfill-then-live"
 ROOT = Path(__file__).parents[2]
 #: A range that is kept from being loaded until the job is killed.
 HELD = RangeId("legs", 2)
 
 
 def command(dsn: str, *more: str) -> list[str]:
-    flights = [sys.executable, "-m", "examples.flight_delays", "--history-then-live"]
+    flights = [sys.executable, "-m", "examples.flight_delays", "--backfill-then-live"]
     return [*flights, "--month", "1", "--store", dsn, "--job", "cut", *more]
 
 
@@ -104,7 +104,7 @@ def bundles(job: JobRow) -> int:
 
 def pipeline(runner: df.Runner) -> df.Pipeline:
     p = df.Pipeline(runner)
-    build(p, flights_csv(1), TableNames.with_suffix("cut_history_then_live"))
+    build(p, flights_csv(1), TableNames.with_suffix("cut_backfill_then_live"))
     return p
 
 
@@ -118,18 +118,20 @@ def test_rows_survive_kills_between_the_commits_of_a_backfill_and_live(
             wait_for(store_dsn, log, are_others_loaded)
             half = job_of(store_dsn)
     assert half is not None
-    assert history_state(half) is HistoryState.HALF
+    assert backfill_state(half) is BackfillState.HALF
     assert half.ranges[HELD].bundle == 0
 
     with pytest.raises(BackfillError, match="loaded only in part"):
         pipeline(StreamingRunner(job=JOB, store=store_dsn)).run()
 
     with running(store_dsn, log, "--rate", "2000"):
-        at_once = wait_for(store_dsn, log, lambda job: history_state(job) is not HistoryState.HALF)
+        at_once = wait_for(
+            store_dsn, log, lambda job: backfill_state(job) is not BackfillState.HALF
+        )
         wait_for(store_dsn, log, lambda job: bundles(job) > bundles(at_once) + 2)
     live = job_of(store_dsn)
     assert live is not None
-    assert history_state(live) is HistoryState.LIVE
+    assert backfill_state(live) is BackfillState.LIVE
     assert not live.is_finished
 
     until = datetime(2013, 1, 21, tzinfo=UTC)
@@ -146,7 +148,7 @@ def test_rows_survive_kills_between_the_commits_of_a_backfill_and_live(
     )
     assert last.returncode == 0, last.stdout + last.stderr
     assert "Identical:" in last.stdout
-    assert "history-then-live left the same rows" in last.stdout.replace("\n", " ")
+    assert "backfill-then-live left the same rows" in last.stdout.replace("\n", " ")
     with closing(PostgresStore(store_dsn)) as store:
         left = store.statistics(JOB)
     assert {"cells": 0, "timers": 0, "checkpoints": 0, "late": 0} == {
@@ -214,7 +216,7 @@ def test_history_is_loaded_in_one_program_and_run_in_another(
     with closing(PostgresStore(store_dsn)) as store:
         job, left = store.read_job("totals"), store.statistics("totals")
     assert job is not None
-    assert history_state(job) is HistoryState.LOADED
+    assert backfill_state(job) is BackfillState.LOADED
     assert left["cells"] > 0
     result = whole.run()
     result.wait_until_finish()
@@ -235,7 +237,7 @@ def test_an_error_of_the_user_is_raised_and_what_is_mended_goes_on(
         "master": spark_master,
         "show_progress": False,
     }
-    runner = HistoryThenLiveRunner(until=NOON + timedelta(hours=14), **options)
+    runner = BackfillThenLiveRunner(until=NOON + timedelta(hours=14), **options)
     p = df.Pipeline(runner)
     minutes(p, tmp_path)
     with pytest.raises(df.TransformError, match=r"'row'.*not yet"):

@@ -8,17 +8,17 @@ import pytest
 
 import dataflow as df
 from dataflow.runner import create_runner
+from runners.backfill_then_live import BackfillThenLiveRunner
 from runners.batch import BackfillRunner
-from runners.history_then_live import HistoryThenLiveRunner
 from runners.streaming import StreamingRunner
 
-ALL = pytest.mark.parametrize("runner", [BackfillRunner, StreamingRunner, HistoryThenLiveRunner])
-HISTORY = pytest.mark.parametrize("runner", [BackfillRunner, HistoryThenLiveRunner])
+ALL = pytest.mark.parametrize("runner", [BackfillRunner, StreamingRunner, BackfillThenLiveRunner])
+HISTORY = pytest.mark.parametrize("runner", [BackfillRunner, BackfillThenLiveRunner])
 
 
 def test_history_is_loaded_with_what_the_stream_was_told(tmp_path: Path) -> None:
     (tmp_path / "helpers.py").touch()
-    runner = HistoryThenLiveRunner(
+    runner = BackfillThenLiveRunner(
         job="job",
         until=7,
         spill_bytes=5,
@@ -32,7 +32,7 @@ def test_history_is_loaded_with_what_the_stream_was_told(tmp_path: Path) -> None
         show_progress=False,
         records_per_second=10,
     )
-    history, live = runner._history._stream, runner._live.stream
+    history, live = runner._backfill._stream, runner._live.stream
 
     assert runner.job == "job"
     assert history.job.fresh
@@ -43,14 +43,14 @@ def test_history_is_loaded_with_what_the_stream_was_told(tmp_path: Path) -> None
     assert (live.job.store, live.job.ranges_per_grouping) == ("postgresql://somewhere", 6)
     assert live.spark.settings == {"spark.executor.memory": "1g"}
     assert live.spark.code == (str(tmp_path / "helpers.py"),)
-    assert runner._history._until_us == 7_000_000
-    assert runner._history._spill_bytes == 5
+    assert runner._backfill._until_us == 7_000_000
+    assert runner._backfill._spill_bytes == 5
 
 
 def test_it_has_the_options_of_both_with_the_same_defaults() -> None:
     found, history, live = (
         inspect.signature(each).parameters
-        for each in (HistoryThenLiveRunner, BackfillRunner, StreamingRunner)
+        for each in (BackfillThenLiveRunner, BackfillRunner, StreamingRunner)
     )
 
     assert set(found) == {*history, *live}
@@ -60,7 +60,7 @@ def test_it_has_the_options_of_both_with_the_same_defaults() -> None:
 
 def test_an_option_that_it_does_not_have_is_named_beside_those_that_it_has() -> None:
     with pytest.raises(df.PipelineError, match="unexpected keyword argument 'untill'") as caught:
-        create_runner("history-then-live", job="job", untill=3)
+        create_runner("backfill-then-live", job="job", untill=3)
 
     hint = str(caught.value).splitlines()[-1]
     assert all(name in hint for name in ("until,", "spill_bytes", "workers", "skew_limit", "code"))

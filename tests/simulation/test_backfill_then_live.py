@@ -19,12 +19,12 @@ from runners.batch.backfill import task as history_task
 from runners.batch.backfill.key_parts import PARTS, KeyParts
 from runners.batch.backfill.left_state import LeftState
 from runners.batch.backfill.split_reader import SplitReader
-from runners.batch.backfill.task import HistoryTask
-from runners.batch.backfill.writer import HistoryWriter
+from runners.batch.backfill.task import BackfillTask
+from runners.batch.backfill.writer import BackfillWriter
 from runners.batch.range_writer import RangeWriter, ReadSoFar
 from runners.core.stages.deduplication import SplitIds
 from runners.millwheel.control import backfill_progress as history
-from runners.millwheel.control.backfill_progress import HistoryState, SplitMark, history_state
+from runners.millwheel.control.backfill_progress import BackfillState, SplitMark, backfill_state
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import RangeRow
@@ -33,8 +33,8 @@ from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.pipelines import LATENESS, PIPELINES, TRIGGERS, NamedPipeline
 from runners.testing.simulator.scripts import SECONDS, truthful
 from runners.testing.simulator.simulation import Simulation
+from tests.backfill_jobs import LocalBackfill
 from tests.effort import by_profile
-from tests.history_jobs import LocalBackfill
 from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -161,7 +161,7 @@ class _Loaded:
         self.found["rows"] += any(store.read_table(table) for table in graph.tables())
         job = store.read_job("sim")
         assert job is not None
-        assert history_state(job) is HistoryState.LOADED
+        assert backfill_state(job) is BackfillState.LOADED
         self.found["finished sources"] += any(row.is_finished for row in job.ranges.values())
         assert not store.statistics("sim")["late"]
         return store
@@ -280,24 +280,24 @@ def divide_when_memory_is_short(patch: Patch) -> None:
 
 def forget_parts(patch: Patch) -> None:
     """What was committed before a crash is written again."""
-    so_far = HistoryWriter._so_far_of
+    so_far = BackfillWriter._so_far_of
 
-    def nothing(writer: HistoryWriter, row: RangeRow) -> ReadSoFar:
+    def nothing(writer: BackfillWriter, row: RangeRow) -> ReadSoFar:
         found = so_far(writer, row)
         return found if row.split is not None else attrs.evolve(found, records=0)
 
-    patch.setattr(HistoryWriter, "_so_far_of", nothing)
+    patch.setattr(BackfillWriter, "_so_far_of", nothing)
     _compare_nothing(patch)
 
 
 def count_parts_too_early(patch: Patch) -> None:
     """What is left of a part is not in the commit that counts it."""
-    leave = HistoryTask._leave
+    leave = BackfillTask._leave
 
-    def left(task: HistoryTask, left: LeftState, parts: int, **at_last: Any) -> None:
+    def left(task: BackfillTask, left: LeftState, parts: int, **at_last: Any) -> None:
         leave(task, left, PARTS if at_last else parts + 20, **at_last)
 
-    patch.setattr(HistoryTask, "_leave", left)
+    patch.setattr(BackfillTask, "_leave", left)
 
 
 MUTATIONS: list[tuple[str, Callable[[Patch], None]]] = [
