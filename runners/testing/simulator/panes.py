@@ -115,7 +115,7 @@ class PaneLog:
 
     def take_back(self, name: str, then: Mapping[str, Any]) -> None:
         """What a grouping has said is what it had said then, when the log had these contents."""
-        for book in ("_said", "_last"):
+        for book in ("_said", "_last", "_many"):
             replace(vars(self)[book], then[book], lambda place: bool(place[0] == name))
         replace(self.changes, then["changes"], name.__eq__)
 
