@@ -175,11 +175,9 @@ class Ledger:
             self._panes.add(write.table, write.inserts)
 
     @property
-    def open_deliveries(self) -> Iterable[str]:
-        """What is committed, and not delivered or not deleted, by channel: the oldest of each."""
-        for channel, kept in self._kept.items():
-            if kept:
-                yield f"production {min(kept)} of {_shown(channel)}"
+    def open_deliveries(self) -> Iterable[Channel]:
+        """The channels with productions that are committed, and not delivered or not deleted."""
+        return [channel for channel, kept in self._kept.items() if kept]
 
     def sent(self, delivery: Deliver) -> None:
         """Somebody sends a production.

@@ -9,7 +9,7 @@ end, and keeps people waiting all the same.
 from collections.abc import Collection, Iterable, Mapping
 
 from runners.millwheel.master.master import Master
-from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.requests import Verb
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
@@ -50,14 +50,14 @@ class Waits:
         self,
         master: Master,
         owned: Mapping[str, Collection[RangeId]],
-        open_deliveries: Iterable[str],
+        open_deliveries: Iterable[Channel],
     ) -> None:
         """Note what waits now.
 
         Args:
             master: of the job.
             owned: by worker that is alive, the ranges that it believes to own.
-            open_deliveries: what is committed and not deleted.
+            open_deliveries: the channels with productions that are committed and not deleted.
 
         Raises:
             InvariantError: something has waited for too long.
@@ -67,7 +67,7 @@ class Waits:
         assert job is not None
         waiting = [
             *_without_owner(job, owned),
-            *(f"{each} is not delivered and deleted" for each in open_deliveries),
+            *_undelivered(job, open_deliveries),
             *_being_reshaped(job, master),
             *self._unheard_signals(job, master),
             *self._unanswered(),
@@ -97,6 +97,14 @@ def _without_owner(job: JobRow, owned: Mapping[str, Collection[RangeId]]) -> Ite
     for range_id, row in job.ranges.items():
         if not row.is_retired and range_id not in owned.get(row.owner or "", ()):
             yield f"{range_id} has no worker"
+
+
+def _undelivered(job: JobRow, channels: Iterable[Channel]) -> Iterable[str]:
+    """A receiver that commits is at work, and comes to what it was sent in its turn."""
+    for sender, receiver in channels:
+        row = job.ranges.get(receiver)
+        bundle = 0 if row is None else row.bundle
+        yield f"what {sender} has sent is not delivered and deleted, and {receiver} is at bundle {bundle}"
 
 
 def _being_reshaped(job: JobRow, master: Master) -> Iterable[str]:
