@@ -3,6 +3,7 @@
 Re-exports the public names of `windowing` (where) and `triggers` (when, how).  Knows no engine.
 """
 
+from dataflow import value_tags  # noqa: F401 - so that stored values are known by their tags
 from dataflow.combine_fn import CombineFn, associative
 from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn
 from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue, nondeterministic

@@ -14,6 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import attrs
 
 from dataflow.errors import PipelineError
+from dataflow.serialization import read_as, written_as
 
 #: What a field can be.
 FIELD_TYPES = (int, float, str, bool, datetime)
@@ -80,13 +81,22 @@ def row_class(names: tuple[str, ...]) -> Any:
             hint="each is a Python name that is used once, no keyword, and begins with a letter",
         ) from None
     members = {"__slots__": (), "__module__": __name__, "__reduce__": _reduced}
-    return type("Row", (plain,), members)
+    made = type("Row", (plain,), members)
+    written_as("row", made, _fields)
+    return made
 
 
 def _reduced(row: Any) -> tuple[Any, ...]:
-    return made_row, (row._fields, tuple(row))
+    return made_row, _fields(row)
+
+
+def _fields(row: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    return row._fields, tuple(row)
 
 
 def made_row(names: tuple[str, ...], values: Sequence[Any]) -> Any:
     """A row of `row_class`."""
     return row_class(names)._make(values)
+
+
+read_as("row", made_row)

@@ -1,9 +1,16 @@
-"""Functions as bytes: the only module that imports cloudpickle.
+"""Functions and users' values as bytes: the only module that imports cloudpickle.
 
 User code is turned into bytes once, when a pipeline starts; records on the hot path use `pickle` alone.
+
+A value of a class of this package, such as a window inside a user's tuple, is not written as the path of its class: a
+store outlives the layout of the package.  It is written as a tag and plain fields (`written_as`; `dataflow.value_tags`
+has them all), behind one code of pickle's extension registry.
 """
 
+import copyreg
 import pickle
+from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 import cloudpickle
@@ -12,6 +19,61 @@ from dataflow.errors import PipelineError
 
 #: Out-of-band buffers and cheap framing; the newest protocol that every supported Python reads.
 PICKLE_PROTOCOL = 5
+#: What stands in pickles for `tagged`; of the codes for private use (PEP 307), and never another one.
+EXTENSION_CODE = 0xF5
+
+_makers: dict[str, Callable[..., Any]] = {}
+
+
+def tagged(tag: str, *fields: Any) -> Any:
+    """The value that was written under a tag with these fields; called by pickle.
+
+    Raises:
+        PipelineError: no value has this tag.
+    """
+    make = _makers.get(tag)
+    if make is None:
+        raise PipelineError(
+            f"a stored value is a {tag!r}, which this version of dataflow-sdk does not know",
+            detail=f"its fields: {fields!r}"[:500],
+            hint="read it with the version that wrote it, or with a later one",
+        )
+    return make(*fields)
+
+
+copyreg.add_extension(tagged.__module__, tagged.__qualname__, EXTENSION_CODE)
+
+
+#: How instances of a class are written.  Of our own, so that nobody else's pickles depend on the extension code.
+_reducers: dict[type, Any] = dict(copyreg.dispatch_table)
+#: The classes of it that user code has registered in `copyreg`, or the standard library.
+_public: set[type] = set(_reducers)
+
+
+class _Pickler(pickle.Pickler):
+    dispatch_table = _reducers
+
+
+def read_as(tag: str, make: Callable[..., Any]) -> None:
+    """Have `loads` make the values under a tag.
+
+    Args:
+        tag: as in `written_as`.
+        make: a value of its fields; of fewer ones too, if there were fewer once.
+    """
+    assert tag not in _makers, f"two classes with the tag {tag!r}"
+    _makers[tag] = make
+
+
+def written_as(tag: str, kind: type, fields: Callable[[Any], tuple[Any, ...]]) -> None:
+    """Have `dumps` write the instances of a class as a tag and fields, wherever the class is moved.
+
+    Args:
+        tag: its name in bytes, for ever; several classes may share one.
+        kind: the class itself; not its subclasses.
+        fields: of an instance, such as `dumps` takes.
+    """
+    _reducers[kind] = lambda value: (tagged, (tag, *fields(value)))
 
 
 def dumps_code(value: Any, what: str) -> bytes:
@@ -47,8 +109,12 @@ def dumps(value: Any) -> bytes:
     Raises:
         PipelineError: something in ``value`` is no plain data.
     """
+    buffer = BytesIO()
+    if len(copyreg.dispatch_table) > len(_public):
+        _public.update(copyreg.dispatch_table)
+        _reducers.update(copyreg.dispatch_table | _reducers)
     try:
-        return pickle.dumps(value, protocol=PICKLE_PROTOCOL)
+        _Pickler(buffer, PICKLE_PROTOCOL).dump(value)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise PipelineError(
             f"a value cannot be sent or stored: {error}",
@@ -56,6 +122,7 @@ def dumps(value: Any) -> bytes:
             hint="use plain data; define classes of records at the top level of the script or of a module, under the "
             "name that they have",
         ) from error
+    return buffer.getvalue()
 
 
 def loads(blob: bytes) -> Any:

@@ -15,6 +15,7 @@ from contextlib import closing
 from typing import Any, NoReturn
 
 from dataflow.errors import DataflowError
+from runners.cli_check import check_formats
 from runners.cli_kept import add_commands as add_kept_commands
 from runners.cli_text import find_job, print_table
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
@@ -27,6 +28,7 @@ from windowing.timestamps import format_timestamp
 _EXAMPLES = """\
 examples:
   dataflow jobs
+  dataflow check
   dataflow signal scores flush
   dataflow ranges scores
   dataflow why scores
@@ -218,6 +220,15 @@ def _parser() -> argparse.ArgumentParser:
         "dataflow jobs --store postgresql://me@db.example.org/flights",
     )
     jobs.set_defaults(do=show_jobs)
+    check = _verb(
+        verbs,
+        "check",
+        "say in which format of stored bytes jobs are, and whether this version can go on with them",
+        "Nothing is changed. Before an upgrade, run it with the new version: its exit status is 2 if a job that is "
+        "unfinished could not go on.",
+        "dataflow check --store postgresql://me@db.example.org/flights",
+    )
+    check.set_defaults(do=check_formats)
     add_kept_commands(_with_job(verbs))
     why = _verb(
         verbs,

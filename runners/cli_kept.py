@@ -15,9 +15,8 @@ from typing import Any
 
 from dataflow.errors import DataflowError
 from runners.cli_text import find_job, print_table
-from runners.core.ground.dead_letters import stored_dead_mapping
-from runners.core.panes.late import stored_late_mapping
 from runners.millwheel.store.port import KeptKind, Store
+from runners.stored.letters import stored_dead_mapping, stored_late_mapping
 from windowing.timestamps import format_timestamp
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)")

@@ -26,6 +26,10 @@ class UnsuitableStoreError(StoreError):
     """The store cannot keep the guarantees (a read replica, fsync off) or has a schema from the future."""
 
 
+class StoredFormatError(DataflowError):
+    """What is stored, or was sent, is in a format that this version of the package does not read."""
+
+
 class JobMismatchError(StoreError):
     """The job's name is taken by a different pipeline."""
 

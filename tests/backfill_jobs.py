@@ -14,7 +14,6 @@ from runners.core.stages.plan import ExecutionPlan, plan
 from runners.errors import BackfillError, StoreError
 from runners.millwheel.control.backfill_progress import (
     BackfillState,
-    SplitMark,
     backfill_state,
     begun,
     go_live,
@@ -24,6 +23,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Indeterminate, Store
+from runners.stored.places import SplitMark
 
 
 class CrashError(Exception):

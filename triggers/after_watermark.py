@@ -14,7 +14,7 @@ from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerT
 from windowing.window import Window
 
 
-class _Phases(NamedTuple):
+class Phases(NamedTuple):
     """State of both phases, and whether the on-time pane has been said."""
 
     early: Any
@@ -53,13 +53,13 @@ class AfterWatermark(Trigger):
         """Those of the early phase."""
         return EarlyFirings.NEVER if self.early is None else self.early.early_firings
 
-    def initial_state(self) -> _Phases:
+    def initial_state(self) -> Phases:
         """Nothing has been said."""
-        return _Phases(_initial(self.early), _initial(self.late))
+        return Phases(_initial(self.early), _initial(self.late))
 
     def on_elements(
-        self, state: _Phases, window: Window, elements: Elements, *, watermark_us: int, now_us: int
-    ) -> _Phases:
+        self, state: Phases, window: Window, elements: Elements, *, watermark_us: int, now_us: int
+    ) -> Phases:
         """Seen by the phase it comes in."""
         if state.has_fired_on_time and self.late is not None:
             late = self.late.on_elements(
@@ -81,8 +81,8 @@ class AfterWatermark(Trigger):
         )
 
     def on_signal(
-        self, state: _Phases, window: Window, name: str, *, watermark_us: int, now_us: int
-    ) -> _Phases:
+        self, state: Phases, window: Window, name: str, *, watermark_us: int, now_us: int
+    ) -> Phases:
         """Heard by the phase it comes in."""
         if state.has_fired_on_time and self.late is not None:
             late = self.late.on_signal(
@@ -96,9 +96,7 @@ class AfterWatermark(Trigger):
             return state._replace(early=early)
         return state
 
-    def should_fire(
-        self, state: _Phases, window: Window, *, watermark_us: int, now_us: int
-    ) -> bool:
+    def should_fire(self, state: Phases, window: Window, *, watermark_us: int, now_us: int) -> bool:
         """The phase's trigger, and the watermark itself between the two."""
         if state.has_fired_on_time:
             return self.late is not None and self.late.should_fire(
@@ -110,9 +108,7 @@ class AfterWatermark(Trigger):
             state.early, window, watermark_us=watermark_us, now_us=now_us
         )
 
-    def on_fire(
-        self, state: _Phases, window: Window, *, watermark_us: int, now_us: int
-    ) -> Progress:
+    def on_fire(self, state: Phases, window: Window, *, watermark_us: int, now_us: int) -> Progress:
         """After the on-time pane the late phase begins, or nothing more comes."""
         if state.has_fired_on_time:
             assert self.late is not None
@@ -126,7 +122,7 @@ class AfterWatermark(Trigger):
         return Progress(state._replace(early=after.state))
 
     def next_timers(
-        self, state: _Phases, window: Window, *, watermark_us: int, now_us: int
+        self, state: Phases, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
         """The end of the window, and what the phase's trigger wants."""
         trigger, inner = (
@@ -140,7 +136,7 @@ class AfterWatermark(Trigger):
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
         """Back to the early phase, if the on-time pane was said for an end that is ahead again."""
-        state: _Phases = progress.state
+        state: Phases = progress.state
         if state.has_fired_on_time and watermark_us < window.end_us:
             return Progress(self.initial_state())
         early, late = (
@@ -149,11 +145,11 @@ class AfterWatermark(Trigger):
             else phase.on_growth(Progress(inner), window, watermark_us=watermark_us).state
             for phase, inner in ((self.early, state.early), (self.late, state.late))
         )
-        return Progress(_Phases(early, late, state.has_fired_on_time), progress.is_finished)
+        return Progress(Phases(early, late, state.has_fired_on_time), progress.is_finished)
 
-    def merge_states(self, states: Sequence[_Phases], window: Window) -> _Phases:
+    def merge_states(self, states: Sequence[Phases], window: Window) -> Phases:
         """The on-time pane is ahead unless all have said it."""
-        return _Phases(
+        return Phases(
             _merged(self.early, [state.early for state in states], window),
             _merged(self.late, [state.late for state in states], window),
             all(state.has_fired_on_time for state in states),

@@ -10,7 +10,7 @@ from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerT
 from windowing.window import Window
 
 
-class _Finished(NamedTuple):
+class Finished(NamedTuple):
     """In place of the state of a part that is about to start again: the state that it finished with.
 
     Kept because the end of the window for which it may have finished is ahead again when the window grows.
@@ -76,7 +76,7 @@ class Repeatedly(Trigger):
             return after
         # Most parts finish for good, whatever becomes of the window.
         is_final = type(self.part).on_growth is Trigger.on_growth
-        return Progress(self.initial_state() if is_final else _Finished(after.state))
+        return Progress(self.initial_state() if is_final else Finished(after.state))
 
     def next_timers(
         self, state: Any, window: Window, *, watermark_us: int, now_us: int
@@ -88,7 +88,7 @@ class Repeatedly(Trigger):
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
         """Where the part is; before its last firing, if that was for an end that is ahead again."""
-        has_finished = type(progress.state) is _Finished
+        has_finished = type(progress.state) is Finished
         part = Progress(
             progress.state.state if has_finished else progress.state,
             is_finished=has_finished or progress.is_finished,
@@ -96,12 +96,12 @@ class Repeatedly(Trigger):
         after = self.part.on_growth(part, window, watermark_us=watermark_us)
         if not after.is_finished:
             return Progress(after.state)
-        return Progress(_Finished(after.state), progress.is_finished)
+        return Progress(Finished(after.state), progress.is_finished)
 
     def merge_states(self, states: Sequence[Any], window: Window) -> Any:
         """The part's, of the windows in which it has not finished; what starts again adds nothing."""
-        running = [state for state in states if type(state) is not _Finished]
+        running = [state for state in states if type(state) is not Finished]
         return self.part.merge_states(running, window) if running else states[0]
 
     def _running(self, state: Any) -> Any:
-        return self.part.initial_state() if type(state) is _Finished else state
+        return self.part.initial_state() if type(state) is Finished else state

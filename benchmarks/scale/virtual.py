@@ -169,8 +169,8 @@ class Endpoint:
 
 def is_about_owners(message: bytes) -> bool:
     """Whether it is a message that says who owns what."""
-    # The name of its class is in a pickle: the others need not be decoded.
-    return b"Routes" in message and isinstance(decoded(message), Routes)
+    # Its kind is in its bytes: the others need not be decoded.
+    return b"routes" in message and isinstance(decoded(message), Routes)
 
 
 @lru_cache(maxsize=1_024)

@@ -46,14 +46,17 @@ ARRIVAL_TIME = ArrivalTime()
 
 
 @attrs.frozen
-class _ArrivalSplit:
+class ArrivalSplit:
+    """A split of the source, and when the input was divided, which is when the job began."""
+
     split: Any
-    #: When the input was divided, which is when the job began.
     began_us: int
 
 
 @attrs.frozen
-class _ArrivalPosition:
+class ArrivalPosition:
+    """A position of the source, and the last event time that was given to a record."""
+
     position: Any
     last_us: int
 
@@ -99,12 +102,12 @@ class ArrivalTimeSource(Source):
         """As the source does."""
         self.source.check()
 
-    def splits(self, desired: int) -> Sequence[_ArrivalSplit]:
+    def splits(self, desired: int) -> Sequence[ArrivalSplit]:
         """The source's, with the time now."""
         began_us = self.arrival.now_us()
-        return [_ArrivalSplit(split, began_us) for split in self.source.splits(desired)]
+        return [ArrivalSplit(split, began_us) for split in self.source.splits(desired)]
 
-    def open(self, split: _ArrivalSplit, position: _ArrivalPosition | None) -> SourceReader:
+    def open(self, split: ArrivalSplit, position: ArrivalPosition | None) -> SourceReader:
         """Read on, and not at an earlier time than before."""
         inner = self.source.open(split.split, None if position is None else position.position)
         last_us = MIN_TIMESTAMP_US if position is None else position.last_us
@@ -134,7 +137,7 @@ class _ArrivalReader(SourceReader):
         return attrs.evolve(
             batch,
             timestamps_us=[self._last_us] * len(batch.values),
-            position=_ArrivalPosition(batch.position, self._last_us),
+            position=ArrivalPosition(batch.position, self._last_us),
             watermark_us=self._last_us,
             status=status,
         )

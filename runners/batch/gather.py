@@ -8,13 +8,12 @@ event times only, and stateful DoFns are given their elements in the order of th
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataflow.graph import TransformNode
-from dataflow.serialization import dumps
 from runners.batch.digests import MASK, Digest, salts_of, sums_of
 from runners.batch.layout import Layout
 from runners.core.columns.partials import PartialColumns, divided_by, key_labels
@@ -26,6 +25,8 @@ from runners.core.partials.table import PartialTable
 from runners.core.partials.unfolded import UnfoldedPartials
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.millwheel.model.key_range import range_index
+from runners.stored.partials import encode_partials
+from runners.stored.runs import PartBlob, encode_parts
 from windowing.window import GLOBAL_WINDOW, Window
 
 #: Records gathered for one grouping before they are packed, at most, where more of them take more room.
@@ -42,18 +43,10 @@ BLOB_PARTIALS_MAX = 20_000
 #: Partials that wait as columns before they are packed.
 COLUMN_PARTIALS_MAX = 500_000
 
-#: What a shuffle moves: the number of the target, and a pickled list of partials for it, or of `PartBlob`.
+#: What a shuffle moves: the number of the target, and partials for it as bytes, or those for each of its parts.
 Packed = tuple[int, bytes]
 #: Key range, hash of a key, window, and number of records.
 Counted = tuple[int, int, Window, int]
-
-
-class PartBlob(NamedTuple):
-    """What is for one part of a target: a pickled list of partials, made of so many records."""
-
-    part: int
-    records: int
-    blob: bytes
 
 
 class Gatherer:
@@ -229,15 +222,15 @@ class _Lane:
 
     def _blob(self, partials: Sequence[Partial]) -> bytes:
         if self._parts is None:
-            return dumps(partials)
+            return encode_partials(partials)
         hash_of, parts = self._codec.hash, self._parts
         by_part: dict[int, list[Partial]] = {}
         # One by one whatever they came as: nobody takes in a part as columns.
         for partial in partials:
             by_part.setdefault(hash_of(partial[0]) % parts, []).append(partial)
-        return dumps(
+        return encode_parts(
             [
-                PartBlob(part, sum(each[3] for each in some), dumps(some))
+                PartBlob(part, sum(each[3] for each in some), encode_partials(some))
                 for part, some in by_part.items()
             ]
         )

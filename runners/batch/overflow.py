@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 from runners.batch.gather import Gatherer, Packed
-from runners.batch.spill.pickle_file import PickleFile
+from runners.batch.spill.spill_file import SpillFile
 from runners.core.partials.lifting import Partial
 from runners.core.stages.stage_executor import StageExecutor
+from runners.stored.runs import decode_packed, encode_packed
 
 
 class Overflow:
@@ -23,7 +24,7 @@ class Overflow:
 
     def __init__(self, executor: StageExecutor, gatherer: Gatherer) -> None:
         self._gatherer = gatherer
-        self._file: PickleFile | None = None
+        self._file: SpillFile | None = None
         executor.overflow = self._take
 
     def packed(self) -> Iterator[Packed]:
@@ -31,8 +32,8 @@ class Overflow:
         file, self._file = self._file, None
         if file is not None:
             with closing(file):
-                for packed, _ in file.read():
-                    yield packed
+                for blob in file.read():
+                    yield decode_packed(blob)
 
     def close(self) -> None:
         """Forget what nobody has asked for."""
@@ -41,6 +42,6 @@ class Overflow:
 
     def _take(self, groups: Mapping[str, Sequence[Partial]]) -> None:
         if self._file is None:
-            self._file = PickleFile()
+            self._file = SpillFile()
         for packed in self._gatherer.add(groups):
-            self._file.write(packed)
+            self._file.write(encode_packed(*packed))

@@ -32,7 +32,6 @@ from typing import Any, Self
 import attrs
 
 from dataflow.io.table import Row, TableSpec, TableWrite
-from dataflow.serialization import dumps, loads
 from runners.core.ground import dead_letters
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.row_changes import RowChanges
@@ -45,6 +44,7 @@ from runners.errors import (
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production, StoredDeadLetter
 from runners.millwheel.store.port import Committed, Indeterminate, RangeRow, Store
+from runners.stored.places import ReadSoFar, decode_read_so_far, encode_read_so_far
 
 #: Rows in one statement, and of a split in one transaction.
 ROWS_MAX = 50_000
@@ -55,26 +55,6 @@ _FENCED_POLL_S = 0.5
 
 class FencedError(StoreError):
     """A newer attempt owns the range, or a newer run the job; this one wrote nothing and never will."""
-
-
-@attrs.frozen
-class ReadSoFar:
-    """How far the committed bundles of a range have come, with so many dead letters.
-
-    ``sent``: digests of what it had sent by then, by target; None: it sends nothing.  ``run``: of the job, which was
-    the one to send it.
-    """
-
-    records: int = 0
-    position: Any = None
-    dead: int = 0
-    sent: Mapping[int, int] | None = None
-    run: int | None = None
-
-    @classmethod
-    def of(cls, row: RangeRow) -> "ReadSoFar":
-        """What a range of a batch has committed."""
-        return cls() if row.position is None else cls(*loads(row.position))
 
 
 class RangeWriter:
@@ -257,13 +237,13 @@ class RangeWriter:
         return row.is_finished
 
     def _so_far_of(self, row: RangeRow) -> ReadSoFar:
-        return ReadSoFar.of(row)
+        return ReadSoFar() if row.position is None else decode_read_so_far(row.position)
 
     def _progress(self, so_far: ReadSoFar | None, *, is_last: bool) -> dict[str, Any]:
         """The parts of a production that say how far the range is."""
         positions = {}
         if so_far is not None:
-            positions[self._range_id] = dumps(attrs.astuple(so_far, recurse=False))
+            positions[self._range_id] = encode_read_so_far(so_far)
         return {
             "positions": positions,
             "finished": frozenset([self._range_id] if is_last else []),

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 
 from dataflow.do_fn import is_nondeterministic
 from dataflow.graph import ParDo, PipelineGraph, StatefulParDo
-from runners.batch.range_writer import ReadSoFar
 from runners.core.stages.plan import ExecutionPlan
 from runners.errors import UnrepeatableError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, RangeRow, RangeSpec, Store
+from runners.stored.places import decode_read_so_far
 
 
 def begin_run(store: Store, job: JobRow) -> JobRow:
@@ -62,7 +62,7 @@ def binding_ranges(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> f
 def _has_rows(row: RangeRow, plan: ExecutionPlan, stage: str) -> bool:
     if plan.stages[stage].tables:
         return row.bundle > 0
-    return ReadSoFar.of(row).dead > 0
+    return row.position is not None and decode_read_so_far(row.position).dead > 0
 
 
 def nondeterministic(graph: PipelineGraph) -> str | None:

@@ -26,13 +26,12 @@ from pyspark.core.broadcast import Broadcast
 from dataflow.errors import InputError
 from dataflow.graph import Read
 from dataflow.io.source import SplitStatus
-from dataflow.serialization import loads
 from runners.batch.deadly_code import CodeWatch
 from runners.batch.failures import Failure, FailureAccumulator, failure_of, is_transient
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.overflow import Overflow
-from runners.batch.range_writer import RangeWriter, ReadSoFar
+from runners.batch.range_writer import RangeWriter
 from runners.batch.spill.spilled_groups import SPILL_BYTES, SpilledGroups
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import letters_set_aside
@@ -44,6 +43,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import Store
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
+from runners.stored.places import ReadSoFar, decode_split
 from runners.worker_log import log_as
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -224,7 +224,7 @@ class Attempt:
         # Whoever goes on in the middle does not know the ids of what came before.
         is_resumable = not self._gatherer.is_needed and operation.record_ids is None
         source = operation.source.repeatable()
-        reader = source.open(loads(split), written.position if is_resumable else None)
+        reader = source.open(decode_split(split), written.position if is_resumable else None)
         self._stack.callback(reader.close)
         executor = StageExecutor(self._plan, self._stage, tries=self._work.tries)
         executor.trial = self._watch.trial

@@ -1,4 +1,4 @@
-"""Cells and timers of the semantic core as the store's bytes.
+"""Names of cells and timers of the semantic core as the store's bytes; cells themselves are `runners.stored.cells`.
 
 A cell key is the window's bounds (nothing where windows merge, because the cell is per key)
 followed by the encoded key;
@@ -6,11 +6,9 @@ a timer's tag is the bounds of its window.
 """
 
 import struct
-from typing import Any
 
 from dataflow.coders import decode_key
-from dataflow.serialization import dumps, loads
-from runners.core.ground.cells import Cell, CellId, TimerId
+from runners.core.ground.cells import CellId, TimerId
 from runners.millwheel.store.port import StoredTimer
 from windowing.time_domain import TimeDomain
 from windowing.window import Window
@@ -45,13 +43,3 @@ def decode_timer(timer: StoredTimer, *, is_merging: bool) -> TimerId:
     """A timer as the core names it."""
     cell_id = decode_cell_id(timer.cell_key, is_merging=is_merging)
     return cell_id, decode_window(timer.tag), TimeDomain(timer.domain)
-
-
-def encode_cell(cell: Cell) -> bytes:
-    """A cell's value."""
-    return dumps(cell)
-
-
-def decode_cell(value: bytes) -> Any:
-    """The inverse of `encode_cell`."""
-    return loads(value)

@@ -10,13 +10,12 @@ from typing import Any
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.runner import PipelineState
-from runners.core.ground.dead_letters import stored_dead_mapping
-from runners.core.panes.late import stored_late_mapping
 from runners.millwheel.control.asking import ask, ranges_of
 from runners.millwheel.model import requests
 from runners.millwheel.model.requests import Request, Verb
 from runners.millwheel.store.guards import unknown_job
 from runners.registry import open_store
+from runners.stored.letters import stored_dead_mapping, stored_late_mapping
 
 
 class StoreResult:

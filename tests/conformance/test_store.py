@@ -107,6 +107,11 @@ from tests.conformance.broken_adapters.updating import (
     LeavesOwnersTheirTokens,
     UpdatesWhateverThereIs,
 )
+from tests.conformance.broken_adapters.upgrading import (
+    LeavesOlderCodeItsRanges,
+    LeavesTheFormatAsItWas,
+    ReadsWhateverThereIs,
+)
 
 Check = Callable[[StoreFactory], None]
 each_check = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -173,6 +178,9 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (LeavesOwnersTheirTokens, "update_fences_everybody"),
         (WritesManyRowsByTheWay, "many_rows"),
         (UpdatesWhateverThereIs, "update_is_idempotent_and_exact"),
+        (LeavesOlderCodeItsRanges, "newer_code_goes_on_and_older_code_gets_nothing"),
+        (LeavesTheFormatAsItWas, "newer_code_goes_on_and_older_code_gets_nothing"),
+        (ReadsWhateverThereIs, "a_format_that_is_not_read_is_refused"),
         (FencesTheFirstRangeOnly, "all_ranges_or_none"),
         (ForgetsArguments, "requests_are_numbered_for_each_job"),
         (ForgetsDeadLetters, "dead_letters"),

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from dataflow.serialization import dumps, loads
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.overflow import Overflow
 from runners.batch.spill.spilled_groups import SpilledGroups
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import plan
+from runners.stored.partials import decode_partials, encode_partials
 from tests.property.test_spilled_groups import clock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import GLOBAL_WINDOW
@@ -104,7 +104,7 @@ def run(kind: str) -> None:
 def arrive(packed: Iterable[tuple[int, bytes]], said: Counter[str]) -> None:
     """What the next grouping gets: sums, or all values."""
     for _, blob in packed:
-        for key, _, found, _ in loads(blob):
+        for key, _, found, _ in decode_partials(blob):
             said[key] += sum(number_of(each) if isinstance(each, bytes) else each for each in found)
 
 
@@ -113,7 +113,7 @@ def blobs() -> Iterator[bytes]:
     for start in range(0, VALUES, CHUNK):
         values = [value(number) for number in range(start, start + CHUNK)]
         other = (start, GLOBAL_WINDOW, [value(start)], 1)
-        yield dumps([("key", GLOBAL_WINDOW, values, CHUNK), other])
+        yield encode_partials([("key", GLOBAL_WINDOW, values, CHUNK), other])
 
 
 @pytest.mark.parametrize("kind", ["read twice", "say again", "group again"])

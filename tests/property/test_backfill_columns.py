@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.millwheel.cell_codec import decode_cell
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
+from runners.stored.cells import decode_cell
 from tests.backfill_jobs import LocalBackfill, left_behind
 from tests.columnar import Batch, EventSource
 from tests.effort import costly

@@ -218,9 +218,8 @@ def test_columns_of_booleans_are_canonical() -> None:
         combiners=partials.combiners,
         is_single=True,
     )
-    make, arguments = left.__reduce__()
 
-    for each in (partials, make(*arguments)):
+    for each in (partials, PartialColumns.of_batch(*left.as_batch())):
         assert {"builtins.int(0)", "builtins.int(1)"} == {spelled(key) for key, *_ in each}
 
 

@@ -9,13 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from runners.core.ground.cells import CellId, WindowState, WindowTimers
 from runners.core.stateful.keyed_state import KeyedState
-from runners.millwheel.cell_codec import encode_cell
 from runners.millwheel.worker.state.cell_cache import (
     ENTRY_BYTES,
     CellCache,
     FurthestFirst,
     needed_us,
 )
+from runners.stored.cells import encode_cell
 from triggers.trigger import TriggerTimers
 from windowing.window import Window
 

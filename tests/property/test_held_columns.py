@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.serialization import loads
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
 from runners.core.single_firing import column_windows
@@ -29,6 +28,7 @@ from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.step_limits import StepLimits
+from runners.stored.partials import decode_partials
 from tests.columnar import Batch, Collection, EventSource, Recorder, note_bundles, read
 from tests.property.test_columns import (
     BATCHES,
@@ -199,7 +199,7 @@ def test_what_is_held_is_of_windows_that_have_not_spoken(
     outputs = run._executor.process(bundle, watermark_us=MIN_TIMESTAMP_US, now_us=0)
     input_watermark_us = (seconds[0] // 10 + 1) * 10 * SECOND_US + behind_us
     for range_id, payload in run._router.payloads(outputs.groups):
-        partials = loads(payload)
+        partials = decode_partials(payload)
         columns = run._owner.columns
         # So that it is known what partials look like that can be held.
         columns.take_in(range_id, partials, MAX_TIMESTAMP_US)

@@ -13,13 +13,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.serialization import dumps, loads
-from runners.core.ground.cells import CellId, Effects, EmittedPane, WindowState
+from runners.core.ground.cells import CellId, Effects
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.stages.grouping import Step
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.direct.job import Job, OpenGrouping
+from runners.stored import cells
+from runners.stored.cells import decode_cell, encode_cell
 from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.laws import microseconds, window_fn
 from tests.scripted_source import Batch, ScriptedSource
@@ -55,12 +56,12 @@ class LoggedJob(Job):
     def _store(self, stored: dict[CellId, bytes], grouping: OpenGrouping, step: Step) -> None:
         for cell_id in step.effects.touched:
             if cell_id in grouping.cells:
-                stored[cell_id] = dumps(grouping.cells[cell_id])
+                stored[cell_id] = encode_cell(grouping.cells[cell_id])
             else:
                 stored.pop(cell_id, None)
         # Cells stay in their order, in which they are told of a signal.
         order = dict.fromkeys([*grouping.cells, *stored])
-        kept = {each: loads(stored[each]) for each in order if each in stored}
+        kept = {each: decode_cell(stored[each]) for each in order if each in stored}
         grouping.cells.clear()
         grouping.cells.update(kept)
 
@@ -188,8 +189,12 @@ Patch = pytest.MonkeyPatch
 
 def _kept(patch: Patch, **changed: Any) -> None:
     """Have a state stored with some fields as they were in the beginning."""
-    reduce = WindowState.__reduce__
-    patch.setattr(WindowState, "__reduce__", lambda state: reduce(attrs.evolve(state, **changed)))
+    fields_of = cells._state_fields
+    patch.setattr(
+        cells,
+        "_state_fields",
+        lambda state, own: fields_of(attrs.evolve(state, **changed), own),
+    )
 
 
 def forget_the_on_time_moment(patch: Patch) -> None:
@@ -205,10 +210,11 @@ def forget_where_the_watermark_waits(patch: Patch) -> None:
 
 
 def forget_what_code_made_of_it(patch: Patch) -> None:
+    fields_of = cells._emitted_fields
     patch.setattr(
-        EmittedPane,
-        "__reduce__",
-        lambda said: (EmittedPane, (said.value, said.timestamp_us, said.window, said.pane)),
+        cells,
+        "_emitted_fields",
+        lambda said, own: fields_of(attrs.evolve(said, remembered=None), own),
     )
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow.coders import encode_key, hash_key
-from dataflow.serialization import dumps, loads
 from runners.batch.backfill.key_parts import PARTS, Batch, KeyParts
-from runners.batch.gather import PartBlob
 from runners.core.partials.lifting import Partial
 from runners.millwheel.model.ids import RangeId
+from runners.stored.partials import decode_partials, encode_partials
+from runners.stored.runs import PartBlob, encode_parts
 from windowing.window import Window
 
 #: Enough for several keys in one part.
@@ -37,10 +37,10 @@ def sent(blobs: Sequence[Sequence[Partial]]) -> list[Blob]:
         for partial in blob:
             by_part.setdefault(part_of(partial), []).append(partial)
         divided = [
-            PartBlob(part, sum(each[3] for each in some), dumps(some))
+            PartBlob(part, sum(each[3] for each in some), encode_partials(some))
             for part, some in by_part.items()
         ]
-        found.append((RangeId("read", index % 3), index // 3, dumps(divided)))
+        found.append((RangeId("read", index % 3), index // 3, encode_parts(divided)))
     return found
 
 
@@ -58,7 +58,7 @@ def batches(
 def partials(several: Sequence[Batch]) -> Iterator[Partial]:
     for batch in several:
         for blob in reversed(batch.blobs):
-            yield from loads(blob)
+            yield from decode_partials(blob)
 
 
 def part_of(partial: Partial) -> int:

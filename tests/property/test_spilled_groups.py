@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.serialization import dumps
 from runners.batch.spill.spilled_groups import CELL_BYTES, SpilledGroups
 from runners.core.ground.bundle import Bundle
 from runners.core.stages.grouping import GroupingStage, StageClock
@@ -17,6 +16,7 @@ from runners.core.stages.plan import ExecutionPlan, plan
 from runners.core.stages.stage_executor import StageExecutor
 from runners.core.tables.changelog import apply_table_write
 from runners.direct import DirectRunner
+from runners.stored.partials import encode_partials
 from tests.columnar import note_bundles
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window_fn import MergingWindowFn
@@ -105,7 +105,7 @@ def blobs(
             watermark_us=MIN_TIMESTAMP_US,
             now_us=MIN_TIMESTAMP_US,
         )
-        yield dumps(next(iter(outputs.groups.values())))
+        yield encode_partials(next(iter(outputs.groups.values())))
     executor.teardown()
 
 
@@ -185,7 +185,7 @@ def test_buckets_that_are_too_large_are_divided_again(kind: str) -> None:
     p = pipeline(chunks, kind, df.FixedWindows(60), None)
 
     in_memory, _, _ = run(p, chunks, spill_bytes=1 << 40)
-    spilled, _, spills = run(p, chunks, spill_bytes=20 * CELL_BYTES)
+    spilled, _, spills = run(p, chunks, spill_bytes=10 * CELL_BYTES)
 
     assert in_memory == spilled
     assert spills > 16

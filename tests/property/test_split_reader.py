@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.batch.backfill.split_reader import SplitReader
 from runners.errors import UnrepeatableError
-from runners.millwheel.control.backfill_progress import SplitMark
+from runners.stored.places import SplitMark
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 END_US = MAX_TIMESTAMP_US

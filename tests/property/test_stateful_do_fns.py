@@ -1,6 +1,5 @@
 """The machine of stateful DoFns against an interpreter of one key: any program, any bundles, any restarts."""
 
-import pickle
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +9,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.core.ground import timers
+from runners.core.ground.cells import CellId
 from runners.core.stateful import keyed_state
+from runners.stored.journal import Changes, decode_entry, encode_changes
 from tests.stateful_programs import Engine, Interpreted, Interpreter, Program, programs
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import Window
@@ -26,6 +27,13 @@ def into(lateness_us: int = LATENESS_US) -> df.WindowInto:
         allowed_lateness=timedelta(microseconds=lateness_us),
         accumulation_mode=df.AccumulationMode.DISCARDING,
     )
+
+
+def stored(cells: dict[CellId, Any]) -> dict[CellId, Any]:
+    """The cells as a journal gives them back."""
+    entry = decode_entry(encode_changes(list(cells.items()), ()))
+    assert isinstance(entry, Changes)
+    return dict(entry.cells)
 
 
 class Sorting(Interpreted):
@@ -91,7 +99,7 @@ class Both:
             model.pass_time(self.now_us)
 
     def restart(self) -> None:
-        self.engine.cells = pickle.loads(pickle.dumps(self.engine.cells))
+        self.engine.cells = stored(self.engine.cells)
 
 
 def one_by_one(events: list[Event]) -> list[Event]:
@@ -191,7 +199,7 @@ def test_in_time_order_arrival_and_watermark_do_not_matter(
         coming = [each for each in elements if each[1] < watermark_us or chance.random() < 0.3]
         elements = [each for each in elements if each not in coming]
         engine.add(*(("a", window, program, at) for program, at in coming))
-        engine.cells = pickle.loads(pickle.dumps(engine.cells))
+        engine.cells = stored(engine.cells)
         has_ended = watermark_us == MAX_TIMESTAMP_US
         engine.advance(watermark_us, MAX_TIMESTAMP_US if has_ended else MIN_TIMESTAMP_US)
 

@@ -35,10 +35,8 @@ from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.partials.folding import Accumulation
 from runners.core.stages.grouping import StageClock
 from runners.core.stages.plan import plan
-from runners.core.stateful.keyed_state import KeyedState
 from runners.direct import DirectRunner
 from tests.ids import shown
-from triggers.trigger import TriggerTimers
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.pane import NO_FIRING
 from windowing.time_domain import TimeDomain
@@ -88,8 +86,6 @@ VALUES: list[Any] = [
     LateArrival("k", WINDOW, [1], 1, 10),
     Effects([1], [0], [WINDOW], [PANE], [1], [SAID], {(("k", None), WINDOW, TimeDomain.EVENT): 5}),
     StageClock(watermark_us=1, output_watermark_us=0, now_us=2),
-    KeyedState({"n": [1]}, {"end": (5, 3)}, [(1, 7, PANE, -1)], TriggerTimers(5)),
-    KeyedState(),
     df.BagStateSpec("bag"),
     df.CombiningValueStateSpec("mean", CallableCombineFn(sum)),
     df.ReadModifyWriteStateSpec("value"),

@@ -21,13 +21,14 @@ from runners.batch.backfill.left_state import LeftState
 from runners.batch.backfill.split_reader import SplitReader
 from runners.batch.backfill.task import BackfillTask
 from runners.batch.backfill.writer import BackfillWriter
-from runners.batch.range_writer import RangeWriter, ReadSoFar
+from runners.batch.range_writer import RangeWriter
 from runners.core.stages.deduplication import SplitIds
 from runners.millwheel.control import backfill_progress as history
-from runners.millwheel.control.backfill_progress import BackfillState, SplitMark, backfill_state
+from runners.millwheel.control.backfill_progress import BackfillState, backfill_state
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import RangeRow
+from runners.stored.places import ReadSoFar, SplitMark
 from runners.testing.simulator import ALL_FAULTS
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.pipelines import LATENESS, PIPELINES, TRIGGERS, NamedPipeline

@@ -14,9 +14,9 @@ from dataflow.io.memory import _MemoryReader
 from runners.batch import gather, range_writer, repeating, tasks
 from runners.batch.gather import Gatherer
 from runners.batch.range_writer import RangeWriter
-from runners.core.ground.dead_letters import stored_dead_mapping
 from runners.direct import DirectRunner
 from runners.errors import UnrepeatableError
+from runners.stored.letters import stored_dead_mapping
 from runners.testing.simulator import batch as simulated
 from runners.testing.simulator.batch import SimulatedBatch
 from tests.effort import by_profile

@@ -8,7 +8,6 @@ import pytest
 
 from dataflow.canonical_keys import CanonicalKeys
 from dataflow.coders import encode_key, hash_key
-from dataflow.serialization import loads
 from runners.core.ground.key_codec import EncodedKey, KeyCodec
 from runners.core.partials import groups as partial_groups
 from runners.core.partials import lifting as partials
@@ -32,6 +31,7 @@ from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker import Worker
+from runners.stored.places import decode_position, decode_split
 from runners.testing.simulator import Fault, SimulationError, SyncPoint, simulate
 from runners.testing.simulator.simulation import BuildLike
 from runners.testing.simulator.store import SimulatedStore
@@ -90,8 +90,9 @@ def restore_the_watermark_one_bundle_ahead(patch: Patch) -> None:
         split = computation._splits[owned.range_id]
         if taken.row.position is not None and not split.is_finished:
             assert taken.row.split is not None
-            position = loads(taken.row.position)
-            ahead = computation._read.source.open(loads(taken.row.split), position).read(1_000)
+            position = decode_position(taken.row.position)
+            opened = computation._read.source.open(decode_split(taken.row.split), position)
+            ahead = opened.read(1_000)
             owned.watermark_us = max(owned.watermark_us, ahead.watermark_us)
         return owned
 

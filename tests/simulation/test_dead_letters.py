@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.io.whole_lines import WholeLines
-from runners.core.ground.dead_letters import stored_dead_mapping
 from runners.direct import DirectRunner
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.stored.letters import stored_dead_mapping
 from tests.effort import costly
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
 

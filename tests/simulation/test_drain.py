@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.serialization import loads
-from runners.core.panes.late import stored_late_mapping
 from runners.direct import DirectRunner
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.requests import (
@@ -24,6 +22,8 @@ from runners.millwheel.model.requests import (
     move,
     split,
 )
+from runners.stored.letters import stored_late_mapping
+from runners.stored.places import decode_position
 from runners.testing.simulator.scripts import guessing, truthful
 from tests.effort import costly
 from tests.scripted_source import ScriptedSource
@@ -93,7 +93,7 @@ class DrainedCluster(Cluster):
         job = self.store.read_job("sim")
         assert job is not None
         rows = [each for _, each in sorted(job.ranges.items()) if each.split is not None]
-        return [0 if each.position is None else loads(each.position) for each in rows]
+        return [0 if each.position is None else decode_position(each.position) for each in rows]
 
 
 def read_by(cluster: DrainedCluster, source: ScriptedSource) -> ScriptedSource:

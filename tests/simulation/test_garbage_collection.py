@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.serialization import loads
 from runners.direct import DirectRunner
 from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.stored.places import decode_position
 from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, TRIGGERS, Cluster, batches, row
@@ -84,7 +84,7 @@ class EndlessCluster(Cluster):
 
         def is_read() -> bool:
             rows = self.store._jobs["sim"].ranges.values()
-            read = [loads(each.position) for each in rows if each.position is not None]
+            read = [decode_position(each.position) for each in rows if each.position is not None]
             return read == [position] and self.kept()[2] == 0
 
         self.run_until(is_read)

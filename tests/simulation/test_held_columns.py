@@ -17,8 +17,9 @@ from runners.millwheel.worker.compactor import Compactor
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.state import journal as journals
-from runners.millwheel.worker.state.column_state import ColumnState, Release, Released, Whole
+from runners.millwheel.worker.state.column_state import ColumnState, Release
 from runners.millwheel.worker.step_limits import StepLimits
+from runners.stored.journal import Released, Whole
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, dice, simulate
 from windowing.window import Window
 
@@ -68,7 +69,7 @@ def count_what_is_whole_in_addition(patch: Patch) -> None:
     """Of the entries before the one with everything, some are left; they count as well."""
     replay = ColumnState.replay
 
-    def broken(state: ColumnState, owned: OwnedRange, content: object) -> None:
+    def broken(state: ColumnState, owned: OwnedRange, content: Any) -> None:
         for part in content.parts if isinstance(content, Whole) else [content]:
             replay(state, owned, part)
 

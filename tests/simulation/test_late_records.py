@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.panes.late import stored_late_mapping
 from runners.direct import DirectRunner
+from runners.stored.letters import stored_late_mapping
 from tests.effort import costly
 from tests.simulation.test_worker_crashes import (
     COLUMNS,

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.panes.late import stored_late_mapping
 from runners.core.stages.deduplication import Deduplicated, Deduplicator
 from runners.direct import DirectRunner
 from runners.millwheel.model.guarantees import Guarantees
@@ -21,6 +20,7 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.dedup import seen_ids as record_ids
 from runners.millwheel.worker.dedup.seen_ids import SeenIds
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.stored.letters import stored_late_mapping
 from runners.testing.simulator import SimulationError, simulate
 from runners.testing.simulator.scripts import retrying
 from tests.effort import costly

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
-from dataflow.serialization import loads
 from runners.core.ground.key_codec import KeyCodec
 from runners.direct import DirectRunner
-from runners.millwheel.cell_codec import encode_cell, encode_cell_key, encode_window
+from runners.millwheel.cell_codec import encode_cell_key, encode_window
 from runners.millwheel.control.shapes import Shapes
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import Fence, RangeId
@@ -24,6 +23,8 @@ from runners.millwheel.wire.messages import HandoverEnded, decode
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.stored.cells import encode_cell
+from runners.stored.journal import Changes, decode_entry
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Fault, SimulationError
 from runners.testing.simulator.cluster import JOB, Cluster
 from runners.testing.simulator.network import Link, VirtualNetwork
@@ -135,7 +136,9 @@ def settled_production(fences: list[Fence], taken: Mapping[RangeId, TakenRange])
     codec = KeyCodec("count")
     cells, timers = [], []
     for payload in (each for row in taken.values() for each in row.journal):
-        changed_cells, changed_timers = loads(payload)
+        entry = decode_entry(payload)
+        assert isinstance(entry, Changes)
+        changed_cells, changed_timers = entry
         for (key, window), cell in changed_cells:
             encoded = codec.encode(key)
             cell_key = encode_cell_key(window, encoded.encoded)

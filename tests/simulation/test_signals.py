@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
-from dataflow.serialization import loads
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.stored.places import decode_position
 from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster, batches, build, row, scripted
@@ -275,7 +275,7 @@ def _has_read(cluster: Cluster, gates: Sequence[int]) -> bool:
     job = cluster.store.read_job("sim")
     assert job is not None
     return all(
-        gates[range_id.index] == (0 if found.position is None else loads(found.position))
+        gates[range_id.index] == (0 if found.position is None else decode_position(found.position))
         for range_id, found in job.ranges.items()
         if found.split is not None
     )

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.panes.late import stored_late_mapping
 from runners.direct import DirectRunner
+from runners.stored.letters import stored_late_mapping
 from runners.testing.simulator.pipelines import Numbered
 from tests.effort import costly
 from tests.scripted_source import Batch, ScriptedSource

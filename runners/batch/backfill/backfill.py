@@ -15,7 +15,6 @@ from runners.batch.waves import run_waves
 from runners.errors import BackfillError, StoreRestartedError
 from runners.millwheel.control.backfill_progress import (
     BackfillState,
-    SplitMark,
     backfill_state,
     begun,
     check_may_be_loaded,
@@ -28,6 +27,7 @@ from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import PreparedJob, prepare
 from runners.spark.result import StoreResult
 from runners.spark.stream_options import StreamOptions
+from runners.stored.places import SplitMark
 from runners.system_clock import SystemClock
 from windowing.timestamps import TimestampLike, to_timestamp_us
 

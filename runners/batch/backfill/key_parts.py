@@ -4,7 +4,7 @@ A key range is divided into `PARTS` parts by the hashes of its keys, always the 
 little.  What memory may not hold waits in a file.
 
 **Invariant:** what is given back, and in which order, depends on what was sent alone: neither on the order in which it
-came nor on what has been in the file.  What is for one part is a pickle of its own from the sender on, so even what two
+came nor on what has been in the file.  What is for one part has bytes of its own from the sender on, so even what two
 values share is the same.
 
 `spilled_groups.py` promises less (the order of keys depends on memory there) and needs no more: a batch is not
@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import attrs
 
-from dataflow.serialization import loads
-from runners.batch.spill.pickle_file import PickleFile
+from runners.batch.spill.spill_file import SpillFile
 from runners.millwheel.model.ids import RangeId
+from runners.stored.runs import decode_kept, decode_parts, encode_kept
 
 #: Into how many parts a key range is divided; fixed, because a mark in the store counts in them.
 PARTS = 256
@@ -42,7 +42,7 @@ class _Kept(NamedTuple):
 class Batch:
     """Several parts, one after the other.
 
-    ``end``: one past the last part.  ``blobs``: pickled lists of partials, the last one first.
+    ``end``: one past the last part.  ``blobs``: partials as bytes, the last ones first.
     """
 
     end: int
@@ -61,7 +61,7 @@ class KeyParts:
         self._first, self._spill_bytes = first, spill_bytes
         self._held: dict[int, list[_Kept]] = defaultdict(list)
         self._held_bytes = 0
-        self._file: PickleFile | None = None
+        self._file: SpillFile | None = None
         #: Where in the file each part has something.
         self._places: dict[int, list[int]] = defaultdict(list)
 
@@ -81,7 +81,7 @@ class KeyParts:
         Raises:
             OSError: the temporary directory is full; another attempt may have more luck.
         """
-        for part, records, content in loads(blob):
+        for part, records, content in decode_parts(blob):
             if part >= self._first:
                 self._held[part].append(_Kept(sender, number, records, content))
                 self._held_bytes += len(content) + _BLOB_BYTES
@@ -107,12 +107,16 @@ class KeyParts:
         found = self._held.pop(part, [])
         for place in self._places.pop(part, ()):
             assert self._file is not None
-            found += self._file.read_at(place)
+            found += [
+                _Kept(RangeId(computation, index), *rest)
+                for computation, index, *rest in decode_kept(self._file.read_at(place))
+            ]
         return sorted(found)
 
     def _spill(self) -> None:
-        self._file = self._file or PickleFile()
+        self._file = self._file or SpillFile()
         while self._held:
             part, kept = self._held.popitem()
-            self._places[part].append(self._file.write(kept))
+            fields = [(each.sender.computation, each.sender.index, *each[1:]) for each in kept]
+            self._places[part].append(self._file.write(encode_kept(fields)))
         self._held_bytes = 0

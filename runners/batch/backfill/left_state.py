@@ -6,8 +6,9 @@ from typing import Any
 from runners.core.ground.cells import Cell, CellId
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.ground.timers import Timers
-from runners.millwheel.cell_codec import encode_cell, encode_cell_key, encode_window
+from runners.millwheel.cell_codec import encode_cell_key, encode_window
 from runners.millwheel.model.production import CellWrite, TimerWrite
+from runners.stored.cells import encode_cell
 
 #: What a cell or a timer costs beside its content.
 _WRITE_BYTES = 200

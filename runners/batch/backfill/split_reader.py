@@ -20,7 +20,7 @@ from dataflow.graph import Read
 from dataflow.io.source import Source, SourceBatch, SplitStatus
 from dataflow.io.trusted_watermark import opened
 from runners.errors import UnrepeatableError
-from runners.millwheel.control.backfill_progress import SplitMark
+from runners.stored.places import SplitMark
 
 
 class SplitReader:

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import attrs
 
 from dataflow.graph import Read
-from dataflow.serialization import loads
 from runners.batch.backfill.key_parts import PARTS, KeyParts
 from runners.batch.backfill.left_state import LeftState
 from runners.batch.backfill.split_reader import SplitReader
@@ -30,7 +29,6 @@ from runners.batch.backfill.writer import BackfillWriter
 from runners.batch.deadly_code import UNWATCHED, CodeWatch
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
-from runners.batch.range_writer import ReadSoFar
 from runners.batch.spill.spilled_groups import SPILL_BYTES
 from runners.batch.tasks import BUNDLE_RECORDS
 from runners.core.ground.bundle import Bundle
@@ -43,9 +41,10 @@ from runners.core.stages.grouping import GroupingStage, StageClock, Step
 from runners.core.stages.plan import ExecutionPlan
 from runners.core.stages.stage_executor import StageExecutor
 from runners.errors import BackfillError
-from runners.millwheel.control.backfill_progress import SplitMark
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import Store
+from runners.stored.partials import decode_partials
+from runners.stored.places import ReadSoFar, SplitMark, decode_split
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: Records of a key range that are worked off together, about.
@@ -164,7 +163,7 @@ class BackfillTask:
             is_resumable = not self._gatherer.is_needed and ids is None
             reader = SplitReader(
                 operation.source.repeatable(),
-                loads(split),
+                decode_split(split),
                 begin=writer.mark if is_resumable else SplitMark(),
                 end=writer.mark if writer.is_finished else None,
                 until_us=self._backfill.until_us,
@@ -301,7 +300,7 @@ class BackfillTask:
         """What some keys have to say; their cells and timers are then as the stream is to find them."""
         partials: list[Partial] = []
         while blobs:
-            partials += loads(blobs.pop())
+            partials += decode_partials(blobs.pop())
             if len(partials) >= self._backfill.batch_records or not blobs:
                 step = grouping.add(cells, partials, self._clock)
                 partials = []

@@ -12,9 +12,10 @@ from typing import Any, Self
 
 import attrs
 
-from runners.batch.range_writer import FencedError, RangeWriter, ReadSoFar
-from runners.millwheel.control.backfill_progress import SplitMark, is_loaded, mark_of
+from runners.batch.range_writer import FencedError, RangeWriter
+from runners.millwheel.control.backfill_progress import is_loaded, mark_of
 from runners.millwheel.store.port import RangeRow
+from runners.stored.places import ReadSoFar, SplitMark, encode_split_mark
 
 
 class BackfillWriter(RangeWriter):
@@ -68,5 +69,5 @@ class BackfillWriter(RangeWriter):
         if so_far is not None:
             said = attrs.asdict(so_far, recurse=False, filter=lambda field, _: field.name != "run")
             mark = attrs.evolve(self.reached, **said, is_end=is_last)
-            positions[self._range_id] = mark.encoded()
+            positions[self._range_id] = encode_split_mark(mark)
         return {"positions": positions, **self.left}

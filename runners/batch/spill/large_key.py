@@ -13,12 +13,12 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any
 
-from dataflow.serialization import dumps
 from runners.batch.spill.file_values import FileValues, Stored
-from runners.batch.spill.run_file import RunFile, Stretch, frame
+from runners.batch.spill.run_file import RunFile, Stretch
 from runners.core.partials.lifting import Partial
 from runners.core.single_firing.replay_panes import ReplayPanes
 from runners.core.single_firing.single_panes import BUNDLE_PANES
+from runners.stored.runs import encode_own, encode_run_frame
 
 #: Values that are read in one go, as bytes of pickles; a larger value is read alone.
 PIECE_BYTES = 256 << 10
@@ -63,7 +63,7 @@ class LargeKey:
         _, window, accumulator, count = partial
         place = self._order(partial)
         for piece, piece_count in self._pieces(accumulator, count):
-            written = frame(window, piece_count, piece)
+            written = encode_run_frame(window, piece_count, piece)
             self._frames.append((place, written))
             self._frames_bytes += len(written) + _FRAME_BYTES
         if self._frames_bytes > self._held_bytes:
@@ -91,7 +91,7 @@ class LargeKey:
             yield part
 
     def _pieces(self, accumulator: Any, count: int) -> Iterator[tuple[bytes, int]]:
-        blob = dumps(accumulator)
+        blob = encode_own(accumulator)
         excess = len(blob) // self._piece_bytes
         if not (self._replay.is_list and excess and len(accumulator) > 1):
             yield blob, count

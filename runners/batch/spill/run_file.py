@@ -1,24 +1,21 @@
 """RunFile: what was written once and is read by its place, in a file that nobody else sees.
 
-A file of frames, each a window, a number of records, and something pickled.  It goes with its last reader, with
-whoever closes it, or with the process, whichever is first: it has no name that could be left behind.
+A file of frames (`runners.stored.runs`), each a window, a number of records, and a user's value.  It goes with its last
+reader, with whoever closes it, or with the process, whichever is first: it has no name that could be left behind.
 
 Reading has no position, so any number of readers may be under way at the same time.
 """
 
 import os
-import struct
 import weakref
 from collections.abc import Iterable, Iterator
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from dataflow.errors import TransformError
-from dataflow.serialization import dumps, loads
+from runners.stored.runs import RUN_HEAD, decode_own, decode_run_head
 from windowing.window import Window
 
-#: Of a frame: the bytes of its window's pickle, its records, the bytes of its content, and the window's bounds.
-_FRAME = struct.Struct("<QQQqq")
 #: Read at once, in search of heads.
 _BLOCK_BYTES = 4 << 10
 
@@ -37,14 +34,6 @@ class Head(NamedTuple):
     at: int
     content_at: int
     end: int
-
-
-def frame(window: Window, records: int, content: bytes) -> bytes:
-    """A frame for `RunFile.append`."""
-    # A class of a user's own may have more in it than bounds.
-    pickled = b"" if type(window) is Window else dumps(window)
-    head = _FRAME.pack(len(pickled), records, len(content), window[0], window[1])
-    return b"".join((head, pickled, content))
 
 
 class RunFile:
@@ -71,21 +60,20 @@ class RunFile:
         at, end = stretch
         block, block_at = b"", at
         while at < end:
-            if at + _FRAME.size > block_at + len(block):
+            if at + RUN_HEAD.size > block_at + len(block):
                 block, block_at = self._read(at, min(at + _BLOCK_BYTES, end)), at
-            found = _FRAME.unpack_from(block, at - block_at)
-            window_bytes, records, content_bytes, start_us, end_us = found
-            window_at = at + _FRAME.size
+            found = decode_run_head(block, at - block_at)
+            window, window_bytes, records, content_bytes = found
+            window_at = at + RUN_HEAD.size
             content_at = window_at + window_bytes
-            window = Window(start_us, end_us)
             if window_bytes:
-                window = loads(self._read(window_at, content_at))
+                window = decode_own(self._read(window_at, content_at))
             yield Head(window, records, at, content_at, content_at + content_bytes)
             at = content_at + content_bytes
 
     def content(self, head: Head) -> Any:
         """What is in a frame."""
-        return loads(self._read(head.content_at, head.end))
+        return decode_own(self._read(head.content_at, head.end))
 
     def _read(self, start: int, end: int) -> bytes:
         if not self.close.alive:

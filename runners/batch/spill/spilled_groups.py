@@ -27,20 +27,19 @@ from operator import itemgetter
 from typing import Any
 from weakref import WeakSet
 
-import attrs
-
-from dataflow.serialization import dumps, loads
 from runners.batch.spill.large_key import LargeKey
-from runners.batch.spill.pickle_file import PickleFile
 from runners.batch.spill.run_file import RunFile
+from runners.batch.spill.spill_file import SpillFile
 from runners.core.ground.cells import Cell, CellId, TimerId
 from runners.core.ground.timers import Timers
 from runners.core.partials.lifting import Partial
 from runners.core.stages.grouping import GroupingStage, StageClock, Step
+from runners.stored.journal import Changes, Released, Whole, decode_entry, encode_changes
+from runners.stored.partials import decode_partials, encode_partials
 from windowing.timestamps import MAX_TIMESTAMP_US
 
-#: State of a task in memory, as bytes of pickles; Python objects take some five times as much.
-SPILL_BYTES = 64 << 20
+#: State of a task in memory, as stored bytes; Python objects take some seven times as much.
+SPILL_BYTES = 48 << 20
 #: What a cell costs beside its content, in the same measure.
 CELL_BYTES = 200
 #: Timers fired in one go.
@@ -51,17 +50,8 @@ _HASH_BITS = 64
 _first = itemgetter(0)
 
 
-@attrs.frozen
-class _Kept:
-    """A cell on its way through a file, with its timers."""
-
-    cell_id: CellId
-    cell: Cell
-    timers: Mapping[TimerId, int]
-
-
-#: Something for a bucket, and the size of its pickle.
-_Chunk = tuple[Sequence[Partial] | _Kept, int]
+#: Something for a bucket, partials or a cell with its timers, and how many bytes it is.
+_Chunk = tuple[Sequence[Partial] | Changes, int]
 
 
 class _Memory:
@@ -81,9 +71,9 @@ class _Memory:
     def grow(self, size_bytes: int) -> None:
         self._content_bytes += size_bytes
 
-    def take(self, kept: _Kept) -> None:
-        self.cells[kept.cell_id] = kept.cell
-        self.timers.update(kept.timers)
+    def take(self, kept: Changes) -> None:
+        self.cells.update(kept.cells)
+        self.set_timers(dict(kept.timers))
 
     def set_timers(self, changes: Mapping[TimerId, int | None]) -> None:
         for timer, fire_us in changes.items():
@@ -93,18 +83,19 @@ class _Memory:
 
     def measure(self, held: Iterable[Sequence[Partial]]) -> int:
         """Count anew, with what else is held, at the cost of a pickle."""
-        self._content_bytes = sum(len(dumps(each)) for each in chain(self.cells.items(), held))
+        cells = (encode_changes([item], ()) for item in self.cells.items())
+        self._content_bytes = sum(map(len, chain(cells, map(encode_partials, held))))
         return self.size_bytes
 
-    def kept(self) -> Iterator[_Kept]:
+    def kept(self) -> Iterator[Changes]:
         """Everything, one cell at a time; gone from here as it comes."""
-        by_cell: dict[CellId, dict[TimerId, int]] = {}
+        by_cell: dict[CellId, list[tuple[TimerId, int | None]]] = {}
         for timer, fire_us in self.timers.items():
-            by_cell.setdefault(timer[0], {})[timer] = fire_us
+            by_cell.setdefault(timer[0], []).append((timer, fire_us))
         self.timers.clear()
         while self.cells:
             cell_id, cell = self.cells.popitem()
-            yield _Kept(cell_id, cell, by_cell.pop(cell_id, {}))
+            yield Changes([(cell_id, cell)], by_cell.pop(cell_id, []))
 
 
 class SpilledGroups:
@@ -135,12 +126,12 @@ class SpilledGroups:
         """Everything that the grouping says, in steps that each fit into memory.
 
         Args:
-            blobs: pickled lists of partials.
+            blobs: partials as bytes.
 
         Raises:
             OSError: the temporary directory is full; another attempt may have more luck.
         """
-        return self._steps(((loads(blob), len(blob)) for blob in blobs), shift=0)
+        return self._steps(((decode_partials(blob), len(blob)) for blob in blobs), shift=0)
 
     def close(self) -> None:
         """End what was said: groups that are in files can be read no more."""
@@ -152,7 +143,7 @@ class SpilledGroups:
         limit_bytes = self._spill_bytes
         for content, size_bytes in chunks:
             memory.grow(size_bytes)
-            if isinstance(content, _Kept):
+            if isinstance(content, Changes):
                 memory.take(content)
             else:
                 yield from self._take_in(memory, content)
@@ -208,14 +199,14 @@ class SpilledGroups:
         self, memory: _Memory, chunks: Iterator[_Chunk], shift: int, large: LargeKey | None
     ) -> Iterator[Step]:
         with ExitStack() as stack:
-            files = [stack.enter_context(closing(PickleFile())) for _ in range(_BUCKETS)]
+            files = [stack.enter_context(closing(SpillFile())) for _ in range(_BUCKETS)]
             self._divide(memory, chunks, shift, large, files)
             if large is not None:
                 yield from self._emitted_by(large)
                 # Its file goes as soon as nobody reads it any more.
                 large = None
             for file in files:
-                yield from self._steps(file.read(), shift + _BUCKET_BITS)
+                yield from self._steps(map(_chunk, file.read()), shift + _BUCKET_BITS)
                 file.close()
 
     def _divide(
@@ -224,16 +215,16 @@ class SpilledGroups:
         chunks: Iterator[_Chunk],
         shift: int,
         large: LargeKey | None,
-        files: Sequence[PickleFile],
+        files: Sequence[SpillFile],
     ) -> None:
         """Write everything that is held, and that is still to come."""
         for kept in memory.kept():
-            files[self._bucket(kept.cell_id[0], shift)].write(kept)
+            files[self._bucket(_key(kept), shift)].write(encode_changes(*kept))
         replay = self._grouping.replay
         held = iter(()) if replay is None else _emptied(replay.release())
         for content, _ in chain(held, chunks):
-            if isinstance(content, _Kept):
-                files[self._bucket(content.cell_id[0], shift)].write(content)
+            if isinstance(content, Changes):
+                files[self._bucket(_key(content), shift)].write(encode_changes(*content))
                 continue
             parts: dict[int, list[Partial]] = {}
             for partial in content:
@@ -242,7 +233,7 @@ class SpilledGroups:
                 else:
                     parts.setdefault(self._bucket(partial[0], shift), []).append(partial)
             for bucket, part in parts.items():
-                files[bucket].write(part)
+                files[bucket].write(encode_partials(part))
 
     def _emitted_by(self, large: LargeKey) -> Iterator[Step]:
         for part in large.parts():
@@ -267,6 +258,17 @@ class SpilledGroups:
             for timer, changed_us in step.effects.timers.items():
                 timers.set(timer, changed_us)
             yield step
+
+
+def _chunk(blob: bytes) -> _Chunk:
+    """What was written to the file of a bucket."""
+    content = decode_entry(blob)
+    assert not isinstance(content, Whole | Released)
+    return content, len(blob)
+
+
+def _key(kept: Changes) -> Any:
+    return kept.cells[0][0][0]
 
 
 def _emptied(held: list[Sequence[Partial]]) -> Iterator[_Chunk]:

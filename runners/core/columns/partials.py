@@ -21,8 +21,6 @@ from dataflow.columns import (
     PairColumns,
     WindowColumn,
     key_values,
-    packed,
-    unpacked,
 )
 from runners.core.columns.combiners import Accumulators, ColumnCombiner, Groups
 from runners.core.ground.bundle import Bundle
@@ -61,17 +59,32 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
     def __len__(self) -> int:
         return len(self.counts)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def as_batch(self) -> tuple[pa.RecordBatch, list[Any]]:
+        """The columns as a record batch, and as plain values what each of them is."""
         columns = [self.windows.starts_us, self.windows.ends_us, self.counts]
         columns += [each for found in self.accumulators for each in found]
         arrays = [*self.keys, *map(array_of, columns)]
         names = [str(number) for number in range(len(arrays))]
-        batch = pa.RecordBatch.from_arrays(arrays, names=names)
         combiners = [(each.kind, each.is_listed) for each in self.combiners]
         sizes = [len(found) for found in self.accumulators]
-        size_us = self.windows.size_us
-        shape = (len(self.keys), self.is_single, size_us, combiners, sizes)
-        return _restored, (packed(batch), shape)
+        shape = [len(self.keys), self.is_single, self.windows.size_us, combiners, sizes]
+        return pa.RecordBatch.from_arrays(arrays, names=names), shape
+
+    @classmethod
+    def of_batch(cls, batch: pa.RecordBatch, shape: Sequence[Any]) -> PartialColumns:
+        """The inverse of `as_batch`."""
+        keys, is_single, size_us, combiners, sizes = shape
+        columns = batch.columns
+        starts_us, ends_us, counts, *arrays = [numbers_of(each) for each in columns[keys:]]
+        ends = list(accumulate(sizes))
+        return cls(
+            canonical_columns(columns[:keys]),
+            WindowColumn(starts_us, ends_us, size_us),
+            counts,
+            tuple(tuple(arrays[end - size : end]) for size, end in zip(sizes, ends, strict=True)),
+            combiners=tuple(ColumnCombiner(*each) for each in combiners),
+            is_single=is_single,
+        )
 
     @property
     def records(self) -> int:
@@ -148,21 +161,6 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
         accumulators = zip(*[each.accumulators(found) for each, found in pairs], strict=True)
         keys = key_values(self.keys, is_single=self.is_single)
         return list(zip(keys, self.windows, accumulators, self.counts.tolist(), strict=True))
-
-
-def _restored(blob: bytes, shape: tuple[Any, ...]) -> PartialColumns:
-    keys, is_single, size_us, combiners, sizes = shape
-    columns = unpacked(blob).columns
-    starts_us, ends_us, counts, *arrays = [numbers_of(each) for each in columns[keys:]]
-    ends = list(accumulate(sizes))
-    return PartialColumns(
-        canonical_columns(columns[:keys]),
-        WindowColumn(starts_us, ends_us, size_us),
-        counts,
-        tuple(tuple(arrays[end - size : end]) for size, end in zip(sizes, ends, strict=True)),
-        combiners=tuple(ColumnCombiner(*each) for each in combiners),
-        is_single=is_single,
-    )
 
 
 def canonical_columns(keys: Iterable[pa.Array]) -> tuple[pa.Array, ...]:

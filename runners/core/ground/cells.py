@@ -94,10 +94,6 @@ class EmittedPane:
         kept = (self.remembered or {}).get(label)
         return kept.pop(0) if kept else []
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = self.value, self.timestamp_us, self.window, self.pane
-        return EmittedPane, fields if self.remembered is None else (*fields, self.remembered)
-
 
 @attrs.define
 class WindowState:
@@ -120,45 +116,6 @@ class WindowState:
     hold_us: int | None = None
     #: The trigger's progress that ``timers`` was worked out for; not kept, so it is worked out anew after a restart.
     armed_for: Progress | None = attrs.field(default=None, eq=False, repr=False)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A plain call pickles in half the time of attrs' state protocol; cells are pickled at every commit.
-        return _restored, (
-            self.accumulator,
-            self.pending,
-            self.emitted,
-            self.firings,
-            self.nonspeculative_firings,
-            self.is_past,
-            # Plain tuples: half the bytes, and quicker.
-            tuple(self.trigger),
-            tuple(self.timers),
-            self.hold_us,
-        )
-
-
-def _restored(
-    accumulator: Any,
-    pending: int,
-    emitted: tuple[EmittedPane, ...],
-    firings: int,
-    nonspeculative_firings: int,
-    is_past: bool,  # noqa: FBT001 - called by pickle
-    trigger: tuple[Any, bool],
-    timers: tuple[int | None, ...],
-    hold_us: int | None,
-) -> WindowState:
-    return WindowState(
-        accumulator,
-        pending,
-        emitted,
-        firings,
-        nonspeculative_firings,
-        is_past,
-        Progress(*trigger),
-        WindowTimers(*timers),
-        hold_us,
-    )
 
 
 #: A cell: the state of its window, or of all windows of the key where they merge.

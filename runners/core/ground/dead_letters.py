@@ -1,4 +1,4 @@
-"""Dead letters: records that were left out because user code or a reader cannot take them, and how a store keeps them.
+"""Dead letters: records that were left out because user code or a reader cannot take them.
 
 What is kept is the record as it came into the stage, so that it can be fed again when the code is right.
 What a source's reader cannot read comes here set aside (`dataflow.io.set_aside`), with its place in the input.
@@ -15,7 +15,6 @@ from dataflow.errors import DataflowError, PipelineError
 from dataflow.graph import TransformNode
 from dataflow.io.set_aside import Origin, SetAside
 from dataflow.io.source import SourceBatch
-from dataflow.serialization import dumps, loads
 from runners.core.ground.element_text import shown
 from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
 from windowing.window import GLOBAL_WINDOW, Window
@@ -65,29 +64,13 @@ def dead_mapping(letter: DeadLetter) -> Mapping[str, Any]:
         "traceback": letter.traceback,
         "tries": letter.tries,
         "timestamp_us": letter.timestamp_us,
-        **_contents(letter),
+        **dead_contents(letter),
     }
-
-
-def dead_payload(letter: DeadLetter) -> bytes:
-    """What a store keeps of a dead letter beside its plain columns, so that it can be replayed."""
-    contents = _contents(letter)
-    try:
-        return dumps(contents)
-    except Exception:  # noqa: BLE001 - what cannot be kept as it is, is kept as text
-        return dumps({**contents, "element": None})
 
 
 def dead_text(letter: DeadLetter) -> str:
     """What a store keeps of a dead letter for people, who unpickle nothing."""
     return shown(_seen(letter))
-
-
-def stored_dead_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same mapping as `dead_mapping`, of a row of a store."""
-    # The one is for who deletes it, the other for who cannot unpickle it.
-    kept = {name: value for name, value in row.items() if name not in ("number", "contents")}
-    return {"origin": None, **kept, **loads(row["payload"])}
 
 
 def letters_set_aside(
@@ -160,7 +143,8 @@ def _seen(letter: DeadLetter) -> Any:
     return letter.element
 
 
-def _contents(letter: DeadLetter) -> dict[str, Any]:
+def dead_contents(letter: DeadLetter) -> dict[str, Any]:
+    """The record of a dead letter: what may be replayed of it."""
     origin, element = letter.origin, letter.element
     is_unread = origin is not None and element is None
     return {

@@ -31,9 +31,6 @@ class PartialParts(Sequence[_Partial]):
     def __getitem__(self, index: Any) -> Any:
         return list(self)[index]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PartialParts, (self.parts,)
-
 
 def parts_of(partials: Sequence[_Partial]) -> Sequence[Sequence[_Partial]]:
     """Partials as lists, columns, and what is not folded yet."""

@@ -21,13 +21,13 @@ from dataflow.errors import TransformError
 SignedInput = tuple[Any, int]
 
 
-class _NaN(Enum):
+class NaN(Enum):
     """In place of the one number that is not equal to itself, so that it can be found again."""
 
     NAN = "nan"
 
 
-NAN = _NaN.NAN
+NAN = NaN.NAN
 
 
 def as_given(value: Any) -> Any:

@@ -45,9 +45,6 @@ class UnfoldedPartials(Sequence[_Partial]):
     def __getitem__(self, index: Any) -> Any:
         return self._items()[index]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (list(self._items()),)
-
     def _items(self) -> Sequence[_Partial]:
         if self._made is None:
             self._made = self._make(self.pairs, self.windows)

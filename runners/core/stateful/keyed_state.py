@@ -108,17 +108,3 @@ class KeyedState:
     def is_empty(self) -> bool:
         """Whether there is nothing to keep."""
         return not (self.values or self.timers or self.backlog)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # As for `WindowState`: a plain call with plain tuples; most cells have no backlog.
-        kept = self.values, dict(self.timers), tuple(self.engine_timers)
-        return _restored, (*kept, self.backlog) if self.backlog else kept
-
-
-def _restored(
-    values: dict[str, Any],
-    timers: dict[TimerName, SetTimer],
-    engine_timers: tuple[int | None, ...],
-    backlog: list[Input] | None = None,
-) -> KeyedState:
-    return KeyedState(values, timers, backlog or [], TriggerTimers(*engine_timers))

@@ -14,64 +14,22 @@ job is nobody's but the backfill's, and behind it nobody's but the stream's.
 DESIGN section 8.
 """
 
-from collections.abc import Mapping
 from enum import Enum
-from typing import Any
 
-import attrs
-
-from dataflow.serialization import dumps, loads
 from runners.errors import BackfillError, StoreUnreachableError
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.port import Committed, Indeterminate, JobRow, RangeRow, Store
-from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from runners.stored.places import SplitMark, decode_split_mark, encode_position
+from windowing.timestamps import MAX_TIMESTAMP_US
 
 #: Who has a job whose history is loaded, until a stream takes it over.
 OWNER = "backfill"
-#: No pickle begins like this, so no position of a source does.
-_PREFIX = b"dataflow history 2\0"
-
-
-@attrs.frozen(kw_only=True)
-class SplitMark:
-    """How far the backfill has come with a split, or with a key range.
-
-    Attributes:
-        records: how many it has read; of a key range, how many of its parts are loaded.
-        position: where the next one is; None: at the beginning.
-        watermark_us: how far event time has come by what the source said, short of its end.
-        is_source_finished: whether the source said that there will never be more.
-        is_end: whether the split is read up to the point; of a key range, whether all of it is loaded.
-        dead: how many dead letters are committed.
-        until_us: the point, an event time; None: as far as there was anything.
-        now_us: processing time, which stands still during the whole backfill.
-        sent: digests of what was sent to key ranges by then, by target; None: it sends nothing, or nobody knows.
-    """
-
-    records: int = 0
-    position: Any = None
-    watermark_us: int = MIN_TIMESTAMP_US
-    is_source_finished: bool = False
-    is_end: bool = False
-    dead: int = 0
-    until_us: int | None = None
-    now_us: int = MIN_TIMESTAMP_US
-    sent: Mapping[int, int] | None = None
-
-    def encoded(self) -> bytes:
-        """As the position of a range."""
-        return _PREFIX + dumps(attrs.astuple(self, recurse=False))
 
 
 def mark_of(row: RangeRow) -> SplitMark | None:
     """The mark of a range; None if it has none."""
-    if row.position is None or not row.position.startswith(_PREFIX):
-        return None
-    fields = loads(row.position[len(_PREFIX) :])
-    names = (each.name for each in attrs.fields(SplitMark))
-    # An older version knew fewer.
-    return SplitMark(**dict(zip(names, fields, strict=False)))
+    return None if row.position is None else decode_split_mark(row.position)
 
 
 class BackfillState(Enum):
@@ -183,7 +141,10 @@ def _promotion(job: str, sources: dict[RangeId, RangeRow]) -> Production:
     for range_id, row in sources.items():
         mark = mark_of(row)
         assert mark is not None
-        positions[range_id], watermarks_us[range_id] = dumps(mark.position), mark.watermark_us
+        positions[range_id], watermarks_us[range_id] = (
+            encode_position(mark.position),
+            mark.watermark_us,
+        )
         if mark.is_source_finished:
             watermarks_us[range_id] = MAX_TIMESTAMP_US
             finished.add(range_id)

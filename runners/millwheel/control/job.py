@@ -3,13 +3,13 @@
 from typing import Any
 
 from dataflow.graph import Read
-from dataflow.serialization import dumps
 from runners.core.panes.signal_delivery import signals_of
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.store.port import JobSpec, RangeSpec
 from runners.millwheel.versions.state_shape import state_shapes
+from runners.stored.places import encode_split
 
 
 def job_spec(
@@ -30,7 +30,7 @@ def job_spec(
         if isinstance(operation, Read):
             splits = operation.source.splits(splits_desired)
             ranges.extend(
-                RangeSpec(range_id=RangeId(name, index), split=dumps(split))
+                RangeSpec(range_id=RangeId(name, index), split=encode_split(split))
                 for index, split in enumerate(splits)
             )
         else:

@@ -15,10 +15,11 @@ import attrs
 from dataflow.io.table import TableWrite
 from runners.core.ground import dead_letters
 from runners.core.ground.cells import LateArrival
-from runners.core.panes.late import late_payload, late_text
+from runners.core.panes.late import late_text
 from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.signals import SignalMark
+from runners.stored.letters import dead_payload, late_payload
 
 
 class CellWrite(NamedTuple):
@@ -76,7 +77,7 @@ class LateRecord:
     window_start_us: int
     window_end_us: int
     watermark_us: int
-    #: Pickled payload as it would have entered the grouping, so that it can be replayed.
+    #: The record as it would have entered the grouping, so that it can be replayed.
     payload: bytes
     count: int = 1
     #: The record as text, shortened, for people.
@@ -101,7 +102,7 @@ class LateRecord:
 class StoredDeadLetter:
     """A record that user code cannot take: in no result, kept as a row (`runners.core.user_code.poison`).
 
-    ``payload``: the pickled record as it came into the stage, so that it can be replayed; ``contents``: the same as
+    ``payload``: the record as it came into the stage, so that it can be replayed; ``contents``: the same as
     text, shortened, for people.
     """
 
@@ -122,7 +123,7 @@ class StoredDeadLetter:
             traceback=letter.traceback,
             tries=letter.tries,
             timestamp_us=letter.timestamp_us,
-            payload=dead_letters.dead_payload(letter),
+            payload=dead_payload(letter),
             contents=dead_letters.dead_text(letter),
         )
 

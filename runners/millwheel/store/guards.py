@@ -33,6 +33,7 @@ from runners.millwheel.model.production import (
 )
 from runners.millwheel.model.requests import Request
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, ResultTable, StateCounts
+from runners.stored.framing import unreadable
 
 #: What `Store.statistics` counts.
 STATISTICS = (
@@ -267,6 +268,17 @@ def check_same_job(
         )
 
 
+def check_format(spec: JobSpec, stored_format: int) -> None:
+    """Refuse to open a job whose stored bytes the code that asks does not read.
+
+    Raises:
+        StoredFormatError: they are in another format than those.
+    """
+    if stored_format not in spec.readable_formats:
+        reads = spec.readable_formats
+        raise unreadable(stored_format, f"job {spec.job}", writes=spec.stored_format, reads=reads)
+
+
 def is_carried_out(update: JobUpdate, job: JobRow) -> bool:
     """Whether a job has had an update already, whose answer was lost."""
     return (job.version, job.fingerprint) == (update.version + 1, update.spec.fingerprint) and all(
@@ -297,6 +309,7 @@ def check_update(update: JobUpdate, job: JobRow, counts: StateCounts) -> None:
             detail=f"computations: {sorted(names)}, then {sorted(told)}; kept: {dict(update.kept)}",
             hint="this is a bug in the runner: plan the update by what the store has",
         )
+    check_format(update.spec, job.stored_format)
     if job.version != update.version or counts != update.counts:
         raise StoreError(
             f"job {job.job} is not as it was when its update was planned",

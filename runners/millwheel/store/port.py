@@ -28,6 +28,7 @@ from runners.millwheel.model.production import Checkpoint, Production
 from runners.millwheel.model.requests import Answer, Request, StoredRequest
 from runners.millwheel.model.signals import NO_SIGNALS, Signal, SignalMark
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
+from runners.stored.framing import current_format
 
 
 @attrs.frozen
@@ -77,6 +78,8 @@ class JobSpec:
     ``signals``: the names of the signals that its triggers listen to.
     ``computations``: what the state of each is made of, by name (`runners.millwheel.versions.state_shape`);
     opaque to the store.
+    ``stored_format``: the number of the format of stored bytes that this code writes, and ``readable_formats`` those
+    that it reads (`runners.stored.framing`).
     """
 
     job: str
@@ -86,6 +89,8 @@ class JobSpec:
     tables: Sequence[TableSpec] = ()
     signals: frozenset[str] = frozenset()
     computations: Mapping[str, str] = attrs.field(factory=dict)
+    stored_format: int = attrs.field(factory=lambda: current_format().number)
+    readable_formats: frozenset[int] = attrs.field(factory=lambda: current_format().readable)
 
 
 @attrs.frozen(kw_only=True)
@@ -119,6 +124,8 @@ class JobRow:
     """A job as the store has it.
 
     ``computations`` as in `JobSpec`, None where it is not known; ``version`` counts the updates.
+    ``stored_format``: the format of the code that has the job; all that is stored of it is of this number or lower.
+    0: from before formats had numbers.
     """
 
     job: str
@@ -131,6 +138,7 @@ class JobRow:
     is_drained: bool = False
     computations: Mapping[str, str | None] = attrs.field(factory=dict)
     version: int = 0
+    stored_format: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -201,6 +209,7 @@ class JobSummary:
     watermark_us: int | None
     is_drained: bool = False
     driver: str | None = None
+    stored_format: int = 0
 
     @classmethod
     def of(cls, job: JobRow) -> "JobSummary":
@@ -217,6 +226,7 @@ class JobSummary:
             ranges=len(rows),
             open_ranges=0 if job.is_finished else sum(not row.is_finished for row in rows),
             watermark_us=min(known_us, default=None) if has_begun else None,
+            stored_format=job.stored_format,
         )
 
 
@@ -274,7 +284,11 @@ class Store(Protocol):
         Existing ranges (and splits) win over those of ``spec``, so that positions keep their meaning.
         Idempotent, and safe when two drivers call it at once.
 
+        A job in an older format of stored bytes is one of the spec's from then on, and counts as updated: whoever has
+        the former version can `acquire` nothing any more.
+
         Raises:
+            StoredFormatError: it is in a format that the spec does not read.
             JobMismatchError: the name is taken by a job with another fingerprint or mode, or other state.
             TableMismatchError: a result table exists with other columns or key.
             TableOwnedError: another job writes to a result table, and the spec does not say that it is shared.
@@ -291,6 +305,7 @@ class Store(Protocol):
         Raises:
             StoreError: there is no such job, it has another version, or it does not have what it had (`StateCounts`).
             JobMismatchError: the job has another mode.
+            StoredFormatError: it is in a format that the spec does not read.
             TableMismatchError, TableOwnedError, TableMissingError: as in `open_job`.
         """
 

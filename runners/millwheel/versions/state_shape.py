@@ -22,6 +22,8 @@ from dataflow.user_state import CombiningValueStateSpec, StateParam
 from runners.core.partials.folding import Accumulation
 from runners.core.stages.plan import ExecutionPlan, Stage
 
+#: Of the text, which counts by itself: stored texts are compared with new ones as they are.
+_FORMAT = 1
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 #: Of a stateful DoFn: parts that a later version may have more of.
 _STATE = "state "
@@ -43,7 +45,12 @@ class StateShape:
 
     def encoded(self) -> str:
         """As text for the store; the same text for the same shape."""
-        found = {"parts": dict(self.parts), "senders": self.senders, "tables": dict(self.tables)}
+        found = {
+            "format": _FORMAT,
+            "parts": dict(self.parts),
+            "senders": self.senders,
+            "tables": dict(self.tables),
+        }
         return json.dumps(found, sort_keys=True)
 
     @classmethod

@@ -1,16 +1,24 @@
-"""What the master and the workers of a job tell each other.  Plain values; pickled by `encode`."""
+"""What the master and the workers of a job tell each other.  Plain values; `encode` makes bytes of them."""
 
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from dataflow.serialization import dumps, loads
+from dataflow.value_tags import tag_attrs, tag_tuples
 from runners.core.stages.percentile_watermark import SplitProgress
-from runners.millwheel.control.shapes import RangeShape, Routing
+from runners.errors import StoredFormatError
+from runners.millwheel.control.shapes import Merge, RangeShape, Routing, Split
+from runners.millwheel.model.cache_counts import CacheCounts
 from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.id_counts import IdCounts
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
-from runners.millwheel.model.signals import SignalNews
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.loads import RangeLoad
+from runners.millwheel.model.signals import Signal, SignalNews
+from runners.stored.framing import current_format, frame, number_of, opened
 
 
 @attrs.frozen(kw_only=True)
@@ -220,11 +228,103 @@ class Acknowledge:
     receipt: Receipt
 
 
+#: What a message is in bytes; and the values that are in messages.
+_TAGS: dict[str, type] = {
+    "register": Register,
+    "assign": Assign,
+    "ready": Ready,
+    "revoke": Revoke,
+    "released": Released,
+    "untie": EndHandover,
+    "untied": HandoverEnded,
+    "routes": Routes,
+    "watermarks": Watermarks,
+    "report": Report,
+    "failed": Failed,
+    "died": Died,
+    "waiting": Waiting,
+    "stop": Stop,
+    "split range": Split,
+    "merge ranges": Merge,
+    "range": RangeId,
+    "key range": KeyRange,
+    "routing": Routing,
+    "signal news": SignalNews,
+    "counts": Counts,
+    "id counts": IdCounts,
+    "cache counts": CacheCounts,
+    "range load": RangeLoad,
+    "split progress": SplitProgress,
+}
+_TUPLE_TAGS: dict[str, type] = {
+    "channel": Channel,
+    "commit mark": CommitMark,
+    "range shape": RangeShape,
+    "signal": Signal,
+}
+KINDS = {kind: tag for tag, kind in _TAGS.items()}
+DELIVER, ACKNOWLEDGE = "deliver", "acknowledge"
+#: Changes with the fields of messages, whose layout is not stored and so has no number.
+_PROTOCOL = zlib.crc32(
+    repr(
+        [(tag, [field.name for field in attrs.fields(kind)]) for tag, kind in _TAGS.items()]
+        + [(tag, list(kind.__annotations__)) for tag, kind in _TUPLE_TAGS.items()]
+    ).encode()
+)
+tag_attrs(_TAGS)
+tag_tuples(_TUPLE_TAGS)
+
+
 def encode(message: Any) -> bytes:
-    """A message as bytes."""
-    return dumps(message)
+    """A message as bytes; the number of the format is in front, so that another version is refused."""
+    kind = type(message)
+    if kind is Deliver:
+        channel = _channel_fields(message.channel)
+        where = *channel, message.sequence, message.is_oldest, message.origin
+        return frame(DELIVER, *where, message.payload)
+    if kind is Acknowledge:
+        return frame(
+            ACKNOWLEDGE, *_channel_fields(message.channel), message.sequence, *message.receipt
+        )
+    return frame(KINDS[kind], _PROTOCOL, dumps(message))
 
 
 def decode(blob: bytes) -> Any:
-    """The inverse of `encode`; only for bytes that the transport has authenticated."""
-    return loads(blob)
+    """The inverse of `encode`; only for bytes that the transport has authenticated.
+
+    Raises:
+        StoredFormatError: whoever has sent it is of a version of this package with another format.
+    """
+    number = number_of(blob)
+    if number != current_format().number:
+        raise _other_version(f"it speaks format {number}, this one {current_format().number}")
+    kind, fields = opened(blob)
+    if kind == DELIVER:
+        *channel, sequence, is_oldest, origin, payload = fields
+        mark = None if origin is None else CommitMark(*origin)
+        return Deliver(_channel_of(channel), sequence, payload, is_oldest, mark)
+    if kind == ACKNOWLEDGE:
+        *channel, sequence, mark, is_remembered = fields
+        receipt = Receipt(CommitMark(*mark), is_remembered)
+        return Acknowledge(_channel_of(channel), sequence, receipt)
+    if len(fields) != len(("protocol", "message")) or fields[0] != _PROTOCOL:
+        raise _other_version(f"its messages ({kind}) have other fields than those of this one")
+    return loads(fields[1])
+
+
+def _other_version(detail: str) -> StoredFormatError:
+    return StoredFormatError(
+        "a process of this job is of another version of dataflow-sdk than its driver",
+        detail=f"{detail}; the two cannot be part of one run",
+        hint="install the same version on every machine of the cluster, then run the job again: it goes on",
+    )
+
+
+def _channel_fields(channel: Channel) -> tuple[str, int, str, int]:
+    sender, receiver = channel
+    return sender.computation, sender.index, receiver.computation, receiver.index
+
+
+def _channel_of(fields: list[Any]) -> Channel:
+    sender, sender_index, receiver, receiver_index = fields
+    return Channel(RangeId(sender, sender_index), RangeId(receiver, receiver_index))

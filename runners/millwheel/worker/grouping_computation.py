@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 
-from dataflow.serialization import dumps, loads
 from runners.core.ground.cells import CellId, TimerId, window_holds
 from runners.core.ground.timers import TimerQueue, Timers
 from runners.core.partials.lifting import Partial
@@ -40,6 +39,8 @@ from runners.millwheel.worker.state.column_state import ColumnState, Release
 from runners.millwheel.worker.state.journal import Journal
 from runners.millwheel.worker.state.stored_cells import CellTable, StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+from runners.stored.journal import encode_released
+from runners.stored.partials import decode_partials, encode_partials
 from triggers.timestamp_combiner import TimestampCombiner
 from windowing.window import Window
 
@@ -240,7 +241,7 @@ class GroupingComputation:
 
     def _not_buffered(self, draft: Draft, owned: OwnedRange, payload: bytes) -> Sequence[Partial]:
         """Hold what of a delivery to a range can be held as columns, and note it; the rest of it."""
-        taken_in: Sequence[Partial] = loads(payload)
+        taken_in = decode_partials(payload)
         by_range: Mapping[RangeId, Sequence[Partial]] = {owned.range_id: taken_in}
         if any(each.handover_with for each in self._ranges.values()):
             # It may have been addressed before the ranges were reshaped.
@@ -252,7 +253,7 @@ class GroupingComputation:
                 buffered, rest = self.columns.take_in(range_id, part, self.time.watermark_us)
                 others.extend(rest)
                 if buffered is not None:
-                    blob = payload if buffered is taken_in else dumps(buffered)
+                    blob = payload if buffered is taken_in else encode_partials(buffered)
                     self.journal.note_entry(draft, self._ranges[range_id], len(buffered), blob)
         return others
 
@@ -261,7 +262,7 @@ class GroupingComputation:
     ) -> Draft:
         """Give partials to the machine, and what was held as columns."""
         for range_id, entry, parts in released:
-            self.journal.note_entry(draft, self._ranges[range_id], 0, dumps(entry))
+            self.journal.note_entry(draft, self._ranges[range_id], 0, encode_released(entry))
             for part in parts:
                 partials.extend(part)
         hold_us = self._output_watermark_us

@@ -13,6 +13,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyMap
 from runners.millwheel.worker.sizes import Pieces, of_key
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.stored.partials import encode_partials
 
 _OPTIONS = WorkerOptions()
 
@@ -56,7 +57,9 @@ class Router:
             range_of = partial(_range_of, self._maps[name], self._codecs[name])
             for range_id, part in by_label(partials, range_of).items():
                 assert range_id is not None  # or the map would not be whole
-                payloads += [(range_id, blob) for _, blob in self._pieces[name].of(part)]
+                payloads += [
+                    (range_id, blob) for _, blob in self._pieces[name].of(part, encode_partials)
+                ]
         return payloads
 
 

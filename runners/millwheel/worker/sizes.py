@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from dataflow.errors import TransformError
-from dataflow.serialization import dumps
 from runners.core.ground.element_text import shown
 from runners.millwheel.store import port
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
@@ -50,7 +49,7 @@ class StepSize:
 
 
 class Pieces:
-    """Pickles the things of sequences that look alike, and so mostly needs to pickle each only once.
+    """Makes bytes of the things of sequences that look alike, and so mostly needs to do so only once for each.
 
     Args:
         value_bytes_max: no single thing may be larger.
@@ -68,9 +67,13 @@ class Pieces:
         self._bytes_each = 1
 
     def of(
-        self, things: Sequence[T], dump: Callable[[Sequence[T]], bytes] = dumps
+        self, things: Sequence[T], dump: Callable[[Sequence[T]], bytes]
     ) -> Iterator[tuple[Sequence[T], bytes]]:
-        """The things in their order, as pieces and their pickles; nothing of nothing.
+        """The things in their order, as pieces and the bytes of each; nothing of nothing.
+
+        Args:
+            things: of a sequence that may be divided.
+            dump: makes bytes of a piece.
 
         Raises:
             TransformError: one of them is too large.
@@ -81,9 +84,9 @@ class Pieces:
             # What is all in one piece stays the very sequence that it is.
             piece = things if not start and count >= len(things) else things[start : start + count]
             start += len(piece)
-            yield from self._pickled(piece, dump)
+            yield from self._dumped(piece, dump)
 
-    def _pickled(
+    def _dumped(
         self, piece: Sequence[T], dump: Callable[[Sequence[T]], bytes]
     ) -> Iterator[tuple[Sequence[T], bytes]]:
         blob = dump(piece)
@@ -93,8 +96,8 @@ class Pieces:
         elif len(piece) > 1:
             del blob
             middle = len(piece) // 2
-            yield from self._pickled(piece[:middle], dump)
-            yield from self._pickled(piece[middle:], dump)
+            yield from self._dumped(piece[:middle], dump)
+            yield from self._dumped(piece[middle:], dump)
         elif len(blob) > self._value_bytes_max:
             raise too_large(self._what(piece[0]), len(blob), self._value_bytes_max)
         else:

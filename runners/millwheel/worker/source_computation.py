@@ -11,7 +11,6 @@ import attrs
 from dataflow.graph import Read
 from dataflow.io.source import SourceReader, SplitStatus
 from dataflow.io.trusted_watermark import opened
-from dataflow.serialization import dumps, loads
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import letters_set_aside
 from runners.core.stages.deduplication import Deduplicator, NewId
@@ -32,6 +31,7 @@ from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.sizes import StepSize
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+from runners.stored.places import decode_position, decode_split, encode_position
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 
@@ -91,7 +91,7 @@ class SourceComputation:
         """Go on reading where the last commit of the split ended."""
         row = taken.row
         assert row.split is not None
-        position = None if row.position is None else loads(row.position)
+        position = None if row.position is None else decode_position(row.position)
         owned = OwnedRange.taken(
             taken,
             is_weak=not self._guarantees.strong_productions,
@@ -101,7 +101,7 @@ class SourceComputation:
         seen = None
         if self._deduplicator is not None:
             seen = SeenIds(self._ids, self._job, row.range_id, self._deduplicator, self.id_counts)
-        reader = opened(self._read, loads(row.split), position)
+        reader = opened(self._read, decode_split(row.split), position)
         self._splits[row.range_id] = _Split(
             owned, reader, row.is_finished, seen, StepSize(self._steps)
         )
@@ -167,7 +167,7 @@ class SourceComputation:
         owned.watermark_us = max(owned.watermark_us, watermark_us)
         if owned.sketch is not None:
             owned.sketch.add(bundle.timestamps_us)
-        draft.move(owned, dumps(batch.position), is_finished=is_finished)
+        draft.move(owned, encode_position(batch.position), is_finished=is_finished)
         split.is_finished = is_finished
         self.meter.count(range_id, batch.records)
         self._remember(split, ids, draft)

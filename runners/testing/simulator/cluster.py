@@ -210,6 +210,22 @@ class Cluster:
         self.start_driver()
         return planned
 
+    def upgrade(self) -> None:
+        """Kill everybody; a driver of the version of the code that there is now goes on with the job.
+
+        Raises:
+            StoredFormatError: this version does not read what is stored.
+        """
+        self.trace.note("user", "kills everybody, and goes on with another version of the code")
+        while self.shared.is_down:
+            self.clock.advance(1_000)
+        self.network.cut(_MASTER)
+        for each in self._processes:
+            each.die()
+        self._processes = []
+        self.spec = self.spec_of(self._graph)
+        self.start_driver()
+
     def run(self) -> None:
         """To the end of the job and of everybody who had to do with it, and look whether it is clean.
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import attrs
 
 from dataflow.graph import Read
-from dataflow.serialization import loads
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.cell_codec import decode_cell_id
@@ -24,6 +23,7 @@ from runners.millwheel.store.memory.job import is_in_history
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import RangeRow
 from runners.millwheel.wire.messages import Deliver
+from runners.stored.partials import decode_partials
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.panes import PaneLog
 from runners.testing.simulator.parts import replace
@@ -385,7 +385,9 @@ class Ledger:
             )
         self._sent[channel] = sequence
         strategy = self._strategies[channel.receiver.computation]
-        expiries_us = [strategy.expiry_us(window) for _, window, *_ in loads(checkpoint.payload)]
+        expiries_us = [
+            strategy.expiry_us(window) for _, window, *_ in decode_partials(checkpoint.payload)
+        ]
         known_us = self._inputs_us.get(channel.receiver.computation, MIN_TIMESTAMP_US)
         late_us = max(known_us, checkpoint.min_timestamp_us)
         self._open[channel][sequence] = self._made[channel, sequence] = _Pending(
@@ -427,7 +429,7 @@ class Ledger:
 
 def _told(what: str, payload: bytes) -> Iterable[tuple[str, frozenset[str]]]:
     """A line for each partial in a production."""
-    for key, window, accumulator, *_ in loads(payload) if payload else ():
+    for key, window, accumulator, *_ in decode_partials(payload) if payload else ():
         yield f"{what}: {key!r} window {window}: {accumulator!r}", frozenset([repr(key)])
 
 

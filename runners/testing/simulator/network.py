@@ -83,8 +83,8 @@ class VirtualNetwork:
     def put(self, link: Link, message: bytes) -> None:
         """Send a message."""
         sender, receiver = link
-        # The name of a message's class is in its pickle: the others need not be decoded.
-        if b"Deliver" in message and isinstance(delivery := decode(message), Deliver):
+        # The kind of a message is in its bytes: the others need not be decoded.
+        if b"deliver" in message and isinstance(delivery := decode(message), Deliver):
             self._look(delivery)
         self._trace.tell(sender, lambda: _told(receiver, message))
         inbox = self._inboxes.get(receiver)

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataflow.io.source import SourceBatch, SplitStatus
-from dataflow.serialization import loads
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.master.slots import LEASE_TTL_MS, Slot
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
+from runners.stored.places import decode_split
 from runners.testing.manual_clock import ManualClock
 from runners.testing.simulator.errors import InvariantError
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -110,6 +110,6 @@ class Polls:
             job = self._store.read_job(self._job)
             for range_id, row in () if job is None else job.ranges.items():
                 if range_id.computation == read:
-                    self._splits[range_id] = loads(row.split) if row.split else None
+                    self._splits[range_id] = decode_split(row.split) if row.split else None
                     found.append(range_id)
         return found

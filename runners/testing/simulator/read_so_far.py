@@ -7,9 +7,9 @@ import attrs
 
 from dataflow.graph import PipelineGraph, Read
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
-from dataflow.serialization import dumps, loads
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import RangeRow
+from runners.stored.places import decode_split, encode_position
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 
@@ -47,7 +47,7 @@ class _Cut(Source):
 
     def open(self, split: int, position: Any | None) -> SourceReader:
         encoded, end = self._ends[split]
-        return _CutReader(self._inner.open(loads(encoded), None), end)
+        return _CutReader(self._inner.open(decode_split(encoded), None), end)
 
 
 class _CutReader(SourceReader):
@@ -66,7 +66,9 @@ class _CutReader(SourceReader):
             )
         # One by one: a job may have stopped behind any record.
         batch = self._inner.read(1)
-        self._is_over = dumps(batch.position) == self._end or batch.status is SplitStatus.FINISHED
+        self._is_over = (
+            encode_position(batch.position) == self._end or batch.status is SplitStatus.FINISHED
+        )
         return attrs.evolve(batch, status=SplitStatus.ACTIVE)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from runners.millwheel.model.guarantees import Guarantees
+from runners.stored.framing import Format
 from runners.testing.simulator.errors import InvariantError, SimulationError
 from runners.testing.simulator.fault import ALL_FAULTS, Fault
 from runners.testing.simulator.pipelines import PIPELINES
@@ -50,6 +51,7 @@ def simulate(
     steps: int | None = None,
     update: BuildLike | None = None,
     drain: bool = False,
+    upgrade: Format | None = None,
 ) -> Summary:
     """Run a pipeline on a simulated cluster, again and again, with other faults each time.
 
@@ -69,11 +71,10 @@ def simulate(
         guarantees: of computations that do without some, by label; the code in and behind them must be idempotent.
         steps: records, deliveries, timers or cells that a worker takes in one step; by default one seed in three takes
             one or two, and the others as many as in a running job.
-        update: builds another version of the pipeline, to which the job goes over at some moment, whatever it loses by
-            that; what it keeps must then be as if the new version had been alone.  Of tables only those in ``tables``
-            are compared.
-        drain: whether the job is asked, at some moment, to end where it is; what it has read must then be all that it
-            speaks of.
+        update: builds another version, to which the job goes over at some moment, whatever it loses by that; what it
+            keeps must then be as if that had been alone.  Of tables only those in ``tables`` are compared.
+        drain: whether the job is asked, at some moment, to end where it is; it must then speak of what it has read.
+        upgrade: the format of the code that goes on, after everybody was killed at some moment.
 
     Raises:
         SimulationError: a seed breaks a promise; says what, how to replay it, and what happened to the keys involved.
@@ -90,7 +91,7 @@ def simulate(
         "workers": workers,
     }
     options |= {"tries": tries, "guarantees": dict(guarantees), "steps": steps}
-    options |= {"update": update, "drain": drain}
+    options |= {"update": update, "drain": drain, "upgrade": upgrade}
     struck: Counter[Fault] = Counter()
     count = commits = virtual_ms = 0
     start_s = time.perf_counter()
@@ -173,6 +174,7 @@ def _replay(build: BuildLike, name: str | None, seed: int, options: Mapping[str,
         "steps": None,
         "update": None,
         "drain": False,
+        "upgrade": None,
     }
     asked = [each for each, value in usual.items() if options[each] != value]
     if name is not None and rates is None and not {*asked} - {"tables", "whole"}:

@@ -6,6 +6,7 @@ nothing may depend on that the simulator does; and a seed without faults is one 
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from inspect import signature
 from random import Random
 from typing import Any
@@ -17,8 +18,7 @@ from dataflow.io.table import TableSpec
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult, PipelineState
 from dataflow.transforms.changelog import Change
-from runners.core.ground.dead_letters import stored_dead_mapping
-from runners.core.panes.late import count_by_transform, stored_late_mapping
+from runners.core.panes.late import count_by_transform
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.direct.result import DirectResult
@@ -29,6 +29,8 @@ from runners.millwheel.versions.job_versions import Update, plan_version
 from runners.millwheel.versions.update import Fate
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.stored.framing import Format, writing
+from runners.stored.letters import stored_dead_mapping, stored_late_mapping
 from runners.testing.simulator.cluster import JOB, Cluster
 from runners.testing.simulator.dice import tiny_steps
 from runners.testing.simulator.errors import InvariantError
@@ -54,6 +56,7 @@ class Scenario:
     ``tries``: of a record that makes user code fail.  ``guarantees``: of computations that do without some.
     ``steps``: how much a worker does in one step.  ``update``: the pipeline that it goes over to.
     ``drain``: whether it is to end where it is.
+    ``upgrade``: the format of stored bytes of the code that goes on with it, after everybody has been killed.
     """
 
     tries: int | None = None
@@ -61,11 +64,12 @@ class Scenario:
     steps: int | None = None
     update: BuildLike | None = None
     drain: bool = False
+    upgrade: Format | None = None
 
     @property
     def asks(self) -> bool:
         """Whether anything is asked of it."""
-        return self.drain or self.update is not None
+        return self.drain or self.update is not None or self.upgrade is not None
 
 
 class Simulation:
@@ -127,7 +131,8 @@ class Simulation:
             AssertionError: a promise was broken, or an assertion of the pipeline's own.
             InvariantError: the same, as the simulator says it.
         """
-        self.pipeline.run().wait_until_finish()
+        with ExitStack() as self._versions:
+            self.pipeline.run().wait_until_finish()
 
     def execute(self, graph: PipelineGraph) -> "SimulatedResult":
         """What the pipeline's runner does."""
@@ -141,6 +146,9 @@ class Simulation:
             if self._scenario.update is not None and not self.cluster.is_over:
                 graph, kept = self._update(self._scenario.update)
                 direct = self._directly(graph)
+            if self._scenario.upgrade is not None and not self.cluster.is_over:
+                self._versions.enter_context(writing(self._scenario.upgrade))
+                self.cluster.upgrade()
             if self._scenario.drain:
                 self.cluster.send_request(Request(Verb.DRAIN))
         self.cluster.run()

@@ -24,6 +24,7 @@ from runners.millwheel.model.signals import Signal
 from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobSpec, RangeSpec, Store
+from runners.stored.framing import Format, writing
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import Window
 
@@ -101,6 +102,42 @@ def test_jobs_are_a_table(store: MemoryStore, capsys: pytest.CaptureFixture[str]
         "a batch  batch      finished    -       -                                 0 of 1       -",
         "scores   streaming  unfinished  -       1970-01-01T00:00:01.500000+00:00  1 of 1       flush, peek",
     ]
+
+
+def test_check_says_what_an_upgrade_would_do(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of jobs in its own format, in one that it reads, in a later one, and in one from before there were numbers."""
+    for number, job in enumerate(("ancient", "old", "current", "future")):
+        open_job(store, job)
+        stored = store._jobs[job]
+        stored.spec = attrs.evolve(stored.spec, stored_format=number)
+
+    with writing(Format(number=2, readers={1: lambda _, fields: fields})):
+        assert main(["check"]) == 2
+
+    out, error = capsys.readouterr()
+    first, _, *lines = out.splitlines()
+    assert first == "this version of dataflow-sdk writes format 2, and reads 1 and 2"
+    said = {line.split()[0]: line for line in lines}
+    assert "none" in said["ancient"]
+    assert "fresh=True" in said["ancient"]
+    assert "goes on, and is in format 2 from then on" in said["old"]
+    assert said["current"].endswith("goes on")
+    assert said["future"].endswith("is refused: it needs a later version")
+    assert "cannot go on with 2 of 4 jobs" in error
+    assert "ancient, future" in error
+    assert [each.stored_format for each in store.read_jobs()] == [0, 2, 3, 1]
+
+
+def test_check_is_content_where_all_jobs_go_on(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check"]) == 0
+    assert capsys.readouterr().out == "no jobs\n"
+    open_job(store)
+    assert main(["check"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("goes on")
 
 
 def test_no_jobs_are_said_to_be_none(

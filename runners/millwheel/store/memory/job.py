@@ -115,6 +115,7 @@ def job_row(job: StoredJob) -> JobRow:
         signals=job.spec.signals,
         computations={name: job.spec.computations.get(name) for name in names},
         version=job.version,
+        stored_format=job.spec.stored_format,
     )
 
 

@@ -32,6 +32,7 @@ from runners.millwheel.store.guards import (
     STATISTICS,
     check_fenced,
     check_fences,
+    check_format,
     check_is_listening,
     check_names,
     check_same_job,
@@ -130,6 +131,7 @@ class MemoryStore(MemoryRequests):
                     fingerprint=job.spec.fingerprint,
                     computations=job.spec.computations,
                 )
+                check_format(spec, job.spec.stored_format)
             add_tables(self._tables, spec)
             if job is None:
                 self._jobs[spec.job] = StoredJob(
@@ -137,7 +139,13 @@ class MemoryStore(MemoryRequests):
                 )
             else:
                 known = {**spec.computations, **job.spec.computations}
-                job.spec = attrs.evolve(job.spec, signals=spec.signals, computations=known)
+                job.version += job.spec.stored_format != spec.stored_format
+                job.spec = attrs.evolve(
+                    job.spec,
+                    signals=spec.signals,
+                    computations=known,
+                    stored_format=spec.stored_format,
+                )
             return job_row(self._jobs[spec.job])
 
     def update_job(self, update: JobUpdate) -> JobRow:

@@ -15,6 +15,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.store.guards import (
+    check_format,
     check_same_job,
     missing_table,
     table_of_others,
@@ -91,7 +92,7 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
     found = connection.execute(QUERIES["read_job"], {"name": job}).fetchone()
     if found is None:
         return None
-    number, mode, fingerprint, is_finished, signals, version, is_drained = found
+    number, mode, fingerprint, is_finished, signals, version, is_drained, stored_format = found
     cursor = connection.cursor(binary=True).execute(QUERIES["read_ranges"], {"job_id": number})
     rows: dict[RangeId, RangeRow] = {}
     ties: dict[RangeId, int] = {}
@@ -120,6 +121,7 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
         signals=frozenset(signals),
         computations=read_computations(connection, number),
         version=version,
+        stored_format=stored_format,
     )
     ids = JobIds(
         job=job,
@@ -136,6 +138,7 @@ def create_job(connection: Connection[Any], spec: JobSpec) -> None:
 
     Raises:
         JobMismatchError: the name is taken by another pipeline.
+        StoredFormatError: the job is in a format that the spec does not read.
         TableMismatchError: a result table exists with another shape.
     """
     connection.execute(QUERIES["lock_catalog"])
@@ -146,6 +149,7 @@ def create_job(connection: Connection[Any], spec: JobSpec) -> None:
             "mode": spec.mode,
             "fingerprint": spec.fingerprint,
             "signals": sorted(spec.signals),
+            "stored_format": spec.stored_format,
         }
         found = connection.execute(QUERIES["insert_job"], parameters).fetchone()
         assert found is not None
@@ -154,8 +158,13 @@ def create_job(connection: Connection[Any], spec: JobSpec) -> None:
     else:
         known = read_computations(connection, found[0])
         check_same_job(spec, mode=found[1], fingerprint=found[2], computations=known)
-        parameters = {"job_id": found[0], "signals": sorted(spec.signals)}
-        connection.execute(QUERIES["listen"], parameters)
+        check_format(spec, found[7])
+        parameters = {
+            "job_id": found[0],
+            "signals": sorted(spec.signals),
+            "stored_format": spec.stored_format,
+        }
+        connection.execute(QUERIES["reopen"], parameters)
     describe_computations(connection, found[0], spec)
     add_tables(connection, found[0], spec)
 
@@ -232,6 +241,7 @@ def read_jobs(connection: Connection[Any]) -> list[JobSummary]:
             watermark_us=watermark_us,
             is_drained=is_drained,
             driver=driver and driver.removeprefix("dataflow driver ").partition(" ")[0],
+            stored_format=stored_format,
         )
         for (
             job,
@@ -243,6 +253,7 @@ def read_jobs(connection: Connection[Any]) -> list[JobSummary]:
             watermark_us,
             is_drained,
             driver,
+            stored_format,
         ) in connection.execute(QUERIES["read_jobs"])
     ]
 

@@ -120,6 +120,7 @@ def _update(connection: Connection[Any], update: JobUpdate) -> JobRow:
             "job_id": ids.number,
             "fingerprint": spec.fingerprint,
             "signals": sorted(spec.signals),
+            "stored_format": spec.stored_format,
         },
     )
     found = read_job(connection, spec.job)

@@ -9,15 +9,13 @@ does not hold what ends at or before the event time up to which it has acted, an
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
-import attrs
 import numpy as np
 
-from dataflow.serialization import dumps
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import TimerId
 from runners.core.partials.lifting import Partial
+from runners.core.partials.parts import parts_of
 from runners.core.single_firing.column_windows import NEVER_US, ColumnWindows, is_of
 from runners.core.single_firing.single_panes import SinglePanes
 from runners.errors import StoreError
@@ -25,22 +23,9 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX, Pieces
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+from runners.stored.journal import Released, Whole, encode_whole
+from runners.stored.partials import encode_partials
 from windowing.window import Window
-
-
-@attrs.frozen
-class Whole:
-    """An entry of the journal: all that the range holds, but for what is in further entries of the same commit."""
-
-    parts: Sequence[PartialColumns]
-
-
-@attrs.frozen
-class Released:
-    """An entry of the journal: windows of which the range holds nothing any more, because they are in cells."""
-
-    windows: Sequence[Window]
-
 
 #: What a range held of some windows, and what the journal is to say of it.
 Release = tuple[RangeId, Released, list[PartialColumns]]
@@ -201,12 +186,12 @@ class ColumnState:
         buffered.fold()
         is_first = True
         for part in buffered.parts:
-            for piece, blob in self._pieces.of(part):
+            for piece, blob in self._pieces.of(part, encode_partials):
                 assert isinstance(piece, PartialColumns)
-                yield len(piece), dumps(Whole([piece])) if is_first else blob
+                yield len(piece), encode_whole(Whole([piece])) if is_first else blob
                 is_first = False
 
-    def replay(self, owned: OwnedRange, content: Any) -> None:
+    def replay(self, owned: OwnedRange, content: Whole | Released | Sequence[Partial]) -> None:
         """Apply an entry of the journal of a range that was taken over.
 
         Raises:
@@ -224,7 +209,8 @@ class ColumnState:
             return
         if isinstance(content, Whole):
             buffered.pop_all()
-        for part in content.parts if isinstance(content, Whole) else [content]:
+        for part in content.parts if isinstance(content, Whole) else parts_of(content):
+            assert isinstance(part, PartialColumns)
             buffered.hold(part)
 
     def forget_fired(self, owned: OwnedRange) -> None:

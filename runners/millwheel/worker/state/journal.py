@@ -23,10 +23,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from dataflow.serialization import dumps, loads
 from runners.core.ground.cells import CellId, TimerId
 from runners.errors import StoreError
-from runners.millwheel.cell_codec import encode_cell, encode_window
+from runners.millwheel.cell_codec import encode_window
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import CellWrite, TimerWrite
 from runners.millwheel.worker.draft import Draft
@@ -36,6 +35,8 @@ from runners.millwheel.worker.state.cell_cache import CellCache
 from runners.millwheel.worker.state.column_state import ColumnState
 from runners.millwheel.worker.state.stored_cells import StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+from runners.stored.cells import encode_cell
+from runners.stored.journal import Changes, decode_entry, encode_changes
 
 #: A computation's journal on one worker is not longer than this, and what settling it takes beside.
 JOURNAL_BYTES_MAX = 16 << 20
@@ -63,7 +64,7 @@ class Journal:
         stored: those in the store.
         columns: what is held as columns.
         locate: as `Locate`.
-        pieces: pickles cells by their ids.
+        pieces: makes bytes of cells by their ids.
         steps: how much it settles in one step.
     """
 
@@ -146,12 +147,12 @@ class Journal:
         timers: list[tuple[TimerId, int | None]],
     ) -> None:
         if not cells:
-            self.note_entry(draft, owned, 0, dumps((cells, timers)))
+            self.note_entry(draft, owned, 0, encode_changes(cells, timers))
             return
 
         def entry(some: Sequence[tuple[CellId, Any]]) -> bytes:
             # Mostly there is one.
-            return dumps((some, timers if some[0] is cells[0] else []))
+            return encode_changes(some, timers if some[0] is cells[0] else [])
 
         for some, payload in self._pieces.of(cells, entry):
             self.note_entry(draft, owned, len(some), payload)
@@ -179,10 +180,10 @@ class Journal:
         """
         timers: dict[TimerId, int | None] = {}
         for payload in entries:
-            content = loads(payload)
+            content = decode_entry(payload)
             self._ranges[owned.range_id] = owned
             self._bytes += len(payload)
-            if type(content) is not tuple:
+            if not isinstance(content, Changes):
                 self._columns.replay(owned, content)
                 continue
             cells, changed = content

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from dataflow.errors import TransformError
 from dataflow.serialization import dumps
 from runners.batch.spill.file_values import FileValues, Stored
-from runners.batch.spill.run_file import RunFile, frame
+from runners.batch.spill.run_file import RunFile
+from runners.stored.runs import encode_run_frame
 from windowing.window import GLOBAL_WINDOW, Window
 
 PIECES = st.lists(st.lists(st.integers() | st.text(max_size=5), min_size=1, max_size=5), max_size=8)
@@ -31,8 +32,8 @@ def stored(pieces: Sequence[list[Any]], window: Window = GLOBAL_WINDOW) -> Store
     found: Stored | None = None
     for piece in pieces:
         # What belongs to others is in the same file.
-        file.append([frame(Named(1, 2), 1, dumps(["other"]))] * (len(piece) % 2))
-        stretch = file.append([frame(window, len(piece), dumps(piece))])
+        file.append([encode_run_frame(Named(1, 2), 1, dumps(["other"]))] * (len(piece) % 2))
+        stretch = file.append([encode_run_frame(window, len(piece), dumps(piece))])
         part = Stored(file, [stretch], len(piece), stretch[1] - stretch[0])
         found = part if found is None else found.join(part)
     return found or Stored(file, [], 0, 0)

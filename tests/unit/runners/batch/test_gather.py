@@ -10,7 +10,6 @@ import pytest
 import dataflow as df
 from dataflow.coders import encode_key, hash_key
 from dataflow.combine_fn import ListCombineFn
-from dataflow.serialization import loads
 from runners.batch import gather
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
@@ -21,6 +20,8 @@ from runners.core.stages.plan import plan
 from runners.core.stages.stage_executor import StageExecutor
 from runners.direct import DirectRunner
 from runners.millwheel.model.key_range import even_ranges
+from runners.stored.partials import decode_partials
+from runners.stored.runs import decode_parts
 from tests.ids import shown
 from windowing.window import GLOBAL_WINDOW
 
@@ -54,7 +55,9 @@ def test_partials_of_many_bundles_become_one_per_key() -> None:
     for _ in range(5):
         assert list(gathering.add(partials(("a", 1), ("b", 2)))) == []
 
-    sent = [(target, partial) for target, blob in gathering.flush() for partial in loads(blob)]
+    sent = [
+        (target, partial) for target, blob in gathering.flush() for partial in decode_partials(blob)
+    ]
 
     assert {key: (total, count) for _, (key, _, total, count) in sent} == {
         "a": ([5], 5),
@@ -77,8 +80,8 @@ def test_nothing_is_lost_whatever_the_bounds(monkeypatch: pytest.MonkeyPatch) ->
 
     totals: Counter[int] = Counter()
     for _, blob in blobs:
-        assert len(loads(blob)) <= 2
-        for key, _, (total,), _ in loads(blob):
+        assert len(decode_partials(blob)) <= 2
+        for key, _, (total,), _ in decode_partials(blob):
             totals[key] += total
     assert totals == dict.fromkeys(range(50), 6)
     assert before_flush > 0
@@ -106,8 +109,8 @@ def partials_sent(pairs: Sequence[tuple[Any, Any]], combine_fn: Any) -> tuple[li
     for start in range(0, len(pairs), 10):
         some = pairs[start : start + 10]
         outputs = executor.process(Bundle(some, [0] * len(some)), watermark_us=0, now_us=0)
-        sent += [len(loads(blob)) for _, blob in gathering.add(outputs.groups)]
-    return sent, sum(len(loads(blob)) for _, blob in gathering.flush())
+        sent += [len(decode_partials(blob)) for _, blob in gathering.add(outputs.groups)]
+    return sent, sum(len(decode_partials(blob)) for _, blob in gathering.flush())
 
 
 @pytest.mark.parametrize("combine_fn", [sum, df.SumCombineFn(), df.MeanCombineFn()], ids=shown)
@@ -151,13 +154,15 @@ def test_what_is_for_a_target_is_divided_by_keys_if_it_asks_for_that() -> None:
     sent = [*whole.add(several), *whole.flush()]
     found: list[tuple[int, Partial]] = []
     for target, blob in [*divided.add(several), *divided.flush()]:
-        for part, records, content in loads(blob):
-            some = loads(content)
+        for part, records, content in decode_parts(blob):
+            some = decode_partials(content)
             assert {hash_key(encode_key(key)) % 7 for key, *_ in some} == {part}
             assert records == sum(count for *_, count in some)
             found += [(target, each) for each in some]
 
-    assert sorted(found) == sorted((target, each) for target, blob in sent for each in loads(blob))
+    assert sorted(found) == sorted(
+        (target, each) for target, blob in sent for each in decode_partials(blob)
+    )
     assert len(found) == 50
 
 
@@ -169,7 +174,7 @@ def test_proto_sessions_of_several_bundles_merge() -> None:
 
     ((_, blob),) = gathering.flush()
 
-    assert loads(blob) == [("a", df.Window(0, 19_000_000), [2], 2)]
+    assert decode_partials(blob) == [("a", df.Window(0, 19_000_000), [2], 2)]
 
 
 def test_targets_that_are_done_get_nothing() -> None:

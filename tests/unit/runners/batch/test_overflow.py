@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.serialization import loads
 from runners.batch import gather
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
@@ -19,6 +18,7 @@ from runners.core.stages import stage_executor
 from runners.core.stages.plan import plan
 from runners.core.stages.stage_executor import StageExecutor
 from runners.core.user_code import do_fn_invoker
+from runners.stored.partials import decode_partials
 
 LAYOUT = Layout(
     levels={"read": 0, "sums": 1, "lists": 1},
@@ -57,7 +57,7 @@ class Stage:
         """What arrives at each target, by key: all sums, and all values in order."""
         arrived: dict[tuple[int, int], Any] = defaultdict(list)
         for target, blob in self._packed(*bundles):
-            for key, _, accumulator, _ in loads(blob):
+            for key, _, accumulator, _ in decode_partials(blob):
                 arrived[target, key] += accumulator
         return {
             place: sum(found) if place[0] < LAYOUT.offsets["lists"] else found

@@ -8,13 +8,15 @@ import pytest
 
 from dataflow.io.table import TableSpec, TableWrite
 from runners.batch import range_writer
-from runners.batch.range_writer import FencedError, RangeWriter, ReadSoFar
-from runners.core.ground.dead_letters import DeadLetter, stored_dead_mapping
+from runners.batch.range_writer import FencedError, RangeWriter
+from runners.core.ground.dead_letters import DeadLetter
 from runners.errors import StoreUnreachableError, UnrepeatableError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Indeterminate, JobSpec, RangeSpec
+from runners.stored.letters import stored_dead_mapping
+from runners.stored.places import ReadSoFar
 from windowing.window import GLOBAL_WINDOW
 
 ROWS = TableSpec(name="rows", columns={"n": int})

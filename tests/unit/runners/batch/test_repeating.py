@@ -5,7 +5,7 @@ import pytest
 
 import dataflow as df
 from dataflow.io.table import TableSpec, TableWrite
-from runners.batch.range_writer import FencedError, RangeWriter, ReadSoFar
+from runners.batch.range_writer import FencedError, RangeWriter
 from runners.batch.repeating import begin_run, binding_ranges, check_continuable
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
@@ -14,6 +14,7 @@ from runners.millwheel.control.job import job_spec
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
+from runners.stored.places import ReadSoFar
 
 TABLE = TableSpec(name="rows", columns={"n": int})
 

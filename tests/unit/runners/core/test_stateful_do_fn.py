@@ -1,6 +1,5 @@
 """The machine of stateful DoFns, one rule at a time; any program at all is in tests/property."""
 
-import pickle
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,6 +12,7 @@ from runners.core.partials.stateful_inputs import StatefulInputs
 from runners.core.stateful import stateful_do_fn
 from runners.core.stateful.keyed_state import KeyedState
 from runners.direct import DirectRunner
+from runners.stored.cells import decode_cell, encode_cell
 from tests.stateful_programs import Engine
 from triggers.trigger import TriggerTimers
 from windowing.pane import NO_FIRING
@@ -286,8 +286,8 @@ def test_cells_are_small_and_come_back() -> None:
     waiting = KeyedState(backlog=[("value", 7, NO_FIRING, 1)], engine_timers=TriggerTimers(8))
 
     for each in (cell, waiting):
-        assert each == pickle.loads(pickle.dumps(each, protocol=5))
-    assert len(pickle.dumps(cell, protocol=5)) < 120
+        assert each == decode_cell(encode_cell(each))
+    assert len(encode_cell(cell)) < 90
 
 
 def test_partials_keep_the_order_of_arrival() -> None:

@@ -308,17 +308,21 @@ SELECT range_id, forgotten_token FROM dataflow.fences WHERE range_id = ANY(%(ran
 
 -- name: insert_job
 -- Under lock_catalog.
-INSERT INTO dataflow.jobs (name, mode, fingerprint, signals)
-VALUES (%(name)s, %(mode)s, %(fingerprint)s, %(signals)s)
+INSERT INTO dataflow.jobs (name, mode, fingerprint, signals, stored_format)
+VALUES (%(name)s, %(mode)s, %(fingerprint)s, %(signals)s, %(stored_format)s)
 RETURNING job_id;
 
 -- name: add_partitions
 -- Tables for what the job's commits will write.
 SELECT dataflow.add_partitions(%(job_id)s);
 
--- name: listen
--- What a job's triggers listen to may change with their code.
-UPDATE dataflow.jobs SET signals = %(signals)s WHERE job_id = %(job_id)s AND signals <> %(signals)s;
+-- name: reopen
+-- What a job's triggers listen to may change with their code.  With another format of stored bytes it is another
+-- version: whoever has the former one gets no range.
+UPDATE dataflow.jobs
+SET signals = %(signals)s, stored_format = %(stored_format)s,
+    version = version + (stored_format <> %(stored_format)s)::int
+WHERE job_id = %(job_id)s AND (signals <> %(signals)s OR stored_format <> %(stored_format)s);
 
 -- name: insert_ranges
 -- Computations, their ranges and their fences in one go; ids in the order given.
@@ -341,7 +345,7 @@ INSERT INTO dataflow.fences (range_id) SELECT range_id FROM added;
 
 -- name: read_job
 -- The job itself.
-SELECT job_id, mode, fingerprint, finished_at IS NOT NULL, signals, version, is_drained
+SELECT job_id, mode, fingerprint, finished_at IS NOT NULL, signals, version, is_drained, stored_format
 FROM dataflow.jobs WHERE name = %(name)s;
 
 -- name: read_version
@@ -430,7 +434,8 @@ WHERE c.computation_id = s.computation_id;
 -- name: update_job
 -- From here on whoever has the former version gets no range.
 UPDATE dataflow.jobs
-SET fingerprint = %(fingerprint)s, signals = %(signals)s, version = version + 1
+SET fingerprint = %(fingerprint)s, signals = %(signals)s, stored_format = %(stored_format)s,
+    version = version + 1
 WHERE job_id = %(job_id)s;
 
 -- name: lock_job
@@ -453,7 +458,8 @@ SELECT j.name, j.mode, j.finished_at IS NOT NULL, j.signals, count(f.range_id),
         WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
           AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended(j.name, 7205759403792794)
-        LIMIT 1)
+        LIMIT 1),
+       j.stored_format
 FROM dataflow.jobs j
 LEFT JOIN dataflow.computations c USING (job_id)
 LEFT JOIN dataflow.ranges r USING (computation_id)

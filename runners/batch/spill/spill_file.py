@@ -1,41 +1,39 @@
-"""PickleFile: values on their way through a file that nobody else sees and that goes with this process."""
+"""SpillFile: bytes on their way through a file that nobody else sees and that goes with this process."""
 
 import struct
 from collections.abc import Iterator
 from tempfile import TemporaryFile
-from typing import IO, Any
-
-from dataflow.serialization import dumps, loads
+from typing import IO
 
 _LENGTH = struct.Struct("<Q")
 
 
-class PickleFile:
+class SpillFile:
     """Written to its end, then read, from its beginning or at some places."""
 
     def __init__(self) -> None:
         # Closed by whoever made this: it outlives every block here.
         self._file: IO[bytes] = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115 - closed by its owner, or with the process
 
-    def write(self, value: Any) -> int:
-        """Append a value; the answer is its place."""
-        place, blob = self._file.tell(), dumps(value)
+    def write(self, blob: bytes) -> int:
+        """Append bytes; the answer is their place."""
+        place = self._file.tell()
         self._file.write(_LENGTH.pack(len(blob)))
         self._file.write(blob)
         return place
 
-    def read_at(self, place: int) -> Any:
-        """The value that is there."""
+    def read_at(self, place: int) -> bytes:
+        """The bytes that are there."""
         self._file.seek(place)
         (size_bytes,) = _LENGTH.unpack(self._file.read(_LENGTH.size))
-        return loads(self._file.read(size_bytes))
+        return self._file.read(size_bytes)
 
-    def read(self) -> Iterator[tuple[Any, int]]:
-        """Every value, and the size of its pickle."""
+    def read(self) -> Iterator[bytes]:
+        """Everything that was written, piece by piece."""
         self._file.seek(0)
         while header := self._file.read(_LENGTH.size):
             (size_bytes,) = _LENGTH.unpack(header)
-            yield loads(self._file.read(size_bytes)), size_bytes
+            yield self._file.read(size_bytes)
 
     def close(self) -> None:
         """Give the space back."""

@@ -1,0 +1,201 @@
+"""Cells as bytes: the state of a window, of all windows of a key that merge, or of a stateful DoFn.
+
+A cell is a list that begins with what it is.  Users' own values in it (accumulators, elements, state, what has been
+emitted and may be retracted) are put aside in the order in which they come up, and are one pickle for all cells of a
+frame.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from dataflow.serialization import dumps, loads
+from runners.core.ground.cells import (
+    NO_TIMERS,
+    NOTHING,
+    UNTOUCHED,
+    Cell,
+    EmittedPane,
+    WindowState,
+    WindowTimers,
+)
+from runners.core.stateful.keyed_state import KeyedState
+from runners.stored.columns import Own
+from runners.stored.framing import frame, unframed
+from triggers.trigger import Progress, TriggerTimers
+from windowing.pane import PaneInfo, PaneTiming
+from windowing.window import Window
+
+CELL = "cell"
+_WINDOW, _WINDOWS, _KEYED = 0, 1, 2
+_TIMINGS = {timing.value: timing for timing in PaneTiming}
+_INT64 = 1 << 63
+
+
+def encode_cell(cell: Cell | KeyedState) -> bytes:
+    """A cell by itself, as the table of cells has it.
+
+    Raises:
+        PipelineError: a value in it is no plain data.
+    """
+    own: list[Any] = []
+    fields = cell_fields(cell, own)
+    return frame(CELL, fields, dumps(own) if own else b"")
+
+
+def decode_cell(blob: bytes) -> Any:
+    """The inverse of `encode_cell`.
+
+    Raises:
+        StoredFormatError: it is something else, or of a format that is not read.
+    """
+    fields, own_blob = unframed(CELL, blob)
+    return cell_of(fields, Own(loads(own_blob) if own_blob else ()))
+
+
+def cell_fields(cell: Any, own: list[Any]) -> Sequence[Any]:
+    """A cell as plain fields; users' values are put to ``own``."""
+    kind = type(cell)
+    if kind is WindowState:
+        return (_WINDOW, *_state_fields(cell, own))
+    if kind is KeyedState:
+        return _keyed_fields(cell, own)
+    states = [
+        (window_fields(window, own), *_state_fields(state, own)) for window, state in cell.items()
+    ]
+    return (_WINDOWS, states)
+
+
+def cell_of(fields: list[Any], own: Own) -> Any:
+    """The inverse of `cell_fields`."""
+    kind = fields[0]
+    if kind == _WINDOW:
+        return _state_of(fields, own)
+    if kind == _KEYED:
+        return _keyed_of(fields, own)
+    cell: dict[Window, WindowState] = {}
+    for each in fields[1]:
+        # The window first: its values were put there before those of its state.
+        window = window_of(each[0], own)
+        cell[window] = _state_of(each, own)
+    return cell
+
+
+def window_fields(window: Window, own: list[Any]) -> Sequence[int] | None:
+    """The bounds of a window; None if it is of a user's class, and put to the users' own values."""
+    if type(window) is Window:
+        return window
+    own.append(window)
+    return None
+
+
+def window_of(fields: list[int] | None, own: Own) -> Window:
+    """The inverse of `window_fields`."""
+    window: Window = own.next() if fields is None else Window(*fields)
+    return window
+
+
+def _state_fields(state: WindowState, own: list[Any]) -> tuple[Any, ...]:
+    has_accumulator = state.accumulator is not NOTHING
+    if has_accumulator:
+        own.append(state.accumulator)
+    emitted, trigger, timers = state.emitted, state.trigger, state.timers
+    return (
+        has_accumulator,
+        state.pending,
+        [_emitted_fields(each, own) for each in emitted] if emitted else None,
+        state.firings,
+        state.nonspeculative_firings,
+        state.is_past,
+        None if trigger is UNTOUCHED else _trigger_fields(trigger, own),
+        None if timers is NO_TIMERS else timers,
+        state.hold_us,
+    )
+
+
+def _state_of(fields: list[Any], own: Own) -> WindowState:
+    _, has_accumulator, pending, said, firings, nonspeculative, is_past, *rest = fields
+    accumulator = own.next() if has_accumulator else NOTHING
+    found = tuple([_emitted_of(each, own) for each in said]) if said else ()
+    trigger, alarms, hold_us = rest
+    return WindowState(
+        accumulator,
+        pending,
+        found,
+        firings,
+        nonspeculative,
+        is_past,
+        UNTOUCHED if trigger is None else _trigger_of(trigger, own),
+        NO_TIMERS if alarms is None else WindowTimers(*alarms),
+        hold_us,
+    )
+
+
+def _trigger_fields(trigger: Progress, own: list[Any]) -> Sequence[Any]:
+    state, is_finished = trigger
+    kind = type(state)
+    if state is None or kind is bool or (kind is int and -_INT64 <= state < _INT64):
+        return (is_finished, state)
+    # Of a trigger's own making, or of a user's.
+    own.append(state)
+    return (is_finished,)
+
+
+def _trigger_of(fields: list[Any], own: Own) -> Progress:
+    return Progress(fields[1] if len(fields) > 1 else own.next(), fields[0])
+
+
+def _emitted_fields(said: EmittedPane, own: list[Any]) -> tuple[Any, ...]:
+    own.append(said.value)
+    window, has_remembered = window_fields(said.window, own), said.remembered is not None
+    if has_remembered:
+        own.append(said.remembered)
+    return (said.timestamp_us, window, pane_fields(said.pane), has_remembered)
+
+
+def _emitted_of(fields: list[Any], own: Own) -> EmittedPane:
+    timestamp_us, window, pane, has_remembered = fields
+    value, found = own.next(), window_of(window, own)
+    remembered = own.next() if has_remembered else None
+    return EmittedPane(value, timestamp_us, found, pane_of(pane), remembered)
+
+
+def pane_fields(pane: PaneInfo) -> tuple[Any, ...]:
+    """A pane as plain fields."""
+    return (pane.index, pane.timing.value, pane.is_first, pane.is_last, pane.nonspeculative_index)
+
+
+def pane_of(fields: list[Any]) -> PaneInfo:
+    """The inverse of `pane_fields`."""
+    return _pane(*fields)
+
+
+# Most panes are one of a few.
+@lru_cache(maxsize=1_024)
+def _pane(index: int, timing: str, *rest: Any) -> PaneInfo:
+    return PaneInfo(index, _TIMINGS[timing], *rest)
+
+
+def _keyed_fields(cell: KeyedState, own: list[Any]) -> tuple[Any, ...]:
+    own.append(cell.values)
+    timers = list(cell.timers.items())
+    if not cell.backlog:
+        return (_KEYED, timers, cell.engine_timers)
+    values, times_us, panes, signs = zip(*cell.backlog, strict=True)
+    own.append(values)
+    return (_KEYED, timers, cell.engine_timers, times_us, list(map(pane_fields, panes)), signs)
+
+
+def _keyed_of(fields: list[Any], own: Own) -> KeyedState:
+    _, timers, wakeup, *backlog = fields
+    values = own.next()
+    found = {
+        name if type(name) is str else tuple(name): (fire_us, output_us)
+        for name, (fire_us, output_us) in timers
+    }
+    inputs = []
+    if backlog:
+        times_us, panes, signs = backlog
+        found_panes = map(pane_of, panes)
+        inputs = list(zip(own.next(), times_us, found_panes, signs, strict=True))
+    return KeyedState(values, found, inputs, TriggerTimers(*wakeup))

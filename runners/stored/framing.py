@@ -1,0 +1,191 @@
+"""Frames: the number of the format and the kind in front of the fields.
+
+A frame of an older format is brought up to date when it is read, number by number, by functions from the fields of one
+format to those of the next (`Format.readers`).  So a job that goes on under newer code has frames of both, and what the
+newer code writes is of its own number.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import msgspec
+
+from runners.errors import StoredFormatError
+
+#: From the fields of a kind in one format to those in the next one.
+Reader = Callable[[str, list[Any]], list[Any]]
+
+
+@attrs.frozen(kw_only=True)
+class Format:
+    """A format of stored bytes.
+
+    Attributes:
+        number: from 1 on; it is raised when the bytes of any kind change.
+        readers: for each older number that is read, how its fields become those of the next number.
+        layout: from fields as the functions of this package have them to those that are written, and ``restored``
+            back; None: they are the same.  For tests that write another format.
+    """
+
+    number: int
+    readers: Mapping[int, Reader] = attrs.field(factory=dict)
+    layout: Reader | None = None
+    restored: Reader | None = None
+
+    @property
+    def readable(self) -> frozenset[int]:
+        """The numbers that are read: its own, and those from which readers lead to it."""
+        numbers = {self.number}
+        while min(numbers) - 1 in self.readers:
+            numbers.add(min(numbers) - 1)
+        return frozenset(numbers)
+
+
+#: What this code writes.
+FORMAT = Format(number=1)
+
+_current = FORMAT
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+#: The length of an array with up to so many elements is in its first byte.
+_SHORT_ARRAY_MAX = 15
+_SHORT_ARRAY = 0x90
+
+
+def current_format() -> Format:
+    """What is written, and what is read."""
+    return _current
+
+
+@contextmanager
+def writing(other: Format) -> Iterator[None]:
+    """Write another format in this process, as another version of the package would; for tests."""
+    global _current  # noqa: PLW0603 - the version of the code is one for a process
+    before, _current = _current, other
+    try:
+        yield
+    finally:
+        _current = before
+
+
+def frame(kind: str, *fields: Any) -> bytes:
+    """Fields as bytes.
+
+    Raises:
+        OverflowError: an integer has more than 64 bits.
+        UnicodeEncodeError: a text has a lone surrogate.
+    """
+    written: Sequence[Any] = fields
+    if _current.layout is not None:
+        written = _current.layout(kind, list(fields))
+    return _encode((_current.number, kind, *written))
+
+
+def unframed(kind: str, blob: bytes) -> list[Any]:
+    """The fields of a frame of a kind.
+
+    Raises:
+        StoredFormatError: it is something else, or of a format that is not read.
+    """
+    found, fields = opened(blob)
+    if found != kind:
+        raise wrong_kind(found, kind)
+    return fields
+
+
+def opened(blob: bytes) -> tuple[str, list[Any]]:
+    """The kind of a frame, and its fields, brought up to date.  Nothing in it is unpickled.
+
+    Raises:
+        StoredFormatError: it is no frame, or of a format that is not read.
+    """
+    number = number_of(blob)
+    if number is None:
+        raise _no_frame(blob)
+    try:
+        fields = _decode(blob)
+    except msgspec.DecodeError as error:
+        raise _no_frame(blob) from error
+    kind: str = fields[1]
+    del fields[:2]
+    if number == _current.number:
+        return kind, fields if _current.restored is None else _current.restored(kind, fields)
+    check_number(number, f"stored bytes of the kind {kind!r}")
+    for older in range(number, _current.number):
+        fields = _current.readers[older](kind, fields)
+    return kind, fields
+
+
+def number_of(blob: bytes) -> int | None:
+    """The number of the format of a frame; None if it is none."""
+    is_frame = len(blob) > 1 and _SHORT_ARRAY + 2 <= blob[0] <= _SHORT_ARRAY + _SHORT_ARRAY_MAX
+    return blob[1] if is_frame and 0 < blob[1] < _SHORT_ARRAY - 16 else None
+
+
+def kind_of(blob: bytes) -> str | None:
+    """The kind of a frame, whatever its format; None if it is none."""
+    if number_of(blob) is None:
+        return None
+    try:
+        return str(_decode(blob)[1])
+    except msgspec.DecodeError:
+        return None
+
+
+def check_number(number: int, what: str) -> None:
+    """Refuse what is of a format that this code does not read.
+
+    Args:
+        number: of the format.
+        what: has it, for the error.
+
+    Raises:
+        StoredFormatError: it is not read.
+    """
+    if number not in _current.readable:
+        raise unreadable(number, what, writes=_current.number, reads=_current.readable)
+
+
+def unreadable(number: int, what: str, *, writes: int, reads: Collection[int]) -> StoredFormatError:
+    """The error about something in a format that code which writes and reads these does not read.
+
+    Args:
+        number: of the format; 0: from before formats had numbers.
+        what: has it.
+        writes: the number that the code writes.
+        reads: those that it reads.
+    """
+    hint = (
+        "run it with the version of dataflow-sdk that wrote it, until it has finished or is drained; or with "
+        "fresh=True, to start over"
+    )
+    if number > writes:
+        hint = "run it with the version of dataflow-sdk that wrote it, or with a later one"
+    written = f"format {number}" if number else "a format without a number, from before format 1"
+    return StoredFormatError(
+        f"{what} cannot be read: it is stored in {written}",
+        detail=f"this version of dataflow-sdk writes format {writes}, and reads {_listed(reads)}",
+        hint=hint,
+    )
+
+
+def _listed(numbers: Collection[int]) -> str:
+    return " and ".join(map(str, sorted(numbers)))
+
+
+def wrong_kind(found: str, expected: str) -> StoredFormatError:
+    """The error about a frame of another kind than the one that belongs there."""
+    return StoredFormatError(
+        f"stored bytes are of the kind {found!r} where {expected!r} was expected",
+        hint="this should be impossible: keep the database and report it",
+    )
+
+
+def _no_frame(blob: bytes) -> StoredFormatError:
+    return StoredFormatError(
+        "stored bytes are of no format of this package",
+        detail=f"{len(blob)} bytes that begin with {blob[:8]!r}",
+        hint="stores from before format 1 cannot be read: run the job with fresh=True, to start over",
+    )

@@ -1,0 +1,153 @@
+"""How far ranges are, as bytes: the splits of sources, positions in them, and marks of a batch and of a backfill."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dataflow.serialization import dumps, loads
+from runners.stored.framing import frame, kind_of, unframed
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+SPLIT, POSITION, BATCH_MARK, BACKFILL_MARK = "split", "position", "batch mark", "backfill mark"
+
+
+@attrs.frozen
+class ReadSoFar:
+    """How far the committed bundles of a range of a batch have come, with so many dead letters.
+
+    ``sent``: digests of what it had sent by then, by target; None: it sends nothing.  ``run``: of the job, which was
+    the one to send it.
+    """
+
+    records: int = 0
+    position: Any = None
+    dead: int = 0
+    sent: Mapping[int, int] | None = None
+    run: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SplitMark:
+    """How far the backfill has come with a split, or with a key range.
+
+    Attributes:
+        records: how many it has read; of a key range, how many of its parts are loaded.
+        position: where the next one is; None: at the beginning.
+        watermark_us: how far event time has come by what the source said, short of its end.
+        is_source_finished: whether the source said that there will never be more.
+        is_end: whether the split is read up to the point; of a key range, whether all of it is loaded.
+        dead: how many dead letters are committed.
+        until_us: the point, an event time; None: as far as there was anything.
+        now_us: processing time, which stands still during the whole backfill.
+        sent: digests of what was sent to key ranges by then, by target; None: it sends nothing, or nobody knows.
+    """
+
+    records: int = 0
+    position: Any = None
+    watermark_us: int = MIN_TIMESTAMP_US
+    is_source_finished: bool = False
+    is_end: bool = False
+    dead: int = 0
+    until_us: int | None = None
+    now_us: int = MIN_TIMESTAMP_US
+    sent: Mapping[int, int] | None = None
+
+
+def encode_split(split: Any) -> bytes:
+    """A split, which its source alone understands.
+
+    Raises:
+        PipelineError: it is no plain data.
+    """
+    return frame(SPLIT, dumps(split))
+
+
+def decode_split(blob: bytes) -> Any:
+    """The inverse of `encode_split`.
+
+    Raises:
+        StoredFormatError: it is something else, or of a format that is not read.
+    """
+    return loads(unframed(SPLIT, blob)[0])
+
+
+def encode_position(position: Any) -> bytes:
+    """A position in a split, which its source alone understands.
+
+    Raises:
+        PipelineError: it is no plain data.
+    """
+    return frame(POSITION, dumps(position))
+
+
+def decode_position(blob: bytes) -> Any:
+    """The inverse of `encode_position`.
+
+    Raises:
+        StoredFormatError: it is something else, or of a format that is not read.
+    """
+    return loads(unframed(POSITION, blob)[0])
+
+
+def encode_read_so_far(mark: ReadSoFar) -> bytes:
+    """How far a range of a batch is, as its position.
+
+    Raises:
+        PipelineError: the position is no plain data.
+    """
+    return frame(
+        BATCH_MARK, mark.records, dumps(mark.position), mark.dead, _digests(mark.sent), mark.run
+    )
+
+
+def decode_read_so_far(blob: bytes) -> ReadSoFar:
+    """The inverse of `encode_read_so_far`.
+
+    Raises:
+        StoredFormatError: it is something else, or of a format that is not read.
+    """
+    records, position, dead, sent, run = unframed(BATCH_MARK, blob)
+    return ReadSoFar(records, loads(position), dead, _by_target(sent), run)
+
+
+def encode_split_mark(mark: SplitMark) -> bytes:
+    """How far a range of a backfill is, as its position.
+
+    Raises:
+        PipelineError: the position is no plain data.
+    """
+    return frame(
+        BACKFILL_MARK,
+        mark.records,
+        dumps(mark.position),
+        mark.watermark_us,
+        mark.is_source_finished,
+        mark.is_end,
+        mark.dead,
+        mark.until_us,
+        mark.now_us,
+        _digests(mark.sent),
+    )
+
+
+def decode_split_mark(blob: bytes) -> SplitMark | None:
+    """The inverse of `encode_split_mark`; None of a position that is no mark.
+
+    Raises:
+        StoredFormatError: it is of a format that is not read.
+    """
+    if kind_of(blob) != BACKFILL_MARK:
+        return None
+    records, position, *fields, sent = unframed(BACKFILL_MARK, blob)
+    names = ("watermark_us", "is_source_finished", "is_end", "dead", "until_us", "now_us")
+    plain = dict(zip(names, fields, strict=True))
+    return SplitMark(records=records, position=loads(position), sent=_by_target(sent), **plain)
+
+
+def _digests(sent: Mapping[int, int] | None) -> list[tuple[int, int]] | None:
+    return None if sent is None else list(sent.items())
+
+
+def _by_target(fields: list[list[int]] | None) -> dict[int, int] | None:
+    return None if fields is None else {each[0]: each[1] for each in fields}

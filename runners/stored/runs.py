@@ -1,0 +1,111 @@
+"""Frames of run files, and what else waits in temporary files of a batch or crosses its shuffle.
+
+Nobody but the process that writes a temporary file reads it, and only those who run the same plan read a shuffle.  They
+are of the same format as what a store has, so that there is one for everything.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dataflow.serialization import dumps, loads
+from runners.stored.framing import check_number, current_format, frame, unframed
+from windowing.window import Window
+
+PACKED, PARTS, KEPT = "packed", "parts", "kept"
+#: Of a frame of a run file: the number of the format, the bytes of its window's pickle, its records, the bytes of its
+#: content, and the window's bounds.
+RUN_HEAD = struct.Struct("<BQQQqq")
+
+
+class RunHead(NamedTuple):
+    """The head of a frame of a run file.
+
+    ``window_bytes``: of the pickle of a window of a user's class, which comes next; 0: ``window`` is all.
+    """
+
+    window: Window
+    window_bytes: int
+    records: int
+    content_bytes: int
+
+
+class PartBlob(NamedTuple):
+    """What is for one part of a target: partials as bytes, made of so many records."""
+
+    part: int
+    records: int
+    blob: bytes
+
+
+def encode_run_frame(window: Window, records: int, content: bytes) -> bytes:
+    """A frame of a run file.
+
+    Raises:
+        PipelineError: the window is of a user's class, and no plain data.
+    """
+    # A class of a user's own may have more in it than bounds.
+    pickled = b"" if type(window) is Window else dumps(window)
+    sizes = len(pickled), records, len(content)
+    head = RUN_HEAD.pack(current_format().number, *sizes, window[0], window[1])
+    return b"".join((head, pickled, content))
+
+
+def decode_run_head(block: bytes, at: int) -> RunHead:
+    """The head of a frame that begins at a place in a block.
+
+    Raises:
+        StoredFormatError: it is of a format that is not read.
+    """
+    number, window_bytes, records, content_bytes, start_us, end_us = RUN_HEAD.unpack_from(block, at)
+    if number != current_format().number:
+        check_number(number, "a run file")
+    return RunHead(Window(start_us, end_us), window_bytes, records, content_bytes)
+
+
+def encode_own(value: Any) -> bytes:
+    """A user's value by itself: the content of a frame of a run file.
+
+    Raises:
+        PipelineError: it is no plain data.
+    """
+    return dumps(value)
+
+
+def decode_own(blob: bytes) -> Any:
+    """The inverse of `encode_own`."""
+    return loads(blob)
+
+
+def encode_packed(target: int, blob: bytes) -> bytes:
+    """What is for a target, on its way through a file."""
+    return frame(PACKED, target, blob)
+
+
+def decode_packed(blob: bytes) -> tuple[int, bytes]:
+    """The inverse of `encode_packed`."""
+    target, content = unframed(PACKED, blob)
+    return target, content
+
+
+def encode_parts(parts: Sequence[PartBlob]) -> bytes:
+    """What is for the parts of a target."""
+    return frame(PARTS, parts)
+
+
+def decode_parts(blob: bytes) -> list[PartBlob]:
+    """The inverse of `encode_parts`."""
+    (parts,) = unframed(PARTS, blob)
+    return [PartBlob(*each) for each in parts]
+
+
+def encode_kept(kept: Sequence[tuple[str, int, int, int, bytes]]) -> bytes:
+    """What was sent to a part: computation and index of each sender, its number, how many records, and partials."""
+    return frame(KEPT, kept)
+
+
+def decode_kept(blob: bytes) -> list[list[Any]]:
+    """The inverse of `encode_kept`."""
+    (kept,) = unframed(KEPT, blob)
+    found: list[list[Any]] = kept
+    return found

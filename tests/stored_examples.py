@@ -1,0 +1,403 @@
+"""One example of everything that is stored or crosses a process, for golden files: what it is, and its bytes.
+
+`python -m tests.stored_examples` writes the golden files of a format that has none yet, and refuses for one that has:
+bytes that are stored somewhere do not change.  A change of bytes needs a new number (`runners.stored.framing.FORMAT`)
+with a reader of the old one; docs/stored-format.md says how.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+import dataflow as df
+from dataflow.columns import WindowColumn
+from dataflow.computations.computation import Record, Timer
+from dataflow.computations.file_injector import InjectorSplit
+from dataflow.computations.folder_reader import FolderPosition
+from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
+from dataflow.io.files import FileSplit
+from dataflow.io.set_aside import Origin
+from dataflow.rows import row_class
+from dataflow.serialization import dumps, loads
+from runners.core.columns.combiners import ColumnCombiner
+from runners.core.columns.partials import PartialColumns
+from runners.core.ground.cells import (
+    NOTHING,
+    EmittedPane,
+    LateArrival,
+    LateElement,
+    WindowState,
+    WindowTimers,
+)
+from runners.core.ground.dead_letters import DeadLetter
+from runners.core.partials.lifting import LatePartial
+from runners.core.partials.parts import PartialParts
+from runners.core.partials.signed_combine import NaN
+from runners.core.stages.percentile_watermark import SplitProgress
+from runners.core.stateful.keyed_state import KeyedState
+from runners.millwheel.control.shapes import Merge as MergeRanges
+from runners.millwheel.control.shapes import RangeShape, Routing, Split
+from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.model.loads import RangeLoad
+from runners.millwheel.model.signals import Signal, SignalNews
+from runners.millwheel.versions.state_shape import StateShape
+from runners.millwheel.wire import messages
+from runners.stored.cells import decode_cell, encode_cell
+from runners.stored.framing import FORMAT
+from runners.stored.journal import (
+    Released,
+    Whole,
+    decode_entry,
+    encode_changes,
+    encode_released,
+    encode_whole,
+)
+from runners.stored.letters import (
+    dead_payload,
+    late_payload,
+    stored_dead_mapping,
+    stored_late_mapping,
+)
+from runners.stored.partials import decode_partials, encode_partials
+from runners.stored.places import (
+    ReadSoFar,
+    SplitMark,
+    decode_position,
+    decode_read_so_far,
+    decode_split,
+    decode_split_mark,
+    encode_position,
+    encode_read_so_far,
+    encode_split,
+    encode_split_mark,
+)
+from runners.stored.runs import (
+    RUN_HEAD,
+    PartBlob,
+    decode_kept,
+    decode_packed,
+    decode_parts,
+    decode_run_head,
+    encode_kept,
+    encode_own,
+    encode_packed,
+    encode_parts,
+    encode_run_frame,
+)
+from triggers.after_watermark import Phases
+from triggers.parts import Fired
+from triggers.repeatedly import Finished
+from triggers.trigger import Progress, TriggerTimers
+from windowing.pane import NO_FIRING, PaneInfo, PaneTiming
+from windowing.time_domain import TimeDomain
+from windowing.window import Window
+from windowing.window_fn import Merge
+
+GOLDEN = Path(__file__).parent / "golden"
+FIRST, SECOND = Window(0, 60_000_000), Window(60_000_000, 120_000_000)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATE_PANE = PaneInfo(2, PaneTiming.LATE, is_first=False, is_last=True, nonspeculative_index=1)
+LOW, HIGH = RangeId("sum", 0), RangeId("sum", 1)
+
+
+@attrs.frozen
+class Example:
+    """A value, its bytes, and how it is made of these again."""
+
+    value: Any
+    blob: Callable[[], bytes]
+    read: Callable[[bytes], Any]
+
+
+def _example(value: Any, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> Example:
+    return Example(value, lambda: encode(value), decode)
+
+
+def columns(keys: tuple[pa.Array, ...], *, is_single: bool) -> PartialColumns:
+    """Two partials with a sum, a mean and a listed maximum."""
+    return PartialColumns(
+        keys,
+        WindowColumn(np.array([0, 60_000_000]), np.array([60_000_000, 120_000_000]), 60_000_000),
+        np.array([3, 1]),
+        ((np.array([6, 7]),), (np.array([1.5, 2.5]), np.array([3, 1])), (np.array([9, 8]),)),
+        combiners=(
+            ColumnCombiner("sum"),
+            ColumnCombiner("mean"),
+            ColumnCombiner("max", is_listed=True),
+        ),
+        is_single=is_single,
+    )
+
+
+COLUMNS = columns((pa.array(["a", "b"]), pa.array([1, 2])), is_single=False)
+LATE_PARTIAL = LatePartial.of(("k", FIRST, [5], 1), LateElement(5, 30_000_000, -1))
+ROWS = [("k", FIRST, [1, 2], 2), ("k", SECOND, [3], 1), ("l", FIRST, [4], 1)]
+STATE = WindowState(
+    [1, 2],
+    2,
+    (
+        EmittedPane(("k", 3), 59_999_999, FIRST, LATE_PANE, {"Map(guess)": [[5], []]}),
+        EmittedPane(("k", 4), 119_999_999, SECOND, NO_FIRING),
+    ),
+    3,
+    1,
+    is_past=True,
+    trigger=Progress(7, is_finished=True),
+    timers=WindowTimers(120_000_000, None, 5),
+    hold_us=59_999_999,
+)
+COMPOSITE = WindowState(
+    trigger=Progress(Phases(1, (Fired(2), Finished(3)), has_fired_on_time=True))
+)
+KEYED = KeyedState(
+    {"count": 5, "names": ["x"]},
+    {"end": (60_000_000, 30_000_000), ("family", "tag"): (7, 8)},
+    [("value", 7, LATE_PANE, 1), ("other", 8, NO_FIRING, -1)],
+    TriggerTimers(60_000_000, None),
+)
+CELLS = [
+    (("k", FIRST), STATE),
+    (("k", SECOND), None),
+    (("l", FIRST), WindowState()),
+    ((("tuple", 1), None), {FIRST: STATE, SECOND: COMPOSITE}),
+    (("m", FIRST), KEYED),
+]
+TIMERS = [
+    ((("k", FIRST), FIRST, TimeDomain.EVENT), 60_000_000),
+    ((("k", SECOND), SECOND, TimeDomain.PROCESSING), None),
+    (((("tuple", 1), None), SECOND, TimeDomain.PERCENTILE), 5),
+]
+SO_FAR = ReadSoFar(1_000, FileSplit("a.csv", 0, 10), 2, {0: 1 << 63, 7: 3}, 4)
+MARK = SplitMark(
+    records=1_000,
+    position=4_711,
+    watermark_us=5,
+    is_source_finished=True,
+    is_end=True,
+    dead=2,
+    until_us=6,
+    now_us=7,
+    sent={0: 1 << 63, 7: 3},
+)
+ARRIVAL = LateArrival("k", FIRST, [5], 1, 70_000_000, LateElement(5, 30_000_000, -1))
+LETTER = DeadLetter(
+    stage="sum",
+    element=("k", 5),
+    timestamp_us=30_000_000,
+    window=FIRST,
+    sign=1,
+    error="it failed",
+    traceback="here",
+    tries=3,
+    origin=Origin(path="a\udcff.csv", line=2, start_bytes=10, end_bytes=20, raw=b"k,5"),
+)
+#: An instance for each tag of `dataflow.value_tags` and `runners.stored`.
+VALUES: dict[str, Any] = {
+    "window": FIRST,
+    "merge": Merge(Window(0, 20), (Window(0, 10), Window(5, 20))),
+    "progress": Progress(1, is_finished=True),
+    "wakeup": TriggerTimers(1, None),
+    "phases": Phases(1, None, has_fired_on_time=True),
+    "fired": Fired(1),
+    "finished": Finished(2),
+    "pane": LATE_PANE,
+    "tagged output": df.TaggedOutput("late", 1),
+    "change": df.Change(("k", 1), -1, 5, FIRST, LATE_PANE, 6),
+    "file split": FileSplit("a.csv", 0, 10),
+    "injector split": InjectorSplit("a.csv", 5, 6),
+    "folder position": FolderPosition(done=(("part-", 4, ".csv", (1, 9)),), name="x", offset=5),
+    "arrival split": ArrivalSplit(FileSplit("a.csv", 0, 10), 5),
+    "arrival position": ArrivalPosition(4_711, 5),
+    "origin": LETTER.origin,
+    "computation record": Record(value=1, key="k", timestamp=NOON, stream="in"),
+    "computation timer": Timer(
+        tag="end", time=NOON, domain=TimeDomain.EVENT, key="k", timestamp=NOON
+    ),
+    "timestamped value": df.TimestampedValue("x", NOON),
+    "windowed value": df.WindowedValue("x", NOON, FIRST),
+    "pane timing": PaneTiming.LATE,
+    "time domain": TimeDomain.PROCESSING,
+    "row": row_class(("name", "size"))("x", 1),
+    "nan": NaN.NAN,
+    "nothing": NOTHING,
+}
+NEWS = SignalNews(inputs={"sum": 1}, signals=(Signal(1, "flush"),))
+ROUTING = Routing(number=2, keys={LOW: KeyRange(0, 8), HIGH: KeyRange(8, 1 << 64)})
+WORKER: dict[str, Any] = {"slot": 0, "worker": "w"}
+#: A message of each kind.
+MESSAGES: dict[str, Any] = {
+    "register": messages.Register(**WORKER, address="tcp://host:1"),
+    "assign": messages.Assign(
+        ranges=(LOW,),
+        inputs_us={"sum": 5},
+        percentiles_us={"sum": 6},
+        signals=NEWS,
+        routing=ROUTING,
+        sent_ms=7,
+        suspects={LOW: 3},
+    ),
+    "ready": messages.Ready(
+        **WORKER, ranges=(LOW,), shapes={LOW: RangeShape(KeyRange(0, 8), None)}
+    ),
+    "revoke": messages.Revoke(ranges=(LOW,)),
+    "released": messages.Released(**WORKER, ranges=(LOW,)),
+    "untie": messages.EndHandover(ranges=(LOW,)),
+    "untied": messages.HandoverEnded(**WORKER, ranges=(LOW,)),
+    "routes": messages.Routes(addresses={LOW: "tcp://host:1"}, routing=ROUTING),
+    "watermarks": messages.Watermarks(
+        inputs_us={"sum": 5},
+        percentiles_us={},
+        signals=NEWS,
+        slowest_source_us=4,
+        is_draining=False,
+        is_pausing=True,
+        sent_ms=7,
+    ),
+    "report": messages.Report(
+        **WORKER,
+        watermarks_us={LOW: 5},
+        idle=frozenset({RangeId("read", 0)}),
+        signals={LOW: 1},
+        percentiles_us={},
+        progress={RangeId("read", 0): SplitProgress(5, 10, ((0, 1.0),))},
+        routings={LOW: 2},
+        commits={LOW: CommitMark(3, 4)},
+        is_quiet=False,
+        is_paused=False,
+        counts=Counts(records_read=5, loads={LOW: RangeLoad(5, (1, 2))}),
+        as_of_ms=7,
+    ),
+    "failed": messages.Failed(worker="w", error=b"error", traceback="here"),
+    "died": messages.Died(slot=0, at={LOW: 3}, reason="killed", is_silent=True),
+    "waiting": messages.Waiting(**WORKER, reason="no store"),
+    "stop": messages.Stop(),
+    "split range": Split(range_id=LOW, born=HIGH, at=5),
+    "merge ranges": MergeRanges(range_id=LOW, gone=HIGH),
+    "deliver": messages.Deliver(
+        Channel(LOW, HIGH), 5, b"payload", is_oldest=True, origin=CommitMark(3, 4)
+    ),
+    "acknowledge": messages.Acknowledge(
+        Channel(LOW, HIGH), 5, Receipt(CommitMark(3, 4), is_remembered=True)
+    ),
+}
+
+
+def _changes(value: Any) -> bytes:
+    return encode_changes(*value)
+
+
+def _run_frame(value: Any) -> bytes:
+    window, records, content = value
+    return encode_run_frame(window, records, encode_own(content))
+
+
+def _run_content(blob: bytes) -> Any:
+    head = decode_run_head(blob, 0)
+    assert head.content_bytes + head.window_bytes + RUN_HEAD.size == len(blob)
+    return head.window, head.records, loads(blob[RUN_HEAD.size + head.window_bytes :])
+
+
+EXAMPLES: dict[str, Example] = {
+    "partials": _example(ROWS, encode_partials, decode_partials),
+    "partials with tuples for keys": _example(
+        [(("a", 1), FIRST, 5, 1), (("b", 2), FIRST, 6, 1)], encode_partials, decode_partials
+    ),
+    "partials with dates for keys": _example(
+        [((NOON, 1), FIRST, 5, 1), (1 << 70, SECOND, 6, 1)], encode_partials, decode_partials
+    ),
+    "partials that are late": _example([*ROWS, LATE_PARTIAL], encode_partials, decode_partials),
+    "partials of a stateful DoFn": _example(
+        [("k", FIRST, [("value", 7, LATE_PANE, 1), ("other", 8, NO_FIRING, -1)], 2)],
+        encode_partials,
+        decode_partials,
+    ),
+    "partials as columns": _example(COLUMNS, encode_partials, decode_partials),
+    "partials of both kinds": Example(
+        [*COLUMNS, *ROWS],
+        lambda: encode_partials(PartialParts([COLUMNS, ROWS])),
+        lambda blob: list(decode_partials(blob)),
+    ),
+    "cell": _example(STATE, encode_cell, decode_cell),
+    "cell of windows that merge": _example(
+        {FIRST: STATE, SECOND: COMPOSITE}, encode_cell, decode_cell
+    ),
+    "cell of a stateful DoFn": _example(KEYED, encode_cell, decode_cell),
+    "journal, changes": _example((CELLS, TIMERS), _changes, lambda blob: tuple(decode_entry(blob))),  # type: ignore[arg-type]
+    "journal, whole": _example(Whole([COLUMNS]), encode_whole, decode_entry),
+    "journal, released": _example(Released([FIRST, SECOND]), encode_released, decode_entry),
+    "split": _example(FileSplit("a.csv", 0, 10), encode_split, decode_split),
+    "position": _example(4_711, encode_position, decode_position),
+    "batch mark": _example(SO_FAR, encode_read_so_far, decode_read_so_far),
+    "backfill mark": _example(MARK, encode_split_mark, decode_split_mark),
+    "late record": Example(
+        {"sign": -1, "payload": [5], "element": df.TimestampedValue(("k", 5), 30)},
+        lambda: late_payload(ARRIVAL),
+        lambda blob: stored_late_mapping({"payload": blob}),
+    ),
+    "dead letter": Example(
+        {
+            "element": df.TimestampedValue(("k", 5), 30),
+            "text": "('k', 5)",
+            "origin": attrs.asdict(LETTER.origin),  # type: ignore[arg-type]
+            "window_start_us": 0,
+            "window_end_us": 60_000_000,
+            "sign": 1,
+        },
+        lambda: dead_payload(LETTER),
+        lambda blob: _without_payload(stored_dead_mapping({"payload": blob})),
+    ),
+    "state shape": _example(
+        StateShape({"window_fn": "FixedWindows(size_us=5)"}, ("read",), {"Write": "scores"}),
+        lambda shape: shape.encoded().encode(),
+        lambda blob: StateShape.decoded(blob.decode()),
+    ),
+    "run file": _example((SECOND, 2, [1, 2]), _run_frame, _run_content),
+    "shuffle, parts": _example([PartBlob(7, 2, b"partials")], encode_parts, decode_parts),
+    "file, packed": _example((3, b"partials"), lambda value: encode_packed(*value), decode_packed),
+    "file, kept": _example([["read", 0, 1, 2, b"partials"]], encode_kept, decode_kept),
+    **{f"value, {tag}": _example(value, dumps, loads) for tag, value in VALUES.items()},
+    **{
+        f"message, {kind}": _example(MESSAGES[kind], messages.encode, messages.decode)
+        for kind in ("deliver", "acknowledge")
+    },
+}
+
+
+def _without_payload(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if name != "payload"}
+
+
+def path_of(name: str, number: int = FORMAT.number) -> Path:
+    """Where the golden file of an example is."""
+    return GOLDEN / f"format_{number}" / f"{name.replace(', ', '-').replace(' ', '_')}.bin"
+
+
+def main() -> int:
+    """Write the golden files of a format that has none; returns the exit status."""
+    folder = path_of("x").parent
+    missing = [name for name in EXAMPLES if not path_of(name).exists()]
+    if folder.exists() and "--new" not in sys.argv:
+        print(
+            f"{folder} is there: bytes of format {FORMAT.number} do not change.\n"
+            "Raise FORMAT in runners/stored/framing.py, with a reader of the old number; or, for a shape that is new, "
+            "add its file with --new, which leaves the others as they are.",
+            file=sys.stderr,
+        )
+        return 2
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in missing:
+        path_of(name).write_bytes(EXAMPLES[name].blob())
+        print(path_of(name))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

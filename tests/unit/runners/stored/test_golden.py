@@ -1,0 +1,120 @@
+"""Golden files: what format 1 is in bytes, for ever; what is written now is that, and what was written is read."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dataflow.serialization import dumps, loads
+from dataflow.value_tags import ATTRS, ENUMS, TUPLES
+from runners.errors import LostCommitsError
+from runners.millwheel.wire import messages
+from runners.stored.framing import FORMAT, kind_of, number_of
+from tests.stored_bytes import named_in, ours_in
+from tests.stored_examples import EXAMPLES, GOLDEN, MESSAGES, VALUES, main, path_of
+
+#: Every format that this code reads; add to `READ` what is added to `FORMAT.readers`.
+WRITTEN = sorted(path.name for path in GOLDEN.iterdir())
+PAGE = (Path(__file__).parents[4] / "docs" / "stored-format.md").read_text(encoding="utf-8")
+HINT = (
+    "the bytes of a shape have changed under the same number: stores that exist could not be read. "
+    "docs/stored-format.md says how to raise the number"
+)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_bytes_of_a_shape_change_with_the_number_alone(name: str) -> None:
+    assert EXAMPLES[name].blob() == path_of(name).read_bytes(), HINT
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_golden_bytes_are_read(name: str) -> None:
+    example = EXAMPLES[name]
+
+    found = example.read(path_of(name).read_bytes())
+
+    assert found == example.value
+    assert type(found) is type(example.value) or isinstance(found, list)
+
+
+def test_each_golden_file_is_read() -> None:
+    """Of the current format, and of every older one that is still read."""
+    names = {path_of(name).name for name in EXAMPLES}
+
+    assert {path.name for path in path_of("x").parent.iterdir()} == names
+    assert {f"format_{number}" for number in FORMAT.readable} <= set(WRITTEN)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_golden_bytes_name_nothing_of_ours(name: str) -> None:
+    blob = path_of(name).read_bytes()
+
+    assert ours_in(blob) == []
+    assert {module for module, _ in named_in(blob)} <= {"datetime"}
+
+
+def test_what_lies_in_a_store_has_a_number() -> None:
+    """But for users' own values, which are in a field of something that has one, and texts that are JSON."""
+    for name in EXAMPLES:
+        if not name.startswith(("value", "state shape", "run file")):
+            blob = path_of(name).read_bytes()
+            assert FORMAT.number == number_of(blob), name
+            assert kind_of(blob), name
+
+
+def test_every_tag_and_every_message_has_an_example() -> None:
+    assert {*TUPLES, *ATTRS, *ENUMS, "row", "nothing", "nan"} == {*VALUES}
+    values = {"range", "key range", "routing", "signal news", "counts", "id counts"}
+    values |= {"cache counts", "range load", "split progress"}
+    assert {*messages.KINDS.values()} - values == {*MESSAGES} - {"deliver", "acknowledge"}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_messages_come_back_and_name_nothing_of_ours(kind: str) -> None:
+    """Their bytes may change with any version: whoever has another one is refused."""
+    blob = messages.encode(MESSAGES[kind])
+
+    assert MESSAGES[kind] == messages.decode(blob)
+    assert kind == kind_of(blob)
+    assert ours_in(blob) == []
+
+
+def test_errors_come_back_and_name_nothing_of_ours() -> None:
+    """They cross processes, and are not stored."""
+    error = LostCommitsError("the fact", detail="what was seen", hint="what to do")
+    blob = dumps(error)
+
+    assert ours_in(blob) == []
+    assert type(loads(blob)) is LostCommitsError
+    assert str(loads(blob)) == str(error)
+
+
+def test_the_page_names_every_kind_and_tag() -> None:
+    kinds = {kind_of(path_of(name).read_bytes()) for name in EXAMPLES} - {None}
+
+    assert [each for each in (*kinds, *VALUES) if f"`{each}`" not in PAGE] == []
+
+
+def test_the_page_says_how_users_values_are_read_without_this_package() -> None:
+    """Its program, in a process that does not find the package."""
+    program = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert program is not None
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", program[1]],
+        input=path_of("value, change").read_bytes(),
+        capture_output=True,
+        check=True,
+        cwd="/",
+    )
+
+    assert ran.stdout.decode().strip() == (
+        "('change', ('k', 1), -1, 5, ('window', 0, 60000000), "
+        "('pane', 2, ('pane timing', 'late'), False, True, 1), 6)"
+    )
+
+
+def test_golden_files_are_not_written_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main() == 2
+    assert "do not change" in capsys.readouterr().err
