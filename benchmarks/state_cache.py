@@ -59,7 +59,7 @@ class Row:
 
 
 def source(keys: int, windows: int) -> ScriptedSource:
-    """The same whenever it is asked for."""
+    """A source that is equal whenever it is asked for."""
     random = Random(16)
     records = keys * windows * RECORDS_PER_CELL
     batches = []

@@ -120,7 +120,7 @@ class RepeatedColumn(Column[T]):
         return RepeatedColumn, (self.value, self._size)
 
     def take(self, indexes: Sequence[int] | Int64s) -> RepeatedColumn[T]:
-        """The same, as often as there are indexes."""
+        """A column of the values at these indexes, in their order."""
         return RepeatedColumn(self.value, len(indexes))
 
     def _make(self) -> list[T]:

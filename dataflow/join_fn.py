@@ -97,7 +97,7 @@ def changed_pairs(join_type: JoinType, left: SideChange, right: SideChange) -> t
 
 
 def _padded(side: SideChange, before: bool, after: bool) -> SideChange:  # noqa: FBT001 - two moments
-    """The same with None in place of no value, where one is missed by the other side before, or afterwards."""
+    """A side with None in place of no value, where one is missed by the other side before, or afterwards."""
     was_none, is_none = before and not side.size, after and not side.size_now
     if was_none and is_none:
         return SideChange(kept=lambda: [None])

@@ -61,7 +61,7 @@ def expected_a_day_after(counts: Mapping[datetime, int], middle: datetime) -> fl
 
 
 def expected_in(counts: Mapping[datetime, int], start: datetime) -> float | None:
-    """The same, asked for on the day itself."""
+    """What is expected, asked for on the day itself."""
     return expected_a_day_after(counts, start - DAY)
 
 

@@ -1,4 +1,4 @@
-"""The same pipeline over columns and over single rows: what both say must be the same."""
+"""A pipeline over columns and over single rows: what both emit must be equal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime

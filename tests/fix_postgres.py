@@ -48,7 +48,7 @@ def temporary_server() -> Iterator[str]:
 
 
 def stop_abandoned_servers() -> None:
-    """Those of test runs that were ended by a signal, with their data."""
+    """Stop the servers of test runs that were ended by a signal, and delete their data."""
     for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with abandoned_dir(directory) as is_abandoned:
             home = directory / "pg"

@@ -9,7 +9,7 @@ Answers = Mapping[tuple[Any, ...], str]
 
 
 def check_panes_are_those_of(expected: Sequence[PaneRow], said: Sequence[PaneRow]) -> None:
-    """The same panes, each as often, and those of each key and window in the same order."""
+    """Both have equal panes, each as often, and those of each key and window in one order."""
     assert _by_window(expected) == _by_window(said)
 
 

@@ -33,7 +33,7 @@ def spark_workers(driver: psutil.Process) -> list[psutil.Process]:
 
 
 def workers_of(driver: psutil.Process) -> list[psutil.Process]:
-    """The same when there are some: those that were ended are replaced after a while."""
+    """Wait until there are some: those that were ended are replaced after a while."""
     found: list[psutil.Process] = []
 
     def are_there() -> bool:

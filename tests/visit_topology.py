@@ -87,7 +87,7 @@ class Silences(Computation):
 
 
 def build(pipeline: df.Pipeline, source: df.Source) -> None:
-    """The same on a source."""
+    """The topology on a source."""
     build_on(pipeline, pipeline | "read" >> df.Read(source))
 
 

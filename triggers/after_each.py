@@ -29,7 +29,7 @@ class AfterEach(Trigger):
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """Those of the parts up to the first that does not finish."""
+        """The early firings of the parts up to the first that does not finish."""
         for turn, part in enumerate(self.parts):
             firings = part.early_firings
             if firings is EarlyFirings.NEVER and turn:
@@ -60,7 +60,7 @@ class AfterEach(Trigger):
 
     @property
     def signals(self) -> frozenset[str]:
-        """Those of all the parts."""
+        """The signals of all parts."""
         return signals_of(self.parts)
 
     def on_signal(
@@ -97,7 +97,7 @@ class AfterEach(Trigger):
     def next_timers(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """That of the part whose turn it is."""
+        """The next timers of the part whose turn it is."""
         return self._turn(state).next_timers(
             state[-1], window, watermark_us=watermark_us, now_us=now_us
         )

@@ -50,7 +50,7 @@ class AfterWatermark(Trigger):
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """Those of the early phase."""
+        """The early firings of the early phase."""
         return EarlyFirings.NEVER if self.early is None else self.early.early_firings
 
     def initial_state(self) -> Phases:
@@ -75,7 +75,7 @@ class AfterWatermark(Trigger):
 
     @property
     def signals(self) -> frozenset[str]:
-        """Those of both phases."""
+        """The signals of both phases."""
         return frozenset().union(
             *(phase.signals for phase in (self.early, self.late) if phase is not None)
         )

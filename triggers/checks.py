@@ -20,7 +20,7 @@ def check_trigger(where: str, value: object) -> None:
 
 
 def is_trigger(owner: Any, field: "attrs.Attribute[Any]", value: object) -> None:
-    """The same for a field of attrs."""
+    """Validate a field of attrs as `check_trigger` does."""
     check_trigger(f"{type(owner).__name__} ({field.name})", value)
 
 

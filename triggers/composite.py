@@ -54,7 +54,7 @@ class _Together(Trigger):
 
     @property
     def signals(self) -> frozenset[str]:
-        """Those of all the parts."""
+        """The signals of all parts."""
         return signals_of(self.parts)
 
     def on_signal(
@@ -198,7 +198,7 @@ class OrFinally(Trigger):
 
     @property
     def signals(self) -> frozenset[str]:
-        """Those of both."""
+        """The signals of both triggers."""
         return self.part.signals | self.until.signals
 
     def on_signal(

@@ -50,7 +50,7 @@ class Repeatedly(Trigger):
 
     @property
     def signals(self) -> frozenset[str]:
-        """Those of the part."""
+        """The signals of the part."""
         return self.part.signals
 
     def on_signal(

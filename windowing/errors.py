@@ -33,7 +33,7 @@ class DataflowError(Exception):
         return _rebuild, (type(self), self.fact, self.detail, self.hint)
 
     def located(self, where: str) -> Self:
-        """The same error with ``where`` (a transform and its line) put in front of the fact."""
+        """A copy of the error with ``where`` (a transform and its line) put in front of the fact."""
         return type(self)(f"{where}: {self.fact}", detail=self.detail, hint=self.hint)
 
 

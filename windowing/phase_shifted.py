@@ -63,7 +63,7 @@ class PhaseShiftedWindows(WindowFn):
         timestamps_us: Sequence[int],
         values: Sequence[Any],
     ) -> Sequence[Sequence[Window]]:
-        """The same for each; records of the same window share one object."""
+        """Assign the windows of many elements; elements of the same window share one object."""
         size_us, shift_us = self.size_us, self.shift_us
         starts_us = [
             t - (t - shift_us(_key_of(value))) % size_us

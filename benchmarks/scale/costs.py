@@ -73,7 +73,7 @@ class Costs:
 
 
 def measured(dsn: str) -> Costs:
-    """Those of this machine; the server, in which databases are made, is on it and has nothing else to do."""
+    """Measure the costs of this machine; the server, in which databases are made, is on it and otherwise idle."""
     runs, read_s = [], []
     for step, ranges in _RUNS:
         with database(dsn) as fresh, _timed_reads() as spent_s:

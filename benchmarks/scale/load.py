@@ -112,7 +112,7 @@ class Rounds(df.Source):
         return _RoundsReader(self, split, position or 0)
 
     def key(self, number: int) -> int:
-        """That of a record."""
+        """The key of a record."""
         round_, index = divmod(number, self.keys)
         return (index * _STRIDE + round_ * (self.keys // 3)) % self.keys
 

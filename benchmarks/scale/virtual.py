@@ -122,7 +122,7 @@ class Network:
         self._nodes: dict[str, Node] = {}
 
     def endpoint(self, node: Node, message_us: float) -> "Endpoint":
-        """That of a node, to which each message that it sends or receives costs so much."""
+        """The endpoint of a node, to which each message that it sends or receives costs so much."""
         self._nodes[node.name] = node
         return Endpoint(node, self, message_us)
 

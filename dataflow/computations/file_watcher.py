@@ -135,7 +135,7 @@ class FileWatcher(Source):
         return FolderReader(share, position)
 
     def repeatable(self) -> Self:
-        """The same, if all files are there: then they are read in the same order every time."""
+        """A watcher that reads the files in the same order every time; all of them must be there."""
         repeatable = copy.copy(self)
         repeatable._is_repeatable = True  # noqa: SLF001 - its own class
         return repeatable

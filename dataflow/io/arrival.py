@@ -116,7 +116,7 @@ class ArrivalTimeSource(Source):
         return _ArrivalReader(inner, last_us, self.arrival.now_us)
 
     def repeatable(self) -> "ArrivalTimeSource":
-        """The same with one instant for all."""
+        """A source whose records have all arrived at one instant."""
         return attrs.evolve(self, source=self.source.repeatable(), is_repeatable=True)
 
 

@@ -95,7 +95,7 @@ class CsvSource(FileSource):
             yield RecordBytes(b"".join(raw), size)
 
     def head_bytes(self, path: str) -> int:
-        """Those of the header line."""
+        """How many bytes the header line has."""
         return len(_header(path))
 
     def record_starts(

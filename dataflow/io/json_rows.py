@@ -143,7 +143,7 @@ def _lines_of_objects(block: bytes) -> int:
 
 
 def _with_line_feeds(block: bytes) -> bytes:
-    """The same lines, each ended by LF."""
+    """The lines of a block, each ended by LF."""
     if b"\r" not in block:
         return block
     return block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

@@ -21,7 +21,7 @@ class LineSource(FileSource):
         return _LineReader(self, split, position)
 
     def records_of(self, path: str, raw: bytes) -> Sequence[Any]:
-        """That of one line."""
+        """The records of one line."""
         return self.records(path, [raw])
 
     @abstractmethod

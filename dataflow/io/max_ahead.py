@@ -59,7 +59,7 @@ class MaxAhead:
         return cls(limit_us, now_us)
 
     def since(self, began_us: int) -> "MaxAhead":
-        """The same for who may read again what others have seen: time stands still when the reading began."""
+        """A guard whose clock stands at the beginning of the reading, for input that may be read again."""
         return attrs.evolve(self, now_us=_Still(began_us))
 
     def ceiling_us(self) -> int:

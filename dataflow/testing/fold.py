@@ -42,7 +42,7 @@ class Folding:
 
     @classmethod
     def of(cls, pcoll: PCollection[Any]) -> "Folding":
-        """That of a collection, by the last windowing and grouping before it."""
+        """The folding of a collection, by the last windowing and grouping before it."""
         strategy = pcoll.node.strategy
         mode = strategy.accumulation_mode
         if pcoll.node.retracted_by:

@@ -70,7 +70,7 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
     def aggregate_field(
         self, field: Expression, combine_fn: CombineFn | Callable[[list[Any]], Any], name: str
     ) -> GroupBy:
-        """The same with one more aggregate.
+        """Add an aggregate.
 
         Args:
             field: the name of a field, or a function of the element.

@@ -71,7 +71,7 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
         return f"ParDo({type(self._fn).__name__})"
 
     def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo:
-        """The same with extra outputs.
+        """Give the transform more outputs.
 
         ``process`` yields `TaggedOutput` for ``tags``, everything else goes to ``main``.
         """
@@ -153,7 +153,7 @@ class Filter(_CallableTransform[T]):
 
 
 class WithTimestamps(_CallableTransform[T]):
-    """The same elements, each at the event time ``fn(element)``.
+    """Give each element the event time ``fn(element)``.
 
     Prefer ``event_time=`` of the source where it has one: the watermark follows what the source knows, so a time that
     is set here behind it is late.  Windows that the elements are in already stay as they are.

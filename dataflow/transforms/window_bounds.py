@@ -19,7 +19,7 @@ from windowing.window import Window
 
 
 class WindowStart(PTransform[PCollection[Any], PCollection[Any]]):
-    """The same rows with the first instant of their window, a datetime in UTC, as one more field.
+    """Add the first instant of its window, a datetime in UTC, to each row as one more field.
 
     Rows are named tuples, which get a field at their end, or mappings, which get a key.
 
@@ -46,7 +46,7 @@ class WindowStart(PTransform[PCollection[Any], PCollection[Any]]):
 
 
 class WindowEnd(WindowStart):
-    """The same with the first instant after the window."""
+    """Add the first instant after its window to each row."""
 
     _is_end = True
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class CodeWatch:
-    """That of one attempt.
+    """What watches the user code of one attempt.
 
     Args:
         attempt: how many there were before.
@@ -58,7 +58,7 @@ class CodeWatch:
             self._end()
 
     def steps(self, steps: Iterable[T]) -> Iterator[T]:
-        """The same, of which each is user code at work."""
+        """Iterate, with each step taken for user code at work."""
         iterator = iter(steps)
         while True:
             with self.at_work():
@@ -69,7 +69,7 @@ class CodeWatch:
             yield step
 
     def inputs(self, inputs: Iterable[T]) -> Iterator[T]:
-        """The same, which user code at work is not to blame for the time of."""
+        """Iterate, with no step counted into the time of user code."""
         iterator = iter(inputs)
         while True:
             self._end()

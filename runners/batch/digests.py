@@ -29,7 +29,7 @@ def salt_of(window: Window) -> int:
 
 
 def salts_of(starts_us: NDArray[np.int64], ends_us: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The same of windows as columns."""
+    """The salts of windows that come as columns."""
     # Products wrap around, as they are meant to.
     mixed = starts_us.astype(np.uint64) * np.uint64(_START_FACTOR)
     mixed += ends_us.astype(np.uint64) * np.uint64(_END_FACTOR)

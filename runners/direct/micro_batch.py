@@ -14,7 +14,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
 class MicroBatchJob(Job):
-    """The same in rounds: what is gathered in a round arrives at each grouping before the round's end, and fires at it.
+    """A job in rounds: what is gathered in a round arrives at each grouping before its end, and fires at it.
 
     So a grouping waits for all that the round sends it, and a chain of groupings is through in one round.
     """

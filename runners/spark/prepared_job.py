@@ -38,7 +38,7 @@ class JobOptions:
 
     @classmethod
     def of_stream(cls, *, job: str, store: str | None, fresh: bool, workers: int) -> "JobOptions":
-        """Those of a stream, whoever begins it."""
+        """The options of a stream, whoever begins it."""
         return cls(
             job=job,
             mode="streaming",

@@ -59,7 +59,7 @@ class StreamOptions:
         )
 
     def with_fresh(self, fresh: bool) -> "StreamOptions":  # noqa: FBT001 - it is its name
-        """The same, for a runner that is to forget the job first, or not to."""
+        """The options for a runner that is to forget the job first, or not to."""
         return attrs.evolve(self, job=attrs.evolve(self.job, fresh=fresh))
 
 

@@ -117,7 +117,7 @@ def _state_of(fields: list[Any], own: Own) -> WindowState:
     _, has_accumulator, pending, said, firings, nonspeculative, is_past, *rest = fields
     accumulator = own.next() if has_accumulator else NOTHING
     found = tuple([_emitted_of(each, own) for each in said]) if said else ()
-    trigger, alarms, hold_us = rest
+    trigger, timers, hold_us = rest
     return WindowState(
         accumulator,
         pending,
@@ -126,7 +126,7 @@ def _state_of(fields: list[Any], own: Own) -> WindowState:
         nonspeculative,
         is_past,
         UNTOUCHED if trigger is None else _trigger_of(trigger, own),
-        NO_TIMERS if alarms is None else WindowTimers(*alarms),
+        NO_TIMERS if timers is None else WindowTimers(*timers),
         hold_us,
     )
 

@@ -24,7 +24,7 @@ def late_payload(arrival: LateArrival) -> bytes:
 
 
 def stored_late_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same mapping as `late_mapping`, of a row of a store.
+    """A row of a store as the mapping that `late_mapping` gives.
 
     Raises:
         StoredFormatError: the row's payload is of a format that is not read.
@@ -51,7 +51,7 @@ def dead_payload(letter: DeadLetter) -> bytes:
 
 
 def stored_dead_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same mapping as `dead_mapping`, of a row of a store.
+    """A row of a store as the mapping that `dead_mapping` gives.
 
     Raises:
         StoredFormatError: the row's payload is of a format that is not read.

@@ -48,7 +48,7 @@ class Gathered(df.DoFn):
 
 
 class GatheredWithState(Gathered):
-    """The same beside state."""
+    """Gathers beside state."""
 
     def process(
         self,
@@ -103,7 +103,7 @@ def divide(element: Any) -> Any:
 
 
 def test_an_error_shows_the_users_own_lines(make_runner: MakeRunner) -> None:
-    """Those of the function that raised, and of what called it, behind the error that names transform and element."""
+    """The lines of the function that raised, and of what called it, behind the error that names the transform."""
     p = df.Pipeline(make_runner())
     outputs: Any = p | df.Create(SCORES) | "divide" >> df.Map(lambda element: divide(element) + 1)
     outputs | df.Map(lambda each: {"n": each}) | df.WriteToPostgres("t", columns={"n": int})

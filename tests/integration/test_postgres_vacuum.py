@@ -68,7 +68,7 @@ def status(admin: psycopg.Connection[Any]) -> dict[str, dict[str, Any]]:
 
 
 def published(admin: psycopg.Connection[Any], updates: int) -> dict[str, dict[str, Any]]:
-    """The same when the server has published so many updates of cells; it does so with a delay."""
+    """Wait until the server has published so many updates of cells, which it does with a delay."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while (found := status(admin))["cells"]["updates"] < updates:
         assert time.monotonic() < deadline_s

@@ -24,7 +24,7 @@ def admin(store_dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def first_bundle(store: PostgresStore) -> Production:
-    """That of a worker that has just taken the one range of a new job."""
+    """The first bundle of a worker that has just taken the one range of a new job."""
     only = RangeId("count", 0)
     ranges = [RangeSpec(range_id=only, keys=even_ranges(1)[0])]
     store.open_job(JobSpec(job="job", mode="streaming", fingerprint="f", ranges=ranges))

@@ -84,7 +84,7 @@ def rows_of(panes: Iterable[LoggedPane]) -> Counter[tuple[Row, int]]:
 
 
 def group_rows(panes: Iterable[LoggedPane], join_type: df.JoinType) -> Counter[tuple[Row, int]]:
-    """The same of a CoGroupByKey, which says whole groups."""
+    """What a CoGroupByKey is expected to emit, which emits whole groups."""
     rows: Counter[tuple[Row, int]] = Counter()
     for pane in panes:
         for left, right in oracle_pairs(pane.value[0], pane.value[1], join_type):
@@ -157,7 +157,7 @@ def check_join_of_results(
     join_type: df.JoinType,
     combiner: df.TimestampCombiner = df.TimestampCombiner.END_OF_WINDOW,
 ) -> None:
-    """The same where what is joined may be taken back: it is right of all that the first grouping says in the end."""
+    """What is expected where inputs may be retracted: right of all that the first grouping emits in the end."""
     pipeline = df.Pipeline(DirectRunner())
     summaries = (
         windowed(pipeline, windowing, arrivals, RETRACTING, triggers[0])

@@ -55,5 +55,5 @@ def test_a_window_speaks_when_the_watermark_passes_it(
 def test_a_session_that_has_spoken_and_grows_speaks_at_its_new_end(
     name: str, trigger: df.Trigger
 ) -> None:
-    """The same in streams that were written for it."""
+    """Sessions that have fired and grow, in streams that were written for it."""
     laws.check_on_time(*HARD_STREAMS[name], trigger)

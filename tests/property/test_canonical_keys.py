@@ -204,7 +204,7 @@ def test_stateful_do_fns_are_given_canonical_keys(records: list[Record]) -> None
 
 
 def test_columns_of_booleans_are_canonical() -> None:
-    """Those that come, and those that another release has left in a store."""
+    """Booleans that come are canonical, and so are those that another release has left in a store."""
     combine_fn = as_combine_fn(sum)
     lift = Lifter(node(combine_fn), Accumulation(tuple_of([combine_fn]), STRATEGIES["global"]))
     pairs = PairColumns((pa.array([True, False, True]),), (pa.array([1, 2, 3]),), is_single=True)

@@ -101,7 +101,7 @@ def test_the_machine_says_of_pairs_what_it_says_of_groups(
     *,
     ends: bool,
 ) -> None:
-    """The same at each moment and at the same event times, with the same timers and the same holds."""
+    """Both are equal at each moment and at equal event times, with equal timers and holds."""
     check_the_machine(bundles, join_type, combiner, trigger, window_fn, ends=ends)
 
 

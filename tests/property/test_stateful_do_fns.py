@@ -103,7 +103,7 @@ class Both:
 
 
 def one_by_one(events: list[Event]) -> list[Event]:
-    """The same elements in bundles of one."""
+    """The elements in bundles of one."""
     return [
         each
         for name, *args in events
@@ -127,7 +127,7 @@ def check_what_is_said(events: list[Event]) -> None:
 
 
 def check_in_which_order(events: list[Event]) -> None:
-    """The same with one key in one window, where the whole order is known."""
+    """One key in one window, where the whole order is known."""
     cell = CELLS[0]
     both = Both()
     both.lead_through(

@@ -359,7 +359,7 @@ def joins_forget_pairs_of_new_values(patch: Patch) -> None:
 
 
 def joins_keep_the_missing(patch: Patch) -> None:
-    """That a value met none is not taken back when it meets one."""
+    """A value that met none is not retracted as such when it meets one."""
     padded = join_fn._padded
     patch.setattr(join_fn, "_padded", lambda side, _, after: padded(side, False, after))
 
@@ -476,7 +476,7 @@ def test_a_broken_core_is_found(mutate: Callable[[Patch], None], monkeypatch: Pa
 
 
 def test_the_core_as_it_is_passes() -> None:
-    """The same search finds nothing wrong where nothing was broken."""
+    """The search finds nothing wrong where nothing was broken."""
     look_for_a_counterexample(50)
 
 

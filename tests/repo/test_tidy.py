@@ -84,12 +84,22 @@ def rule_off_without_reason(source: Source) -> Iterator[Complaint]:
             yield token.start[0], "no reason, as in # noqa: SLF001 - it sees everything"
 
 
+def opening_that_points_elsewhere(source: Source) -> Iterator[Complaint]:
+    """A docstring begins with what the thing does or is; it is read alone, in a list or an editor."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            text = ast.get_docstring(node) or ""
+            if re.match(r"(That|Those|The same)\b", text):
+                yield getattr(node, "lineno", 1), f"begins with: {text.splitlines()[0]}"
+
+
 RULES: list[Callable[[Source], Iterator[Complaint]]] = [
     long_function,
     undocumented_module,
     bare_except,
     note_without_issue,
     rule_off_without_reason,
+    opening_that_points_elsewhere,
 ]
 
 
@@ -150,6 +160,7 @@ def test_every_markdown_file_has_one_title() -> None:
         (note_without_issue, "x = 1  # TODO: later\n"),
         (rule_off_without_reason, "x = 1  # noqa: N816\n"),
         (rule_off_without_reason, "x = 1  # noqa\n"),
+        (opening_that_points_elsewhere, 'def f():\n    """That of one worker."""\n'),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -201,7 +201,7 @@ def salted_keys(p: df.Pipeline, random: Random) -> None:
 
 
 def salted_behind(p: df.Pipeline, random: Random) -> None:
-    """The same behind a grouping, and with one more between the salt and the table."""
+    """A salt behind a grouping, and one more grouping between the salt and the table."""
     grouped = numbers(p, random) | "first" >> df.GroupByKey()
     salts = grouped | df.FlatMap(lambda pair: [salted((0, value)) for value in pair[1]])
     again = salts | "second" >> df.GroupByKey()
@@ -330,7 +330,7 @@ def careful(pair: tuple[int, int]) -> tuple[int, int]:
 
 
 class Careful(df.DoFn):
-    """The same for the numbers of a group; keeps nothing, so that its groups are said as they come."""
+    """Careful with the numbers of a group; keeps nothing, so that its groups are emitted as they come."""
 
     def process(self, element: tuple[int, Any]) -> Iterator[tuple[int, Any]]:
         key, values = element

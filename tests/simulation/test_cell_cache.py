@@ -73,7 +73,7 @@ def build_once(p: df.Pipeline, random: Random) -> None:
 
 
 def build_long(p: df.Pipeline, random: Random) -> None:
-    """The same, of splits whose records go on and on."""
+    """Splits whose records go on and on."""
     source = ScriptedSource(*(list(_numbered(random, split)) for split in range(2)))
     p | "read" >> df.Read(source) | "once" >> df.ParDo(Once())
 

@@ -148,7 +148,7 @@ def collect_early(patch: Patch) -> None:
 
 
 def collect_early_in_the_store(patch: Patch) -> None:
-    """The same where only what comes of it can be seen."""
+    """Early collection where only what comes of it can be seen."""
     read = MemoryStore._record_ids
 
     def early(store: MemoryStore, job: str, range_id: Any) -> Any:

@@ -92,7 +92,7 @@ def total_row(pair: Any, window: df.Window = df.DoFn.WindowParam) -> dict[str, A
 
 
 def renewed(p: df.Pipeline, random: Random) -> None:
-    """The same sums, and other counts."""
+    """A version with equal sums, and other counts."""
     totals(p, random, window_s=120)
 
 

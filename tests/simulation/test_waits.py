@@ -31,7 +31,7 @@ def ask_again_late(patch: Patch) -> None:
 
 
 def send_again_late(patch: Patch) -> None:
-    """The same of deliveries."""
+    """Deliveries are sent again late."""
     patch.setattr(courier, "RESEND_INTERVAL_MS", LATE_MS)
 
 

@@ -196,7 +196,7 @@ def test_stragglers_are_made_durable() -> None:
 
 
 def test_hardly_anything_is_durable_that_arrives_at_once() -> None:
-    """That is what is saved; but who sends before the receiver is there has a straggler."""
+    """Durability is what is saved; but who sends before the receiver is there has a straggler."""
     pipeline = df.Pipeline(DirectRunner())
     build(pipeline, scripted([[(n, 30 * n)] for n in range(40)], 0), Distinct())
     commit, made = MemoryStore.commit, [0, 0]

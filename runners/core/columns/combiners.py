@@ -126,7 +126,7 @@ _COMBINE_FNS: dict[type[CombineFn], str] = {
 
 
 def column_combiners(combine_fn: CombineFn) -> tuple[ColumnCombiner, ...] | None:
-    """Those of a combine function of several, if there is one for each of them."""
+    """The column combiners of a combine function of several, if there is one for each of them."""
     if not isinstance(combine_fn, TupleCombineFn):
         return None
     found = tuple(filter(None, map(_combiner, combine_fn.combine_fns)))

@@ -132,7 +132,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
         return self._with(lambda each: each.take(taken), lambda each: each[at])
 
     def parted(self, is_chosen: Bools) -> tuple[PartialColumns, PartialColumns]:
-        """Those that are chosen, and the others."""
+        """The partials that are chosen, and the others."""
         chosen = int(np.count_nonzero(is_chosen))
         if is_chosen[:chosen].all():
             return self._slice(0, chosen), self._slice(chosen, len(self) - chosen)

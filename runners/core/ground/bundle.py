@@ -42,7 +42,7 @@ class Bundle:
         return len(self.values)
 
     def with_values(self, values: Sequence[Any]) -> "Bundle":
-        """The same elements with other values."""
+        """A bundle with other values at the same times, windows and panes."""
         return attrs.evolve(self, values=values)
 
     def take(

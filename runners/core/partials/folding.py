@@ -87,7 +87,7 @@ class Accumulation:
 
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "Accumulation":
-        """That of a grouping of the graph."""
+        """The accumulation of a grouping of the graph."""
         operation, pcollection = node.operation, graph.pcollections[node.inputs[0]]
         assert isinstance(operation, Group)
         return cls(
@@ -140,7 +140,7 @@ class Accumulation:
         return output
 
     def last_result(self, accumulator: Any) -> Any:
-        """The same of one that will not change any more and may be gone afterwards."""
+        """The result of an accumulator that will not change any more, and may be gone afterwards."""
         if self.is_list:
             return accumulator
         return self._result_fn.extract_output(accumulator[0] if self._is_stamped else accumulator)
@@ -164,7 +164,7 @@ class Accumulation:
         return int(min(max(accumulator[1], window.start_us), window.max_timestamp_us))
 
     def stamp_of_all_us(self, accumulators: Iterable[Any], window: Window) -> int | None:
-        """The same for a pane of several accumulators together."""
+        """The result of a pane of several accumulators together."""
         if not self._is_stamped:
             return None
         stamps_us = [each[1] for each in accumulators if each[1] is not None]
@@ -176,7 +176,7 @@ class Accumulation:
         return window.max_timestamp_us if stamp_us is None else stamp_us
 
     def unstamped(self, accumulator: Any) -> Any:
-        """The same without the event time that was chosen, if there is one."""
+        """An accumulator without the event time that was chosen, if there is one."""
         return (accumulator[0], None) if self._is_stamped else accumulator
 
 

@@ -84,7 +84,7 @@ class Lifter:
 
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "Lifter":
-        """That of a grouping of the graph."""
+        """The lifter of a grouping of the graph."""
         return cls(node, Accumulation.of(graph, node))
 
     def lift(self, bundle: Bundle, *, watermark_us: int) -> Sequence[Partial]:

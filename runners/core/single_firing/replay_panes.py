@@ -32,7 +32,7 @@ class ReplayPanes:
 
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "ReplayPanes | None":
-        """Those of a grouping of the graph, if its windows speak once when all of its input is replayed."""
+        """The panes of a grouping of the graph, if its windows fire once when all of its input is replayed."""
         panes = SinglePanes.of_replay(graph, node)
         return None if panes is None else cls(panes)
 

@@ -26,7 +26,7 @@ BUNDLE_PANE_COLUMNS = 200_000
 
 
 class SinglePanes:
-    """Those of one grouping.
+    """What the windows of one grouping emit, where each fires once.
 
     Args:
         node: the grouping.
@@ -40,13 +40,13 @@ class SinglePanes:
 
     @classmethod
     def of_replay(cls, graph: PipelineGraph, node: TransformNode) -> "SinglePanes | None":
-        """Those of a grouping of the graph, if its windows speak once when all of its input is replayed."""
+        """The panes of a grouping of the graph, if its windows fire once when all of its input is replayed."""
         accumulation = _speaking_once(graph, node)
         return None if accumulation is None else cls(node, accumulation)
 
     @classmethod
     def of_stream(cls, graph: PipelineGraph, node: TransformNode) -> "SinglePanes | None":
-        """Those of a grouping of the graph, if its windows speak once whenever input comes, and can be held as columns.
+        """The panes of a grouping, if its windows fire once whenever input comes, and can be buffered as columns.
 
         Windows that merge cannot: they would have to be looked for in all that is held, whenever something comes.
         """

@@ -112,7 +112,7 @@ def rows_from(node: TransformNode, values: Sequence[Any]) -> Rows:
 
 
 def _usual(node: TransformNode, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same values in the types that everybody else uses."""
+    """The values in the types that everybody else uses."""
     arrays = []
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         usual = _usual_type(array.type)

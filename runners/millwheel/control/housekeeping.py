@@ -44,7 +44,7 @@ class Retention:
 
 
 class Housekeeper:
-    """That of one job; used by one thread, which has a store of its own.
+    """Deletes what one job needs no more; used by one thread, which has a store of its own.
 
     Args:
         job: its name in the store.

@@ -16,7 +16,7 @@ DEATHS_MAX = 8
 
 
 class Deaths:
-    """Those of one job, as its driver has heard of them; another driver begins to count anew.
+    """Deaths of workers of one job, as its driver has heard of them; another driver begins to count anew.
 
     Args:
         job: its name, for the error.
@@ -55,5 +55,5 @@ class Deaths:
         )
 
     def suspects(self, ranges: Iterable[RangeId]) -> Mapping[RangeId, int]:
-        """Those of some ranges whose next step has ended a process, and how many bundles they had committed."""
+        """The ranges, of these, whose next step has ended a process, and how many bundles they had committed."""
         return {each: self._suspects[each] for each in ranges if each in self._suspects}

@@ -9,7 +9,7 @@ from runners.millwheel.model.ids import RangeId
 
 
 class Merges:
-    """Those of one master.
+    """The merges that one master was asked for.
 
     Args:
         shapes: of the key ranges.
@@ -25,7 +25,7 @@ class Merges:
         self._wanted.append((range_id, gone))
 
     def begin(self) -> Iterator[Merge]:
-        """Those that can begin now; the owner of their ranges is to be asked."""
+        """The merges that can begin now; the owner of their ranges is to be asked."""
         for wanted in list(self._wanted):
             if not all(map(self._assignment.is_stable, wanted)):
                 continue

@@ -13,7 +13,7 @@ TELLS_PER_MS = 10
 
 
 class Pace:
-    """That of one master; ``has_news``: whether there is something that workers have not been told.
+    """When one master sends news; ``has_news``: whether there is something that workers have not been told.
 
     Args:
         workers: how many.

@@ -79,7 +79,7 @@ def are_paused(slots: Sequence[Slot], now_ms: int) -> bool:
 
 
 def live_slots(slots: Sequence[Slot], now_ms: int) -> list[int]:
-    """Those whose worker is ready and has been heard within its lease."""
+    """The slots whose worker is ready and has been heard within its lease."""
     return [
         index for index, slot in enumerate(slots) if slot.is_ready and slot.is_within_lease(now_ms)
     ]

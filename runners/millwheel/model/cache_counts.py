@@ -28,5 +28,5 @@ class CacheCounts:
         )
 
     def of_the_past(self) -> "CacheCounts":
-        """The same of a worker that is gone, and its memory with it."""
+        """The counts of a worker that is gone, and its memory with it."""
         return attrs.evolve(self, bytes_buffered=0)

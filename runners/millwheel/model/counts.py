@@ -45,14 +45,14 @@ class Counts:
 
     @classmethod
     def total(cls, counts: Iterable["Counts"]) -> "Counts":
-        """Those of many workers; what they say of each range is put together once, and not worker by worker."""
+        """The counts of many workers; what they report of each range is put together once, and not worker by worker."""
         each = list(counts)
         loads = {range_id: load for one in each for range_id, load in one.loads.items()}
         total = sum((attrs.evolve(one, loads={}) for one in each), cls())
         return attrs.evolve(total, loads=loads)
 
     def of_the_past(self) -> "Counts":
-        """The same of a worker that is gone, and its memory with it."""
+        """The counts of a worker that is gone, and its memory with it."""
         return attrs.evolve(
             self,
             record_ids=self.record_ids.of_the_past(),

@@ -73,7 +73,7 @@ class LoadMeter:
 
     @property
     def loads(self) -> Mapping[RangeId, RangeLoad]:
-        """That of each range that has taken in anything."""
+        """The load of each range that has taken in anything."""
         return {
             range_id: RangeLoad(records, tuple(self._hashes.get(range_id, ())))
             for range_id, records in self._records.items()

@@ -20,7 +20,7 @@ class Told(Protocol):
 
 
 class LongWaits:
-    """Those of one process; not thread-safe.
+    """Waits of one process that last long; not thread-safe.
 
     Args:
         clock: for how long each has lasted.

@@ -71,7 +71,7 @@ def _key(trouble: Trouble) -> _Key:
 
 
 class TroubleBook:
-    """Those of one driver, by kind, place and first line of the reason."""
+    """The troubles that one driver knows, by kind, place and first line of the reason."""
 
     def __init__(self) -> None:
         self._counts: dict[_Key, int] = {}

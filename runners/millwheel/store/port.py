@@ -213,7 +213,7 @@ class JobSummary:
 
     @classmethod
     def of(cls, job: JobRow) -> "JobSummary":
-        """That of a job."""
+        """The summary of a job."""
         rows = job.ranges.values()
         known_us = [row.watermark_us for row in rows if row.watermark_us is not None]
         has_begun = all(row.split is None or row.watermark_us is not None for row in rows)
@@ -397,7 +397,7 @@ class Store(Protocol):
         tokens: Mapping[RangeId, int],
         keys: Sequence[CellKey],
     ) -> Mapping[CellKey, bytes] | Fenced:
-        """Those of some cells of a computation that there are, to the owner of all these ranges.
+        """Read those of these cells of a computation that exist, for the owner of all these ranges.
 
         `Fenced` to everybody else: tokens and cells are looked at in one instant, so an owner never sees what its
         successor has written.
@@ -432,7 +432,7 @@ class Store(Protocol):
     def known_record_ids(
         self, job: str, range_id: RangeId, digests: Sequence[bytes]
     ) -> Collection[bytes]:
-        """Those of some record ids that the range has, with what every commit before has written.
+        """Find which of these record ids the range has, with what every commit before has written.
 
         Answers also who does not own the range, which is then only good for a commit that is fenced.
         None of an unknown job or range.

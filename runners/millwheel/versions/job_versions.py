@@ -13,7 +13,7 @@ from runners.millwheel.versions.update import UpdatePlan, plan_update
 
 @attrs.frozen(kw_only=True)
 class Update:
-    """That a job may go over to the pipeline that it is run with.
+    """Permission for a job to go over to the pipeline that it is run with.
 
     Attributes:
         renamed: transforms that are called otherwise now: old label to new label.

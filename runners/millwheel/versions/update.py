@@ -88,7 +88,7 @@ class UpdatePlan:
 
     @property
     def losing(self) -> list[ComputationFate]:
-        """Those with which something is lost."""
+        """The computations of which something is lost."""
         return [each for each in self.computations if each.losses]
 
     def check(self, allow_loss: Collection[str]) -> None:

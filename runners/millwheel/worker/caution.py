@@ -45,7 +45,7 @@ UNWATCHED: Watch = _Unwatched()
 
 
 class Caution:
-    """That of one worker.
+    """Notes what one worker is at work on, for whoever watches its process.
 
     Args:
         computations: by name.

@@ -49,7 +49,7 @@ class _Waiting:
 
 
 class Committer:
-    """That of one worker; not thread-safe.
+    """Makes the steps of one worker durable; not thread-safe.
 
     Args:
         worker: its name, for errors.

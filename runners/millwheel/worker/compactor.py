@@ -12,7 +12,7 @@ IDLE_MS = 1_000
 
 
 class Compactor:
-    """That of one worker.
+    """Decides when one worker compacts its journals.
 
     Args:
         computations: all of the worker.

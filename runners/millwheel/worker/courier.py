@@ -19,7 +19,7 @@ RESEND_INTERVAL_MS = 2_000
 
 
 class Courier:
-    """That of one worker; not thread-safe.
+    """Sends the deliveries and acknowledgements of one worker; not thread-safe.
 
     Args:
         ranges: those that the worker owns; kept up to date by it.

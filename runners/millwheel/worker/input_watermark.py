@@ -8,7 +8,7 @@ from windowing.timestamps import MIN_TIMESTAMP_US
 
 
 class InputWatermark:
-    """That of one computation.
+    """How far in event time the ranges of one computation on one worker have fired their timers.
 
     Args:
         ranges: those that are owned; as they are at each call.

@@ -110,7 +110,7 @@ class OwnedRange:
         return Fence(range_id=self.range_id, token=self.token, bundle=self.bundle + 1)
 
     def accept(self, deliveries: Sequence[Deliver]) -> list[Deliver]:
-        """Those deliveries that are next on their channels; notes them as accepted.
+        """Accept the deliveries that are next on their channels.
 
         What was seen before is passed over, and so is what comes after a gap: the sender will send the channel again.
         """

@@ -30,7 +30,7 @@ def is_overrun(open_bytes: int) -> bool:
 
 
 class ReadingPace:
-    """That of one worker.
+    """How many records one worker may read now.
 
     Args:
         options: how fast a split may be read, and how far it may be ahead of the others.

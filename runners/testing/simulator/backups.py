@@ -30,7 +30,7 @@ _EVERY_ROUNDS = 25
 
 
 class Backups:
-    """Those of one run.
+    """Backups of the store of one run.
 
     Args:
         seed: decides when one is taken, and which is restored.

@@ -140,7 +140,7 @@ class Dice:
         return self._strikes.choice([5, 100, 1_000, 3_000, 20_000])
 
     def drift(self) -> Drift:
-        """That of a new process; it stays when nothing fails any more."""
+        """How the clock of a new process drifts; it stays when nothing fails any more."""
         if Fault.CLOCK_DRIFT not in self.rates:
             return Drift()
         self.struck[Fault.CLOCK_DRIFT] += 1

@@ -135,7 +135,7 @@ class PaneLog:
     def told(
         self, table: TableSpec, rows: Iterable[Sequence[Any]]
     ) -> Iterable[tuple[str, frozenset[str]]]:
-        """The same rows for the story: lines, and the keys that they are about."""
+        """The rows for the story: lines, and the keys that they are about."""
         tapped = self._taps.get(table.name)
         if tapped is None:
             return

@@ -139,7 +139,7 @@ def _explained(
     options: Mapping[str, Any],
     error: BaseException,
 ) -> str:
-    """The same seed once more, with its story."""
+    """Run a seed once more, with its story."""
     again = _simulation(build, seed, options, is_told=True)
     keys: frozenset[str] = frozenset()
     try:

@@ -130,7 +130,7 @@ class Promise:
 
     @classmethod
     def of(cls, graph: PipelineGraph) -> "Promise":
-        """That of the sources of a graph, before anything is read."""
+        """The promise of the sources of a graph, before anything is read."""
         is_shifted = any(
             isinstance(node.operation, ParDo | StatefulParDo)
             and node.operation.allowed_timestamp_skew_us

@@ -65,7 +65,7 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """The same for two runs in which the same happened in the same order."""
+        """A digest, equal for two runs in which the same happened in the same order."""
         return self._digest.hexdigest()
 
     def story(self, keys: frozenset[str] = frozenset()) -> Sequence[str]:

@@ -60,7 +60,7 @@ class Transactions:
         self._open.clear()
 
     def ending(self, *, is_over: bool) -> Iterable[Transaction]:
-        """Those whose time has come, or all; they are open no longer."""
+        """Take out the transactions whose time has come, or all."""
         now_ms = self._clock.monotonic_ms()
         ending = [each for each in self._open if is_over or each.due_ms <= now_ms]
         self._open = [each for each in self._open if each not in ending]

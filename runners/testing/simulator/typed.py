@@ -23,7 +23,7 @@ class Scored(NamedTuple):
 
 @attrs.frozen
 class TypedSource(Source):
-    """The same records.
+    """A source of the records of another one, as typed rows.
 
     ``rows_every``: so many batches are columns, then one is not.  ``factor``: of the numbers; what does not fit into 64
     bits is in no column.
@@ -44,7 +44,7 @@ class TypedSource(Source):
         return self.inner.has_arrival_order
 
     def splits(self, desired: int) -> Sequence[Any]:
-        """Those of the other."""
+        """The splits of the other source."""
         return self.inner.splits(desired)
 
     def open(self, split: Any, position: Any | None) -> SourceReader:

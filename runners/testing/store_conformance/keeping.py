@@ -38,7 +38,7 @@ _DEAD = StoredDeadLetter(
 
 
 def check_late_records_and_dead_letters_are_purged(connect: StoreFactory) -> None:
-    """Those of one kind, up to a number, at least so old; how many came too late is known for ever."""
+    """Rows of one kind go, up to a number, if they are old enough; how many came too late is known for ever."""
     store = opened(connect)
     store.open_job(attrs.evolve(job_spec("other"), tables=[]))
     owner = Owner(store, LOW)

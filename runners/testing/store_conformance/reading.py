@@ -27,7 +27,7 @@ _READS_MAX = 20_000
 
 
 def check_cells_are_read_by_their_keys(connect: StoreFactory) -> None:
-    """Those that there are, of several ranges at once, as the last commit has left them."""
+    """Cells that exist are read, of several ranges at once, as the last commit has left them."""
     store = opened(connect)
     owner = Owner(store, LOW, HIGH)
     ends = [0, RANGES[0].high - 1, _HIGH_KEYS.low, KEY_SPACE_END - 1]

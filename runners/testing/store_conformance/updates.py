@@ -244,7 +244,7 @@ def check_update_keeps_shapes(connect: StoreFactory) -> None:
 
 
 def check_update_is_idempotent_and_exact(connect: StoreFactory) -> None:
-    """The same update again changes nothing; one that was decided for something else is refused."""
+    """An update that is done again changes nothing; one that was decided for something else is refused."""
     store = connect()
     owner = _used(store)
     update = _update(store, _second("count", "read"), count="count", read="read")

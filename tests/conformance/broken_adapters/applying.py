@@ -49,7 +49,7 @@ class LetsWatermarksGoBack(MemoryStore):
 
 
 class LetsPercentilesGoBack(MemoryStore):
-    """The same of percentile watermarks."""
+    """Lets percentile watermarks go back."""
 
     def _apply_progress(self, job: StoredJob, production: Production) -> None:
         super()._apply_progress(job, production)

@@ -165,7 +165,7 @@ REFUSED_IN_THE_RUN: list[tuple[Build, str, str, str, str]] = [
 
 
 def line_of(build: Build) -> int:
-    """That with the comment "here"."""
+    """The line with the comment "here"."""
     lines, first = getsourcelines(build)
     return first + next(n for n, text in enumerate(lines) if text.endswith("# here\n"))
 

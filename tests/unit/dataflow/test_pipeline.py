@@ -61,7 +61,7 @@ def test_labels_are_paths(pipeline: df.Pipeline) -> None:
 
 
 def test_labels_are_stable() -> None:
-    """The same program makes the same labels and fingerprint: a restarted job finds its state."""
+    """A program makes equal labels and fingerprints each time: a restarted job finds its state."""
     graphs = []
     for _ in range(2):
         pipeline = df.Pipeline(DirectRunner())

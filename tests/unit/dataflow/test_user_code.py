@@ -33,7 +33,7 @@ class Plain(df.DoFn):
 
 
 class Stateful(df.DoFn):
-    """The same, with state and a timer."""
+    """A DoFn with state and a timer."""
 
     def process(
         self,

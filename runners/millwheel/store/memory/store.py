@@ -254,7 +254,7 @@ class MemoryStore(MemoryRequests):
         tokens: Mapping[RangeId, int],
         keys: Sequence[CellKey],
     ) -> Mapping[CellKey, bytes] | Fenced:
-        """Those of some cells that there are, to the owner."""
+        """Read those of these cells that exist, for the owner of their ranges."""
         with self._lock:
             fenced = self._not_owned(job, tokens)
             if fenced is not None:
@@ -309,7 +309,7 @@ class MemoryStore(MemoryRequests):
     def known_record_ids(
         self, job: str, range_id: RangeId, digests: Sequence[bytes]
     ) -> Collection[bytes]:
-        """Those of some record ids that the range has."""
+        """Find which of these record ids the range has."""
         with self._lock:
             kept = self._record_ids(job, range_id)
             return {digest for digest in digests if digest in kept}

@@ -24,7 +24,7 @@ class CellVerbs(JobReads):
         tokens: Mapping[RangeId, int],
         keys: Sequence[CellKey],
     ) -> Mapping[CellKey, bytes] | Fenced:
-        """Those of some cells that there are, to the owner."""
+        """Read those of these cells that exist, for the owner of their ranges."""
         if not keys:
             return {}
 

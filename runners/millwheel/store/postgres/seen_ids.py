@@ -18,7 +18,7 @@ class RecordIdVerbs(JobReads):
     def known_record_ids(
         self, job: str, range_id: RangeId, digests: Sequence[bytes]
     ) -> Collection[bytes]:
-        """Those of some record ids that the range has."""
+        """Find which of these record ids the range has."""
         parameters = {"record_ids": ByteaArray.of(digests)}
         rows = self._read_of_range("known_record_ids", job, range_id, parameters)
         return {digest for (digest,) in rows}

@@ -121,7 +121,7 @@ class Session:
         return self._tables
 
     def incarnation(self) -> str:
-        """That of the server that it is connected to; connects if need be."""
+        """The incarnation of the server that it is connected to; connects if need be."""
         self.connect()
         return self._incarnation
 

@@ -65,7 +65,7 @@ class IdFilter:
         return sum(each.bloom.size_in_bits for each in self._generations) // 8
 
     def maybes(self, digests: Iterable[bytes]) -> list[bytes]:
-        """Those that may have been added, in no particular order; the others have not been."""
+        """The ids that may have been added, in no particular order; the others have not been."""
         rest, maybes = list(digests), list[bytes]()
         for each in self._generations:
             bloom = each.bloom

@@ -30,7 +30,7 @@ class IdTable(Protocol):
     def known_record_ids(
         self, job: str, range_id: RangeId, digests: Sequence[bytes]
     ) -> Collection[bytes]:
-        """Those of some ids that the range has."""
+        """Find which of these ids the range has."""
 
     def read_record_ids(
         self, job: str, range_id: RangeId, after: bytes, count: int
@@ -77,7 +77,7 @@ class SeenIds:
         return deduplicated
 
     def worth_keeping(self, ids: Sequence[NewId], watermark_us: int) -> list[NewId]:
-        """Those of new ids that somebody may ask for when the split's watermark is here."""
+        """The new ids that somebody may ask for when the split's watermark is here."""
         until_us = horizon_us(self._settings.slack_us, watermark_us)
         return [each for each in ids if each.timestamp_us >= until_us]
 

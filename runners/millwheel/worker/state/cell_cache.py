@@ -156,7 +156,7 @@ class CellCache(dict[CellId, Any]):
         self._absent -= len(self) - before
 
     def take_in(self, cells: Mapping[CellId, bytes]) -> None:
-        """The same for cells that have come with a range."""
+        """Take in cells that have come with a range."""
         for cell_id, value in cells.items():
             if cell_id not in self and cell_id not in self._uncommitted:
                 self[cell_id] = decode_cell(value)

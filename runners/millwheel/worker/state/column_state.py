@@ -32,7 +32,7 @@ Release = tuple[RangeId, Released, list[PartialColumns]]
 
 
 class ColumnState:
-    """That of one computation on one worker.
+    """The columns that one computation buffers on one worker.
 
     Args:
         panes: what its windows say; None: nothing is ever held.
@@ -98,7 +98,7 @@ class ColumnState:
     def _take_rows_in(
         self, range_id: RangeId, partials: Sequence[Partial], input_watermark_us: int
     ) -> tuple[PartialColumns | None, Sequence[Partial]]:
-        """The same for those that came one by one: records behind the watermark, whose windows are still open."""
+        """Take in partials that came one by one: records behind the watermark, whose windows are still open."""
         buffered: list[Partial] = []
         others: list[Partial] = []
         for each in partials:

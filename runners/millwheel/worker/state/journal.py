@@ -56,7 +56,7 @@ class _Round(NamedTuple):
 
 
 class Journal:
-    """That of the ranges of one computation that one worker owns.
+    """The journal of the ranges of one computation that one worker owns.
 
     Args:
         computation: its name.

@@ -34,7 +34,7 @@ class CellTable(Protocol):
         tokens: Mapping[RangeId, int],
         keys: Sequence[CellKey],
     ) -> Mapping[CellKey, bytes] | Fenced:
-        """Those of some cells that there are."""
+        """Read those of these cells that exist."""
 
     def read_cell_page(
         self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
@@ -71,7 +71,7 @@ class StoredCells:
         self._page_size = StepSize(steps)
 
     def read(self, cell_ids: Sequence[CellId]) -> Iterator[tuple[CellId, bytes]]:
-        """Those of some cells that there are, in the order given.
+        """Read those of these cells that exist, in the order given.
 
         Raises:
             StoreError: a range of the computation is somebody else's by now.

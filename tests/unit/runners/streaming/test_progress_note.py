@@ -11,7 +11,7 @@ from windowing.timestamps import MIN_TIMESTAMP_US
 
 
 def statistics() -> MasterStatistics:
-    """Those of a job that has not begun."""
+    """The statistics of a job that has not begun."""
     return MasterStatistics(
         records_read=0,
         records_late=0,

@@ -79,7 +79,7 @@ class SharedClock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SharedClock:
-    """That of the tasks and workers of this test."""
+    """The folder of the tasks and workers of this test."""
     shared = SharedClock()
     monkeypatch.setattr(supervised, "SystemClock", lambda: shared)
     return shared

@@ -384,7 +384,7 @@ def test_a_slot_that_nobody_comes_for_is_told_and_when_somebody_has_come(job: Jo
 
 
 def test_what_a_worker_waits_for_is_noted_at_its_place(job: Job) -> None:
-    """That of all of it, where it names none."""
+    """The place is all of the worker, where it names none."""
     waiting = Waiting(slot=1, worker=job.busy, reason="a lock\nof a table")
     job.send(job.busy, waiting)
     job.send(job.busy, attrs.evolve(waiting, place="read[0]", reason="b"))
