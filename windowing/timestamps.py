@@ -12,6 +12,7 @@ ADR-0002.  Reads no clock.
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from numbers import Real
 
@@ -65,13 +66,14 @@ def to_timestamps_us(values: Sequence[TimestampLike]) -> list[int]:
         TimeError: as `to_timestamp_us`.
     """
     kinds = set(map(type, values))
+    found: list[int] = []
     if kinds == {float} and math.isfinite(sum(values)):  # type: ignore[arg-type]
-        found = [round(value * US_PER_SECOND) for value in values]  # type: ignore[operator]
+        # Seconds that are finite may be microseconds that are not.
+        with suppress(OverflowError):
+            found = [round(value * US_PER_SECOND) for value in values]  # type: ignore[operator]
     elif kinds == {int}:
         found = [value * US_PER_SECOND for value in values]  # type: ignore[operator, misc]
-    else:
-        return [to_timestamp_us(value) for value in values]
-    if MIN_TIMESTAMP_US <= min(found) and max(found) <= MAX_TIMESTAMP_US:
+    if found and MIN_TIMESTAMP_US <= min(found) and max(found) <= MAX_TIMESTAMP_US:
         return found
     return [to_timestamp_us(value) for value in values]
 
@@ -123,7 +125,10 @@ def _scaled_us(value: object, what: str) -> int:
             detail=f"its type is {type(value).__name__}",
             hint="give a datetime with a time zone, a timedelta, or a number of seconds",
         )
-    seconds = float(value)
-    if not math.isfinite(seconds):
+    try:
+        scaled_us = float(value) * US_PER_SECOND
+    except OverflowError:
+        scaled_us = math.inf
+    if not math.isfinite(scaled_us):
         raise TimeError(f"{value!r} is not {what}", hint="give a finite number of seconds")
-    return round(seconds * US_PER_SECOND)
+    return round(scaled_us)

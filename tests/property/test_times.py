@@ -8,7 +8,7 @@ from typing import Any
 
 import pendulum
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -75,6 +75,8 @@ def test_whole_seconds(seconds: int) -> None:
         st.lists(st.datetimes(timezones=st.just(UTC)) | st.floats(-1e9, 1e9)),
     )
 )
+@example(values=[1.8e302])
+@example(values=[1.8e302, -1.8e302])
 def test_many_instants_at_once(values: list[Any]) -> None:
     """They are what each is by itself, and refused for the first that is refused."""
     expected, refusal = None, "none"
@@ -87,6 +89,15 @@ def test_many_instants_at_once(values: list[Any]) -> None:
             to_timestamps_us(values)
     else:
         assert expected == to_timestamps_us(values)
+
+
+@pytest.mark.parametrize("value", [1.8e302, -1.8e302, Fraction(10**400), 10**400])
+def test_more_seconds_than_there_are(value: Any) -> None:
+    with pytest.raises(df.TimeError):
+        to_timestamp_us(value)
+    if not isinstance(value, int):
+        with pytest.raises(df.TimeError, match="finite"):
+            to_duration_us(value)
 
 
 @pytest.mark.parametrize(
