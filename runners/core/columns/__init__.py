@@ -1,1 +1,1 @@
-"""Numbers as columns: windows assigned, values folded and partials kept without an object for each."""
+"""Columns of numbers: windows assigned, values folded and partials kept without a Python object for each."""

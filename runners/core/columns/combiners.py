@@ -1,11 +1,11 @@
-"""ColumnCombiners: what `dataflow.combine_fn` says of some built-in functions, over columns instead of values.
+"""ColumnCombiners: some built-in functions of `dataflow.combine_fn`, over columns instead of values.
 
 An accumulator of a `ColumnCombiner` is one place in one or two arrays.  It becomes the accumulator of its `CombineFn`
 where columns end (`ColumnCombiner.accumulators`), so both can be mixed.
 
 **Law**: the result is that of the `CombineFn`; sums of floats may differ from it in their last bits, as they may
-between orders of addition anyway.  Where columns could not keep the law, as with integers beyond 64 bits, there is no
-result (None), and whoever asked folds values one by one.
+between orders of addition anyway.  Where columns could not keep the law, for example with integers beyond 64 bits, the
+result is None, and the caller folds values one by one.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,20 +25,20 @@ from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn, Tupl
 Accumulators = tuple[NDArray[Any], ...]
 
 _INT64_MAX = (1 << 63) - 1
-#: Integers up to here are floats without loss.
+#: Integers up to here can be converted to floats without loss.
 _EXACT_MAX = 1 << 53
 
 
 @attrs.frozen
 class Groups:
-    """Which rows are together: rows ``order[bounds[i] : bounds[i + 1]]`` are group i."""
+    """The rows of each group: rows ``order[bounds[i] : bounds[i + 1]]`` are group i."""
 
     order: Int64s
     bounds: Int64s
 
     @property
     def firsts(self) -> Int64s:
-        """A row of each group."""
+        """One row of each group."""
         return self.order[self.bounds]
 
     @property
@@ -47,24 +47,34 @@ class Groups:
         return np.diff(self.bounds, append=len(self.order))
 
     def reduced(self, ufunc: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
-        """The values of each group folded into one."""
+        """The values of each group folded into one.
+
+        Args:
+            ufunc: folds two values.
+            values: one for each row.
+        """
         folded: NDArray[Any] = ufunc.reduceat(values[self.order], self.bounds)
         return folded
 
 
 @attrs.frozen
 class ColumnCombiner:
-    """One aggregate.
+    """One aggregate function.
 
-    ``kind``: sum, count, min, max or mean.  ``is_listed``: whether an accumulator is a list of one, as a
-    `CallableCombineFn` has it.
+    ``kind``: sum, count, min, max or mean.  ``is_listed``: whether an accumulator of the `CombineFn` is a list of one
+    value, as that of a `CallableCombineFn` is.
     """
 
     kind: str
     is_listed: bool = False
 
     def lifted(self, values: pa.Array, groups: Groups) -> Accumulators | None:
-        """The accumulators of groups of inputs."""
+        """The accumulators of groups of inputs; None if the inputs cannot be folded as columns.
+
+        Args:
+            values: the inputs.
+            groups: which of them belong together.
+        """
         if self.kind == "count":
             return (groups.counts,)
         numbers = _numbers(values)
@@ -80,14 +90,19 @@ class ColumnCombiner:
         return (sums,) if self.kind == "sum" else (sums, groups.counts)
 
     def merged(self, accumulators: Accumulators, groups: Groups) -> Accumulators | None:
-        """The accumulators of groups of accumulators."""
+        """The accumulators of groups of accumulators; None if they cannot be merged as columns.
+
+        Args:
+            accumulators: the arrays.
+            groups: which of their places belong together.
+        """
         if self.kind in ("min", "max"):
             return _extremes(accumulators[0], groups, self.kind)
         merged = [_sums(each, groups) for each in accumulators]
         return None if any(each is None for each in merged) else tuple(merged)  # type: ignore[arg-type]
 
     def accumulators(self, accumulators: Accumulators) -> Sequence[Any]:
-        """The accumulators as those of the `CombineFn`."""
+        """The accumulators in the form that the `CombineFn` uses."""
         if self.kind == "mean":
             sums, counts = accumulators
             return list(zip(sums.tolist(), counts.tolist(), strict=True))
@@ -95,7 +110,12 @@ class ColumnCombiner:
         return [[value] for value in values] if self.is_listed else values
 
     def arrays(self, accumulators: Sequence[Any], like: Accumulators) -> Accumulators | None:
-        """The inverse of `accumulators`, in arrays like others; None where they would not be the same."""
+        """The inverse of `accumulators`; None where converting back would give other values.
+
+        Args:
+            accumulators: of the `CombineFn`.
+            like: arrays of the types that are wanted.
+        """
         columns: list[Sequence[Any]] = [accumulators]
         if self.kind == "mean":
             columns = list(zip(*accumulators, strict=True))
@@ -107,7 +127,7 @@ class ColumnCombiner:
         return None if any(each is None for each in found) else tuple(found)  # type: ignore[arg-type]
 
     def results(self, accumulators: Accumulators) -> pa.Array:
-        """What the accumulators say."""
+        """The results of the accumulators."""
         if self.kind != "mean":
             return array_of(accumulators[0])
         sums, counts = accumulators
@@ -126,7 +146,7 @@ _COMBINE_FNS: dict[type[CombineFn], str] = {
 
 
 def column_combiners(combine_fn: CombineFn) -> tuple[ColumnCombiner, ...] | None:
-    """The column combiners of a combine function of several, if there is one for each of them."""
+    """The column combiners of a `TupleCombineFn`, if there is one for each of its parts; otherwise None."""
     if not isinstance(combine_fn, TupleCombineFn):
         return None
     found = tuple(filter(None, map(_combiner, combine_fn.combine_fns)))
@@ -142,7 +162,12 @@ def _combiner(combine_fn: CombineFn) -> ColumnCombiner | None:
 
 
 def exact_array(values: Sequence[Any], like: NDArray[Any]) -> NDArray[Any] | None:
-    """An array of these values, of the type of another; None if they are of another type, or do not fit."""
+    """An array of values with the type of another array; None if the values are of another type, or do not fit.
+
+    Args:
+        values: plain Python values.
+        like: the array whose type is wanted.
+    """
     kind: type = {"i": int, "f": float, "b": bool}[like.dtype.kind]
     if any(type(each) is not kind for each in values):
         return None
@@ -153,7 +178,7 @@ def exact_array(values: Sequence[Any], like: NDArray[Any]) -> NDArray[Any] | Non
 
 
 def _numbers(values: pa.Array) -> NDArray[Any] | None:
-    """Numbers without gaps; None if the column has others."""
+    """The values as an array of numbers without nulls; None if the column has others."""
     is_known = pa.types.is_int64(values.type) or pa.types.is_float64(values.type)
     if values.null_count or not (is_known or pa.types.is_boolean(values.type)):
         return None
@@ -162,7 +187,7 @@ def _numbers(values: pa.Array) -> NDArray[Any] | None:
 
 def _extremes(numbers: NDArray[Any], groups: Groups, kind: str) -> Accumulators | None:
     if numbers.dtype == np.float64:
-        # What is least among NaN, or 0.0 and -0.0, depends on the order.
+        # Which of NaN, or of 0.0 and -0.0, is the least depends on the order.
         zeros = numbers[numbers == 0]
         if np.isnan(numbers).any() or np.signbit(zeros).any():
             return None
@@ -172,17 +197,17 @@ def _extremes(numbers: NDArray[Any], groups: Groups, kind: str) -> Accumulators 
 def _sums(numbers: NDArray[Any], groups: Groups) -> NDArray[Any] | None:
     """The sum of each group; None where one could be beyond 64 bits."""
     if numbers.dtype == np.int64 and _largest(numbers) * len(numbers) > _INT64_MAX:
-        # Rounding is far less than the factor of two that is left.
+        # The rounding error is far less than the factor of two that is left.
         magnitudes = groups.reduced(np.add, np.abs(numbers.astype(np.float64)))
         if magnitudes.max() > _INT64_MAX // 2:
             return None
-    # Python begins with 0, so a sum is never -0.0.
+    # Python begins sums with 0, so a sum is never -0.0.
     sums: NDArray[Any] = groups.reduced(np.add, numbers) + numbers.dtype.type(0)
     return sums
 
 
 def _largest(numbers: NDArray[Any]) -> int:
-    """The largest magnitude."""
+    """The largest absolute value."""
     if not len(numbers):
         return 0
     return max(abs(int(numbers.min())), abs(int(numbers.max())))

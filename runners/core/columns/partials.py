@@ -1,7 +1,7 @@
 """Partials as columns: built, merged and divided among key ranges without an object for each.
 
-`PartialColumns` is a sequence of ordinary partials (`runners.core.partials.lifting`), so whoever does not know columns
-takes it as it is.  Where columns do not suffice, functions here return None, and values are folded one by one.
+`PartialColumns` is a sequence of ordinary partials (`runners.core.partials.lifting`), so code that does not know
+columns can use it as well.  Where columns do not suffice, functions here return None, and values are folded one by one.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 LabelT = TypeVar("LabelT", bound=Hashable)
 
 Bools = NDArray[np.bool_]
-#: More different values than this, and their products could be beyond 64 bits.
+#: With codes up to here, products still fit into 64 bits; larger ones are renumbered.
 _CODES_MAX = 1 << 62
 
 
 class PartialColumns(Column[tuple[Any, Any, Any, int]]):
-    """Partials of one grouping.
+    """Partials of one grouping as columns.
 
     Args:
         keys: the columns of the key; ``is_single`` if the key is not a tuple.
         windows: of each partial.
-        counts: records in each.
-        combiners: what folds them, and ``accumulators``: the arrays of each combiner.
+        counts: the number of records in each partial.
+        combiners: fold the values, and ``accumulators``: the arrays of each combiner.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
         return len(self.counts)
 
     def as_batch(self) -> tuple[pa.RecordBatch, list[Any]]:
-        """The columns as a record batch, and as plain values what each of them is."""
+        """The columns as a record batch, and plain values that describe what each of them is."""
         columns = [self.windows.starts_us, self.windows.ends_us, self.counts]
         columns += [each for found in self.accumulators for each in found]
         arrays = [*self.keys, *map(array_of, columns)]
@@ -72,7 +72,12 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
 
     @classmethod
     def of_batch(cls, batch: pa.RecordBatch, shape: Sequence[Any]) -> PartialColumns:
-        """The inverse of `as_batch`."""
+        """The inverse of `as_batch`.
+
+        Args:
+            batch: the columns.
+            shape: what each of them is.
+        """
         keys, is_single, size_us, combiners, sizes = shape
         columns = batch.columns
         starts_us, ends_us, counts, *arrays = [numbers_of(each) for each in columns[keys:]]
@@ -88,24 +93,24 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
 
     @property
     def records(self) -> int:
-        """How many records they are made of."""
+        """The number of records that the partials are made of."""
         return int(self.counts.sum())
 
     @property
     def nbytes(self) -> int:
-        """What the arrays take."""
+        """The size of the arrays, in bytes."""
         arrays = [*self.keys, self.windows.starts_us, self.windows.ends_us, self.counts]
         arrays += [each for found in self.accumulators for each in found]
         return sum(int(each.nbytes) for each in arrays)
 
     @property
     def schema(self) -> tuple[Any, ...]:
-        """What must be the same for partials to be put together."""
+        """The properties that must be the same for partials to be concatenated."""
         dtypes = [each.dtype for found in self.accumulators for each in found]
         return ([each.type for each in self.keys], self.is_single, self.combiners, dtypes)
 
     def like(self, partials: Sequence[tuple[Any, Any, Any, int]]) -> PartialColumns | None:
-        """Partials as columns of the same types as these; None where they would not be the same."""
+        """Other partials as columns of the same types as these; None where converting back would give other values."""
         keys, windows, accumulators, counts = zip(*partials, strict=True)
         columns = [keys] if self.is_single else list(zip(*keys, strict=True))
         arrays = [_exact_keys(*each) for each in zip(columns, self.keys, strict=True)]
@@ -164,7 +169,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
 
 
 def canonical_columns(keys: Iterable[pa.Array]) -> tuple[pa.Array, ...]:
-    """Key columns of canonical keys (`dataflow.canonical_keys`): booleans are 1 and 0."""
+    """The columns of canonical keys (`dataflow.canonical_keys`): booleans are 1 and 0."""
     return tuple(key.cast(pa.int64()) if pa.types.is_boolean(key.type) else key for key in keys)
 
 
@@ -181,7 +186,13 @@ def _exact_keys(values: Sequence[Any], like: pa.Array) -> pa.Array | None:
 def lifted_columns(
     bundle: Bundle, combiners: tuple[ColumnCombiner, ...], *, is_merging: bool
 ) -> PartialColumns | None:
-    """The partials of a bundle of pairs; ``is_merging``: windows of a key that overlap become one."""
+    """Make the partials of a bundle of pairs; None if they cannot be folded as columns.
+
+    Args:
+        bundle: the pairs.
+        combiners: one for each column of values.
+        is_merging: whether windows of a key that overlap merge.
+    """
     pairs, windows = bundle.values, bundle.windows
     if not isinstance(pairs, PairColumns) or not len(pairs):
         return None
@@ -201,7 +212,12 @@ def lifted_columns(
 
 
 def merged_columns(parts: Sequence[PartialColumns], *, is_merging: bool) -> PartialColumns | None:
-    """The partials of several as fewer that say the same."""
+    """Merge the partials of several bundles into fewer; None if they cannot be merged as columns.
+
+    Args:
+        parts: at least one.
+        is_merging: whether windows of a key that overlap merge.
+    """
     first = parts[0]
     if any(each.schema != first.schema for each in parts):
         return None
@@ -242,7 +258,7 @@ def _together(
     firsts = array_of(groups.firsts)
     starts_us = windows.starts_us[groups.firsts]
     ends_us = groups.reduced(np.maximum, windows.ends_us)
-    # Windows of one size that have merged are of one size no more.
+    # After a merge, windows may no longer have the same size.
     is_same = windows.size_us is not None and bool((ends_us - starts_us == windows.size_us).all())
     return PartialColumns(
         tuple(each.take(firsts) for each in keys),
@@ -255,9 +271,14 @@ def _together(
 
 
 def grouped(keys: Sequence[pa.Array], windows: WindowColumn, *, is_merging: bool) -> Groups | None:
-    """The rows of one key and window together, those of a key in the order of their windows.
+    """Groups of rows with the same key and window; those of a key are in the order of their windows.
 
-    None if there is a column of keys that is not compared as Python compares its values.
+    None if Arrow does not compare the values of a key column as Python does.
+
+    Args:
+        keys: the columns of the key.
+        windows: of the rows.
+        is_merging: whether windows of a key that overlap are one group.
     """
     codes = key_codes(keys)
     if codes is None:
@@ -281,11 +302,11 @@ def grouped(keys: Sequence[pa.Array], windows: WindowColumn, *, is_merging: bool
 
 
 def _reach_us(codes: Int64s, ends_us: Int64s) -> Int64s:
-    """For each window the latest end among those of its key up to it; the windows are ordered by key."""
+    """For each window the latest end among the windows of its key up to it; the windows are ordered by key."""
     order = np.lexsort((ends_us, codes))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    # A later key is ranked behind all of an earlier one, so none reaches into the next.
+    # A later key is ranked behind all windows of an earlier one, so none reaches into the next key.
     return ends_us[order[np.maximum.accumulate(rank)]]
 
 
@@ -298,7 +319,7 @@ def _sorted_by(codes: Int64s, starts_us: Int64s) -> Int64s:
 
 
 def _argsorted(numbers: Int64s) -> Int64s:
-    """As `numpy.argsort` of numbers from 0 on, stable: by digits of 16 bits, which are counted, not compared."""
+    """A stable argsort of numbers from 0 on, by digits of 16 bits, which are counted instead of compared."""
     order: Int64s = np.argsort(numbers.astype(np.uint16), kind="stable")
     for shift in range(16, int(numbers.max()).bit_length(), 16):
         digits = (numbers >> shift).astype(np.uint16)
@@ -307,7 +328,7 @@ def _argsorted(numbers: Int64s) -> Int64s:
 
 
 def key_codes(keys: Sequence[pa.Array]) -> Int64s | None:
-    """Small numbers from 0 on, the same for the same keys and different for others."""
+    """A number from 0 on for each key: the same for equal keys, and different for others; None if there is none."""
     codes: Int64s | None = None
     for key in keys:
         found = _codes(key)
@@ -328,7 +349,12 @@ def key_codes(keys: Sequence[pa.Array]) -> Int64s | None:
 def divided(
     partials: PartialColumns, label_of: Callable[[Any], LabelT]
 ) -> Iterator[tuple[LabelT, PartialColumns]]:
-    """The partials by what ``label_of`` says of their keys; it is asked once for each key."""
+    """Divide partials by the label of their key.
+
+    Args:
+        partials: of one grouping.
+        label_of: returns the label of a key; called once for each key.
+    """
     if len(partials):
         yield from divided_by(partials, *key_labels(partials, label_of))
 
@@ -336,9 +362,14 @@ def divided(
 def key_labels(
     partials: PartialColumns, label_of: Callable[[Any], LabelT]
 ) -> tuple[Int64s, list[LabelT]]:
-    """What ``label_of`` says of each key that there is, and for each partial which of these is its own."""
+    """The index of the label for each partial, and the labels of all keys.
+
+    Args:
+        partials: of one grouping.
+        label_of: returns the label of a key; called once for each key.
+    """
     codes = key_codes(partials.keys)
-    assert codes is not None  # or they would not have been grouped
+    assert codes is not None  # otherwise they could not have been grouped
     firsts, which = np.unique(codes, return_index=True, return_inverse=True)[1:]
     at = array_of(firsts)
     keys = key_values([each.take(at) for each in partials.keys], is_single=partials.is_single)
@@ -348,7 +379,13 @@ def key_labels(
 def divided_by(
     partials: PartialColumns, which: Int64s, labels: Sequence[LabelT]
 ) -> Iterator[tuple[LabelT, PartialColumns]]:
-    """The partials by their labels: ``labels[which[index]]`` is that of one."""
+    """Divide partials by their labels: ``labels[which[index]]`` is the label of the partial at an index.
+
+    Args:
+        partials: of one grouping.
+        which: for each partial the index of its label.
+        labels: may have the same label several times.
+    """
     numbers: dict[LabelT, int] = {}
     indexes = [numbers.setdefault(label, len(numbers)) for label in labels]
     if len(numbers) == 1:

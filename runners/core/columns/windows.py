@@ -1,4 +1,4 @@
-"""Windows assigned as columns: what the window functions of `windowing` say, for all instants at once."""
+"""Windows assigned as columns: what the window functions of `windowing` return, for all instants at once."""
 
 import numpy as np
 
@@ -16,11 +16,16 @@ _ALL_OF_TIME_US = MAX_TIMESTAMP_US - MIN_TIMESTAMP_US
 def assigned(
     window_fn: WindowFn, timestamps: IntColumn
 ) -> tuple[Int64s | None, WindowColumn] | None:
-    """The windows of elements that happened then.
+    """The windows of elements with these event times.
+
+    Args:
+        window_fn: assigns the windows.
+        timestamps: the event times, in microseconds.
 
     Returns:
         For each window the index of its element (None: one window for each element, in order), and the windows; None
-        where the window function has to be asked for each element: another one, or near the ends of time.
+        where the window function has to be called for each element: another function, or event times near the ends of
+        time.
     """
     times_us = timestamps.array
     lengths_us = [getattr(window_fn, name, 0) for name in ("size_us", "period_us", "gap_us")]
@@ -42,14 +47,14 @@ def assigned(
         return None
     if not len(starts_us):
         return indexes, WindowColumn(starts_us, starts_us, size_us)
-    # Windows that would reach beyond the ends of time are cut there.
+    # Windows that would reach beyond the ends of time are cut there, which only the window function itself does.
     if int(starts_us.min()) < MIN_TIMESTAMP_US or int(starts_us.max()) + size_us > MAX_TIMESTAMP_US:
         return None
     return indexes, WindowColumn(starts_us, starts_us + size_us, size_us)
 
 
 def _sliding(window_fn: SlidingWindows, times_us: Int64s) -> tuple[Int64s, Int64s]:
-    """Numbers of windows as in `SlidingWindows`: those that have started by then, without those that have ended."""
+    """The windows of `SlidingWindows`: those that have started at an instant, without those that have ended."""
     period_us = window_fn.period_us
     since_us = times_us - window_fn.offset_us
     last = since_us // period_us

@@ -1,1 +1,1 @@
-"""What everything in the core is made of: bundles, cells and timers as values, keys as bytes, dead letters."""
+"""The values that the rest of the core uses: bundles, cells, timers, keys as bytes, dead letters."""

@@ -1,6 +1,6 @@
-"""Bundle: the unit that flows, as columns (DESIGN section 4).
+"""Bundle: the unit in which elements flow, as columns (ADR 0021).
 
-A column that would say the same for every element is None: all in the global window, no pane, all signs +1.
+A column that would have the same value for every element is None: all in the global window, no pane, all signs +1.
 Values, instants and windows may be arrays that look like lists (`dataflow.columns`).
 """
 
@@ -18,9 +18,9 @@ from windowing.window import GLOBAL_WINDOW, Window
 class Bundle:
     """Elements as parallel columns.
 
-    ``signs``: +1 says the element, -1 takes it back.
-    ``emitted_panes``: for each element the `EmittedPane` of the grouping that it comes from, where that can take back
-    what it says.
+    ``signs``: +1 emits the element, -1 retracts it.
+    ``emitted_panes``: for each element the `EmittedPane` of the grouping that it comes from, where that grouping can
+    retract what it emits.
     """
 
     values: Sequence[Any]
@@ -33,7 +33,7 @@ class Bundle:
 
     @property
     def kinds(self) -> frozenset[type]:
-        """The types of the values; looks at each when it is asked for the first time."""
+        """The types of the values, collected when they are asked for the first time."""
         if self._kinds is None:
             self._kinds = frozenset(map(type, self.values))
         return self._kinds
@@ -53,7 +53,14 @@ class Bundle:
         windows: Sequence[Window] | None = None,
         timestamps_us: Sequence[int] | None = None,
     ) -> "Bundle":
-        """``values``, each with what the element at its index had, but for the columns given."""
+        """A bundle of ``values``; each has the other columns of the element at its index, except for the columns given.
+
+        Args:
+            indexes: one for each value, of the element that it comes from.
+            values: of the new bundle.
+            windows: of the values; None: those of the elements.
+            timestamps_us: event times of the values, in microseconds; None: those of the elements.
+        """
         return Bundle(
             values,
             picked(self.timestamps_us, indexes) if timestamps_us is None else timestamps_us,

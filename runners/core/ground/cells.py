@@ -1,4 +1,4 @@
-"""Cells: what a grouping keeps between two steps, and what a step does, as values.
+"""Cells, timers and effects: what a grouping keeps between two steps, and what a step does, as values.
 
 A *cell* is the unit of state that is read and written together: one window of a key, or, where windows merge, all
 windows of a key.
@@ -17,14 +17,14 @@ from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
 from windowing.window import Window
 
-#: Key, and the window where the cell is per window.
+#: The key; and the window, where each window has a cell of its own.
 CellId = tuple[Any, Window | None]
 #: One timer per cell, window and time domain.
 TimerId = tuple[CellId, Window, TimeDomain]
 
 
 class Nothing(Enum):
-    """In place of an accumulator that holds nothing; an Enum, because its identity survives pickling."""
+    """Stands for an accumulator that contains nothing; an Enum, because its identity survives pickling."""
 
     NOTHING = "nothing"
 
@@ -33,14 +33,14 @@ NOTHING = Nothing.NOTHING
 
 
 class WindowTimers(NamedTuple):
-    """When the timers of a window are due, in the order of `TimeDomain`; None: not set."""
+    """When the timers of a window are due, in microseconds, in the order of `TimeDomain`; None: not set."""
 
     event_us: int | None = None
     processing_us: int | None = None
     percentile_us: int | None = None
 
     def without(self, domain: TimeDomain) -> "WindowTimers":
-        """After the timer of a domain has fired."""
+        """The timers that are left after that of one domain has fired."""
         event_us, processing_us, percentile_us = self
         if domain is TimeDomain.EVENT:
             event_us = None
@@ -58,10 +58,10 @@ UNTOUCHED = Progress()
 
 @attrs.frozen
 class Now:
-    """What time it is for a step: event time and processing time, never one for the other.
+    """The clocks of a step: event time and processing time, never one in place of the other.
 
-    ``watermark_us`` decides what is too late; ``trigger_watermark_us`` is what triggers and panes go by: the same,
-    or ahead of it where they follow a percentile.
+    ``watermark_us`` decides what is too late; triggers and panes follow ``trigger_watermark_us``, which is the same, or
+    ahead of it where they follow a percentile.
     """
 
     watermark_us: int
@@ -71,10 +71,10 @@ class Now:
 
 @attrs.define
 class EmittedPane:
-    """A value that a window said and has not taken back.
+    """A value that a window has emitted and not retracted.
 
-    ``remembered``: what non-deterministic user code after the grouping made of it, by label, because the code could not
-    say it again (Dataflow Model, footnote 12).
+    ``remembered``: what non-deterministic user code after the grouping returned for it, by label, because the code
+    could not return it again (Dataflow Model, footnote 12).
     """
 
     value: Any
@@ -84,25 +84,30 @@ class EmittedPane:
     remembered: dict[str, list[list[Any]]] | None = None
 
     def remember(self, label: str, outputs: list[Any]) -> None:
-        """Keep what a transform made of the value; of several things made of the value, one after the other."""
+        """Keep what a transform returned for the value; if it was called several times, one after the other.
+
+        Args:
+            label: of the transform.
+            outputs: what it returned.
+        """
         if self.remembered is None:
             self.remembered = {}
         self.remembered.setdefault(label, []).append(outputs)
 
     def recall(self, label: str) -> list[Any]:
-        """What was kept first and not recalled yet; nothing if the transform has seen nothing of the value."""
+        """Remove and return what was kept first for a transform; nothing if the transform has not seen the value."""
         kept = (self.remembered or {}).get(label)
         return kept.pop(0) if kept else []
 
 
 @attrs.define
 class WindowState:
-    """What is kept for one key and window.
+    """The state that is kept for one key and window.
 
-    ``pending``: inputs since the last firing.  ``emitted``: what is to be taken back at the next firing: after a merge
-    that may be several, each with the window it was said for.  ``is_past``: the on-time moment is behind.
-    ``trigger``: how far the trigger is.  ``timers``: the timers that are set.  ``hold_us``: where the watermark
-    behind the grouping waits for the window to speak.
+    ``pending``: the number of inputs since the last firing.  ``emitted``: what the next firing has to retract: after a
+    merge there may be several, each with the window that it was emitted for.  ``is_past``: whether the on-time firing
+    is over.  ``trigger``: the progress of the trigger.  ``timers``: the timers that are set.  ``hold_us``: the hold on
+    the watermark behind the grouping until the window fires, in microseconds.
     """
 
     accumulator: Any = NOTHING
@@ -114,7 +119,8 @@ class WindowState:
     trigger: Progress = UNTOUCHED
     timers: WindowTimers = NO_TIMERS
     hold_us: int | None = None
-    #: The trigger's progress that ``timers`` was worked out for; not kept, so it is worked out anew after a restart.
+    #: The progress of the trigger for which ``timers`` were computed; not stored, so they are computed again after a
+    #: restart.
     armed_for: Progress | None = attrs.field(default=None, eq=False, repr=False)
 
 
@@ -123,7 +129,12 @@ Cell = WindowState | dict[Window, WindowState]
 
 
 def window_holds(cell_id: CellId, cell: Cell) -> Iterator[tuple[Window, int]]:
-    """The windows of a cell that hold back the watermark behind the grouping, and where."""
+    """The windows of a cell that hold the watermark behind the grouping, and their holds in microseconds.
+
+    Args:
+        cell_id: of the cell.
+        cell: its state.
+    """
     states = cell if isinstance(cell, dict) else {cell_id[1]: cell}
     for window, state in states.items():
         if window is not None and isinstance(state, WindowState) and state.hold_us is not None:
@@ -131,7 +142,7 @@ def window_holds(cell_id: CellId, cell: Cell) -> Iterator[tuple[Window, int]]:
 
 
 class LateElement(NamedTuple):
-    """A value as it came to a grouping: with its own event time, and -1 if it takes a value back."""
+    """A value as it came to a grouping: with its own event time, and -1 if it retracts a value."""
 
     value: Any
     timestamp_us: int
@@ -140,10 +151,10 @@ class LateElement(NamedTuple):
 
 @attrs.frozen
 class LateArrival:
-    """A partial whose window was gone when it came.
+    """A partial whose window had expired when it came.
 
-    ``record``: what the partial was made of; None if that were several records, folded before they were late.
-    ``is_keyed``: whether the record is a pair of key and value; that of a read is a value, and the key is its id.
+    ``record``: the record of the partial; None if the partial has several records, folded before they were late.
+    ``is_keyed``: whether the record is a pair of key and value; a record of a read is a value, and the key is its id.
     """
 
     key: Any
@@ -157,7 +168,7 @@ class LateArrival:
 
 @attrs.define
 class Effects:
-    """What one step makes happen.
+    """The effects of one step.
 
     ``timers`` and ``holds`` (of the watermark behind the grouping) map to the new instant, or None to delete.
     """
@@ -175,7 +186,7 @@ class Effects:
     dead: list[DeadLetter] = attrs.field(factory=list)
 
     def bundle(self) -> Bundle:
-        """The panes as a bundle."""
+        """The emitted panes as a bundle."""
         signs = self.signs if -1 in self.signs else None
         return Bundle(
             self.values,
@@ -189,7 +200,15 @@ class Effects:
     def emit(
         self, value: Any, timestamp_us: int, window: Window, pane: PaneInfo, sign: int = +1
     ) -> None:
-        """Say a value (+1), or take it back (-1)."""
+        """Emit a value (+1), or retract it (-1).
+
+        Args:
+            value: the value.
+            timestamp_us: its event time, in microseconds.
+            window: its window.
+            pane: the pane that it is.
+            sign: +1 or -1.
+        """
         self.values.append(value)
         self.timestamps_us.append(timestamp_us)
         self.windows.append(window)
@@ -197,6 +216,11 @@ class Effects:
         self.signs.append(sign)
 
     def emit_retractable(self, emitted: EmittedPane, sign: int = +1) -> None:
-        """Say what may be taken back, or take it back."""
+        """Emit a value that may be retracted later (+1), or retract it (-1).
+
+        Args:
+            emitted: the value, with what is needed to retract it.
+            sign: +1 or -1.
+        """
         self.emit(emitted.value, emitted.timestamp_us, emitted.window, emitted.pane, sign)
         self.emitted_panes.append(emitted)

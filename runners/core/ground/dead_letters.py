@@ -1,7 +1,7 @@
-"""Dead letters: records that were left out because user code or a reader cannot take them.
+"""Dead letters: records that were left out because user code or a reader fails on them.
 
-What is kept is the record as it came into the stage, so that it can be fed again when the code is right.
-What a source's reader cannot read comes here set aside (`dataflow.io.set_aside`), with its place in the input.
+A dead letter keeps the record as it came into the stage, so that it can be fed again when the code is correct.
+A record that a source's reader cannot read arrives set aside (`dataflow.io.set_aside`), with its place in the input.
 """
 
 import traceback
@@ -22,13 +22,14 @@ from windowing.window import GLOBAL_WINDOW, Window
 
 @attrs.frozen(kw_only=True)
 class DeadLetter:
-    """A record that user code cannot take.
+    """A record that user code or a reader fails on.
 
     ``stage``: the read, grouping or stateful DoFn whose record it is; ``element``, ``timestamp_us``, ``window`` and
-    ``sign`` are the record there; of a timer that failed, the key and the timer's name.
+    ``sign`` are the record there; for a timer that failed, the key and the timer's name.
     ``origin``: where the record is in its file, if a reader has set it aside; ``element`` is None if it could not be
     read.
-    ``error`` says what failed, with the user's transform and line; ``tries``: how often it was tried alone.
+    ``error`` describes the failure, with the user's transform and line; ``tries``: how often the record was tried
+    alone.
     """
 
     stage: str
@@ -43,7 +44,7 @@ class DeadLetter:
 
 
 def checked_tries(tries: int | None) -> int | None:
-    """What a user gave as ``tries_per_record``.
+    """Check a user's ``tries_per_record``, and return it.
 
     Raises:
         PipelineError: it is neither None nor a number of at least 1.
@@ -57,7 +58,7 @@ def checked_tries(tries: int | None) -> int | None:
 
 
 def dead_mapping(letter: DeadLetter) -> Mapping[str, Any]:
-    """A dead letter as a mapping; `dataflow.runner.PipelineResult.dead_letters` says what is in it."""
+    """A dead letter as a mapping; `dataflow.runner.PipelineResult.dead_letters` describes what is in it."""
     return {
         "stage": letter.stage,
         "error": letter.error,
@@ -69,7 +70,7 @@ def dead_mapping(letter: DeadLetter) -> Mapping[str, Any]:
 
 
 def dead_text(letter: DeadLetter) -> str:
-    """What a store keeps of a dead letter for people, who unpickle nothing."""
+    """The text that a store keeps of a dead letter for people, who unpickle nothing."""
     return shown(_seen(letter))
 
 
@@ -79,9 +80,9 @@ def letters_set_aside(
     """The records that a reader has set aside, as dead letters.
 
     Args:
-        batch: as the reader handed it over.
+        batch: as the reader returned it.
         node: the read.
-        tries: whether records may be left out: not None.
+        tries: None: no record may be left out.
 
     Raises:
         InputError: one was set aside that may not be left out.
@@ -117,7 +118,18 @@ def dead_letter(
     tries: int,
     origin: Origin | None = None,
 ) -> DeadLetter:
-    """A record that has failed for the last time."""
+    """Make a dead letter of a record that has failed for the last time.
+
+    Args:
+        error: the failure.
+        stage: the label of the read, grouping or stateful DoFn whose record it is.
+        element: the record.
+        timestamp_us: its event time, in microseconds.
+        window: its window.
+        sign: +1, or -1 if it is a retraction.
+        tries: how often it was tried alone.
+        origin: where it is in its file, if a reader has set it aside.
+    """
     return DeadLetter(
         stage=stage,
         element=element,
@@ -132,19 +144,19 @@ def dead_letter(
 
 
 def _storable(text: str) -> str:
-    """Text without what a database would refuse, or it would be the letter that stops the job."""
+    """The text without characters that a database refuses, so that storing a letter does not stop the job."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def _seen(letter: DeadLetter) -> Any:
-    """The record, or the bytes that are none."""
+    """The record, or the bytes that could not be read as one."""
     if letter.element is None and letter.origin is not None:
         return letter.origin.raw
     return letter.element
 
 
 def dead_contents(letter: DeadLetter) -> dict[str, Any]:
-    """The record of a dead letter: what may be replayed of it."""
+    """The record of a dead letter, with all that is needed to replay it."""
     origin, element = letter.origin, letter.element
     is_unread = origin is not None and element is None
     return {

@@ -1,4 +1,4 @@
-"""KeyCodec: keys to bytes and hashes, remembering the recent ones, because a bundle has few keys and many records."""
+"""KeyCodec: encodes keys as bytes and hashes; caches recent keys, as a bundle has few keys and many records."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ from dataflow.canonical_keys import canonical_key
 from dataflow.coders import encode_key, hash_key
 from dataflow.errors import KeyEncodingError
 
-#: Beyond this many keys the memory is cleared and starts again.
+#: With more keys than this the cache is cleared.
 KEYS_MAX = 200_000
 
 
@@ -42,7 +42,7 @@ class KeyCodec:
         return known
 
     def hash(self, key: Any) -> int:
-        """The key's hash alone, which takes half the time.  Raises as `encode`."""
+        """The key's hash alone, which takes half the time.  Raises what `encode` raises."""
         known = self._hashes.get(key)
         if known is None:
             known = hash_key(self._encoded(key))

@@ -1,4 +1,4 @@
-"""Pairs: what groupings and stateful DoFns take, and what is said to whoever gives them something else."""
+"""Pairs: what groupings and stateful DoFns take, and the errors for elements that are not pairs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +8,16 @@ from dataflow.graph import TransformNode
 
 
 def refuse_other_than_pairs(node: TransformNode, values: Sequence[Any]) -> None:
-    """Raise a `TransformError` that names the first of ``values`` that is no ``(key, value)`` pair, if there is one."""
-    # Text of two letters, a list or a dict of two would unpack as well, and not as meant.
+    """Check that all values are ``(key, value)`` pairs with hashable keys.
+
+    Args:
+        node: the transform that needs them; named in the error.
+        values: the elements.
+
+    Raises:
+        TransformError: a value is not a pair, or its key cannot be hashed; names the first such value.
+    """
+    # A string, list or dict of length two could be unpacked as well, but is not meant as a pair.
     for value in values:
         if not isinstance(value, tuple) or len(value) != 2:
             raise TransformError(

@@ -1,6 +1,6 @@
-"""Which transform is running in this process, for whoever tells of it: the log of a worker.
+"""The transform that is running in this process, for a worker's log.
 
-A process runs one at a time; a bundle is through a transform before the next one starts on it, or within it.
+A process runs one at a time; a transform has processed a bundle before the next one starts, or calls the next one.
 """
 
 import attrs
@@ -8,7 +8,7 @@ import attrs
 
 @attrs.define
 class Running:
-    """The label of the transform whose user code runs; empty between two."""
+    """The label of the transform whose user code runs; empty between two transforms."""
 
     label: str = ""
 

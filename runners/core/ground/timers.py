@@ -1,8 +1,9 @@
-"""Timers: due timers in time order, at most once, with set, reset and clear behaving as written.
+"""Timers: returns due timers in the order of time, each at most once, and lets timers be set, moved and cleared.
 
 `TimerQueue` keeps the timers of one time domain, `Timers` those of all.
-It is a heap with lazy deletion: resetting a timer leaves the old entry behind, which is passed over when it comes up.
-What is outdated may never come up (the end of time does not), so there is never much more of it than there are timers.
+A queue is a heap with lazy deletion: moving a timer leaves the old entry behind, which is skipped when it comes up.
+Some outdated entries never come up (those at the end of time), so the heap is rebuilt when there are many more of them
+than timers.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -15,7 +16,7 @@ from windowing.time_domain import TimeDomain
 
 TimerT = TypeVar("TimerT", bound=Hashable)
 
-#: How many outdated entries a queue may have before it is made anew, beside as many as there are timers.
+#: The number of outdated entries, in addition to as many as there are timers, at which the heap is rebuilt.
 OUTDATED_MAX = 64
 
 
@@ -23,8 +24,8 @@ class TimerQueue(Generic[TimerT]):
     """The timers of one time domain, or anything else that has an instant which may move."""
 
     def __init__(self) -> None:
-        # The running number keeps timers of one instant in the order they were set, keys out of
-        # comparisons, and what was set last apart from what the heap remembers.
+        # The running number keeps timers of one instant in the order in which they were set, excludes keys from
+        # comparisons, and distinguishes the latest setting of a timer from outdated heap entries.
         self._set: dict[TimerT, tuple[int, int]] = {}
         self._heap: list[tuple[int, int, TimerT]] = []
         self._number = 0
@@ -36,11 +37,16 @@ class TimerQueue(Generic[TimerT]):
         return iter(self._set)
 
     def items(self) -> Iterator[tuple[TimerT, int]]:
-        """Every timer that is set, and when it is due."""
+        """Every timer that is set, and when it is due, in microseconds."""
         return ((timer, fire_us) for timer, (fire_us, _) in self._set.items())
 
     def set(self, timer: TimerT, fire_us: int | None) -> None:
-        """Set, move, or (None) clear a timer."""
+        """Set, move, or (None) clear a timer.
+
+        Args:
+            timer: the timer.
+            fire_us: when it is due, in microseconds.
+        """
         if fire_us is None:
             self._set.pop(timer, None)
         else:
@@ -50,20 +56,25 @@ class TimerQueue(Generic[TimerT]):
         self._tidy()
 
     def forget(self, is_gone: Callable[[TimerT], bool]) -> None:
-        """Clear all timers of a kind."""
+        """Clear all timers for which ``is_gone`` is true."""
         for timer in [timer for timer in self._set if is_gone(timer)]:
             del self._set[timer]
         self._tidy()
 
     def next_us(self) -> int | None:
-        """When the first timer is due, or None."""
+        """When the first timer is due, in microseconds, or None."""
         heap = self._heap
         while heap and self._set.get(heap[0][2]) != heap[0][:2]:
             heappop(heap)
         return heap[0][0] if heap else None
 
     def pop_due(self, until_us: int, timers_max: int | None = None) -> list[TimerT]:
-        """Remove and return the timers at or before an instant, earliest first, at most ``timers_max``."""
+        """Remove and return the timers at or before an instant, earliest first.
+
+        Args:
+            until_us: the instant, in microseconds.
+            timers_max: the most timers to return; None: all.
+        """
         due: list[TimerT] = []
         while timers_max is None or len(due) < timers_max:
             next_us = self.next_us()
@@ -81,7 +92,7 @@ class TimerQueue(Generic[TimerT]):
 
 
 class Timers:
-    """The timers of the cells that one owner holds, of all time domains."""
+    """The timers of one owner's cells, in all time domains."""
 
     def __init__(self) -> None:
         self.queues: dict[TimeDomain, TimerQueue[TimerId]] = {
@@ -95,24 +106,29 @@ class Timers:
         return chain.from_iterable(self.queues.values())
 
     def items(self) -> Iterator[tuple[TimerId, int]]:
-        """Every timer that is set, and when it is due."""
+        """Every timer that is set, and when it is due, in microseconds."""
         return chain.from_iterable(queue.items() for queue in self.queues.values())
 
     def set(self, timer: TimerId, fire_us: int | None) -> None:
-        """Set, move, or (None) clear a timer."""
+        """Set, move, or (None) clear a timer.
+
+        Args:
+            timer: the timer.
+            fire_us: when it is due, in microseconds.
+        """
         self.queues[timer[2]].set(timer, fire_us)
 
     def forget(self, is_gone: Callable[[TimerId], bool]) -> None:
-        """Clear all timers of a kind."""
+        """Clear all timers for which ``is_gone`` is true."""
         for queue in self.queues.values():
             queue.forget(is_gone)
 
     def next_event_us(self) -> int | None:
-        """When the first event-time timer is due, or None."""
+        """When the first event-time timer is due, in microseconds, or None."""
         return self.queues[TimeDomain.EVENT].next_us()
 
     def next_processing_us(self) -> int | None:
-        """When the first processing-time timer is due, or None."""
+        """When the first processing-time timer is due, in microseconds, or None."""
         return self.queues[TimeDomain.PROCESSING].next_us()
 
     def pop_due(
@@ -123,7 +139,14 @@ class Timers:
         percentile_watermark_us: int | None = None,
         timers_max: int | None = None,
     ) -> list[TimerId]:
-        """Remove and return what is due in any domain, each earliest first."""
+        """Remove and return the timers that are due in any domain, earliest first within each.
+
+        Args:
+            watermark_us: the input watermark, in microseconds.
+            now_us: the processing time, in microseconds.
+            percentile_watermark_us: the percentile watermark, in microseconds; None: none of its timers is due.
+            timers_max: the most timers to return; None: all.
+        """
         until_us = {
             TimeDomain.EVENT: watermark_us,
             TimeDomain.PERCENTILE: percentile_watermark_us,

@@ -1,4 +1,4 @@
-"""Panes: what a window says when it fires, and what it takes back first.  Dataflow Model, section 2.3."""
+"""Panes: what a window emits when it fires, and what it retracts first.  Dataflow Model, section 2.3."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +14,11 @@ from windowing.window import Window
 
 
 class Panes:
-    """Lets the windows of one grouping speak.
+    """Fires the windows of one grouping.
 
     Args:
         accumulation: how records are folded.
-        whole: from what a state keeps to one accumulator.
+        whole: makes one accumulator of what a state keeps; None where a state keeps one accumulator.
     """
 
     def __init__(self, accumulation: Accumulation, whole: Callable[[Any], Any] | None) -> None:
@@ -37,7 +37,10 @@ class Panes:
         *,
         is_last: bool,
     ) -> None:
-        """Take back what was said, and say what is to be said now, if there is anything; or what has changed alone."""
+        """Retract what was emitted and emit the pane that is due, if there is one; or emit only what has changed.
+
+        A window of a grouping that emits changes (`Accumulation.says_changes`) retracts and emits only the difference.
+        """
         if self._accumulation.says_changes:
             state.is_past |= now.trigger_watermark_us >= window.end_us
             self._say_changes(key, window, state, effects)
@@ -49,7 +52,7 @@ class Panes:
         accumulator = self._accumulator(state)
         if accumulator is NOTHING:
             if self._whole is None and state.accumulator is not NOTHING:
-                # Nothing stands that the watermark would wait for: what comes next has an event time of its own.
+                # No emission stands that the watermark would wait for: the next pane has an event time of its own.
                 state.accumulator = self._accumulation.unstamped(state.accumulator)
             return
         result = (key, self._accumulation.result(accumulator))
@@ -64,14 +67,14 @@ class Panes:
         if self._mode is AccumulationMode.DISCARDING:
             state.accumulator = NOTHING
         elif self._mode is AccumulationMode.ACCUMULATING and state.accumulator is not NOTHING:
-            # What was said is not taken back, so nothing holds the watermark for its event time any more.
+            # What was emitted is not retracted later, so its event time no longer holds the watermark.
             state.accumulator = self._accumulation.unstamped(state.accumulator)
 
     def _say_changes(self, key: Any, window: Window, state: WindowState, effects: Effects) -> None:
-        """Take back what is gone, and say what has come since the window last spoke.
+        """Retract what is gone, and emit what has come since the window last fired.
 
-        What stands was said for one window at one event time: where these are others now, all of it goes and comes
-        again.  What comes and goes has no pane, as none of them would have it whole.
+        What stands was emitted for one window at one event time: if either is different now, all of it is retracted and
+        emitted again.  These changes have no pane, as none of them would contain the whole result.
         """
         accumulation = self._accumulation
         accumulators = [each for each in (state.accumulator,) if each is not NOTHING]
@@ -98,17 +101,18 @@ class Panes:
         _say_part(effects, key, gone, emitted, -1)
         _say_part(effects, key, come, emitted, +1)
         if accumulation.is_retracted and accumulation.shrinking.size(whole) <= 0:
-            # Nothing stands that the watermark would wait for: what comes next has an event time of its own.
+            # No emission stands that the watermark would wait for: the next pane has an event time of its own.
             state.accumulator = accumulation.unstamped(whole)
         else:
             state.emitted = (emitted,)
             state.firings += 1
 
     def hold_us(self, window: Window, state: WindowState) -> int | None:
-        """Where the watermark behind the grouping waits for a window; None: nowhere.
+        """The hold of a window on the watermark behind the grouping; None: no hold.
 
-        At the event time of the next pane, unless only late records are in it.  And what may be taken back, or come
-        apart, must not be too late for whoever has taken it in and allows the same lateness.
+        The hold is at the event time of the next pane, unless only late records are in it.  Besides, what may be
+        retracted, or split again, must not be too late for a later grouping that has received it and allows the same
+        lateness.
         """
         stamp_of, accumulator = self._accumulation.stamp_us, state.accumulator
         emitted_us = [emitted.timestamp_us for emitted in state.emitted]
@@ -124,7 +128,7 @@ class Panes:
         return min(holds_us, default=None)
 
     def _next_stamp_us(self, window: Window, state: WindowState) -> int | None:
-        """The event time of the next pane; None if all in it came late."""
+        """The event time of the next pane; None if all records in it came late."""
         accumulator = state.accumulator
         if self._accumulation.says_changes:
             parts = [accumulator, *(emitted.value for emitted in state.emitted)]
@@ -133,7 +137,7 @@ class Panes:
         return self._accumulation.stamp_us(whole, window)
 
     def _accumulator(self, state: WindowState) -> Any:
-        """What is to be said, before it is extracted."""
+        """The accumulator of the pane that is due, before its result is extracted; `NOTHING` if none is."""
         accumulator = state.accumulator
         if accumulator is NOTHING:
             return NOTHING if self._accumulation.is_retracted else self._of_nothing()
@@ -144,7 +148,7 @@ class Panes:
         return accumulator
 
     def _of_nothing(self) -> Any:
-        """The accumulator of an empty pane, unless nothing can be said of nothing, as with ``max``."""
+        """The accumulator of an empty pane; `NOTHING` if the function has no result for no input, as with ``max``."""
         empty = self._accumulation.combine_fn.create_accumulator()
         try:
             self._accumulation.result(empty)
@@ -154,7 +158,7 @@ class Panes:
 
 
 def _say_part(effects: Effects, key: Any, part: Any, emitted: EmittedPane, sign: int) -> None:
-    """Say some of a result, or take it back, where there is something in it."""
+    """Emit a part of a result, or retract it with a sign of -1, if the part is not empty."""
     if part:
         effects.emit_retractable(attrs.evolve(emitted, value=(key, part)), sign)
 

@@ -1,19 +1,21 @@
 """GroupAlsoByWindow: the window, trigger and pane machine, the same for every engine.
 
-Takes partials and due timers, keeps cells, and says which panes are emitted, which timers change and which records are
-too late.  The clock is two arguments: ``watermark_us`` (event time) and ``now_us`` (processing time); where triggers
-follow a percentile watermark, that is a third, ``percentile_watermark_us``, which is never behind the watermark.
+Takes partials and due timers, keeps cells, and returns which panes are emitted, which timers change and which records
+are too late.  The clock is two arguments: ``watermark_us`` (event time) and ``now_us`` (processing time); where
+triggers follow a percentile watermark, that is a third, ``percentile_watermark_us``, which is never behind the
+watermark.
 
-Whoever calls owns the cells (`runners.core.ground.cells`) and applies the effects atomically.
+The caller owns the cells (`runners.core.ground.cells`) and applies the effects atomically.
 
 **Invariants**
 
-* With retractions, the signed sum of the panes of a key is, at every moment, what was last said
-  for each of its windows.
+* With retractions, the signed sum of the panes of a key is, at every moment, what was last emitted for each of its
+  windows.
 * A record is dropped only after merging could have saved it, and every drop is an effect.
-* What comes in may be taken back: then a window without anything left says nothing.  If it has spoken and ends, it
-  keeps the numbers of its panes, and how far its trigger is, until it expires; else nothing.
-* At expiry what is pending is emitted, then the cell is gone: nothing is kept for a closed window.
+* Input may be retracted: a window that then has nothing left emits nothing.  If such a window has fired before and
+  expires, it keeps the numbers of its panes, and the progress of its trigger, until it expires; otherwise it keeps
+  nothing.
+* At expiry what is pending is emitted, then the cell is deleted: nothing is kept for a closed window.
 
 Dataflow Model, sections 2.2.2 and 2.3.  Reads no clock, touches no store.
 """
@@ -42,7 +44,7 @@ from windowing.window_fn import MergingWindowFn
 
 
 class GroupAlsoByWindow:
-    """The machine of one grouping; holds configuration only."""
+    """The state machine of one grouping; it keeps configuration only, and no state."""
 
     def __init__(self, accumulation: Accumulation) -> None:
         strategy = accumulation.strategy
@@ -65,7 +67,7 @@ class GroupAlsoByWindow:
 
     @property
     def lifecycle(self) -> WindowLifecycle:
-        """What becomes of its windows."""
+        """The lifecycle of the windows of this grouping."""
         return self._life
 
     def add(
@@ -77,7 +79,15 @@ class GroupAlsoByWindow:
         now_us: int,
         percentile_watermark_us: int | None = None,
     ) -> Effects:
-        """Take partials in, and fire what is ready."""
+        """Add partials to their windows, and fire the windows that are due.
+
+        Args:
+            cells: of the grouping; changed in place.
+            partials: what has arrived.
+            watermark_us: the input watermark, in microseconds.
+            now_us: the processing time, in microseconds.
+            percentile_watermark_us: the percentile watermark, in microseconds, where triggers follow one.
+        """
         effects = Effects()
         now = self._life.now(watermark_us, now_us, percentile_watermark_us)
         if self._regrouper is not None:
@@ -97,7 +107,15 @@ class GroupAlsoByWindow:
         now_us: int,
         percentile_watermark_us: int | None = None,
     ) -> Effects:
-        """Let the windows of due timers (in time order) fire, expire, or set their next timer."""
+        """Let the windows of due timers fire, expire, or set their next timer.
+
+        Args:
+            cells: of the grouping; changed in place.
+            due: the timers, in the order of time.
+            watermark_us: the input watermark, in microseconds.
+            now_us: the processing time, in microseconds.
+            percentile_watermark_us: the percentile watermark, in microseconds, where triggers follow one.
+        """
         effects = Effects()
         now = self._life.now(watermark_us, now_us, percentile_watermark_us)
         for cell_id, window, domain in due:
@@ -217,7 +235,7 @@ class GroupAlsoByWindow:
         self._life.observe(state, window, elements, now)
 
     def _arrived(self, arrivals: Sequence[Partial], now: Now) -> Sequence[Partial]:
-        """The arrivals, folded; those that are late without the event time that they would have a pane be at."""
+        """The arrivals, folded; late ones without an event time, as they must not decide the event time of a pane."""
         folded = self._folded(arrivals)
         if not self._accumulation.is_stamped:
             return folded
@@ -250,7 +268,7 @@ class GroupAlsoByWindow:
 
 
 def _is_late(partial: Partial, now: Now) -> bool:
-    """Whether a partial is of a record that the watermark had passed before it came."""
+    """Whether a partial is of a record that was behind the watermark when it came."""
     return isinstance(partial, LatePartial) and partial.record.timestamp_us < now.watermark_us
 
 

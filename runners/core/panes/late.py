@@ -1,4 +1,4 @@
-"""Late records as people see them: one shape for every runner."""
+"""Late records in the form in which users see them, which is the same for every runner."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,12 @@ from windowing.timestamps import to_datetime
 
 
 def late_mapping(transform: str, arrival: LateArrival) -> Mapping[str, Any]:
-    """A late arrival as a mapping; `dataflow.runner.PipelineResult.late_records` says what is in it."""
+    """A late arrival as a mapping; `dataflow.runner.PipelineResult.late_records` describes what is in it.
+
+    Args:
+        transform: the label of the grouping.
+        arrival: the late arrival.
+    """
     return {
         "transform": transform,
         "key": repr(arrival.key),
@@ -24,13 +29,13 @@ def late_mapping(transform: str, arrival: LateArrival) -> Mapping[str, Any]:
 
 
 def late_text(arrival: LateArrival) -> str:
-    """What a store keeps of a late arrival for people, who unpickle nothing."""
+    """The text that a store keeps of a late arrival for people, who unpickle nothing."""
     record = arrival.record
     return shown(arrival.accumulator if record is None else record[0])
 
 
 def count_by_transform(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Pairs of a transform and a number of records, added up."""
+    """The number of records for each transform, added up from pairs of a transform and a number."""
     totals: Counter[str] = Counter()
     for transform, count in counts:
         totals[transform] += count
@@ -38,7 +43,7 @@ def count_by_transform(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def late_contents(arrival: LateArrival) -> dict[str, Any]:
-    """The record of a late arrival: what may be replayed of it."""
+    """The record of a late arrival, with all that is needed to replay it."""
     record, element, sign = arrival.record, None, +1
     if record is not None:
         value, timestamp_us, sign = record

@@ -1,7 +1,7 @@
-"""Windows of one key that merge and, where what came may be taken back, split again.
+"""Windows of one key that merge and, where their input may be retracted, split again.
 
-A cell holds all windows of its key.  Both classes bring it up to date with what has arrived and say what changed;
-firing is `GroupAlsoByWindow`'s.
+A cell contains all windows of its key.  Both classes bring it up to date with what has arrived and return what changed;
+`GroupAlsoByWindow` fires the windows.
 
 Dataflow Model, section 2.2.2 (window merging) and 2.3 (retractions).
 """
@@ -46,8 +46,13 @@ class Merger:
     ) -> tuple[dict[Window, Window], list[tuple[Window, WindowState]]]:
         """Merge the states of the cell where arrivals bridge them.
 
+        Args:
+            cell: all windows of the key; changed in place.
+            arrivals: partials of the key.
+            now: the clocks.
+
         Returns:
-            Where each window went, and the states that are no more.
+            For each window that merged, the window that it merged into; and the states that no longer exist.
         """
         target: dict[Window, Window] = {}
         gone: list[tuple[Window, WindowState]] = []
@@ -85,10 +90,10 @@ class Merger:
 
 @attrs.define
 class Regrouped:
-    """What bringing a cell up to date did.
+    """What changed when a cell was brought up to date.
 
-    ``changed``: the windows with news, in time order, and how many records each.  ``split``: those of them that must
-    speak now.  ``gone``: states that are no more.  ``late``: parts that came too late for any window.
+    ``changed``: the windows with new records, in time order, and how many records each.  ``split``: those of them that
+    must fire now.  ``gone``: states that no longer exist.  ``late``: parts that came too late for any window.
     """
 
     changed: dict[Window, int] = attrs.field(factory=dict)
@@ -106,22 +111,29 @@ class _Part(NamedTuple):
 
 @attrs.frozen
 class Regrouper:
-    """Merges and splits the windows of a key whose records may be taken back.
+    """Merges and splits the windows of a key whose records may be retracted.
 
-    The accumulator of a state has a part for each window that was assigned to a record, so that taking records back can
-    undo a merge: ``{assigned window: accumulator}``.
+    The accumulator of a state has a part for each window that was assigned to a record, so that the retraction of
+    records can undo a merge: ``{assigned window: accumulator}``.
 
-    Where a window that has spoken comes apart, its heirs speak in the same step, whatever the trigger says: what it
-    said cannot be taken back by halves.  A window that has spoken and has nothing left stays until it takes that back.
+    Where a window that has fired is split, the windows that replace it fire in the same step, even if their trigger is
+    not ready: what the window emitted cannot be retracted in part.  A window that has fired and has nothing left stays
+    until it has retracted what it emitted.
     """
 
     window_fn: MergingWindowFn
-    #: A `CombineFn` that also says ``size`` and ``is_void``, as `SignedCombineFn` does.
+    #: A `CombineFn` that also has ``size`` and ``is_void``, as `SignedCombineFn` does.
     combine_fn: Any
     strategy: WindowingStrategy
 
     def regroup(self, cell: MergingCell, arrivals: Sequence[Partial], now: Now) -> Regrouped:
-        """Take arrivals in and group what is there anew."""
+        """Add arrivals to a cell and group its parts into windows again.
+
+        Args:
+            cell: all windows of the key; changed in place.
+            arrivals: partials of the key.
+            now: the clocks.
+        """
         parts, news = self._take_in(cell, arrivals)
         groups = self._groups(list(parts))
         sources = {
@@ -159,16 +171,16 @@ class Regrouper:
         return result
 
     def whole(self, accumulator: Mapping[Window, Any]) -> Any:
-        """All parts as one accumulator."""
+        """All parts of a state's accumulator, merged into one accumulator."""
         fresh = self.combine_fn.create_accumulator()
         return self.combine_fn.merge_accumulators([fresh, *accumulator.values()])
 
     def _take_in(
         self, cell: MergingCell, arrivals: Sequence[Partial]
     ) -> tuple[dict[Window, "_Part"], dict[Window, int]]:
-        """What is to be grouped, and how many records are new in each part and in each window that was there.
+        """The parts to be grouped, and the number of new records in each part and in each window that existed.
 
-        A window that nothing was taken out of is one part: merging is associative.
+        A window from which nothing was retracted is one part, since merging is associative.
         """
         news: dict[Window, int] = defaultdict(int)
         fresh: dict[Window, Any] = {}
@@ -176,7 +188,7 @@ class Regrouper:
         for _, part, arrived, count in arrivals:
             home = next((w for w, state in cell.items() if part in state.accumulator), None)
             if home is None:
-                # An arrival of its own stays as it is: it may yet turn out to be too late.
+                # An arrival in no window yet stays as it is: it may turn out to be too late.
                 held = fresh[part] if part in fresh else self.combine_fn.create_accumulator()
                 fresh[part] = self.combine_fn.merge_accumulators((held, arrived))
                 news[part] += count
@@ -201,7 +213,7 @@ class Regrouper:
         return parts, news
 
     def _groups(self, parts: Sequence[Window]) -> dict[Window, list[Window]]:
-        """The windows that there should be, each with the parts that are in it."""
+        """The windows that result from merging, each with its parts."""
         groups: dict[Window, list[Window]] = {}
         alone = dict.fromkeys(parts)
         for merged, members in checked_merges(self.window_fn, parts):
@@ -222,7 +234,7 @@ class Regrouper:
     ) -> WindowState:
         if not sources:
             return fresh_state(self.strategy, window, now)
-        # Copies: a window that is split has several heirs; but what it said is taken back once.
+        # Copies: a window that is split has several heirs; but what it emitted is retracted once.
         states = [
             attrs.evolve(
                 cell[source],
@@ -237,7 +249,7 @@ class Regrouper:
 
 
 def _union(contents: Sequence[dict[Window, Any]]) -> dict[Window, Any]:
-    """All in the largest, so that a session that grows is not copied with each record."""
+    """All contents in one mapping: the largest of them, so that a session that grows is not copied with each record."""
     largest = max(contents, key=len, default={})
     for each in contents:
         if each is not largest:
@@ -246,7 +258,7 @@ def _union(contents: Sequence[dict[Window, Any]]) -> dict[Window, Any]:
 
 
 def fresh_state(strategy: WindowingStrategy, window: Window, now: Now) -> WindowState:
-    """The state of a window that has seen nothing."""
+    """The state of a window that has received no record."""
     initial = strategy.trigger.initial_state()
     return WindowState(
         is_past=now.trigger_watermark_us >= window.end_us,
@@ -257,9 +269,15 @@ def fresh_state(strategy: WindowingStrategy, window: Window, now: Now) -> Window
 def grown(
     strategy: WindowingStrategy, states: Sequence[WindowState], window: Window, now: Now
 ) -> WindowState:
-    """The state of ``window``, into which windows with these states (one or more) have gone; but for the accumulator.
+    """The state of ``window``, into which windows with these states (one or more) have merged; without the accumulator.
 
-    The first state is changed, and may be what is returned.
+    The first state is changed, and may be the one that is returned.
+
+    Args:
+        strategy: of the grouping.
+        states: those of the windows that merged.
+        window: the window that they merged into.
+        now: the clocks.
     """
     merged = states[0]
     sources = [state.trigger for state in states]
@@ -271,7 +289,7 @@ def grown(
             nonspeculative_firings=max(state.nonspeculative_firings for state in states),
             is_past=any(state.is_past for state in states),
         )
-    # A window that has grown past the watermark has its on-time moment ahead of it again.
+    # A window whose end has grown past the watermark has its on-time firing ahead of it again.
     merged.is_past = merged.is_past and now.trigger_watermark_us >= window.end_us
     merged.trigger = strategy.trigger.on_merge(
         sources, window, watermark_us=now.trigger_watermark_us
@@ -282,7 +300,7 @@ def grown(
 def _keep_emitted(
     cell: MergingCell, groups: dict[Window, list[Window]], sources: dict[Window, list[Window]]
 ) -> None:
-    """Give windows that have spoken and have nothing left to a window that lies over them, or keep them as they are."""
+    """Assign windows that have fired and are empty now to an overlapping window, or keep them as they are."""
     claimed = {source for found in sources.values() for source in found}
     for window, state in cell.items():
         if window in claimed or not state.emitted:

@@ -1,8 +1,8 @@
-"""Signals: how the windows of a grouping hear that somebody outside wants them to speak.
+"""Signals: how the windows of a grouping are notified of a request from outside to fire.
 
-A window that is open hears a signal once, by its trigger (`Trigger.on_signal`), and then speaks if it is time.
+An open window is notified of a signal once, through its trigger (`Trigger.on_signal`), and then fires if it is due.
 What has changed is an effect like any other; a window to which a signal makes no difference is not touched, so that
-asking a million keys for news costs as much as there is news.
+the cost of a signal to a million keys depends only on how many of them have something new.
 
 Dataflow Model, section 2.3 (triggers that respond to external signals).
 """
@@ -35,7 +35,12 @@ def signals_of(graph: PipelineGraph) -> frozenset[str]:
 
 
 def unheard_signal(name: str, known: Iterable[str]) -> SignalError:
-    """The error for a signal that no trigger listens to; ``known`` are those that one does."""
+    """The error for a signal that no trigger listens to.
+
+    Args:
+        name: of the signal.
+        known: the names of the signals that some trigger listens to.
+    """
     names = ", ".join(map(repr, sorted(known)))
     return SignalError(
         f"no trigger listens to the signal {name!r}",
@@ -52,13 +57,13 @@ def on_signal(
     name: str,
     now: Now,
 ) -> Effects:
-    """Let every window of some cells hear a signal.
+    """Notify every window of some cells of a signal, and fire those that are due.
 
     Args:
         trigger: that of the windows.
-        fire_if_due: lets a window whose trigger has moved speak, and sets its timers.
+        fire_if_due: fires a window whose trigger has moved, if it is due, and sets its timers.
         cells: of the grouping; changed in place.
-        listening: the cells that hear it; those that are gone are passed over.
+        listening: the cells that receive the signal; those that no longer exist are skipped.
         name: of the signal.
         now: the clocks.
     """
@@ -91,7 +96,7 @@ def _windows(cells: Cells, cell_id: CellId) -> Iterator[tuple[Window, WindowStat
 
 
 def _kept(state: WindowState) -> tuple[Any, ...]:
-    """What a window that speaks, waits or goes changes of what is kept; the accumulator only if it speaks."""
+    """The stored fields that change when a window fires, waits or expires; the accumulator changes only if it fires."""
     return (
         state.trigger,
         state.pending,

@@ -1,6 +1,6 @@
-"""WindowLifecycle: what becomes of one window of a key: when it speaks, what it waits for, and when it goes.
+"""WindowLifecycle: when one window of a key fires, which timers and holds it sets, and when its state is deleted.
 
-A window speaks when its trigger says so; at its expiry it says what is still pending, and is gone.
+A window fires when its trigger is ready; at its expiry it emits what is still pending, and its state is deleted.
 
 Dataflow Model, section 2.3.
 """
@@ -32,11 +32,11 @@ _DOMAINS = tuple(TimeDomain)
 
 
 class WindowLifecycle:
-    """The life of the windows of one grouping; holds configuration only.
+    """The lifecycle of the windows of one grouping; it keeps configuration only, and no state.
 
     Args:
         accumulation: how records are folded.
-        regrouper: where windows may split again.
+        regrouper: splits windows again; None where windows are never split.
     """
 
     def __init__(self, accumulation: Accumulation, regrouper: Regrouper | None) -> None:
@@ -48,14 +48,27 @@ class WindowLifecycle:
         self._panes = Panes(accumulation, regrouper.whole if regrouper else None)
 
     def now(self, watermark_us: int, now_us: int, percentile_watermark_us: int | None) -> Now:
-        """The time for a step, as the windows of this grouping see it."""
+        """The clocks for a step, as the windows of this grouping see them.
+
+        Args:
+            watermark_us: the input watermark, in microseconds.
+            now_us: the processing time, in microseconds.
+            percentile_watermark_us: the percentile watermark, in microseconds; None where none is known.
+        """
         trigger_us = watermark_us
         if self._strategy.follows_percentile and percentile_watermark_us is not None:
             trigger_us = max(watermark_us, percentile_watermark_us)
         return Now(watermark_us, now_us, trigger_us)
 
     def observe(self, state: WindowState, window: Window, elements: Elements, now: Now) -> None:
-        """Have the trigger see that records have come."""
+        """Notify the trigger of records that have come.
+
+        Args:
+            state: of the window; changed in place.
+            window: the window.
+            elements: how many records, and their values where the trigger reads them.
+            now: the clocks.
+        """
         state.pending += elements.size
         if elements.size and not state.trigger.is_finished:
             seen = self._trigger.on_elements(
@@ -71,7 +84,15 @@ class WindowLifecycle:
     def fire(
         self, key: Any, window: Window, state: WindowState, effects: Effects, now: Now
     ) -> None:
-        """Say now what there is to be said, whatever the trigger thinks of it."""
+        """Fire the window now, whether its trigger is ready or not.
+
+        Args:
+            key: of the window.
+            window: the window.
+            state: of the window; changed in place.
+            effects: receives what is emitted.
+            now: the clocks.
+        """
         is_last = self._strategy.expiry_us(window) <= now.watermark_us
         self._panes.fire(key, window, state, effects, now, is_last=is_last)
 
@@ -84,9 +105,18 @@ class WindowLifecycle:
         effects: Effects,
         now: Now,
     ) -> None:
-        """Fire if it is time; then set the next timers or, past the window's expiry, free its state.
+        """Fire if the window is due; then set the next timers or, past the window's expiry, delete its state.
 
-        A record may meet an expired window whose timer has not acted yet, so both callers come here.
+        A record may arrive for an expired window whose timer has not fired yet, so expiry is handled here for
+        records and timers alike.
+
+        Args:
+            cells: of the grouping; changed in place.
+            cell_id: of the cell that the window is in.
+            window: the window.
+            state: of the window; changed in place.
+            effects: receives what is emitted, and the timers and holds that change.
+            now: the clocks.
         """
         expiry_us = self._strategy.expiry_us(window)
         if now.watermark_us >= expiry_us:
@@ -110,7 +140,7 @@ class WindowLifecycle:
             self._hold(cell_id, window, state, effects)
 
     def _closes(self, window: Window, state: WindowState, now: Now) -> bool:
-        """Whether a window that expires with nothing new speaks once more."""
+        """Whether a window that expires without new records fires once more."""
         always = FiringBehavior.FIRE_ALWAYS
         return self._strategy.closing_behavior is always or (
             # The watermark has jumped over the end of the window.
@@ -125,7 +155,7 @@ class WindowLifecycle:
         )
 
     def _fires_on_time(self, window: Window, state: WindowState, now: Now) -> bool:
-        """Whether this is the end of the window, and it speaks then with nothing new too."""
+        """Whether the window has reached its end, and fires there even without new records."""
         return (
             self._strategy.on_time_behavior is FiringBehavior.FIRE_ALWAYS
             and not state.is_past
@@ -133,10 +163,10 @@ class WindowLifecycle:
         )
 
     def _is_over(self, window: Window, state: WindowState) -> bool:
-        """Whether nothing need be known any more of a window before it expires, as all of it has been taken back.
+        """Whether the state of a window can be deleted before it expires, as all of its records have been retracted.
 
-        One that has spoken goes on numbering its panes, and its trigger is where it was, should more come; but what
-        does not expire would be kept for ever.
+        A window that has fired keeps the numbers of its panes and the progress of its trigger, in case more records
+        come; but the state of a window that never expires would be kept for ever, and is deleted.
         """
         if not self._accumulation.is_retracted or state.emitted or not self._is_void(state):
             return False
@@ -149,15 +179,15 @@ class WindowLifecycle:
         return bool(self._accumulation.shrinking.is_void(state.accumulator))
 
     def _hold(self, cell_id: CellId, window: Window, state: WindowState, effects: Effects) -> None:
-        """Have the watermark behind the grouping wait for what the window is to say, or to take back."""
+        """Hold the watermark behind the grouping until the window has emitted, or can no longer retract."""
         hold_us = self._panes.hold_us(window, state)
         if hold_us != state.hold_us:
             effects.holds[cell_id, window] = state.hold_us = hold_us
 
     def _deadline_us(self, window: Window, state: WindowState) -> int:
-        """When what was said for windows that have merged into this one must be taken back, whatever the trigger says.
+        """When emissions of windows that have merged into this one must be retracted, even if the trigger is not ready.
 
-        Whoever grouped it again keeps those windows for the same lateness, and then no longer.
+        A later grouping keeps those windows for the same allowed lateness, and no longer.
         """
         if not self._takes_back_merged:
             return MAX_TIMESTAMP_US
@@ -173,7 +203,7 @@ class WindowLifecycle:
         effects: Effects,
         now: Now,
     ) -> None:
-        """Set the timers that the trigger's progress asks for, and the one at which the machine itself must act."""
+        """Set the timers that the trigger's progress asks for, and the window's own timer."""
         timers = WindowTimers(latest_us)
         if not state.trigger.is_finished:
             watermark_us, now_us = now.trigger_watermark_us, now.now_us
@@ -200,7 +230,7 @@ class WindowLifecycle:
         if state.pending or self._fires_on_time(window, state, now):
             self._panes.fire(key, window, state, effects, now, is_last=False)
         else:
-            # With nothing new the moment passes in silence, but it passes.
+            # Without new records the on-time firing emits nothing, but it counts as past.
             state.is_past |= watermark_us >= window.end_us
         state.trigger = self._trigger.on_fire(
             state.trigger.state, window, watermark_us=watermark_us, now_us=now_us
@@ -210,7 +240,7 @@ class WindowLifecycle:
 def _set_timers(
     effects: Effects, cell_id: CellId, window: Window, state: WindowState, wanted: WindowTimers
 ) -> None:
-    """Have the timers of a window as wanted."""
+    """Set the timers of a window to those that are wanted."""
     if wanted == state.timers:
         return
     for domain, wanted_us, set_us in zip(_DOMAINS, wanted, state.timers, strict=True):
@@ -221,7 +251,14 @@ def _set_timers(
 
 
 def clear(effects: Effects, cell_id: CellId, window: Window, state: WindowState) -> None:
-    """Let go of everything that a window has set."""
+    """Delete all timers and the hold of a window.
+
+    Args:
+        effects: receives the changes.
+        cell_id: of the cell that the window is in.
+        window: the window.
+        state: of the window; changed in place.
+    """
     _set_timers(effects, cell_id, window, state, NO_TIMERS)
     if state.hold_us is not None:
         effects.holds[cell_id, window] = state.hold_us = None

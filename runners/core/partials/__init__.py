@@ -1,1 +1,1 @@
-"""Partials: what crosses the shuffle to a grouping, folded as far as one bundle allows."""
+"""Partials: elements on their way through the shuffle to a grouping, folded as far as one bundle allows."""

@@ -1,11 +1,12 @@
-"""Accumulation: how one grouping folds its records, worked out once from CombineFn, strategy and input.
+"""Accumulation: how one grouping folds its records, derived once from CombineFn, strategy and input.
 
-In layers: the user's `CombineFn`; around it signs, where records may be taken back; around that event times, where the
-strategy wants those of the records.  A trigger that reads values gets them beside: partials then are lists of records,
-and folding waits until they are grouped.
+It has layers: the user's `CombineFn`; around it signs, where records may be retracted; around that event times, where
+the strategy wants those of the records.  A trigger that reads values gets them unfolded: partials then are lists of
+records, and folding waits until they are grouped.
 
-Where panes take back what was said, and results are many things (`ChangingCombineFn`), a window says what has changed.
-Then the accumulator of its state is of what has come since it last spoke, and what it has said is an accumulator too.
+Where panes retract what was emitted, and a result consists of many values (`ChangingCombineFn`), a window emits what
+has changed.  Then the accumulator of its state has only what has come since it last fired, and what it has emitted is
+kept as an accumulator too.
 """
 
 import copy
@@ -35,13 +36,13 @@ _IMMUTABLE = frozenset((int, float, str, bytes, bool, type(None)))
 
 
 class Accumulation:
-    """The folding of one grouping.
+    """The way in which one grouping folds its records.
 
     Args:
         combine_fn: the user's.
-        strategy: where, when and how.
-        is_retracted: whether records may be taken back.
-        is_remembered: whether code behind the grouping remembers what it made of each result.
+        strategy: the windows, trigger and accumulation mode of the grouping.
+        is_retracted: whether records may be retracted.
+        is_remembered: whether code behind the grouping keeps what it returned for each result, to retract it later.
     """
 
     def __init__(
@@ -53,15 +54,15 @@ class Accumulation:
         is_remembered: bool = False,
     ) -> None:
         self.strategy, self.is_retracted = strategy, is_retracted
-        #: Whether windows say what has changed, and not all of it again.  Of a window that can come apart it is not
-        #: known what each part of it has said; and what is remembered belongs to the whole of a result.
+        #: Whether windows emit what has changed, and not all of it again.  For a window that can be split it is not
+        #: known what each part of it has emitted; and what is remembered belongs to the whole of a result.
         self.says_changes = (
             isinstance(combine_fn, ChangingCombineFn)
             and strategy.is_retracting
             and not (is_retracted and strategy.is_merging)
             and not is_remembered
         )
-        #: Whether the trigger wants to see the values.
+        #: Whether the trigger reads the values.
         self.reads_values = strategy.trigger.reads_values
         self._is_stamped = strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
         self._choose: Callable[[Iterable[int]], int] = (
@@ -70,17 +71,17 @@ class Accumulation:
         self._result_fn: Any = combine_fn
         if is_retracted:
             self._result_fn = _signed(combine_fn, can_split=strategy.is_merging)
-        #: What cells are folded with.
+        #: The function with which cells are folded.
         self.combine_fn: CombineFn = self._result_fn
         if self._is_stamped:
             self.combine_fn = _StampedCombineFn(self._result_fn, self._choose)
-        #: The same where accumulators can shrink, as whoever asks how much is in them sees it.
+        #: The same function where accumulators can shrink, for `size` and `is_void`; otherwise None.
         self.shrinking: Any = self.combine_fn if is_retracted else None
-        #: Whether an accumulator is the list of the values, and so is what it says.
+        #: Whether an accumulator is the list of the values, and is its own result.
         self.is_list = type(self.combine_fn) is ListCombineFn
-        #: What partials are folded with.
+        #: The function with which partials are folded.
         self.partial_fn: CombineFn = ListCombineFn() if self.reads_values else self.combine_fn
-        #: What folds columns of inputs, where nothing is to be known of them but what they are folded to.
+        #: What folds columns of inputs, where only the result of the fold is needed of them.
         self.column_combiners: tuple[ColumnCombiner, ...] | None = None
         if self.partial_fn is combine_fn:
             self.column_combiners = column_combiners(combine_fn)
@@ -114,7 +115,7 @@ class Accumulation:
 
     @property
     def sign_of(self) -> Callable[[Any], int] | None:
-        """The sign of an input of `combine_fn`; None where records are never taken back."""
+        """A function that returns the sign of an input of `combine_fn`; None where records are never retracted."""
         if not self.is_retracted:
             return None
         return _stamped_sign if self._is_stamped else _sign
@@ -124,7 +125,7 @@ class Accumulation:
         return self.combine_fn.add_inputs(self.combine_fn.create_accumulator(), inputs)
 
     def values(self, inputs: Iterable[Any]) -> list[Any]:
-        """The values in a partial that was not folded, without those taken back."""
+        """The values in a partial that was not folded, without retracted ones."""
         if self._is_stamped:
             inputs = [value for value, _ in inputs]
         if self.is_retracted:
@@ -132,7 +133,7 @@ class Accumulation:
         return list(inputs)
 
     def result(self, accumulator: Any) -> Any:
-        """What an accumulator says; it may go on changing without what was said changing with it."""
+        """The result of an accumulator; it does not change when the accumulator changes later."""
         inner = accumulator[0] if self._is_stamped else accumulator
         output = self._result_fn.extract_output(inner)
         if output is inner and not _is_immutable(output):
@@ -146,7 +147,14 @@ class Accumulation:
         return self._result_fn.extract_output(accumulator[0] if self._is_stamped else accumulator)
 
     def changes(self, accumulator: Any, more: Any) -> tuple[Any, Any]:
-        """What goes from what an accumulator says, and what comes to it, with more; see `says_changes`."""
+        """The values that more input removes from the result of an accumulator, and those that it adds.
+
+        See `says_changes`.
+
+        Args:
+            accumulator: what was emitted.
+            more: an accumulator of what has come since.
+        """
         if self._is_stamped:
             accumulator, more = accumulator[0], more[0]
         gone, come = self._result_fn.changes(accumulator, more)
@@ -158,20 +166,35 @@ class Accumulation:
         return self._is_stamped
 
     def stamp_us(self, accumulator: Any, window: Window) -> int | None:
-        """The event time of the record that was chosen for a pane of the window; None if all were late."""
+        """The event time chosen for a pane of a window from its records, in microseconds; None if all were late.
+
+        Args:
+            accumulator: of the pane.
+            window: bounds the event time.
+        """
         if not self._is_stamped or accumulator[1] is None:
             return None
         return int(min(max(accumulator[1], window.start_us), window.max_timestamp_us))
 
     def stamp_of_all_us(self, accumulators: Iterable[Any], window: Window) -> int | None:
-        """The result of a pane of several accumulators together."""
+        """The event time in microseconds that was chosen for a pane of several accumulators together, as `stamp_us`.
+
+        Args:
+            accumulators: of the pane.
+            window: bounds the event time.
+        """
         if not self._is_stamped:
             return None
         stamps_us = [each[1] for each in accumulators if each[1] is not None]
         return self.stamp_us((None, self._choose(stamps_us)), window) if stamps_us else None
 
     def timestamp_us(self, accumulator: Any, window: Window) -> int:
-        """The event time of a pane of the window."""
+        """The event time of a pane of the window, in microseconds.
+
+        Args:
+            accumulator: of the pane.
+            window: the window; its last instant is the event time where none was chosen.
+        """
         stamp_us = self.stamp_us(accumulator, window)
         return window.max_timestamp_us if stamp_us is None else stamp_us
 
@@ -181,12 +204,12 @@ class Accumulation:
 
 
 def _signed(combine_fn: CombineFn, *, can_split: bool) -> SignedCombineFn:
-    """How to combine where inputs may be taken back.
+    """The combine function for inputs that may be retracted.
 
     Args:
         combine_fn: the user's.
-        can_split: whether windows merge, and so may have to be taken apart again: what is in which part must be
-            known exactly then.
+        can_split: whether windows merge, and so may have to be split again: the contents of each part must be known
+            exactly then.
     """
     if isinstance(combine_fn, JoinFn):
         return SignedJoinFn(combine_fn)
@@ -198,7 +221,7 @@ def _signed(combine_fn: CombineFn, *, can_split: bool) -> SignedCombineFn:
 
 
 def _is_remembered(graph: PipelineGraph, node: TransformNode) -> bool:
-    """Whether there is code behind a grouping, before the next one, that does not say the same twice."""
+    """Whether there is nondeterministic code behind a grouping, before the next one."""
     reached = set(node.outputs.values())
     for each in graph.transforms:
         if reached.isdisjoint(each.inputs) or isinstance(each.operation, KeyedOperation):
@@ -225,9 +248,9 @@ def _is_immutable(value: Any) -> bool:
 
 @attrs.frozen
 class _StampedCombineFn(CombineFn):
-    """Inputs are ``(input, event time)``; an accumulator is one of ``combine_fn``, and the chosen event time.
+    """Combines inputs ``(input, event time)``; an accumulator is one of ``combine_fn``, and the chosen event time.
 
-    What is taken back leaves its event time behind.
+    A retracted input leaves its event time behind.
     """
 
     combine_fn: Any

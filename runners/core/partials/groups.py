@@ -1,4 +1,4 @@
-"""Partials, and records, sorted by what belongs together: the same key and window, or windows that overlap."""
+"""Partials, and records, grouped by key and window, or by key and windows that overlap."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,14 +7,14 @@ from typing import Any
 from dataflow.canonical_keys import PLAIN_TYPES, canonical_key
 from windowing.window import Window, windows_of
 
-#: Key, window, and what belongs to them.
+#: Key, window, and the items that belong to them.
 Group = tuple[Any, Window, list[Any]]
 
 
 def by_window_and_key(
     partials: Iterable[tuple[Any, Window, Any, int]],
 ) -> dict[Window, dict[Any, Any]]:
-    """A partial, or a list of them where there are several of a key and window."""
+    """The partials by window and key: a partial, or a list where there are several of a key and window."""
     by_window: dict[Window, dict[Any, Any]] = defaultdict(dict)
     last: Window | None = None
     for partial in partials:
@@ -38,11 +38,16 @@ def chains(keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any])
 
     The keys given need not be canonical; those of the groups are.
 
+    Args:
+        keys: of the items.
+        windows: of the items.
+        items: as many as keys and windows.
+
     Raises:
         KeyEncodingError: something cannot be a key.
     """
     starts_us, ends_us = [window[0] for window in windows], [window[1] for window in windows]
-    #: Of each chain: its key, bounds and items; and by key, which of them is the latest.
+    #: For each chain: its key, bounds and items; and for each key, the index of its latest chain.
     owners: list[Any] = []
     from_us: list[int] = []
     to_us: list[int] = []

@@ -1,14 +1,14 @@
-"""Partials: what crosses the shuffle to a grouping, accumulated as far as one bundle allows (lifted combines).
+"""Partials: what goes through the shuffle to a grouping, accumulated as far as one bundle allows (lifted combines).
 
 A partial is ``(key, window, accumulator, count)``, and its key is canonical (`dataflow.canonical_keys`).
 Merging windows are merged here as well: proto-sessions of one bundle merge associatively.
 
-Where records may be taken back, inputs carry their sign, and windows that merge stay apart until they are grouped,
+Where records may be retracted, inputs carry their sign, and windows that merge stay apart until they are grouped,
 because a merge may have to be undone.
 
-A record already behind the watermark stays a partial of its own, and brings itself along (`LatePartial`): it may turn
-out too late, and then the *record* is what must be kept.  Records ahead of the watermark hold it back until they are
-delivered, so they cannot become late on the way.
+A record already behind the watermark stays a partial of its own, and carries the record along (`LatePartial`): it may
+turn out to be too late, and then the *record* is what must be kept.  Records ahead of the watermark hold it back until
+they are delivered, so they cannot become late on the way.
 """
 
 from collections import defaultdict
@@ -46,7 +46,12 @@ class LatePartial(tuple[Any, Window, Any, int]):  # noqa: SLOT001 - tuples canno
 
     @classmethod
     def of(cls, partial: Partial, record: LateElement) -> "LatePartial":
-        """Both in one."""
+        """A late partial of a partial and its record.
+
+        Args:
+            partial: of one record.
+            record: as it was before it was folded.
+        """
         late = cls(partial)
         late.record = record
         return late
@@ -67,7 +72,7 @@ class Lifter:
         can_merge = isinstance(window_fn, MergingWindowFn) and not accumulation.is_retracted
         self._merging: MergingWindowFn | None = window_fn if can_merge else None  # type: ignore[assignment]
         self._is_overlap_merging = can_merge and merges_what_overlaps(window_fn)
-        #: Set where records can be folded as columns: what folds them.
+        #: What folds records as columns; None where they cannot be folded so.
         self.combiners = accumulation.column_combiners
         if isinstance(window_fn, MergingWindowFn) and not self._is_overlap_merging:
             self.combiners = None
@@ -79,7 +84,10 @@ class Lifter:
 
     @property
     def sign_of(self) -> Callable[[Any], int] | None:
-        """Whether an input of `UnfoldedPartials` takes a record back, -1, or not, +1; None where none ever does."""
+        """A function that returns the sign of an input of `UnfoldedPartials`: -1 if it retracts a record, +1 otherwise.
+
+        None where no record is ever retracted.
+        """
         return self._accumulation.sign_of
 
     @classmethod
@@ -88,13 +96,17 @@ class Lifter:
         return cls(node, Accumulation.of(graph, node))
 
     def lift(self, bundle: Bundle, *, watermark_us: int) -> Sequence[Partial]:
-        """Partials of a bundle of ``(key, value)`` pairs.
+        """Make the partials of a bundle of ``(key, value)`` pairs.
 
-        Columns (`PartialColumns`) where they can be, elsewhere mostly not folded before somebody looks at them
+        They are columns (`PartialColumns`) where possible, and otherwise mostly not folded before they are read
         (`UnfoldedPartials`).
 
+        Args:
+            bundle: the elements.
+            watermark_us: the input watermark, in microseconds.
+
         Raises:
-            TransformError: an element is not a pair, or a key cannot be hashed; also when the partials are looked at.
+            TransformError: an element is not a pair, or a key cannot be hashed; also when the partials are read.
             KeyEncodingError: something cannot be a key; likewise.
         """
         if self.combiners is not None and isinstance(bundle.values, PairColumns):
@@ -106,7 +118,7 @@ class Lifter:
         late: list[Partial] = []
         try:
             pairs, windows = self._accumulation.pairs(bundle), bundle.windows
-            # Nothing is before the beginning of time.
+            # No event time is before the minimum.
             if (
                 watermark_us > MIN_TIMESTAMP_US
                 and min(bundle.timestamps_us, default=watermark_us) < watermark_us
@@ -120,7 +132,12 @@ class Lifter:
         return [*partials, *late] if late else partials
 
     def partials(self, pairs: Pairs, windows: Windows) -> list[Partial]:
-        """The partials of records as `lift` has left them.  Raises as that."""
+        """The partials of records as `lift` has left them.  Raises what `lift` raises.
+
+        Args:
+            pairs: keys, and inputs of the combine function.
+            windows: of the pairs; None for the global window.
+        """
         return [
             (key, window, self._folded(values), len(values))
             for key, window, values in self._groups(pairs, windows)
@@ -145,7 +162,12 @@ class Lifter:
         return found if self._merging is None else self._merged(found)
 
     def sort_into(self, waiting: ValuesByKey, pairs: Pairs, windows: Windows) -> None:
-        """Put each value to the others of its canonical key and window, which are made where there are none.
+        """Add each value to the others of its canonical key and window, in new lists where there are none.
+
+        Args:
+            waiting: receives the values.
+            pairs: keys and values.
+            windows: of the pairs; None for the global window.
 
         Raises:
             TransformError: an element is not a pair, or a key cannot be hashed.
@@ -159,7 +181,11 @@ class Lifter:
             raise self._refused(pairs, error) from error
 
     def fold_into(self, held: Held, groups: Mapping[Any, Sequence[Any]]) -> None:
-        """Fold more values of some keys into what is held of them.
+        """Fold more values of some keys into their accumulators.
+
+        Args:
+            held: accumulator and number of records by key; changed in place.
+            groups: values by key.
 
         Raises:
             TransformError: the `CombineFn` failed.
@@ -192,13 +218,13 @@ class Lifter:
         return together([self.lift(each, watermark_us=watermark_us) for each in parts])
 
     def merged_columns(self, partials: Sequence[PartialColumns]) -> PartialColumns | None:
-        """Partials of several bundles as fewer; None if that is to be done with `combined`."""
+        """Partials of several bundles, merged into fewer; None if `combined` has to merge them."""
         if not partials or self.combiners is None:
             return None
         return merged_columns(partials, is_merging=self._is_overlap_merging)
 
     def combined(self, partials: Iterable[Partial]) -> list[Partial]:
-        """The partials of several bundles as fewer ones that say the same, for whoever gathers before sending.
+        """Merge the partials of several bundles into fewer ones with the same results, to be sent together.
 
         Not for records behind the watermark, which `lift` keeps apart.  May change the accumulators given.
 
@@ -231,7 +257,7 @@ class Lifter:
 
     @property
     def order(self) -> Callable[[Partial], tuple[int, int]] | None:
-        """What to sort the partials of a key by for `joined`; None where that cannot be."""
+        """The sort key for the partials of a key that `joined` takes; None where they cannot be sorted for it."""
         if self._is_overlap_merging:
             return _start_first
         return _end_first if self._merging is None else None
@@ -239,10 +265,10 @@ class Lifter:
     def joined(
         self, partials: Iterable[Partial], join: Callable[[Any, Any], Any]
     ) -> Iterator[Partial]:
-        """One partial for each window that is left; the windows come in the order of their ends.
+        """Merge sorted partials of one key into one for each remaining window; windows come in the order of their ends.
 
         Args:
-            partials: all of one key, sorted by `order`; no more than those of one window are held.
+            partials: all of one key, sorted by `order`; no more than those of one window are kept in memory.
             join: makes one of two accumulators, and may change the first.
         """
         found: dict[Window | None, Partial] = {}
@@ -260,7 +286,7 @@ class Lifter:
         """Whether a partial may belong to the same window as the one before it in `order`."""
         if self._is_overlap_merging:
             return window[0] < before[1]
-        # Windows of a class of their own may differ in more than their bounds.
+        # Windows of a user's class may differ in more than their bounds.
         return before[:2] == window[:2]
 
     def _without_late(
@@ -269,7 +295,7 @@ class Lifter:
         bundle: Bundle,
         watermark_us: int,
     ) -> tuple[list[tuple[Any, Any]], list[Window], list[Partial]]:
-        """What is not behind the watermark, and a partial for each record that is."""
+        """The pairs and windows that are not behind the watermark, and a partial for each record that is."""
         kept: list[tuple[Any, Any]] = []
         kept_windows: list[Window] = []
         late: list[Partial] = []
@@ -290,7 +316,7 @@ class Lifter:
         return kept, kept_windows, late
 
     def _merged(self, groups: Iterable[Group]) -> Iterator[Group]:
-        """Put what is in windows that merge into one list, before anything is accumulated."""
+        """Join the values of windows that merge into one list, before anything is accumulated."""
         assert self._merging is not None
         by_key: dict[Any, dict[Window, list[Any]]] = defaultdict(dict)
         for key, window, found in groups:
@@ -325,7 +351,7 @@ class Lifter:
         )
 
     def _refused(self, elements: Sequence[Any], error: Exception) -> DataflowError:
-        """What is wrong with elements that are no pairs; the error itself if they are."""
+        """The error for elements that are not pairs; the given error, located, if all are pairs."""
         try:
             refuse_other_than_pairs(self._node, elements)
         except TransformError as refused:
@@ -333,7 +359,7 @@ class Lifter:
         return TransformError(f"{self._node} raised {type(error).__name__}: {error}")
 
     def merge(self, accumulators: Sequence[Any]) -> Any:
-        """One accumulator that says what all of them say; may change the first.
+        """Merge accumulators into one; may change the first.
 
         Raises:
             TransformError: the `CombineFn` failed.
@@ -351,7 +377,7 @@ class Lifter:
 
 
 def _start_first(partial: Partial) -> tuple[int, int]:
-    # What starts together stays in the order in which it came.
+    # Partials that start together stay in the order in which they came.
     return partial[1][0], 0
 
 

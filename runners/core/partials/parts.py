@@ -1,4 +1,4 @@
-"""PartialParts: partials of which some are columns or unfolded and others are not, so that these leave the rest be."""
+"""PartialParts: partials of which some are columns or unfolded and others are not, so that each kind stays as it is."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,15 +8,15 @@ from typing import Any
 from runners.core.columns.partials import LabelT, PartialColumns, divided
 from runners.core.partials.unfolded import UnfoldedPartials
 
-#: As `runners.core.partials.lifting.Partial`, which builds upon this.
+#: As `runners.core.partials.lifting.Partial`, whose module depends on this one.
 _Partial = tuple[Any, Any, Any, int]
 
 
 class PartialParts(Sequence[_Partial]):
-    """Partials of one grouping.
+    """Partials of one grouping, in parts of different kinds.
 
     Args:
-        parts: lists, columns, and what is not folded yet.
+        parts: lists, columns, and unfolded partials.
     """
 
     def __init__(self, parts: Sequence[Sequence[_Partial]]) -> None:
@@ -33,12 +33,12 @@ class PartialParts(Sequence[_Partial]):
 
 
 def parts_of(partials: Sequence[_Partial]) -> Sequence[Sequence[_Partial]]:
-    """Partials as lists, columns, and what is not folded yet."""
+    """Partials as lists, columns, and unfolded partials."""
     return partials.parts if isinstance(partials, PartialParts) else (partials,)
 
 
 def together(several: Iterable[Sequence[_Partial]]) -> Sequence[_Partial]:
-    """Partials that stay what they are but for lists, which become one."""
+    """Join partials into one sequence: columns and unfolded ones stay what they are, and lists become one list."""
     parts: list[Sequence[_Partial]] = []
     rows: list[_Partial] = []
     for part in chain.from_iterable(map(parts_of, several)):
@@ -56,7 +56,12 @@ def together(several: Iterable[Sequence[_Partial]]) -> Sequence[_Partial]:
 def by_label(
     partials: Sequence[_Partial], label_of: Callable[[Any], LabelT]
 ) -> Mapping[LabelT, Sequence[_Partial]]:
-    """The partials by what ``label_of`` says of their keys."""
+    """The partials grouped by the label of their key.
+
+    Args:
+        partials: of one grouping.
+        label_of: returns the label of a key.
+    """
     found: dict[LabelT, list[Sequence[_Partial]]] = defaultdict(list)
     for part in parts_of(partials):
         if isinstance(part, PartialColumns):

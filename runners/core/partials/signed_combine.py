@@ -1,8 +1,8 @@
-"""Combining what may be taken back: accumulators over signed inputs, that can also shrink.
+"""Combining inputs that may be retracted: accumulators over signed inputs, which can also shrink.
 
-An input is ``(value, sign)``; -1 takes a value back, and may come before the +1 that it belongs to.
-A `CombineFn` with `retract_input` (the paper's "uncombine") gives values back itself; any other is folded anew from the
-multiset of values.
+An input is ``(value, sign)``; -1 retracts a value, and may come before the +1 that it belongs to.
+A `CombineFn` with `retract_input` (the paper's "uncombine") removes values itself; for any other the multiset of
+values is kept and folded anew.
 
 Dataflow Model, section 2.3 (accumulating and retracting).
 """
@@ -22,7 +22,7 @@ SignedInput = tuple[Any, int]
 
 
 class NaN(Enum):
-    """In place of the one number that is not equal to itself, so that it can be found again."""
+    """Stands for the number NaN, which is not equal to itself, so that it can be found again in a mapping."""
 
     NAN = "nan"
 
@@ -31,12 +31,12 @@ NAN = NaN.NAN
 
 
 def as_given(value: Any) -> Any:
-    """A value that is counted, as it came."""
+    """A counted value in its original form, with NaN restored."""
     return float("nan") if value is NAN else value
 
 
 def not_found_again(value: Any, error: TypeError) -> TransformError:
-    """What to raise for a value that cannot be hashed."""
+    """The error to raise for a value that cannot be hashed."""
     return TransformError(
         f"it was given a value that cannot be hashed: {error}",
         detail=f"value {value!r}; its input may be taken back, so values must be found again",
@@ -50,20 +50,20 @@ class SignedCombineFn(CombineFn):
 
     @abstractmethod
     def size(self, accumulator: Any) -> int:
-        """How many values there are; with zero there is nothing to say."""
+        """How many values there are; with zero there is nothing to emit."""
 
     @abstractmethod
     def is_void(self, accumulator: Any) -> bool:
-        """Whether the accumulator may be forgotten: nothing is in it, and nothing owed to it."""
+        """Whether the accumulator may be deleted: it has no value, and no retraction that waits for its value."""
 
     def add_input(self, accumulator: Any, value: SignedInput) -> Any:
-        """One more."""
+        """Add one input."""
         return self.add_inputs(accumulator, (value,))
 
 
 @attrs.frozen
 class MultisetCombineFn(SignedCombineFn):
-    """Keeps how often each value is there, below zero if it was taken back too early; folds when asked.
+    """Counts how often each value is there, below zero if it was retracted too early; folds when a result is needed.
 
     Values must be hashable; equal values are the same value.
     """
@@ -71,13 +71,13 @@ class MultisetCombineFn(SignedCombineFn):
     combine_fn: CombineFn
 
     def create_accumulator(self) -> dict[Any, int]:
-        """Nothing."""
+        """An empty multiset."""
         return {}
 
     def add_inputs(
         self, accumulator: dict[Any, int], values: Iterable[SignedInput]
     ) -> dict[Any, int]:
-        """Count up and down.
+        """Count values up and retractions down.
 
         Raises:
             TransformError: a value cannot be hashed.
@@ -108,7 +108,7 @@ class MultisetCombineFn(SignedCombineFn):
         return merged
 
     def extract_output(self, accumulator: dict[Any, int]) -> Any:
-        """The fold of what is there."""
+        """The fold of the values that are there."""
         combine_fn = self.combine_fn
         values = chain.from_iterable(
             repeat(float("nan") if value is NAN else value, count)
@@ -120,28 +120,28 @@ class MultisetCombineFn(SignedCombineFn):
         )
 
     def size(self, accumulator: dict[Any, int]) -> int:
-        """Values, each as often as it is there."""
+        """The number of values, each counted as often as it is there."""
         return sum(count for count in accumulator.values() if count > 0)
 
     def is_void(self, accumulator: dict[Any, int]) -> bool:
-        """Whether every value has been taken back."""
+        """Whether every value has been retracted."""
         return not accumulator
 
 
 @attrs.frozen
 class RetractingCombineFn(SignedCombineFn):
-    """Hands retractions to `CombineFn.retract_input`; an accumulator is the user's, and how many values are in it."""
+    """Passes retractions to `CombineFn.retract_input`; an accumulator is the user's, and how many values are in it."""
 
     combine_fn: CombineFn
 
     def create_accumulator(self) -> tuple[Any, int]:
-        """Nothing."""
+        """An accumulator of no value."""
         return self.combine_fn.create_accumulator(), 0
 
     def add_inputs(
         self, accumulator: tuple[Any, int], values: Iterable[SignedInput]
     ) -> tuple[Any, int]:
-        """Add what is said, take out what is taken back."""
+        """Add emitted values, and remove retracted ones."""
         inner, size = accumulator
         emitted: list[Any] = []
         retracted: list[Any] = []
@@ -153,18 +153,18 @@ class RetractingCombineFn(SignedCombineFn):
         return inner, size + len(emitted) - len(retracted)
 
     def merge_accumulators(self, accumulators: Iterable[tuple[Any, int]]) -> tuple[Any, int]:
-        """Merge, and add the sizes up."""
+        """Merge the accumulators, and add the sizes up."""
         inner, sizes = zip(*accumulators, strict=True)
         return self.combine_fn.merge_accumulators(inner), sum(sizes)
 
     def extract_output(self, accumulator: tuple[Any, int]) -> Any:
-        """The user's."""
+        """The result of the user's function."""
         return self.combine_fn.extract_output(accumulator[0])
 
     def size(self, accumulator: tuple[Any, int]) -> int:
-        """Values said less values taken back."""
+        """The number of values emitted less those retracted."""
         return accumulator[1]
 
     def is_void(self, accumulator: tuple[Any, int]) -> bool:
-        """Never known: as many may be owed as are there."""
+        """False, since it is never known: as many retractions may wait for their values as there are values."""
         return False

@@ -1,7 +1,7 @@
-"""Signed groups: the values of several collections, of which some may be taken back, apart by collection.
+"""Signed groups: the values of several collections, some of which may be retracted, kept apart by collection.
 
-Each side counts how often a value is there, below zero if it was taken back too early, and how many values there are,
-so that neither has to be worked out from all of them.
+Each side counts how often a value is there, below zero if it was retracted too early, and how many values there are,
+so that neither has to be computed from all values.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from dataflow.combine_fn import ChangingCombineFn
 from dataflow.join_fn import JoinFn, Pairs, SideChange
 from runners.core.partials.signed_combine import NAN, SignedCombineFn, as_given, not_found_again
 
-#: How often each value is there, and how many there are: ``[counts, size]``.
+#: The count of each value, and the number of values: ``[counts, size]``.
 Side = list[Any]
 Sides = tuple[Side, ...]
 
@@ -28,11 +28,11 @@ class SignedCoGroupFn(SignedCombineFn):
     combine_fn: CoGroupFn
 
     def create_accumulator(self) -> Sides:
-        """Nothing of any."""
+        """An accumulator of no value on any side."""
         return tuple([[{}, 0] for _ in self.combine_fn.names])
 
     def add_inputs(self, accumulator: Sides, values: Iterable[tuple[Tagged, int]]) -> Sides:
-        """Count up and down.
+        """Count values up and retractions down.
 
         Raises:
             TransformError: a value cannot be hashed.
@@ -59,15 +59,15 @@ class SignedCoGroupFn(SignedCombineFn):
         return merged
 
     def extract_output(self, accumulator: Sides) -> Any:
-        """What is there of each."""
+        """The values of each collection."""
         return tuple(map(_values, accumulator))
 
     def size(self, accumulator: Sides) -> int:
-        """Values of all, each as often as it is there."""
+        """The number of values of all collections, each counted as often as it is there."""
         return sum([size for _, size in accumulator])
 
     def is_void(self, accumulator: Sides) -> bool:
-        """Whether every value has been taken back."""
+        """Whether every value has been retracted."""
         return not any(counts for counts, _ in accumulator)
 
 
@@ -78,11 +78,16 @@ class SignedJoinFn(SignedCoGroupFn, ChangingCombineFn):
     combine_fn: JoinFn
 
     def extract_output(self, accumulator: Sides) -> Pairs:
-        """All pairs of what is there."""
+        """All pairs of the values that are there."""
         return self.combine_fn.pairs(super().extract_output(accumulator))
 
     def changes(self, accumulator: Sides, more: Sides) -> tuple[Pairs, Pairs]:
-        """The pairs that go, and those that come, when more is counted up or down."""
+        """The pairs that go, and those that come, when ``more`` is added to the counts.
+
+        Args:
+            accumulator: the counts before.
+            more: the counts to add, below zero for retractions.
+        """
         return self.combine_fn.changed(list(map(_change, accumulator, more)))
 
 
@@ -107,7 +112,12 @@ def _repeated(counts: Iterable[tuple[Any, int]]) -> list[Any]:
 
 
 def _change(side: Side, more: Side) -> SideChange:
-    """What becomes of a side with more of it; looks at what is more alone, until it is asked for what stays."""
+    """The change of a side when ``more`` is added; reads only ``more``, unless the values that stay are needed.
+
+    Args:
+        side: the counts before.
+        more: the counts to add.
+    """
     counts: Mapping[Any, int] = side[0]
     changed: Mapping[Any, int] = more[0]
     gone: list[tuple[Any, int]] = []

@@ -1,4 +1,4 @@
-"""StatefulInputs: what crosses the shuffle to a stateful DoFn.
+"""StatefulInputs: what goes through the shuffle to a stateful DoFn.
 
 A partial is ``(key, window, [(value, timestamp_us, pane, sign), ...], count)``: nothing is folded, and the elements of
 a key and window stay in the order in which they arrived.
@@ -31,7 +31,11 @@ class StatefulInputs:
         self._node = node
 
     def lift(self, bundle: Bundle, *, watermark_us: int) -> list[Partial]:
-        """Partials of a bundle of ``(key, value)`` pairs, by canonical keys; late ones need not be kept apart.
+        """Make partials of a bundle of ``(key, value)`` pairs, by canonical keys; late ones need not be kept apart.
+
+        Args:
+            bundle: the elements.
+            watermark_us: not used; as for `Lifter.lift`.
 
         Raises:
             TransformError: an element is not a pair, or a key cannot be hashed.
@@ -59,11 +63,11 @@ class StatefulInputs:
 
     @staticmethod
     def net_count(partial: Partial) -> int:
-        """How many elements it has, less those that it takes back."""
+        """The number of elements in a partial, less those that it retracts."""
         return sum(map(_sign, partial[2]))
 
     def combined(self, partials: Iterable[Partial]) -> list[Partial]:
-        """The partials of several bundles, in their order, as fewer ones that say the same."""
+        """Merge the partials of several bundles, in their order, into fewer ones with the same elements."""
         groups: dict[tuple[Any, Window], list[Input]] = defaultdict(list)
         for key, window, inputs, _ in partials:
             groups[key, window].extend(inputs)
@@ -71,7 +75,7 @@ class StatefulInputs:
 
 
 def lifter_of(graph: PipelineGraph, node: TransformNode) -> Lifter | StatefulInputs:
-    """What builds the partials for a grouping of the graph."""
+    """The object that makes the partials for a grouping of the graph."""
     if isinstance(node.operation, StatefulParDo):
         return StatefulInputs(node)
     return Lifter.of(graph, node)

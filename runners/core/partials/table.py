@@ -1,4 +1,4 @@
-"""PartialTable: the partials of many bundles as few, for whoever gathers before sending (map-side combining)."""
+"""PartialTable: merges the partials of many bundles into few, before they are sent (map-side combining)."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from runners.core.partials.unfolded import UnfoldedPartials
 from runners.core.partials.values_by_key import ValuesByKey
 from windowing.window import GLOBAL_WINDOW, Window
 
-#: Records that wait to be folded, at most, if their values are a few numbers.  More at a time cost less.
+#: The most records that wait to be folded, if each value is a few numbers.  Folding more at a time costs less.
 WAITING_MAX = 200_000
-#: As how many of them a record of another value counts: nobody knows how large it is.
+#: A record of another value counts as so many of them, because its size is not known.
 _OTHERS_WEIGHT = 20
-#: Values of a bundle that are looked at to know.
+#: The number of values of a bundle that are inspected for this.
 _SAMPLE = 10
 
 _NUMBERS = frozenset((int, float, bool))
@@ -24,7 +24,7 @@ _NUMBERS_MAX = 8
 
 
 class PartialTable:
-    """One accumulator for each key and window where windows do not merge, elsewhere partials that are combined at last.
+    """One accumulator for each key and window if windows do not merge; otherwise partials that `take` combines.
 
     Args:
         lifter: of the grouping.
@@ -34,15 +34,15 @@ class PartialTable:
         self._lifter = lifter
         self._unfolded = _Unfolded()
         self._held: dict[Window, Held] = defaultdict(dict)
-        #: Those that came folded, and those of windows that merge.
+        #: Partials that arrived folded, and those of windows that merge.
         self._listed: list[Partial] = []
-        #: How many records are in it.
+        #: The number of records in the table.
         self.records = 0
-        #: How many partials it has, without the records that wait to be folded.
+        #: The number of partials in the table, without the records that wait to be folded.
         self.size = 0
 
     def add(self, partials: Sequence[Partial]) -> None:
-        """Take the partials of one bundle in.
+        """Add the partials of one bundle.
 
         Raises:
             TransformError: a key cannot be hashed, or the `CombineFn` failed.
@@ -69,7 +69,7 @@ class PartialTable:
             self.fold()
 
     def fold(self) -> None:
-        """Fold what waits.  Raises as `add`."""
+        """Fold the records that wait.  Raises what `add` raises."""
         unfolded, self._unfolded = self._unfolded, _Unfolded()
         if not unfolded.weight:
             return
@@ -81,7 +81,7 @@ class PartialTable:
         self.size = sum(map(len, self._held.values())) + len(self._listed)
 
     def counted(self) -> Iterator[tuple[Any, Window, int]]:
-        """Key, window and number of all records in it, which stay as they are; windows that merge are not whole."""
+        """Key, window and number of the records in the table, which does not change; merging windows come in parts."""
         unfolded = self._unfolded
         for window, held in self._held.items():
             yield from ((key, window, entry[1]) for key, entry in held.items())
@@ -98,14 +98,14 @@ class PartialTable:
         return partial[3]
 
     def is_of_numbers(self) -> bool:
-        """Whether more records do not make accumulators larger, as far as one can see: all are a few numbers."""
+        """Whether more records would not make accumulators larger, judging by their types: all are a few numbers."""
         entries = chain.from_iterable(held.values() for held in self._held.values())
         return _are_numbers([entry[0] for entry in entries]) and _are_numbers(
             [partial[2] for partial in self._listed]
         )
 
     def take(self) -> list[Partial]:
-        """All partials, which are not here any more.  Raises as `add`."""
+        """Remove and return all partials.  Raises what `add` raises."""
         self.fold()
         taken = list(self._in_table())
         if self._listed:
@@ -124,7 +124,7 @@ class PartialTable:
 
 
 class _Unfolded:
-    """Records that wait: by window and key, or as they came where windows merge."""
+    """Records that wait to be folded: by window and key, or in the order of arrival where windows merge."""
 
     def __init__(self) -> None:
         self.weight = 0

@@ -1,6 +1,6 @@
 """UnfoldedPartials: the partials of a bundle before anything was sorted or folded.
 
-Whoever folds many bundles at once takes the records; everybody else the sequence of partials that it is.
+Code that folds many bundles at once reads the records; all other code reads the sequence of partials.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -8,20 +8,20 @@ from typing import Any
 
 from windowing.window import Window
 
-#: As `runners.core.partials.lifting.Partial`, which builds upon this.
+#: As `runners.core.partials.lifting.Partial`, whose module depends on this one.
 _Partial = tuple[Any, Any, Any, int]
 Pairs = Sequence[tuple[Any, Any]]
-#: None: all in the global window.
+#: None: all records are in the global window.
 Windows = Sequence[Window] | None
 
 
 class UnfoldedPartials(Sequence[_Partial]):
-    """Partials that are made when one is asked for, and kept from then on.
+    """Partials that are made when one is read for the first time, and kept from then on.
 
     Args:
         pairs: key and input of each record, as its grouping folds it.
-        windows: theirs.
-        make: the partials of both; raises what the user's code raises.
+        windows: of the records.
+        make: makes the partials of pairs and windows; raises what the user's code raises.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class UnfoldedPartials(Sequence[_Partial]):
 
     @property
     def records(self) -> int:
-        """How many they are made of."""
+        """The number of records that the partials are made of."""
         return len(self.pairs)
 
     def __len__(self) -> int:

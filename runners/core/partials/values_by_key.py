@@ -1,7 +1,7 @@
-"""ValuesByKey: values sorted by window and canonical key.
+"""ValuesByKey: values grouped by window and canonical key.
 
-Most keys are canonical as they come (`dataflow.canonical_keys`), and a key that is looked up costs nothing but that: it
-is not before a key comes for the first time that its type is looked at, and that of all new keys at once.
+Most keys are canonical as they come (`dataflow.canonical_keys`), and finding a known key costs only the lookup: the
+type of a key is checked only when the key comes for the first time, and for all new keys at once.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from typing import Any
 from dataflow.canonical_keys import CanonicalKeys, are_canonical
 from windowing.window import GLOBAL_WINDOW, Window
 
-#: Above this many windows the keys of a bundle are looked at and not what is new in each window.
+#: With more windows than this, all keys of a bundle are checked, instead of only the new keys of each window.
 _FEW_WINDOWS = 64
 
 _Pairs = Sequence[tuple[Any, Any]]
@@ -20,14 +20,18 @@ _Windows = Sequence[Window] | None
 
 
 class ValuesByKey(dict[Window, dict[Any, list[Any]]]):
-    """By window and canonical key the values, in the order in which they were added."""
+    """The values by window and canonical key, in the order in which they were added."""
 
     def __missing__(self, window: Window) -> dict[Any, list[Any]]:
         found = self[window] = defaultdict(list)
         return found
 
     def add(self, pairs: _Pairs, windows: _Windows) -> None:
-        """Put each value to the others of its key and window; ``windows`` is None where all are in the global one.
+        """Add each value to the others of its key and window.
+
+        Args:
+            pairs: keys and values.
+            windows: of the pairs; None where all are in the global window.
 
         Raises:
             KeyEncodingError: something cannot be a key.
@@ -56,7 +60,7 @@ class ValuesByKey(dict[Window, dict[Any, list[Any]]]):
     def _add_again(
         self, window: Window, new: Collection[Any], pairs: _Pairs, windows: _Windows
     ) -> None:
-        """Add what has been added to a window by new keys by canonical ones, which tell more keys apart."""
+        """Add what new keys have added to a window again, by canonical keys, which distinguish more keys."""
         keys, groups = CanonicalKeys(), self[window]
         raw = {key: groups.pop(key) for key in new}
         for (key, value), home in zip(pairs, windows or repeat(window), strict=windows is not None):
@@ -71,7 +75,7 @@ class ValuesByKey(dict[Window, dict[Any, list[Any]]]):
             return
         last: Window | None = None
         for (key, value), window in zip(pairs, windows, strict=True):
-            # Records that follow each other mostly share the very window: then nothing is hashed but the key.
+            # Records that follow each other mostly share one window object: then only the key is hashed.
             if window is not last:
                 last, groups = window, self[window]
             groups[key].append(value)

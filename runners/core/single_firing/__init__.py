@@ -1,1 +1,1 @@
-"""Groupings whose windows all fire once: no cell and no timer for each."""
+"""Groupings whose windows all fire once, without a cell and a timer for each window."""

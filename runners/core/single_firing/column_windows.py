@@ -1,8 +1,8 @@
-"""ColumnWindows: partials of windows that are still open, held as columns until the windows speak.
+"""ColumnWindows: partials of windows that are still open, buffered as columns until the windows fire.
 
-For a stream's grouping whose windows all speak once (`runners.core.single_firing.single_panes`).  What has come of a
-key and window is not looked for when more comes; partials are put together now and then, when about as many have come
-as there were.
+For a stream's grouping whose windows all fire once (`runners.core.single_firing.single_panes`).  New partials are not
+merged with those of the same key and window when they come; partials are merged now and then, when about as many have
+come as there were.
 """
 
 from collections.abc import Callable, Collection
@@ -15,28 +15,28 @@ from runners.core.partials.lifting import Lifter
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
 
-#: So few partials are not worth being put together.
+#: Merging fewer partials than this is not worth its cost.
 FOLD_PARTIALS_MIN = 20_000
-#: The end of a window that nothing is held of: no watermark comes so far.
+#: The end of the first window where no partial is kept: no watermark gets so far.
 NEVER_US = MAX_TIMESTAMP_US + 1
 
 
 class ColumnWindows:
-    """Some partials of one grouping.
+    """A buffer of partials of one grouping.
 
     Args:
-        lifter: puts them together.
+        lifter: merges them.
     """
 
     def __init__(self, lifter: Lifter) -> None:
         self._lifter = lifter
-        #: What is held; the first is what was put together last, in the order of the ends of the windows.
+        #: The partials; the first part is what was merged last, in the order of the ends of the windows.
         self.parts: list[PartialColumns] = []
-        #: The end of the first window.
+        #: The end of the window that ends first, in microseconds.
         self.next_end_us = NEVER_US
-        #: What the arrays take.
+        #: The size of the arrays, in bytes.
         self.nbytes = 0
-        #: Whether they cannot be put together as columns, so that there would be more and more.
+        #: Whether the partials cannot be merged as columns, so that their number would only grow.
         self.is_unfoldable = False
         self._size = self._folded_size = 0
 
@@ -44,13 +44,13 @@ class ColumnWindows:
         return self._size
 
     def hold(self, partials: PartialColumns) -> None:
-        """Take partials in."""
+        """Add partials."""
         self._add(partials)
         if self._size > self._folded_size + max(self._folded_size, FOLD_PARTIALS_MIN):
             self.fold()
 
     def fold(self) -> None:
-        """Make as few partials of those that are held as can be."""
+        """Merge the partials that are kept into as few as possible."""
         if len(self.parts) > 1:
             merged = self._lifter.merged_columns(self.parts)
             self.is_unfoldable = merged is None
@@ -59,14 +59,14 @@ class ColumnWindows:
             self._folded_size = self._size
 
     def ends_us(self, until_us: int) -> Int64s:
-        """The ends of the windows of all partials that end by then."""
+        """The ends of the windows of all partials whose window ends at or before an instant, all in microseconds."""
         ends_us = [each.windows.ends_us for each in self.parts]
         return np.concatenate(
             [each[each <= until_us] for each in ends_us] or [np.empty(0, np.int64)]
         )
 
     def pop_due(self, until_us: int) -> list[PartialColumns]:
-        """Remove and return the partials of windows that end by then."""
+        """Remove and return the partials of windows that end at or before an instant, in microseconds."""
         if self.next_end_us > until_us:
             return []
         return self._pop(lambda each: each.windows.ends_us <= until_us)
@@ -76,7 +76,7 @@ class ColumnWindows:
         return self._pop(lambda each: is_of(each, windows)) if windows else []
 
     def pop_all(self) -> list[PartialColumns]:
-        """Remove and return all."""
+        """Remove and return all partials."""
         held = self.parts
         self._keep([])
         self._folded_size, self.is_unfoldable = 0, False
@@ -106,7 +106,12 @@ class ColumnWindows:
 
 
 def is_of(partials: PartialColumns, windows: Collection[Window]) -> Bools:
-    """Which of the partials are of one of some windows."""
+    """An array that is true for each partial that is in one of some windows.
+
+    Args:
+        partials: the partials.
+        windows: the windows.
+    """
     found = np.zeros(len(partials), np.bool_)
     starts_us, ends_us = partials.windows.starts_us, partials.windows.ends_us
     for window in windows:

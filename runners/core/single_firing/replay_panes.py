@@ -1,7 +1,7 @@
-"""ReplayPanes: a grouping whose windows all speak once, when all input is there (Dataflow Model, section 2.4).
+"""ReplayPanes: a grouping whose windows all fire once, when all input is there (Dataflow Model, section 2.4).
 
-What does not fit is the caller's to keep elsewhere: `release` gives it back, `order` and `joined` put what was kept of
-one key together again, and `bundle` says it.
+The caller keeps elsewhere what does not fit into memory: `release` returns it, `order` and `joined` merge what was kept
+of one key again, and `bundle` makes the panes of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,17 +15,17 @@ from runners.core.single_firing.single_panes import SinglePanes
 
 
 class ReplayPanes:
-    """Holds partials until all of them are there.
+    """Keeps partials until all of them are there.
 
     Args:
-        panes: what they say then.
+        panes: makes the panes then.
     """
 
     def __init__(self, panes: SinglePanes) -> None:
         self._panes, self._lifter = panes, panes.lifter
-        #: Whether accumulators are lists of values; any other sequence may stand for one in `bundle`.
+        #: Whether accumulators are lists of values; `bundle` then takes any other sequence in place of a list.
         self.is_list = panes.is_list
-        #: What to sort the partials of a key by for `joined`; None where that cannot be.
+        #: The sort key for the partials of a key that `joined` takes; None where they cannot be sorted for it.
         self.order = self._lifter.order
         self._partials: list[Partial] = []
         self._columns: list[PartialColumns] = []
@@ -37,14 +37,14 @@ class ReplayPanes:
         return None if panes is None else cls(panes)
 
     def hold(self, partials: Sequence[Partial]) -> None:
-        """Take partials in."""
+        """Add partials."""
         if isinstance(partials, PartialColumns):
             self._columns.append(partials)
         else:
             self._partials.extend(partials)
 
     def fold(self) -> Sequence[Sequence[Partial]]:
-        """Make as few partials of those that are held as can be; what is held then.
+        """Merge the partials that are kept into as few as possible, and return them.
 
         Raises:
             TransformError: the `CombineFn` failed.
@@ -59,7 +59,7 @@ class ReplayPanes:
         return [part for part in (*self._columns, self._partials) if part]
 
     def release(self) -> list[Sequence[Partial]]:
-        """Give back what is held."""
+        """Return all partials, and keep none."""
         held: list[Sequence[Partial]] = [*self._columns, self._partials]
         self._partials, self._columns = [], []
         return held
@@ -67,11 +67,16 @@ class ReplayPanes:
     def joined(
         self, partials: Iterable[Partial], join: Callable[[Any, Any], Any]
     ) -> Iterator[Partial]:
-        """The partials of one key, sorted by `order`, as one for each window; see `Lifter.joined`."""
+        """Merge the partials of one key, sorted by `order`, into one for each window; see `Lifter.joined`.
+
+        Args:
+            partials: all of one key.
+            join: makes one of two accumulators, and may change the first.
+        """
         return self._lifter.joined(partials, join)
 
     def merged(self, accumulators: Sequence[Any]) -> Any:
-        """One accumulator that says what all of them say; may change the first.
+        """Merge accumulators into one; may change the first.
 
         Raises:
             TransformError: the `CombineFn` failed.
@@ -79,11 +84,11 @@ class ReplayPanes:
         return self._lifter.merge(accumulators)
 
     def bundle(self, partials: Sequence[Partial]) -> Bundle:
-        """What windows say of which these are all that there is."""
+        """The panes of windows of which these are all the partials, one for each window of a key."""
         return self._panes.bundle(partials)
 
     def bundles(self) -> Iterator[Bundle]:
-        """What the windows say; nothing is held afterwards.
+        """The panes of all partials that are kept; none is kept afterwards.
 
         Raises:
             TransformError: the `CombineFn` failed.

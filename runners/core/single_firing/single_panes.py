@@ -1,7 +1,7 @@
-"""SinglePanes: what a grouping says whose windows all speak once, without a cell and a timer for each.
+"""SinglePanes: what a grouping emits whose windows all fire once, without a cell and a timer for each.
 
-The machine (`GroupAlsoByWindow`) would say one pane for each key and window, at the end of the window, in the order of
-these.  So does this, and in columns where all partials are; laws hold one against the other.
+`GroupAlsoByWindow` would emit one pane for each key and window, at the end of the window, in the order of the ends.  So
+does this class, and in columns where all partials are columns; tests of laws compare the two.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from triggers.default_trigger import DefaultTrigger
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.windowing_strategy import WindowingStrategy
 
-#: Panes in one bundle, and the same where they are columns.
+#: The most panes in one bundle, and the most where they are columns.
 BUNDLE_PANES = 10_000
 BUNDLE_PANE_COLUMNS = 200_000
 
@@ -48,7 +48,7 @@ class SinglePanes:
     def of_stream(cls, graph: PipelineGraph, node: TransformNode) -> "SinglePanes | None":
         """The panes of a grouping, if its windows fire once whenever input comes, and can be buffered as columns.
 
-        Windows that merge cannot: they would have to be looked for in all that is held, whenever something comes.
+        Windows that merge cannot be buffered so: every new partial would have to be compared with all that are kept.
         """
         accumulation = _speaking_once(graph, node)
         if accumulation is None or not _ends_with_its_window(accumulation.strategy):
@@ -59,7 +59,11 @@ class SinglePanes:
     def bundles(
         self, columns: Sequence[PartialColumns], partials: Iterable[Partial] = ()
     ) -> Iterator[Bundle]:
-        """What the windows say of which these are all the partials.
+        """The panes of windows of which these are all the partials.
+
+        Args:
+            columns: partials as columns.
+            partials: all others.
 
         Raises:
             TransformError: the `CombineFn` failed.
@@ -75,7 +79,7 @@ class SinglePanes:
         yield from self._one_by_one(self.lifter.combined(rows))
 
     def bundle(self, partials: Sequence[Partial]) -> Bundle:
-        """What windows say of which these are all that there is, one partial for each."""
+        """The panes of windows of which these are all the partials, one for each window of a key."""
         result = self._accumulation.last_result
         return Bundle(
             [(key, result(accumulator)) for key, _, accumulator, _ in partials],
@@ -105,7 +109,7 @@ def _speaking_once(graph: PipelineGraph, node: TransformNode) -> Accumulation | 
 
 
 def _ends_with_its_window(strategy: WindowingStrategy) -> bool:
-    """Whether nothing is kept of a window, and nothing said, after the watermark has passed its end."""
+    """Whether a window keeps nothing, and emits nothing, after the watermark has passed its end."""
     return (
         not strategy.is_merging
         and strategy.allowed_lateness_us == 0
@@ -123,7 +127,7 @@ def _in_columns(partials: PartialColumns) -> Iterator[Bundle]:
         part = partials.take(order[start : start + BUNDLE_PANE_COLUMNS])
         pairs = zip(part.combiners, part.accumulators, strict=True)
         results = tuple(each.results(found) for each, found in pairs)
-        # No panes: that of elements without one is that of a window's only firing.
+        # No panes: the default pane is that of a window which fires only once.
         yield Bundle(
             PairColumns(part.keys, results, is_single=part.is_single),
             IntColumn(part.windows.ends_us - 1),

@@ -1,1 +1,1 @@
-"""A pipeline cut into stages, and each stage as every engine runs it."""
+"""A pipeline cut into stages, and the execution of each stage, the same for every engine."""

@@ -1,13 +1,13 @@
-"""Records that come twice: which of a batch are new, which are copies, and which come too late to be told apart.
+"""Deduplication of a read's records: which of a batch are new, duplicates, or too late to be deduplicated.
 
-Pure: what has been seen before is the caller's, who is asked once for each batch, and remembers the new ids in the same
-commit as what their records cause.
+Pure: the caller keeps the ids that were seen before, is asked once for each batch, and stores the new ids in the same
+commit as the effects of their records.
 
 **Invariants**
 
 * Of all records of a split with one id, at most one is new.
-* A record behind the horizon is neither new nor a copy, whatever its id: it is late.
-* Ids are forgotten only behind the horizon, where nobody asks for them.
+* A record behind the horizon is neither new nor a duplicate, whatever its id: it is late.
+* Ids are deleted only behind the horizon, where no record is compared with them any more.
 
 MillWheel, section 6.1.1.
 """
@@ -27,12 +27,12 @@ from runners.core.ground.dead_letters import DeadLetter, dead_letter
 from runners.core.ground.element_text import shown
 from windowing.window import GLOBAL_WINDOW, Window
 
-#: Says which of some digests have been seen in the split; none is asked for twice.
+#: Returns which of some digests have been seen in the split; each digest is asked for once.
 Known = Callable[[Sequence[bytes]], Collection[bytes]]
 
 
 class NewId(NamedTuple):
-    """What is kept of a record that counts: the digest of its id, and its event time."""
+    """What is kept of a new record: the digest of its id, and its event time."""
 
     digest: bytes
     timestamp_us: int
@@ -40,10 +40,10 @@ class NewId(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class Deduplicated:
-    """A batch, judged.
+    """A batch after deduplication.
 
-    ``bundle``: the records that are new, in their order; ``ids``: theirs, to be remembered.
-    ``duplicates``: how many were copies.  ``late``: what came behind the horizon.  ``dead``: records that have no id.
+    ``bundle``: the records that are new, in their order; ``ids``: their ids, to be stored.
+    ``duplicates``: the number of duplicates.  ``late``: records behind the horizon.  ``dead``: records without an id.
     """
 
     bundle: Bundle
@@ -54,16 +54,22 @@ class Deduplicated:
 
 
 def horizon_us(slack_us: int, watermark_us: int) -> int:
-    """The event time behind which ids of a split may be forgotten."""
+    """The event time behind which ids of a split may be deleted.
+
+    Args:
+        slack_us: how long ids are kept behind the watermark, in microseconds.
+        watermark_us: that of the split, in microseconds.
+    """
     return watermark_us - slack_us
 
 
 class Deduplicator:
-    """Judges the batches of one read.
+    """Deduplicates the batches of one read.
 
     Args:
         node: the read; it has record ids.
-        tries: of a record whose id cannot be told, until it is a dead letter; None: the first failure is raised.
+        tries: how often to try a record whose id cannot be computed, before it is a dead letter; None: the first
+            failure is raised.
     """
 
     def __init__(self, node: TransformNode, *, tries: int | None = None) -> None:
@@ -73,12 +79,12 @@ class Deduplicator:
         self._node, self._tries, self.settings = node, tries, operation.record_ids
 
     def deduplicate(self, bundle: Bundle, known: Known, *, watermark_us: int) -> Deduplicated:
-        """Judge what was read, before it is part of anything.
+        """Deduplicate a batch that was read, before it has any effect.
 
         Args:
-            bundle: what the source handed over.
-            known: says what has been seen before; asked at most once.
-            watermark_us: that of the split, before the batch.
+            bundle: what the source returned.
+            known: returns which ids have been seen before; called at most once.
+            watermark_us: that of the split before the batch, in microseconds.
 
         Raises:
             TransformError: a record has no id, and there are no tries.
@@ -106,7 +112,7 @@ class Deduplicator:
         )
 
     def _ids(self, bundle: Bundle) -> tuple[list[tuple[int, Any, bytes]], list[DeadLetter]]:
-        """Index, id and its digest of the records that have one, and those that have none."""
+        """Index, id and digest of the records that have an id, and dead letters for those that have none."""
         try:
             record_ids = list(map(self.settings.of, bundle.values))
             digests = list(map(record_digest, record_ids))
@@ -162,7 +168,7 @@ class Deduplicator:
 
 def _late(bundle: Bundle, index: int, record_id: Any, watermark_us: int) -> LateArrival:
     timestamp_us, value = bundle.timestamps_us[index], bundle.values[index]
-    # It is in no window yet: its own instant is what says how late it is.
+    # The record is in no window yet: its own event time shows how late it is.
     return LateArrival(
         key=record_id,
         window=Window(timestamp_us, timestamp_us + 1),
@@ -175,7 +181,11 @@ def _late(bundle: Bundle, index: int, record_id: Any, watermark_us: int) -> Late
 
 
 class SplitIds:
-    """A judge with the ids of one split in memory, for engines whose state dies with them."""
+    """A deduplicator with the ids of one split in memory, for engines whose state is lost when they stop.
+
+    Args:
+        deduplicator: of the read.
+    """
 
     def __init__(self, deduplicator: Deduplicator) -> None:
         self._deduplicator = deduplicator
@@ -186,12 +196,17 @@ class SplitIds:
         return len(self._digests)
 
     def kept(self, watermark_us: int) -> list[NewId]:
-        """The ids that somebody may ask for when the split's watermark is here."""
+        """The ids that a record may still be compared with when the split's watermark is here, in microseconds."""
         until_us = horizon_us(self._deduplicator.settings.slack_us, watermark_us)
         return sorted(NewId(digest, at) for at, digest in self._by_time if at >= until_us)
 
     def deduplicate(self, bundle: Bundle, watermark_us: int) -> Deduplicated:
-        """Forget what is behind the horizon, judge what was read, and remember what is new."""
+        """Delete ids behind the horizon, deduplicate a batch that was read, and remember the new ids.
+
+        Args:
+            bundle: what the source returned.
+            watermark_us: that of the split before the batch, in microseconds.
+        """
         until_us = horizon_us(self._deduplicator.settings.slack_us, watermark_us)
         while self._by_time and self._by_time[0][0] < until_us:
             self._digests.discard(heappop(self._by_time)[1])

@@ -1,16 +1,17 @@
-"""GroupingStage: a grouping and everything that follows it, as every engine runs it.
+"""GroupingStage: a grouping and all transforms up to the next one, as every engine runs it.
 
-Puts the machine (`GroupAlsoByWindow`; `StatefulDoFnMachine` for a stateful DoFn), its cells and timers, and the fused
-transforms after it into one step: partials or a watermark in, effects and stage outputs out.
+Joins the state machine (`GroupAlsoByWindow`; `StatefulDoFnMachine` for a stateful DoFn), its cells and timers, and the
+fused transforms after it into one step, which takes partials or a watermark, and returns effects and stage outputs.
 
 The five parts of the paper's GroupByKeyAndWindow, in the order in which a record meets them:
 
-1. *DropTimestamps*: `Lifter.lift`, at the sender; from there on the window stands for the time (unless a timestamp
-   combiner wants the earliest or the latest, which then is part of the accumulator).
+1. *DropTimestamps*: `Lifter.lift`, at the sender; from there on the window stands for the event time (unless a
+timestamp
+   combiner needs the earliest or the latest one, which then is part of the accumulator).
 2. *GroupByKey*: the engine's own: a dict, the shuffle of Spark, the key ranges of `runners.millwheel`.
 3. *MergeWindows*: `Merger`, or `Regrouper` where a merge may have to be undone.
-4. *GroupAlsoByWindow*: the accumulators of `Accumulation`, and when they speak (`WindowLifecycle`, `Panes`).
-5. *ExpandToElements*: `Effects.bundle`, with the new timestamps; windows are frozen behind it.
+4. *GroupAlsoByWindow*: the accumulators of `Accumulation`, and when windows fire (`WindowLifecycle`, `Panes`).
+5. *ExpandToElements*: `Effects.bundle`, with the new timestamps; windows do not change behind it.
 
 Dataflow Model, section 2.2.2.
 """
@@ -42,10 +43,10 @@ from runners.core.user_code.poison import Trial
 
 @attrs.frozen(kw_only=True)
 class StageClock:
-    """What time it is for a step.
+    """The clocks of a step, all in microseconds.
 
-    ``watermark_us``: the input watermark.  ``output_watermark_us``: what the stages downstream have been told so far,
-    so what this step emits ahead of it cannot be late for them.  ``now_us``: processing time.
+    ``watermark_us``: the input watermark.  ``output_watermark_us``: the output watermark that the stages downstream
+    have received so far, so what this step emits ahead of it cannot be late for them.  ``now_us``: the processing time.
     ``percentile_watermark_us``: the percentile watermark of a grouping that follows one, else None.
     """
 
@@ -57,7 +58,7 @@ class StageClock:
 
 @attrs.frozen
 class Step:
-    """What one step did to the cells, and what it caused downstream."""
+    """What one step did to the cells, and its outputs for the stages downstream."""
 
     effects: Effects
     outputs: StageOutputs
@@ -67,11 +68,11 @@ class GroupingStage:
     """One grouping stage, ready to run; the caller owns the cells.
 
     Args:
-        plan: the whole.
-        stage: the part.
+        plan: of the whole pipeline.
+        stage: the stage of the plan to run.
         is_replay: whether the watermark moves once, when all input is there; the elements of a key are then replayed in
             the order of their event times, where that makes a difference (Dataflow Model, section 2.4).
-        tries: of a record that makes user code after the grouping fail; see `StageExecutor`.
+        tries: of a record on which user code after the grouping fails; see `StageExecutor`.
     """
 
     def __init__(
@@ -82,9 +83,9 @@ class GroupingStage:
         is_replay: bool = False,
         tries: int | None = None,
     ) -> None:
-        #: Set in a replay whose windows all speak once: what can say it instead of `add` and `fire_timers`.
+        #: Set in a replay whose windows all fire once: makes the panes in place of `add` and `fire_timers`.
         self.replay = ReplayPanes.of(plan.graph, stage.root) if is_replay else None
-        #: Set in a stream whose windows all speak once, and can be held as columns: what they say.
+        #: Set in a stream whose windows all fire once, and can be buffered as columns: makes their panes.
         self.panes = None if is_replay else SinglePanes.of_stream(plan.graph, stage.root)
         self.machine = _machine(plan, stage, is_replay=is_replay, tries=tries)
         self._trigger = trigger_of(plan.graph, stage.root)
@@ -96,17 +97,17 @@ class GroupingStage:
         self.codec = KeyCodec(self._where)
 
     def try_first(self, trial: Trial | None) -> None:
-        """Run user code on trial before it is run; None: at once."""
+        """Run user code on trial before it is run; None: run it at once."""
         self._trial = self.executor.trial = trial
 
     def setup(self) -> None:
-        """Start the life of the user's code on this worker."""
+        """Call the setup of the user's code on this worker."""
         if isinstance(self.machine, StatefulDoFnMachine):
             self.machine.setup()
         self.executor.setup()
 
     def teardown(self) -> None:
-        """End it, in the opposite order."""
+        """Call the teardown of the user's code, in the opposite order."""
         self.executor.teardown()
         if isinstance(self.machine, StatefulDoFnMachine):
             self.machine.teardown()
@@ -117,7 +118,13 @@ class GroupingStage:
         partials: Iterable[Partial],
         clock: StageClock,
     ) -> Step:
-        """Take partials in; their keys have been encoded by whoever sent them."""
+        """Add partials, whose keys were encoded by their sender, and fire the windows that are due.
+
+        Args:
+            cells: of the grouping; changed in place.
+            partials: what has arrived.
+            clock: the clocks.
+        """
         with self._naming_failures():
             act: Callable[[], Effects] = partial(
                 self.machine.add, cells, partials, **self._clocks(clock)
@@ -126,12 +133,17 @@ class GroupingStage:
         return self._followed(effects, clock)
 
     def fire(self, clock: StageClock) -> Iterator[Step]:
-        """Let everything that `replay` holds speak, when all of it is there."""
+        """Fire all windows of `replay`, when all of its input is there."""
         assert self.replay is not None
         yield from self._said(self.replay.bundles(), clock)
 
     def fire_all_of(self, columns: Sequence[PartialColumns], clock: StageClock) -> Step:
-        """Let windows speak of which these are all the partials; see `panes`."""
+        """Fire windows of which these are all the partials; see `panes`.
+
+        Args:
+            columns: the partials.
+            clock: the clocks.
+        """
         assert self.panes is not None
         outputs = StageOutputs()
         for step in self._said(self.panes.bundles(columns), clock):
@@ -148,7 +160,12 @@ class GroupingStage:
             yield self._replayed(bundle, clock)
 
     def fire_for(self, partials: Sequence[Partial], clock: StageClock) -> Step:
-        """Let windows speak of which these partials, which `replay` does not hold, are all that there is."""
+        """Fire windows of which these are all the partials, none of which `replay` keeps.
+
+        Args:
+            partials: one for each window of a key.
+            clock: the clocks.
+        """
         assert self.replay is not None
         with self._naming_failures():
             bundle = self.replay.bundle(partials)
@@ -160,7 +177,13 @@ class GroupingStage:
         due: Iterable[TimerId],
         clock: StageClock,
     ) -> Step:
-        """Let due timers act."""
+        """Fire due timers.
+
+        Args:
+            cells: of the grouping; changed in place.
+            due: the timers, in the order of time.
+            clock: the clocks.
+        """
         with self._naming_failures():
             act: Callable[[], Effects] = partial(
                 self.machine.fire_timers, cells, due, **self._clocks(clock)
@@ -170,7 +193,7 @@ class GroupingStage:
 
     @property
     def percentile(self) -> float | None:
-        """The watermark that its triggers follow, in percent; None where that is the watermark itself."""
+        """The percentile of the watermark that its triggers follow; None where they follow the watermark itself."""
         return self._percentile
 
     @property
@@ -185,7 +208,14 @@ class GroupingStage:
         name: str,
         clock: StageClock,
     ) -> Step:
-        """Let every window of the cells ``listening`` hear a signal, which is one of `signals`."""
+        """Notify every window of some cells of a signal.
+
+        Args:
+            cells: of the grouping; changed in place.
+            listening: the cells that receive the signal.
+            name: of the signal, one of `signals`.
+            clock: the clocks.
+        """
         assert self._trigger is not None
         assert isinstance(self.machine, GroupAlsoByWindow)
         life = self.machine.lifecycle
@@ -195,7 +225,7 @@ class GroupingStage:
         return self._followed(effects, clock)
 
     def _tried(self, act: Callable[[], Effects]) -> Effects:
-        """What the machine does, on trial first: all of it, and if that does not come back each element by itself."""
+        """Run a step of the machine, on trial first: all of it, and if the trial fails, each element by itself."""
         is_stateful = isinstance(self.machine, StatefulDoFnMachine)
         if self._trial is None or not (is_stateful or self._tries is None):
             return act()

@@ -1,14 +1,14 @@
-"""Percentile watermarks: how far most of a stream has come, for consumers that would rather be quick than wait for all.
+"""Percentile watermarks: how far most of a stream has come, for consumers that prefer low latency to completeness.
 
-The watermark waits for the slowest record that may still come.  A 99 % watermark is the event time behind which, going
-by the recent past, only one record in a hundred is still to come: of those that are pending now, whatever split they
-come from, 99 % are ahead of it.  It is never behind the watermark, and never goes back.
+The watermark waits for the slowest record that may still come.  A 99 % watermark is the event time behind which,
+judging by the recent past, only one record in a hundred is still to come: of the records that are pending now, in
+whatever split, 99 % are ahead of it.  It is never behind the watermark, and never goes back.
 
-Each split of a source keeps a `SplitProgress`: where the middle of its newest records is, and how far from it records
-have been when they came.  The next record of the split will be as far from it as those were, so its event time has a
-distribution; mixed over the splits, each with its share of the records, this gives the quantile.  A split that hangs
-back holds the percentile back only if its records are more than the percentile leaves out, and one clock that is far
-ahead moves the middle of nothing.
+Each split of a source has a `SplitProgress`: the median event time of its newest records, and the distances from it
+that records had when they came.  The next record of the split is expected at such a distance too, so its event time
+has a distribution; the distributions of all splits, weighted by their share of the records, give the quantile.  A split
+that lags behind holds the percentile watermark back only if its share of the records is larger than the percentile
+leaves out, and a single clock that is far ahead does not move the median.
 
 MillWheel, section 7.2 (a 99 % low watermark); Dataflow Model, section 2.3.
 """
@@ -23,22 +23,22 @@ from dataflow.graph import Group, PipelineGraph, TransformNode
 from runners.core.stages.plan import ExecutionPlan
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
-#: Records whose middle says where a split is.
+#: The number of newest records whose median is the position of a split.
 _RECENT = 32
-#: Records of one batch that are looked at, at most: in runs of `_RECENT`, spread evenly.
+#: The most records of one batch that are sampled: in runs of `_RECENT`, spread evenly.
 _SAMPLE_MAX = 16 * _RECENT
-#: When so many have been counted, what they say counts for half: the recent past, not all of it.
+#: When so many records have been counted, all counts are halved, so that the recent past weighs more.
 _COUNTED_MAX = 20_000
-#: A count that has been halved until it is below this is forgotten.
+#: A count that has been halved until it is below this is deleted.
 _COUNT_MIN = 0.25
 
 
 @attrs.frozen
 class SplitProgress:
-    """Where one split of a source is.
+    """The progress of one split of a source.
 
-    ``center_us``: the middle of its newest records.  ``records``: how many it has had.
-    ``offsets``: how far from the center records were when they came, in microseconds, each with its weight.
+    ``center_us``: the median event time of its newest records, in microseconds.  ``records``: how many it has had.
+    ``offsets``: the distances of records from the center when they came, in microseconds, each with its weight.
     """
 
     center_us: int
@@ -47,7 +47,7 @@ class SplitProgress:
 
 
 class ProgressSketch:
-    """Watches the event times of one split, in the order of arrival, at a cost that large batches do not feel."""
+    """Observes the event times of one split, in the order of arrival, at a cost that is small for large batches."""
 
     def __init__(self) -> None:
         self._recent: deque[int] = deque(maxlen=_RECENT)
@@ -55,7 +55,7 @@ class ProgressSketch:
         self._counted = self._records = 0
 
     def add(self, timestamps_us: Sequence[int]) -> None:
-        """Take in the event times of a batch."""
+        """Add the event times of a batch, in microseconds."""
         self._records += len(timestamps_us)
         runs = range(0, len(timestamps_us), _RECENT)
         step = -(-len(timestamps_us) // _SAMPLE_MAX) or 1
@@ -66,7 +66,7 @@ class ProgressSketch:
             self._fade()
 
     def progress(self) -> SplitProgress | None:
-        """What is known; None before the first record."""
+        """The progress of the split; None before the first record."""
         if not self._recent:
             return None
         return SplitProgress(
@@ -94,23 +94,27 @@ def percentile_watermark_us(
     splits: Collection[SplitProgress | None],
     senders_us: Iterable[int],
 ) -> int:
-    """The percentile watermark of a consumer.
+    """The percentile watermark of a consumer, in microseconds.
 
     Args:
         percentile: above 0, below 100.
-        watermark_us: the consumer's watermark.
-        splits: of all sources that send to it, those that are neither idle nor finished; None: nothing is known.
-        senders_us: how far all groupings that send to it have come, by what they act on.
+        watermark_us: the consumer's watermark, in microseconds.
+        splits: of all sources that send to it, those that are neither idle nor finished; None: nothing is known of a
+            split.
+        senders_us: how far each grouping that sends to it has emitted, in microseconds.
 
     Returns:
-        Not earlier than ``watermark_us``, and that if too little is known to tell one record in so many.
+        Never earlier than ``watermark_us``; and equal to it if too few records are known for such a percentile.
     """
     known_us = _quantile_us(percentile, splits) if splits else MAX_TIMESTAMP_US
     return max(watermark_us, min([known_us, *senders_us]))
 
 
 def percentile_of(graph: PipelineGraph, node: TransformNode) -> float | None:
-    """The percentile that the triggers of a grouping follow; None where it is all of it, or there are no triggers."""
+    """The percentile that the triggers of a grouping follow; None where they follow the watermark itself.
+
+    Also None for an operation without triggers.
+    """
     if not isinstance(node.operation, Group):
         return None
     strategy = graph.pcollections[node.inputs[0]].strategy
@@ -118,7 +122,7 @@ def percentile_of(graph: PipelineGraph, node: TransformNode) -> float | None:
 
 
 def percentiles_of(plan: ExecutionPlan) -> Mapping[str, float]:
-    """The percentiles that are followed, by the name of the stage that does."""
+    """The percentiles that are followed, by the name of the stage whose triggers follow them."""
     found = {name: percentile_of(plan.graph, stage.root) for name, stage in plan.stages.items()}
     return {name: percentile for name, percentile in found.items() if percentile is not None}
 
@@ -143,6 +147,6 @@ def _quantile_us(percentile: float, splits: Collection[SplitProgress | None]) ->
 
 
 def _rounded_down(offset_us: int) -> int:
-    """To three binary digits, towards the past: few different ones, and none that promises too much."""
+    """The offset with three binary digits, rounded towards the past: few different values, and none too far ahead."""
     shift = max(abs(offset_us).bit_length() - 3, 0)
     return offset_us >> shift << shift

@@ -1,10 +1,10 @@
 """ExecutionPlan: the graph cut into stages at its groupings.
 
-A stage starts at a read or at a grouping and runs everything up to the next groupings and tables in one go, so that
+A stage starts at a read or at a grouping and runs everything up to the next groupings and tables at once, so that
 elements cross a process boundary only where keys must come together.  A transform behind a Flatten
 is part of every stage that reaches it.
 
-"Grouping" here is whatever needs the elements of a key in one place: `Group` and `StatefulParDo`.
+"Grouping" here is every operation that needs the elements of a key in one place: `Group` and `StatefulParDo`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from dataflow.graph import KeyedOperation, PipelineGraph, Read, TransformNode, W
 
 @attrs.frozen(kw_only=True)
 class Stage:
-    """What runs between two groupings.
+    """A part of the pipeline: a read or a grouping, and all transforms up to the next groupings.
 
     ``name`` is the label of ``root``; it names the computation in the store.
     ``nodes`` are the transforms after the root, in topological order, without the groupings they feed.
@@ -40,13 +40,13 @@ class Stage:
 
 @attrs.frozen(kw_only=True)
 class ExecutionPlan:
-    """Stages by name, in an order in which senders come before receivers."""
+    """The stages by name, in an order in which senders come before receivers."""
 
     graph: PipelineGraph
     stages: Mapping[str, Stage]
 
     def senders(self, name: str) -> tuple[str, ...]:
-        """The stages that feed a grouping."""
+        """The names of the stages that send to a grouping."""
         return tuple(
             stage.name
             for stage in self.stages.values()

@@ -1,7 +1,8 @@
 """StageExecutor: runs the fused transforms of one stage over a bundle.
 
-Push-based and depth-first: a transform hands each bundle to its consumers as soon as it has it, so only one bundle per
-level is alive.  What reaches a grouping is lifted into partials, what reaches a table is folded into its net effect.
+Push-based and depth-first: a transform passes each bundle to its consumers as soon as it is made, so only one bundle
+per level is in memory.  What reaches a grouping is lifted into partials, what reaches a table is folded into its net
+effect.
 """
 
 import math
@@ -45,7 +46,7 @@ from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
 from windowing.window import GLOBAL_WINDOW
 from windowing.window_fn import WindowFn
 
-#: Records for groupings that a single element may cause before `StageExecutor.overflow` is given them.
+#: The records for groupings that a single element may cause before they are passed to `StageExecutor.overflow`.
 OVERFLOW_RECORDS = 10_000
 
 _Consumer = Callable[[Bundle], None]
@@ -53,20 +54,25 @@ _Consumer = Callable[[Bundle], None]
 
 @attrs.define
 class StageOutputs:
-    """What one bundle caused: partials per grouping label, table writes, and records that user code cannot take."""
+    """The outputs of one bundle: partials per grouping label, table writes, and records that user code fails on."""
 
     groups: dict[str, Sequence[Partial]] = attrs.field(factory=dict)
     tables: list[TableWrite] = attrs.field(factory=list)
     dead: list[DeadLetter] = attrs.field(factory=list)
 
     def add(self, other: "StageOutputs") -> None:
-        """Take in what another bundle caused after this one."""
+        """Add the outputs of a later bundle."""
         for label, partials in other.groups.items():
             self.add_partials(label, partials)
         self.tables += other.tables
 
     def add_partials(self, label: str, partials: Sequence[Partial]) -> None:
-        """Take in partials for a grouping; columns stay what they are, and what is not folded stays so."""
+        """Add partials for a grouping; columns stay columns, and unfolded partials stay unfolded.
+
+        Args:
+            label: of the grouping.
+            partials: of later elements.
+        """
         held = self.groups.get(label)
         if held is None:
             self.groups[label] = partials
@@ -80,9 +86,9 @@ class StageExecutor:
     """One stage, ready to run; not shared between threads.
 
     Args:
-        plan: the whole.
-        stage: the part.
-        tries: how often a record that makes user code fail is tried before it becomes a dead letter; None: the first
+        plan: of the whole pipeline.
+        stage: the stage of the plan to run.
+        tries: how often a record on which user code fails is tried before it becomes a dead letter; None: the first
             failure is raised.
     """
 
@@ -93,10 +99,10 @@ class StageExecutor:
         self._outputs = StageOutputs()
         self._watermark_us = self._now_us = MIN_TIMESTAMP_US
         #: Takes partials for groupings, by label, out of the outputs of an element that causes very many.
-        #: Not asked where records are left out that fail: what such a one has caused must not count.
+        #: Not called if failing records are left out, as the outputs of such a record must not count.
         self.overflow: Callable[[Mapping[str, Sequence[Partial]]], None] | None = None
         self._overflow_in = math.inf
-        #: Runs code before it is run; None: it is run at once.
+        #: Runs code on trial before it is run; None: it is run at once.
         self.trial: Trial | None = None
         self._codecs = {node.label: KeyCodec(str(node)) for node in stage.groups}
         for node in (*stage.nodes, *stage.groups):
@@ -119,16 +125,16 @@ class StageExecutor:
         """Run one bundle of the root's output.
 
         Args:
-            bundle: what the root says.
-            watermark_us: the stage's input watermark.
-            now_us: processing time.
+            bundle: the output of the root.
+            watermark_us: the stage's input watermark, in microseconds.
+            now_us: the processing time, in microseconds.
         """
         self._outputs, self._watermark_us = StageOutputs(), watermark_us
         self._now_us = clamp_timestamp_us(now_us)
         if not bundle.values:
             return self._outputs
         if self._tries is None:
-            # Bundles of several elements are of a size that somebody has chosen.
+            # The size of a bundle of several elements was chosen by the code that made it.
             self._overflow_in = OVERFLOW_RECORDS if len(bundle) == 1 else math.inf
             on_trial(self._begin, self.trial)(bundle)
             return self._outputs
@@ -149,9 +155,9 @@ class StageExecutor:
             consume(bundle)
 
     def _root_output(self, root: TransformNode) -> _Consumer:
-        """What takes the bundles of the root."""
+        """The consumer of the root's bundles."""
         if isinstance(root.operation, StatefulParDo):
-            # The machine says what user code said, as it said it.
+            # The machine emits the outputs of user code as they are, with their tags and timestamps still around them.
             outputs = DoFnOutputs(
                 root, root.operation, lambda tag, bundle: self._push(root.outputs[tag], bundle)
             )
@@ -230,7 +236,7 @@ class StageExecutor:
     def _lift(self, label: str, lifter: Lifter | StatefulInputs, bundle: Bundle) -> None:
         partials = lifter.lift(bundle, watermark_us=self._watermark_us)
         for part in () if self._tries is None else parts_of(partials):
-            # Whoever routes them would find out too late which record had such a key.
+            # The code that routes the partials would find out too late which record had a key that cannot be encoded.
             for each in () if isinstance(part, PartialColumns) else part:
                 self._codecs[label].encode(each[0])
         self._outputs.add_partials(label, partials)

@@ -1,1 +1,1 @@
-"""Stateful DoFns: state and timers of a key, and the calls that use them."""
+"""Stateful DoFns: the state and timers of a key, and the calls that use them."""

@@ -1,4 +1,4 @@
-"""KeyedState: the cell of a stateful DoFn, that is, what is kept for one key and window."""
+"""KeyedState: the cell of a stateful DoFn, with all that is kept for one key and window."""
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
@@ -14,18 +14,18 @@ from windowing.time_domain import TimeDomain
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 _NO_TIMERS = TriggerTimers()
-#: How many timers are better looked through than kept in order.
+#: Up to this many timers are searched one by one instead of being kept in order.
 _FEW = 8
 _FIRE_US = itemgetter(0)
 
 
 def spec_name(timer: TimerName) -> str:
-    """The name of a timer's spec, which is that of its family if it is one of a family."""
+    """The name of a timer's spec; for a timer of a family, that of the family."""
     return timer if isinstance(timer, str) else timer[0]
 
 
 class _Queue(TimerQueue[TimerName]):
-    """The timers of a cell of one time domain."""
+    """The timers of a cell in one time domain."""
 
     def first(self) -> tuple[int, TimerName] | None:
         """The first timer, and when it fires; of several at one instant the one that was set first."""
@@ -35,14 +35,14 @@ class _Queue(TimerQueue[TimerName]):
 class UserTimers(dict[TimerName, SetTimer]):
     """The timers of a cell that are set.
 
-    A few are looked through; of many, as a family may have, there are queues beside the mapping, brought up to date
-    when they are asked.
+    A few timers are searched one by one; for many, as a family may have, there are queues beside the mapping, which are
+    brought up to date when they are read.
     """
 
     def __init__(self, timers: Mapping[TimerName, SetTimer] | None = None) -> None:
         super().__init__(timers or {})
         self._queues: dict[TimeDomain, _Queue] | None = None
-        # Those that have been set or cleared since the queues were up to date, in that order.
+        # The timers that have been set or cleared since the queues were up to date, in that order.
         self._changed: list[TimerName] = []
 
     def __setitem__(self, timer: TimerName, at: SetTimer) -> None:
@@ -59,7 +59,12 @@ class UserTimers(dict[TimerName, SetTimer]):
     def first(
         self, domain: TimeDomain, domain_of: Callable[[TimerName], TimeDomain]
     ) -> tuple[int, TimerName] | None:
-        """The first timer of a domain, and when it fires; of several at one instant the one that was set first."""
+        """The first timer of a domain, and when it fires; of several at one instant the one that was set first.
+
+        Args:
+            domain: the time domain.
+            domain_of: returns the time domain of a timer.
+        """
         if len(self) <= _FEW:
             self._queues = None
             timers = [(at[0], timer) for timer, at in self.items() if domain_of(timer) is domain]
@@ -73,7 +78,7 @@ class UserTimers(dict[TimerName, SetTimer]):
         return self._queues[domain].first() if domain in self._queues else None
 
     def may_be_due(self, until_us: int) -> bool:
-        """Whether one of them may fire at or before an instant, of whatever domain; quick, so sometimes wrong."""
+        """Whether a timer of any domain may fire by an instant (microseconds): a quick check, sometimes too careful."""
         if self._queues is None:
             return any(fire_us <= until_us for fire_us, _ in self.values())
         return bool(self._changed) or any(
@@ -86,25 +91,25 @@ class UserTimers(dict[TimerName, SetTimer]):
 class KeyedState:
     """State and timers by their names.
 
-    ``backlog``: elements whose turn in time order has not come, in order of arrival. ``engine_timers``: the engine's
-    timers that are set: for each domain the first instant at which something has to happen.
+    ``backlog``: elements that the watermark has not passed yet, in order of arrival.  ``engine_timers``: the engine's
+    timers that are set: for each domain the first instant at which the cell has something to do.
     """
 
     values: dict[str, Any] = attrs.field(factory=dict)
     timers: UserTimers = attrs.field(factory=UserTimers, converter=UserTimers)
     backlog: list[Input] = attrs.field(factory=list)
     engine_timers: TriggerTimers = _NO_TIMERS
-    # The rest is of one step, and not kept.
-    #: Elements whose turn is now, the first one last.
+    # The rest belongs to one step, and is not stored.
+    #: Elements that are to be processed now, the first one last.
     ready: list[Input] = attrs.field(factory=list, eq=False, repr=False)
-    #: The watermark as it is here: while there are such elements, at one of them.
+    #: The watermark of the cell: while elements are ready, the event time of one of them.
     watermark_us: int = attrs.field(default=MIN_TIMESTAMP_US, eq=False, repr=False)
     #: Timers that have fired because the window has expired.
     called: set[TimerName] = attrs.field(factory=set, eq=False, repr=False)
-    #: How many timers have fired since the last element.
+    #: The number of timers that have fired since the last element.
     firings: int = attrs.field(default=0, eq=False, repr=False)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to keep."""
+        """Whether the cell has nothing to keep."""
         return not (self.values or self.timers or self.backlog)

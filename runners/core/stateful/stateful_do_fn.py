@@ -1,19 +1,22 @@
 """StatefulDoFnMachine: runs a stateful DoFn, the same for every engine; the counterpart of `GroupAlsoByWindow`.
 
-Takes partials (`runners.core.partials.stateful_inputs`) and due timers, keeps cells, and says what user code said,
-which timers change and which records are too late.  Whoever calls owns the cells and applies the effects atomically.
+Takes partials (`runners.core.partials.stateful_inputs`) and due timers, keeps cells, and returns what user code
+emitted, which timers change and which records are too late.  The caller owns the cells and applies the effects
+atomically.
 
 **Invariants**
 
-* The cells, and what comes out, depend on the order of elements and instants only, never on how they came in bundles.
+* The cells and the outputs depend only on the order of elements and instants, never on how they came in bundles.
 * Timers of a key fire in time order within their domain, each once for each time it was set.
 * A timer that is due fires before the next element is processed.
-* An expired window keeps nothing: timers that are still set fire a last time, then the cell is gone.
+* An expired window keeps nothing: timers that are still set fire a last time, then the cell is deleted.
 
-**In time order** an element waits in its cell until the watermark has passed it.  What has waited is then replayed: the
-*watermark of the cell* goes from element to element, and at each, what is due happens before it and after it, as if
-the watermark had come slowly.  Batch always works so, because there the watermark moves once, when all input is there
-(Dataflow Model, section 2.4).
+**In time order** an element waits in its cell until the watermark has passed it.  The elements that have waited are
+then
+replayed: the *watermark of the cell* moves from element to element, and at each, due timers fire before and after it,
+as
+if the watermark had moved slowly.  Batch always works so, because there the watermark moves once, when all input is
+there (Dataflow Model, section 2.4).
 
 MillWheel, sections 3.2 and 4.5.  Reads no clock, touches no store.
 """
@@ -43,20 +46,20 @@ from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us
 from windowing.window import Window
 
-#: Timers of one key that may fire in one step without an element in between: beyond it one sets itself for ever.
+#: The most timers of one key that may fire in one step without an element; beyond it, a timer sets itself for ever.
 FIRINGS_MAX = 1_000_000
 
 Cells = MutableMapping[CellId, Any]
 
 
 class StatefulDoFnMachine:
-    """The machine of one stateful DoFn; holds configuration, and the life of the user's object.
+    """The state machine of one stateful DoFn; it keeps configuration, and calls the hooks of the user's object.
 
     Args:
         node: the transform.
         strategy: the windows of its input.
         is_time_sorted: whether elements are put in time order even if the DoFn does not ask for it.
-        is_retracted: whether the input may be taken back.
+        is_retracted: whether the input may be retracted.
         tries: how often user code is tried on an element or timer before that becomes a dead letter; each call then
             costs a copy of the cell's state.  None: the first failure is raised.
     """
@@ -81,21 +84,27 @@ class StatefulDoFnMachine:
 
     @property
     def is_merging(self) -> bool:
-        """Whether a cell holds all windows of a key: never, state cannot be merged."""
+        """Whether a cell contains all windows of a key: always False, as state cannot be merged."""
         return False
 
     def setup(self) -> None:
-        """Start the life of the user's code on this worker."""
+        """Call the setup of the user's code on this worker."""
         self.invoker.setup()
 
     def teardown(self) -> None:
-        """End it."""
+        """Call the teardown of the user's code."""
         self.invoker.teardown()
 
     def add(
         self, cells: Cells, partials: Iterable[Partial], *, watermark_us: int, now_us: int
     ) -> Effects:
-        """Process elements, or let them wait for their turn.
+        """Process elements, or keep them until the watermark has passed them.
+
+        Args:
+            cells: of the DoFn; changed in place.
+            partials: the elements by key and window.
+            watermark_us: the input watermark, in microseconds.
+            now_us: the processing time, in microseconds.
 
         Raises:
             TransformError: what user code raised.
@@ -108,7 +117,13 @@ class StatefulDoFnMachine:
     def fire_timers(
         self, cells: Cells, due: Iterable[TimerId], *, watermark_us: int, now_us: int
     ) -> Effects:
-        """Let what is due happen in the cells of due timers, the earliest first, whichever cell it is in.
+        """Fire what is due in the cells of due timers, in time order over all these cells.
+
+        Args:
+            cells: of the DoFn; changed in place.
+            due: the timers.
+            watermark_us: the input watermark, in microseconds.
+            now_us: the processing time, in microseconds.
 
         Raises:
             TransformError: what user code raised.
@@ -120,10 +135,10 @@ class StatefulDoFnMachine:
 
 @attrs.frozen
 class _Action:
-    """The next thing to happen in a cell: the timer of this name, or (None) the next element that is ready.
+    """The next action in a cell: the timer of this name, or (None) the next element that is ready.
 
-    ``when``: event time, then processing time, to order what happens in several cells of a step: timers of processing
-    time fire at the watermark, after what it made due.
+    ``when``: event time, then processing time, to order the actions in several cells of a step: processing-time timers
+    fire at the watermark, after the actions that it made due.
     """
 
     when: tuple[int, int]
@@ -142,14 +157,20 @@ class _Step:
         self._machine, self._cells = machine, cells
         self._watermark_us, self._now_us = watermark_us, now_us
         if machine.is_time_sorted and min(watermark_us, now_us) >= MAX_TIMESTAMP_US:
-            # The input has ended; processing time stood still while what is replayed now came in.
+            # The input has ended; processing time stood still while the elements that are replayed now came in.
             self._now_us = MIN_TIMESTAMP_US
         self._effects = Effects()
         self._touched: dict[CellId, KeyedState] = {}
         self._born: set[CellId] = set()
 
     def take(self, key: Any, window: Window, inputs: Sequence[Input]) -> None:
-        """Process elements of one cell in order, or keep them for later."""
+        """Process elements of one cell in order, or keep them for later.
+
+        Args:
+            key: of the cell.
+            window: of the cell.
+            inputs: the elements.
+        """
         watermark_us, cell_id = self._watermark_us, (key, window)
         if self._machine.strategy.expiry_us(window) <= watermark_us:
             for value, timestamp_us, _, sign in inputs:
@@ -171,7 +192,7 @@ class _Step:
                 self._let_happen(cell_id, cell)
 
     def wake(self, due: Iterable[TimerId]) -> None:
-        """Let everything happen that is due in some cells."""
+        """Do all due actions in the cells of some timers."""
         queue: list[_Queued] = []
         number = 0
         for cell_id, _, domain in due:
@@ -191,7 +212,7 @@ class _Step:
             number = self._queue(queue, number, cell_id)
 
     def finish(self) -> Effects:
-        """Set the engine's timers, free what is over, end the bundle."""
+        """Set the engine's timers, delete expired or empty cells, and end the bundle."""
         for cell_id, cell in self._touched.items():
             is_over = self._expiry_us(cell_id) <= self._watermark_us
             if is_over or cell.is_empty:
@@ -225,9 +246,9 @@ class _Step:
             cell.watermark_us = self._turn_us(cell_id, cell)
 
     def _sort(self, inputs: list[Input]) -> None:
-        """By event time; at one instant by value, so that the order of arrival does not matter.
+        """Sort by event time; at one instant by value, so that the order of arrival does not matter.
 
-        What may be taken back stays in order of arrival: first it is said.
+        Elements that may be retracted stay in order of arrival, so that an emission comes before its retraction.
         """
         inputs.sort(key=lambda each: each[1])
         if self._machine.is_retracted:
@@ -247,7 +268,7 @@ class _Step:
     def _queue(self, queue: list[_Queued], number: int, cell_id: CellId) -> int:
         action = self._next(cell_id, self._touched[cell_id])
         if action is not None:
-            # The running number keeps keys, which need not be comparable, out of comparisons.
+            # The running number excludes keys, which need not be comparable, from comparisons.
             heappush(queue, (action.when, number, cell_id, action))
         return number + 1
 
@@ -257,11 +278,11 @@ class _Step:
         cell.watermark_us = self._watermark_us
 
     def _may_be_due(self, cell: KeyedState) -> bool:
-        """Whether to look closer; mostly not, so it is worth a quick answer that does not tell the domains apart."""
+        """Whether a timer may be due: a quick check that ignores the domains, as mostly none is."""
         return cell.timers.may_be_due(max(self._watermark_us, self._now_us))
 
     def _next(self, cell_id: CellId, cell: KeyedState) -> _Action | None:
-        """At the watermark of the cell: timers that are due, then the element there; then it moves on."""
+        """The next action in the cell: due timers, then the element at its watermark; then the watermark moves on."""
         while True:
             if (timer := self._due_timer(cell_id, cell)) is not None:
                 return timer
@@ -276,14 +297,14 @@ class _Step:
                 return None
 
     def _turn_us(self, cell_id: CellId, cell: KeyedState) -> int:
-        """When it is the turn of the next element that is ready: before the window expires, whatever its event time."""
+        """When the next element that is ready is processed: before the window expires, whatever its event time."""
         return min(cell.ready[-1][1], self._expiry_us(cell_id) - 1)
 
     def _due_timer(self, cell_id: CellId, cell: KeyedState) -> _Action | None:
-        """The next timer that is due at the watermark of the cell: event time first, the two have no common order."""
+        """The next timer due at the watermark of the cell: event time first, as the domains have no common order."""
         expiry_us, watermark_us = self._expiry_us(cell_id), cell.watermark_us
         event = self._first(cell, TimeDomain.EVENT)
-        # Timers that are set for the expiry or later have their own turn, after everything else.
+        # Timers that are set for the expiry or later fire at expiry, after all others.
         if event is not None and event[0] <= min(watermark_us, expiry_us - 1):
             return _Action((event[0], MIN_TIMESTAMP_US), event[1])
         processing = self._first(cell, TimeDomain.PROCESSING)
@@ -300,7 +321,7 @@ class _Step:
             first = cell.timers.first(domain, self._domain)
             if first is None or first[1] not in cell.called:
                 return first
-            # It has had its last turn: what it was set for since is forgotten.
+            # The timer has fired for the last time: if it was set again since, that is ignored.
             cell.timers.pop(first[1])
 
     def _domain(self, timer: TimerName) -> TimeDomain:
@@ -350,7 +371,7 @@ class _Step:
             tag="" if isinstance(timer, str) else timer[1],
         )
         for output in self._machine.invoker.fire(cell, timer, call):
-            # As for the panes of a grouping: what a window says lies in it.
+            # As with the panes of a grouping, what a window emits has an event time within the window.
             emitted_us = min(timestamp_us, window.max_timestamp_us)
             self._effects.emit(output, emitted_us, window, NO_FIRING)
 

@@ -1,4 +1,4 @@
-"""StatefulInvoker: calls the methods of a stateful DoFn with what they ask for."""
+"""StatefulInvoker: calls the methods of a stateful DoFn with the parameters that they request."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,9 +39,9 @@ from windowing.window import Window
 
 @attrs.frozen
 class Call:
-    """What is known when user code is called; the event time is the element's, or that of the timer.
+    """The context of a call of user code; the event time is that of the element, or that of the timer.
 
-    ``fire_us`` and ``tag`` are of the timer: what it was set for, and which one of its family it is.
+    ``fire_us`` and ``tag`` belong to the timer: when it was set for, and which one of its family it is.
     """
 
     key: Any
@@ -64,7 +64,7 @@ class StatefulInvoker:
     Args:
         node: the transform.
         fn: its DoFn.
-        signature: what that asks for.
+        signature: the parameters that its methods request.
         tries: how often it is tried on an element or a timer before that becomes a dead letter; each call then costs a
             copy of the cell's state.  None: the first failure is raised.
     """
@@ -80,7 +80,7 @@ class StatefulInvoker:
         assert isinstance(node.operation, StatefulParDo)
         self._node, self._operation, self._fn, self._tries = node, node.operation, fn, tries
         self._dead: list[DeadLetter] = []
-        #: Where elements are left out that fail: runs code before it is run; None: it is run at once.
+        #: Where failing elements are left out: runs code on trial before it is run; None: it is run at once.
         self.trial: Trial | None = None
         self._process: Callable[..., Any] = fn.process
         self._process_params = _resolvers(signature.process.requests)
@@ -89,23 +89,24 @@ class StatefulInvoker:
             for timer, method in signature.callbacks.items()
         }
         self._is_in_bundle = False
-        #: Of the calls of this bundle; kept where the end of a bundle can say something.
+        #: The earliest event time and the windows of this bundle's calls are kept if the end of a bundle can emit
+        #: something.
         self._emits_at_end = type(fn).finish_bundle is not DoFn.finish_bundle
         self._earliest_us, self._windows = MAX_TIMESTAMP_US, set[Window]()
 
     def setup(self) -> None:
-        """Start the DoFn's life on this worker."""
+        """Call the DoFn's setup on this worker."""
         self._call_silent_hook("setup")
 
     def teardown(self) -> None:
-        """End it."""
+        """Call the DoFn's teardown."""
         self._call_silent_hook("teardown")
 
     def finish_bundle(self) -> tuple[list[Finished], list[DeadLetter]]:
-        """End the bundle, if one has begun: what is emitted there, and what could not be processed in it.
+        """End the bundle, if one has begun, and return its last outputs and its dead letters.
 
         Raises:
-            TransformError: ``finish_bundle`` raised, or emitted what it cannot.
+            TransformError: ``finish_bundle`` raised, or emitted something that is not allowed.
         """
         outputs: list[Finished] = []
         if self._is_in_bundle:
@@ -122,8 +123,13 @@ class StatefulInvoker:
     def process(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
         """The outputs for one element.
 
+        Args:
+            cell: state and timers; changed in place.
+            value: of the element.
+            call: the context.
+
         Raises:
-            TransformError: what ``process`` raised, if that is not to be kept.
+            TransformError: what ``process`` raised, if failing elements do not become dead letters.
         """
         if self._tries is None:
             return self._processed(cell, value, call)
@@ -143,8 +149,13 @@ class StatefulInvoker:
     def fire(self, cell: KeyedState, timer: TimerName, call: Call) -> list[Any]:
         """The outputs of the method of a timer.
 
+        Args:
+            cell: state and timers; changed in place.
+            timer: its name.
+            call: the context.
+
         Raises:
-            TransformError: what the method raised, if that is not to be kept.
+            TransformError: what the method raised, if failing timers do not become dead letters.
         """
         if self._tries is None:
             return self._fired(cell, timer, call)
@@ -165,7 +176,7 @@ class StatefulInvoker:
     def _tried(
         self, run: Callable[[], list[Any]], cell: KeyedState, element: Any, call: Call
     ) -> list[Any]:
-        """What user code says; nothing if it cannot, and then state and timers are as they were."""
+        """The outputs of user code; none if it fails each time, and then state and timers are as they were."""
         assert self._tries is not None
         before = dumps((cell.values, dict(cell.timers)))
         for attempt in range(1, self._tries + 1):
@@ -203,7 +214,7 @@ class StatefulInvoker:
             check_silent(self._node, getattr(self._fn, name)(), name)
 
     def _listed(self, returned: Any, where: str) -> list[Any]:
-        # At once, because a generator changes state while it runs.
+        # Listed at once, because a generator changes state while it runs.
         return [] if returned is None else list(outputs_of(self._node, returned, where))
 
 
@@ -234,7 +245,7 @@ _OF_THE_CALL: dict[DoFnParam, _Resolve] = {
     DoFnParam.KEY: lambda _, call: call.key,
     DoFnParam.SIGN: lambda _, call: call.sign,
     DoFnParam.WATERMARK: lambda _, call: to_datetime(call.watermark_us),
-    # One that was set after some time may have been set for beyond the end of time.
+    # A timer that was set relative to an event time may have been set for an instant beyond the end of time.
     DoFnParam.FIRE_TIMESTAMP: lambda _, call: to_datetime(clamp_timestamp_us(call.fire_us)),
     DoFnParam.TIMER_TAG: lambda _, call: call.tag,
 }

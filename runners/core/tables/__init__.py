@@ -1,1 +1,1 @@
-"""Result tables as values: what a write means, and the net effect of signed rows."""
+"""Result tables as values: the meaning of a write, and the net effect of signed rows."""

@@ -1,12 +1,12 @@
-"""Result tables as values: what a `TableWrite` means, and which rows fit their table.
+"""Result tables as values: the meaning of a `TableWrite`, and which rows fit their table.
 
-The direct runner and every store adapter use these functions, so a retraction means the same
-everywhere, and a row that does not fit is refused in the same words before any transaction starts.
+The direct runner and every store adapter use these functions, so a retraction means the same everywhere, and a row that
+does not fit is refused with the same error before any transaction starts.
 
-**Invariant:** `apply_table_write` changes all that the write says, or, when it raises, nothing.
+**Invariant:** `apply_table_write` makes all changes of the write, or, when it raises, none.
 
-Knows no SQL.  What a Postgres column can hold is still the yardstick, because a pipeline must not
-start failing when it moves from a test in memory to a server.
+This module knows no SQL.  Rows must still fit into Postgres columns, because a pipeline must not start failing when it
+moves from a test in memory to a server.
 """
 
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -19,13 +19,13 @@ from runners.core.tables.columns import are_checked
 from runners.core.tables.row_changes import applied
 from windowing.timestamps import to_timestamp_us
 
-#: Rows of a table: by key tuple, or by insertion number (from 0) where the table has no key.
+#: The rows of a table: by key tuple, or by insertion number (from 0) where the table has no key.
 Rows = MutableMapping[Row | int, Row]
 
-#: What the values of a key may have together: an entry of a Postgres index has at most 2,704 bytes.
+#: The most bytes that the values of a key may have together: an entry of a Postgres index has at most 2,704 bytes.
 KEY_BYTES_MAX = 2_000
 
-#: What a text, or bytes, may have in a row; a Postgres field holds a gigabyte, and a message no more either.
+#: The most bytes that a text, or bytes, may have in a row; a Postgres field, or message, has at most a gigabyte.
 VALUE_BYTES_MAX = 256 << 20
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -35,12 +35,16 @@ _UTF8_BYTES_MAX = 4
 def apply_table_write(rows: Rows, write: TableWrite) -> None:
     """Bring ``rows`` up to date with the net effect of one bundle.
 
-    Repeating a write to a keyed table changes nothing; repeating inserts adds them again, so
-    callers apply each bundle once.
+    Repeating a write to a keyed table changes nothing; repeating inserts adds them again, so callers apply each bundle
+    once.
+
+    Args:
+        rows: of the table; changed in place.
+        write: the net effect.
 
     Raises:
         TableRowError: see `check_write`; ``rows`` is unchanged then.
-        TableConflictError: a row that can be taken back would come beside another one of its key; the same.
+        TableConflictError: a retractable row would be added beside another one of its key; ``rows`` is unchanged then.
     """
     check_write(write)
     if not write.table.key:
@@ -54,7 +58,7 @@ def apply_table_write(rows: Rows, write: TableWrite) -> None:
 
 
 def check_write(write: TableWrite) -> None:
-    """Refuse a write that its table cannot take.
+    """Check a write, and refuse it if its table cannot take it.
 
     Raises:
         TableRowError: a row or key does not fit (`check_rows`), the same key is written twice, or
@@ -82,10 +86,14 @@ def check_write(write: TableWrite) -> None:
 
 
 def check_rows(table: TableSpec, rows: Sequence[Row]) -> None:
-    """Refuse rows that the table cannot hold, naming table, column and value.
+    """Check rows, and refuse those that do not fit the table, naming table, column and value.
 
-    A column takes values of its own type and None; a float column also takes ints that a float
-    holds exactly.  A key takes neither None nor NaN, because neither equals itself.
+    A column takes values of its own type and None; a float column also takes ints that a float can represent exactly.
+    A key takes neither None nor NaN, because neither equals itself.
+
+    Args:
+        table: the table.
+        rows: in the order of its columns.
 
     Raises:
         TableRowError: a row has another number of values than the table has columns, or a value
@@ -96,7 +104,7 @@ def check_rows(table: TableSpec, rows: Sequence[Row]) -> None:
 
 
 def _check_keys_once(write: TableWrite) -> None:
-    """Each key once per bundle: a statement has no order, so a second mention has no meaning."""
+    """Check that each key comes once per bundle: a statement has no order, so a second row of a key has no meaning."""
     key_indexes = write.table.key_indexes
     after = [row for _, row in write.changes if row is not None]
     seen = {tuple(row[index] for index in key_indexes) for row in (*write.upserts, *after)}
@@ -188,7 +196,7 @@ def _misfit(kind: ColumnType, value: Any, *, is_key: bool) -> tuple[str, str] | 
         return ("but a key has no nulls", "fill the key before writing") if is_key else None
     if kind is float:
         return _misfit_float(value, is_key=is_key)
-    # bool is an int to Python, but never what the author of an int column meant.
+    # In Python a bool is an int, but the author of an int column never means one.
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         return f"a {type(value).__name__}", f"convert it to {kind.__name__}, or change the column"
     if isinstance(value, str | bytes) and (too_long := _misfit_size(value)):

@@ -1,6 +1,6 @@
-"""TableColumns: rows of a result table that came as columns and go to the store as columns.
+"""TableColumns: rows of a result table that arrived as columns and go to the store as columns.
 
-**Invariant**: whatever is in one fits its table (`runners.core.tables.changelog.check_rows`), and has each key once.
+**Invariant**: its rows fit their table (`runners.core.tables.changelog.check_rows`), and each key comes once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataflow.io.table import ColumnType, Row, TableSpec
 from runners.core.columns.partials import key_codes
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
-#: Far less than a key may have, so that nobody has to add up.
+#: Far fewer bytes than a key may have, so that the columns of a key need not be added up.
 _KEY_TEXT_BYTES_MAX = 200
 
 
@@ -34,7 +34,12 @@ class TableColumns(Column[Row]):
 
     @classmethod
     def of(cls, table: TableSpec, rows: Rows) -> TableColumns | None:
-        """The rows of a bundle, of each key the last one; None if it takes a closer look whether they fit."""
+        """The rows of a bundle, for each key only the last one; None if they must be checked one by one.
+
+        Args:
+            table: the table.
+            rows: of the bundle.
+        """
         found = [rows.column(name) for name in table.columns]
         arrays = [each for each in found if each is not None]
         if len(arrays) < len(found):
@@ -45,12 +50,12 @@ class TableColumns(Column[Row]):
 
     @classmethod
     def together(cls, parts: Sequence[TableColumns]) -> TableColumns:
-        """The rows of several, of each key the last one."""
+        """The rows of several parts, for each key only the last one."""
         first = parts[0]
         columns = zip(*[each.arrays for each in parts], strict=True)
         whole = cls(first.table, [pa.concat_arrays(each) for each in columns])
         once = whole if len(parts) == 1 else whole.with_each_key_once()
-        assert once is not None  # each part has been looked at
+        assert once is not None  # each part has been checked
         return once
 
     def take(self, indexes: Sequence[int] | Int64s) -> TableColumns:
@@ -71,7 +76,7 @@ class TableColumns(Column[Row]):
         return TableColumns(self.table, [each.slice(start, length) for each in self.arrays])
 
     def with_each_key_once(self) -> TableColumns | None:
-        """Of rows with the same key the last one; None if that takes a closer look."""
+        """The rows, of those with the same key only the last one; None if they must be compared one by one."""
         if not self.table.key or not len(self):
             return self
         keys = [self.arrays[index] for index in self.table.key_indexes]
@@ -90,7 +95,7 @@ class TableColumns(Column[Row]):
 
 
 def _fits(kind: ColumnType, array: pa.Array) -> bool:
-    """Whether a column certainly fits."""
+    """Whether a column certainly fits; False means that its values must be checked."""
     if array.type != ARROW_TYPES.get(kind):
         return False
     if kind is str:

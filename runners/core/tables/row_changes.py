@@ -1,8 +1,8 @@
-"""RowChanges: rows that are said and taken back, of a table whose key says which row is meant.
+"""RowChanges: rows that are emitted and retracted, of a table with a key.
 
-What is said and taken back is a multiset of rows, in which a key has at most one row: that is what a table with a key
-can hold.  Two rows of one key, of two groups say, are refused.  Which of them is shown would depend on who came last,
-and when one is taken back, the other would be gone with it.
+Emissions and retractions form a multiset of rows, in which a key has at most one row, since a table with a key can
+store only one.  Two rows of one key, for example of two groups, are refused.  Otherwise the row that came last would be
+shown, and the retraction of one of them would delete the other one too.
 
 **Invariant:** any changes in any order leave the rows of the multiset, or are refused.
 """
@@ -15,22 +15,30 @@ from dataflow.io.table import Row, RowChange, TableSpec, TableWrite
 
 
 class RowChanges:
-    """Gathers changes of one table; what is said and taken back again leaves nothing.
+    """Collects changes of one table; an emission and its retraction leave nothing.
 
     Args:
-        table: which has a key.
+        table: has a key.
     """
 
     def __init__(self, table: TableSpec) -> None:
         self._table, self._indexes = table, table.key_indexes
-        #: By key: rows that are to go and rows that are to come, as what is compared.
+        #: By key: the rows to delete and the rows to add, each by its comparable form.
         self._changes: dict[Row, tuple[dict[Row, Row], dict[Row, Row]]] = {}
 
     def __len__(self) -> int:
         return len(self._changes)
 
     def add(self, rows: Iterable[Row], signs: Iterable[int]) -> None:
-        """Rows that are said, +1, and taken back, -1."""
+        """Add rows that are emitted, +1, or retracted, -1.
+
+        Args:
+            rows: in the order of the table's columns.
+            signs: of the rows.
+
+        Raises:
+            TableConflictError: a row is emitted twice.
+        """
         for row, sign in zip(rows, signs, strict=True):
             key = tuple([row[index] for index in self._indexes])
             gone, come = self._changes.setdefault(key, ({}, {}))
@@ -42,7 +50,7 @@ class RowChanges:
                 ours[same] = row
 
     def take(self, changes: Iterable[RowChange]) -> None:
-        """Changes of a write that comes after what is here."""
+        """Add the changes of a later write."""
         for before, after in changes:
             if before is not None:
                 self.add([before], [-1])
@@ -50,7 +58,7 @@ class RowChanges:
                 self.add([after], [+1])
 
     def net(self) -> list[RowChange]:
-        """What is left of all of them.
+        """The net changes.
 
         Raises:
             TableConflictError: a key has two rows.
@@ -69,8 +77,8 @@ class RowChanges:
 
 
 def comparable(row: Row) -> Row:
-    """What is equal for rows that a table cannot tell from each other."""
-    # NaN alone is not equal to itself.
+    """The form of a row in which rows are equal if a table cannot distinguish them."""
+    # Only NaN is not equal to itself.
     return tuple([_NAN if value != value else value for value in row])  # noqa: PLR0124 - true of NaN alone
 
 
@@ -80,10 +88,14 @@ _NAN = "NaN", "is not equal to itself"
 def applied(
     rows: Mapping[Any, Row], writes: Sequence[TableWrite]
 ) -> Iterator[tuple[Row, Row | None]]:
-    """What the changes of some writes to a table make of its rows, by key: the last row of each, or None.
+    """The rows that writes to a table change, by key: the last row of each, or None if it is deleted.
+
+    Args:
+        rows: of the table, by key.
+        writes: in order.
 
     Raises:
-        TableConflictError: a row would come beside another one of its key.
+        TableConflictError: a row would be added beside another one of its key.
     """
     found: dict[Row, Row | None] = {}
 
@@ -115,7 +127,12 @@ def _conflict(table: TableSpec, one: Row, other: Row) -> TableConflictError:
 
 
 def conflict(table: str, detail: str) -> TableConflictError:
-    """The error for two rows of one key."""
+    """The error for two rows of one key.
+
+    Args:
+        table: its name.
+        detail: the key and the rows.
+    """
     return TableConflictError(
         f"two results have the same key in table {table}",
         detail=detail,

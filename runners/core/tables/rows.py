@@ -1,4 +1,4 @@
-"""From signed rows to the net effect of a bundle on a table."""
+"""Computes the net effect of a bundle of signed rows on a table."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,20 +20,20 @@ from runners.core.tables.values import as_stored
 def table_write(
     node: TransformNode, table: TableSpec, bundle: Bundle, *, is_retracted: bool = False
 ) -> TableWrite:
-    """What the bundle's rows or mappings do to the table.
+    """The write of a bundle's rows or mappings to the table.
 
-    For each key the last row counts, and where rows can be taken back, what is left of them.
+    For each key the last row counts; where rows can be retracted, the net change counts.
 
     Args:
         node: the transform that writes.
-        table: where.
-        bundle: what.
-        is_retracted: whether rows of this transform can be taken back, in this bundle or in another.
+        table: the table.
+        bundle: the rows.
+        is_retracted: whether rows of this transform can be retracted, in this bundle or in another.
 
     Raises:
         TransformError: an element is not a row or a mapping with every column.
         TableRowError: a value does not fit its column.
-        TableConflictError: two rows that can be taken back have the same key.
+        TableConflictError: two retractable rows have the same key.
     """
     if isinstance(bundle.values, Rows) and not is_retracted:
         found = TableColumns.of(table, bundle.values)
@@ -63,7 +63,7 @@ def table_write(
 
 def _rows(node: TransformNode, columns: list[str], values: Sequence[Any]) -> list[Row]:
     if len(columns) > 1 and set(map(type, values)) == {dict}:
-        with suppress(KeyError):  # what follows finds the row, and raises
+        with suppress(KeyError):  # the loop below finds the row, and raises
             return list(map(itemgetter(*columns), values))
     return [_row(node, columns, value) for value in values]
 

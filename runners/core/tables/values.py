@@ -1,9 +1,9 @@
-"""Values of rows as their table holds them, so that a bundle in memory and the store agree which rows are one.
+"""Values of rows as their table stores them, so that a bundle in memory and the store agree which rows are the same.
 
-An instant is held in UTC: the clocks of a zone show an hour twice, and Python calls both readings equal.
-A key that was a boolean is said as 1 or 0 (`dataflow.canonical_keys`), and a column of booleans takes that.
-A column of floats holds integers as floats, and a value of a subclass, such as a member of an `IntEnum` or a number of
-numpy, is the plain value that is read back.
+An instant is stored in UTC: the clocks of a zone show an hour twice, and Python regards both readings as equal.
+A key that was a boolean is emitted as 1 or 0 (`dataflow.canonical_keys`), and a column of booleans takes these.
+A column of floats stores integers as floats; a value of a subclass, such as a member of an `IntEnum` or a number of
+numpy, is stored as the plain value that is read back.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +15,9 @@ from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
 from runners.core.tables.columns import TableColumns
 from windowing.timestamps import to_datetime, to_timestamp_us
 
-#: Of a value that is neither.
+#: The assumed size of a value that is neither text nor bytes.
 _VALUE_BYTES = 8
-#: Rows that are looked at to know what all have, about.
+#: About how many rows are sampled to estimate the size of all.
 _SAMPLE = 100
 _PLAIN: Mapping[Any, Callable[[Any], Any]] = {
     int: int.__int__,
@@ -28,7 +28,12 @@ _PLAIN: Mapping[Any, Callable[[Any], Any]] = {
 
 
 def as_stored(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
-    """The rows with such values; what fits no column is left for `check_rows` to refuse."""
+    """The rows with their values as stored; values that fit no column are left for `check_rows` to refuse.
+
+    Args:
+        table: the table.
+        rows: in the order of its columns.
+    """
     for index, kind in enumerate(table.columns.values()):
         if kind is datetime and not all(_is_utc(row[index]) for row in rows):
             rows = [(*row[:index], _in_utc(row[index]), *row[index + 1 :]) for row in rows]
@@ -38,7 +43,7 @@ def as_stored(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def size_of_rows(write: TableWrite) -> int:
-    """How many bytes the rows of a write take, about: texts and bytes by some of them, and a few for other values."""
+    """The approximate size of a write's rows in bytes: texts and bytes by a sample, other values by a constant."""
     kinds = list(write.table.columns.values())
     long = [index for index, kind in enumerate(kinds) if kind in {str, bytes}]
     size = 0
@@ -73,7 +78,7 @@ def _plain(kind: ColumnType, value: Any) -> Any:
         return float(value)
     if type(value) is kind or not isinstance(value, kind) or isinstance(value, bool):
         return value
-    # Of the type itself: a subclass may say something else of itself, as the members of an Enum do.
+    # The conversion of the type itself: a subclass may override it, as the members of an Enum do.
     return _PLAIN[kind](value)
 
 

@@ -1,1 +1,1 @@
-"""Runs user code over a bundle: calls, outputs that are checked, records that make it fail."""
+"""Runs user code over a bundle: calls it, checks its outputs, and isolates records on which it fails."""

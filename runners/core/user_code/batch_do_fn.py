@@ -1,4 +1,4 @@
-"""Running `DoFn.process_batch`: elements to a record batch, and its answer back to elements."""
+"""Runs `DoFn.process_batch`: converts elements to a record batch, and its result back to elements."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,14 +25,14 @@ class BatchDoFn:
     fn: DoFn
 
     def takes(self, values: Sequence[Any]) -> bool:
-        """Whether elements are given to it, and not to ``process``, where the class has both."""
+        """Whether elements are passed to it, and not to ``process``, if the class has both."""
         return isinstance(values, Rows) or type(self.fn).process is DoFn.process
 
     def run(self, bundle: Bundle) -> Bundle | None:
-        """What comes out of a bundle; None for nothing.
+        """The output for a bundle; None for nothing.
 
         Raises:
-            TransformError: it raised; elements are no rows of one type; or its answer is no possible one.
+            TransformError: it raised; elements are not rows of one type; or it returned something that is not allowed.
         """
         values = bundle.values
         rows = values if isinstance(values, Rows) else rows_from(self.node, values)
@@ -82,7 +82,11 @@ class BatchDoFn:
 
 
 def rows_from(node: TransformNode, values: Sequence[Any]) -> Rows:
-    """Rows as columns.
+    """The rows as columns.
+
+    Args:
+        node: the transform, as errors name it.
+        values: the rows; at least one.
 
     Raises:
         TransformError: they are not of one row type, or a value is not of its field's type.
@@ -112,7 +116,7 @@ def rows_from(node: TransformNode, values: Sequence[Any]) -> Rows:
 
 
 def _usual(node: TransformNode, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The values in the types that everybody else uses."""
+    """The batch with its columns in the types that all other columns use."""
     arrays = []
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         usual = _usual_type(array.type)

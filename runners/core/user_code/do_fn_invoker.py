@@ -1,4 +1,4 @@
-"""Running user code over a bundle: one loop per shape of call, none per element that a list could save.
+"""Runs user code over a bundle: one loop for each shape of call, and no loop per element where a list suffices.
 
 An exception becomes a `TransformError` that names the user's transform, line and element.
 """
@@ -31,7 +31,7 @@ from windowing.pane import NO_FIRING
 from windowing.timestamps import to_datetime
 from windowing.window import GLOBAL_WINDOW
 
-#: Outputs of a FlatMap that are emitted in one go; more of them would not stay near the processor.
+#: The outputs of a FlatMap that are emitted at once; more of them would not stay in the processor's cache.
 PART_OUTPUTS = 10_000
 
 
@@ -59,15 +59,15 @@ class DoFnInvoker:
         }[self._shape]
 
     def setup(self) -> None:
-        """Start the DoFn's life on this worker."""
+        """Call the DoFn's setup on this worker."""
         self._call_silent_hook("setup")
 
     def teardown(self) -> None:
-        """End it."""
+        """Call the DoFn's teardown."""
         self._call_silent_hook("teardown")
 
     def process(self, bundle: Bundle) -> None:
-        """Run the bundle through and emit what comes out."""
+        """Run user code over a bundle and emit its outputs."""
         outer, RUNNING.label = RUNNING.label, self._node.label
         try:
             self._process(bundle)
@@ -130,7 +130,7 @@ class DoFnInvoker:
             self._outputs.emit_outputs(bundle, indexes, values)
 
     def _flat_mapped(self, bundle: Bundle) -> Iterator[tuple[list[int], list[Any]]]:
-        """What comes out, in parts, each output with the index of its element."""
+        """The outputs, in parts, each output with the index of its element."""
         values: list[Any] = []
         indexes: list[int] = []
         call = self._bound(bundle)
@@ -153,7 +153,7 @@ class DoFnInvoker:
             yield indexes, values
 
     def _run_flat_map_of_one(self, bundle: Bundle) -> None:
-        """Emit in parts: a single element may be a group that is larger than memory (`ReplayPanes`)."""
+        """Emit outputs in parts: a single element may be a group that is larger than memory (`ReplayPanes`)."""
         (element,) = bundle.values
         for values in self._output_parts(element, self._bound(bundle)):
             self._outputs.emit_outputs(bundle, [0] * len(values), values)
@@ -167,7 +167,10 @@ class DoFnInvoker:
             raise failure(self._node, error, element) from error
 
     def _run_remembering(self, bundle: Bundle, emitted_panes: Sequence[EmittedPane]) -> None:
-        """Run what is said, and take back what came out then, not what would come out now."""
+        """Run user code for emitted elements; for retracted ones, retract the outputs that it returned for them.
+
+        It is not called for retractions, as it could return other outputs than when they were emitted.
+        """
         signs = bundle.signs or [1] * len(bundle)
         is_emitted = [sign > 0 for sign in signs]
         emitted = list(compress(range(len(bundle)), is_emitted))
@@ -188,7 +191,7 @@ class DoFnInvoker:
             self._outputs.emit_outputs(bundle, indexes, values)
 
     def _outputs_each(self, bundle: Bundle) -> Iterator[list[Any]]:
-        """What comes out for each element, whatever the shape of the call."""
+        """The outputs for each element, whatever the shape of the call."""
         if self._shape is Shape.FLAT_MAP:
             call = self._bound(bundle)
             for element in bundle.values:
@@ -210,14 +213,14 @@ class DoFnInvoker:
             results = list(map(self._bound(bundle), elements))
             if len(results) < len(bundle):
                 # A StopIteration from the call would end the loop as if the bundle had ended.
-                raise RuntimeError("it raised StopIteration")  # noqa: TRY301 - told like whatever else user code raises
+                raise RuntimeError("it raised StopIteration")  # noqa: TRY301 - reported like any other exception of user code
         except Exception as error:
             failed = len(bundle) - length_hint(elements) - 1
             raise failure(self._node, error, bundle.values[failed]) from error
         return results
 
     def _bound(self, bundle: Bundle) -> Callable[[Any], Any]:
-        """The call with the requested columns filled in as it moves from element to element."""
+        """The call, with the requested parameters filled in for each element in turn."""
         if not self._params:
             return self._call
         names, call = tuple(self._params), self._call

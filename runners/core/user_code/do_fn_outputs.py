@@ -1,4 +1,4 @@
-"""What comes out of user code: outputs sorted by tag and checked, errors with the transform, line and element."""
+"""The outputs of user code: sorted by tag and checked; errors name the transform, line and element."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +30,12 @@ class DoFnOutputs:
     def emit_outputs(
         self, bundle: Bundle, indexes: Sequence[int] | None, values: Sequence[Any]
     ) -> None:
-        """Emit ``values``, each at the place of the element of the bundle at its index; None for one per element.
+        """Emit outputs, each with the columns of its element.
+
+        Args:
+            bundle: the elements.
+            indexes: for each output the index of its element; None: one output for each element, in order.
+            values: the outputs.
 
         Raises:
             TransformError: a tag is unknown, or a timestamp too early.
@@ -60,7 +65,7 @@ class DoFnOutputs:
             self.emit(tag, bundle.take(tag_indexes, tag_values, timestamps_us=timestamps_us))
 
     def emit_finished(self, outputs: Iterable[Finished]) -> None:
-        """Emit what comes with no element, at the end of a bundle.
+        """Emit outputs of the end of a bundle, which belong to no element.
 
         Raises:
             TransformError: a tag is unknown.
@@ -105,7 +110,13 @@ class DoFnOutputs:
 
 
 def failure(node: TransformNode, error: Exception, element: Any) -> Exception:
-    """What user code raised for an element, as the user should see it."""
+    """The error to show for an exception that user code raised for an element.
+
+    Args:
+        node: the transform.
+        error: the exception.
+        element: the element.
+    """
     if isinstance(error, TransformError):
         return error
     return TransformError(
@@ -116,7 +127,13 @@ def failure(node: TransformNode, error: Exception, element: Any) -> Exception:
 
 
 def hook_failure(node: TransformNode, error: Exception, where: str) -> TransformError:
-    """What user code raised that is not about an element."""
+    """The error to show for an exception of user code that does not concern an element.
+
+    Args:
+        node: the transform.
+        error: the exception.
+        where: the method, as the error names it.
+    """
     return TransformError(
         f"{node} raised {type(error).__name__}: {error}",
         detail=f"in {where}",
@@ -126,7 +143,13 @@ def hook_failure(node: TransformNode, error: Exception, where: str) -> Transform
 
 @contextmanager
 def naming_hook(node: TransformNode, fn: DoFn, name: str) -> Iterator[None]:
-    """Have what a hook of a DoFn raises be a `TransformError` that names it."""
+    """Turn exceptions of a DoFn's hook into a `TransformError` that names the hook.
+
+    Args:
+        node: the transform.
+        fn: its DoFn.
+        name: of the hook.
+    """
     try:
         yield
     except TransformError:

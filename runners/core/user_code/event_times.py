@@ -1,4 +1,4 @@
-"""What is looked at before elements are put into windows of event time: whether they have one."""
+"""Checks that elements have an event time before they are put into windows of event time."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ from windowing.window_fn import WindowFn
 def check_event_times(
     window_fn: WindowFn, bundle: Bundle, node: TransformNode, root: TransformNode
 ) -> None:
-    """Refuse elements that are at the beginning of time: nobody has said when they happened.
+    """Refuse elements whose event time is the minimum, which means that none was ever given.
 
     Args:
-        window_fn: what they are to be put into windows by.
+        window_fn: assigns the windows.
         bundle: the elements.
-        node: who does so.
-        root: where the stage begins, and the elements come from.
+        node: the transform that assigns the windows.
+        root: the beginning of the stage, where the elements come from.
 
     Raises:
         WindowError: one has no event time, and the windows need it.

@@ -1,15 +1,14 @@
-"""Poison records: what makes user code fail whenever it is tried, kept as a dead letter so that the rest goes on.
+"""Poison records: records on which user code fails however often it is tried; kept as dead letters.
 
 A stage's transforms run over a bundle.  When one of them fails, the bundle is tried again in halves, down to single
-records; a record that has failed alone as often as it may is left out with all that it would have caused in the stage.
-What is kept of it is a dead letter (`.dead_letters`).
+records; a record that has failed alone as often as allowed is left out, with all that it would have caused in the
+stage.
+A dead letter is kept of it (`runners.core.ground.dead_letters`).
 A stateful DoFn is tried on one element, or timer, at a time; when it fails, state and timers are as before.
 
-Trying is all that happens to a record of a bundle that fails: user code may see it several times, as after a crash.
-Code that fails for reasons that no record is to blame for (a `CombineFn` that cannot merge, `DoFn.setup`) stops the
-job.
-
-DESIGN section 6 (poison records).
+The only side effect for other records of a bundle that fails is that user code may see them several times, as after a
+crash.  Code that fails for reasons that no single record causes (a `CombineFn` that cannot merge, `DoFn.setup`) stops
+the job.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,13 +18,18 @@ from dataflow.errors import DataflowError
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter, dead_letter
 
-#: Runs code somewhere else, without any effect here, and comes back when that has returned or raised.
-#: Raises `DataflowError` if it has ended its process, or does not come back.
+#: Runs code somewhere else, without any effect here, and returns when that has returned or raised.
+#: Raises `DataflowError` if the code has ended its process, or does not return.
 Trial = Callable[[Callable[[], object]], None]
 
 
 def on_trial(run: Callable[[Bundle], None], trial: Trial | None) -> Callable[[Bundle], None]:
-    """What runs a bundle only if it was run on trial before, and the process was still there then."""
+    """A function that runs a bundle on trial first, and then runs it if the trial's process is still there.
+
+    Args:
+        run: runs a bundle.
+        trial: runs code on trial; None: ``run`` is returned as it is.
+    """
     if trial is None:
         return run
 
@@ -39,7 +43,7 @@ def on_trial(run: Callable[[Bundle], None], trial: Trial | None) -> Callable[[Bu
 def run_isolated(
     run: Callable[[Bundle], None], bundle: Bundle, *, stage: str, tries: int
 ) -> list[DeadLetter]:
-    """Run a bundle so that records that fail are left out.
+    """Run a bundle, leaving out records on which it fails.
 
     Args:
         run: must have no effect when it raises `DataflowError`.
@@ -83,7 +87,7 @@ def _slice(bundle: Bundle, start: int, end: int) -> Bundle:
 
 
 def _remembered(bundle: Bundle) -> list[Mapping[str, list[list[Any]]] | None]:
-    """What non-deterministic code is to be asked for again: running it changes that."""
+    """A copy of the outputs that nondeterministic code has remembered, since running the code changes them."""
     return [
         emitted.remembered and {label: list(kept) for label, kept in emitted.remembered.items()}
         for emitted in bundle.emitted_panes or ()

@@ -1,8 +1,8 @@
-"""What user code hands back: the outputs of a call, and those of ``finish_bundle``, which come with no element.
+"""The values that user code returns: the outputs of a call, and those of ``finish_bundle``, which have no element.
 
-A text, a mapping or a row is one value that happens to be iterable: its characters, keys or fields are no outputs.
-What ``finish_bundle`` emits says itself when it happened and in which window, and both are bounded by the bundle, as
-an output of ``process`` is by its element; so whatever holds the watermark back for the bundle holds it for these too.
+A text, a mapping or a row is one value that happens to be iterable: its characters, keys or fields are not outputs.
+The outputs of ``finish_bundle`` carry their own event time and window, and both are bounded by the bundle, as those of
+an output of ``process`` are by its element; so the hold of the bundle on the watermark covers these outputs too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ from windowing.window import GLOBAL_WINDOW, Window
 
 
 def outputs_of(node: TransformNode, returned: Any, where: str) -> Iterable[Any]:
-    """What a call has returned, as outputs to iterate; none for None.
+    """The value that a call has returned, as outputs to iterate; none for None.
 
     Args:
         node: the transform.
@@ -56,7 +56,12 @@ def outputs_of(node: TransformNode, returned: Any, where: str) -> Iterable[Any]:
 
 
 def check_silent(node: TransformNode, returned: object, where: str) -> None:
-    """Look at what a hook returned that emits nothing.
+    """Check that a hook which may not emit has returned nothing.
+
+    Args:
+        node: the transform.
+        returned: what the hook returned.
+        where: the hook, as an error names it.
 
     Raises:
         TransformError: it returned something.
@@ -70,10 +75,15 @@ def check_silent(node: TransformNode, returned: object, where: str) -> None:
 
 
 def check_not_retracted(node: TransformNode, bundle: Bundle, returned: object) -> None:
-    """Look whether a bundle may end with outputs.
+    """Check that a bundle may end with outputs.
+
+    Args:
+        node: the transform.
+        bundle: the elements.
+        returned: what ``finish_bundle`` returned, for the error.
 
     Raises:
-        TransformError: its elements may be taken back.
+        TransformError: its elements may be retracted.
     """
     if bundle.signs is not None or bundle.emitted_panes is not None:
         raise TransformError(
@@ -96,9 +106,9 @@ class Finished:
 
 @attrs.frozen
 class BundleEnd:
-    """The end of a bundle: what may be emitted there.
+    """The end of a bundle, which checks the outputs that ``finish_bundle`` emits.
 
-    ``earliest_us`` and ``windows`` are of its elements.
+    ``earliest_us`` and ``windows``: the earliest event time, in microseconds, and the windows of the bundle's elements.
     """
 
     node: TransformNode
@@ -107,10 +117,10 @@ class BundleEnd:
     windows: AbstractSet[Window]
 
     def outputs(self, returned: Any) -> Iterator[Finished]:
-        """What ``finish_bundle`` returned, as outputs.
+        """The outputs that ``finish_bundle`` returned, checked.
 
         Raises:
-            TransformError: one does not say when it happened or where, or says what it cannot.
+            TransformError: an output has no event time or window, or one that is not allowed.
         """
         for output in outputs_of(self.node, returned, "finish_bundle"):
             tag, value = None, output
