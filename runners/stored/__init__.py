@@ -1,14 +1,15 @@
-"""What lies in a store, or crosses a process: each shape as bytes, with the number of the format.
+"""The bytes of everything that is stored, or sent between processes, with the number of the format.
 
-`docs/stored-format.md` describes the bytes, for whoever must read a store without this package.
+`docs/stored-format.md` describes the bytes, for reading a store without this package.
 
 Everything is one MessagePack array: the number of the format, the kind, and the fields of the kind (`framing.py`).
-Fields are numbers, texts, bytes and lists of these.  Users' own values are pickles, one for all that are in an array,
-in a field of its own; so whatever the framework has written can be read without unpickling anything.
+Fields are numbers, texts, bytes and lists of these.  Users' own values are pickles, one for all values of an array,
+in a field of its own; so everything that the framework has written can be read without unpickling anything.
 
-**Invariant:** the bytes of a kind change with the number only, and the golden files in ``tests/golden`` show it.
-**Invariant:** no bytes name a module or class of this package, so it can be moved.
-**Invariant:** code reads the formats that it says it reads, and refuses others by name before it changes anything.
+**Invariant:** the bytes of a kind change only with the number, and the golden files in ``tests/golden`` show it.
+**Invariant:** no bytes name a module or class of this package, so modules and classes can be moved.
+**Invariant:** code reads the formats that it declares as readable, and refuses others by name before it changes
+anything.
 """
 
 from runners.stored import value_tags as value_tags

@@ -1,7 +1,7 @@
 """Cells as bytes: the state of a window, of all windows of a key that merge, or of a stateful DoFn.
 
-A cell is a list that begins with what it is.  Users' own values in it (accumulators, elements, state, what has been
-emitted and may be retracted) are put aside in the order in which they come up, and are one pickle for all cells of a
+A cell is a list that begins with its kind.  Users' own values in it (accumulators, elements, state, what has been
+emitted and may be retracted) are collected in the order in which they occur, and are one pickle for all cells of a
 frame.
 """
 
@@ -33,10 +33,10 @@ _INT64 = 1 << 63
 
 
 def encode_cell(cell: Cell | KeyedState) -> bytes:
-    """A cell by itself, as the table of cells has it.
+    """A cell by itself, as the table of cells stores it.
 
     Raises:
-        PipelineError: a value in it is no plain data.
+        PipelineError: a value in it is not plain data.
     """
     own: list[Any] = []
     fields = cell_fields(cell, own)
@@ -54,7 +54,12 @@ def decode_cell(blob: bytes) -> Any:
 
 
 def cell_fields(cell: Any, own: list[Any]) -> Sequence[Any]:
-    """A cell as plain fields; users' values are put to ``own``."""
+    """A cell as plain fields.
+
+    Args:
+        cell: the cell.
+        own: users' values are appended to it.
+    """
     kind = type(cell)
     if kind is WindowState:
         return (_WINDOW, *_state_fields(cell, own))
@@ -67,7 +72,12 @@ def cell_fields(cell: Any, own: list[Any]) -> Sequence[Any]:
 
 
 def cell_of(fields: list[Any], own: Own) -> Any:
-    """The inverse of `cell_fields`."""
+    """The inverse of `cell_fields`.
+
+    Args:
+        fields: of the cell.
+        own: users' values, from which those of the cell are taken.
+    """
     kind = fields[0]
     if kind == _WINDOW:
         return _state_of(fields, own)
@@ -75,14 +85,19 @@ def cell_of(fields: list[Any], own: Own) -> Any:
         return _keyed_of(fields, own)
     cell: dict[Window, WindowState] = {}
     for each in fields[1]:
-        # The window first: its values were put there before those of its state.
+        # The window first: its values were appended before those of its state.
         window = window_of(each[0], own)
         cell[window] = _state_of(each, own)
     return cell
 
 
 def window_fields(window: Window, own: list[Any]) -> Sequence[int] | None:
-    """The bounds of a window; None if it is of a user's class, and put to the users' own values."""
+    """The bounds of a window; None if it is of a user's class, and appended to the users' own values.
+
+    Args:
+        window: the window.
+        own: users' values are appended to it.
+    """
     if type(window) is Window:
         return window
     own.append(window)
@@ -90,7 +105,12 @@ def window_fields(window: Window, own: list[Any]) -> Sequence[int] | None:
 
 
 def window_of(fields: list[int] | None, own: Own) -> Window:
-    """The inverse of `window_fields`."""
+    """The inverse of `window_fields`.
+
+    Args:
+        fields: of the window.
+        own: users' values, from which a window of a user's class is taken.
+    """
     window: Window = own.next() if fields is None else Window(*fields)
     return window
 
@@ -136,7 +156,7 @@ def _trigger_fields(trigger: Progress, own: list[Any]) -> Sequence[Any]:
     kind = type(state)
     if state is None or kind is bool or (kind is int and -_INT64 <= state < _INT64):
         return (is_finished, state)
-    # Of a trigger's own making, or of a user's.
+    # The state of a trigger with a class of its own for it, of this package or of a user.
     own.append(state)
     return (is_finished,)
 
@@ -170,7 +190,7 @@ def pane_of(fields: list[Any]) -> PaneInfo:
     return _pane(*fields)
 
 
-# Most panes are one of a few.
+# Most panes are equal to one of a few.
 @lru_cache(maxsize=1_024)
 def _pane(index: int, timing: str, *rest: Any) -> PaneInfo:
     return PaneInfo(index, _TIMINGS[timing], *rest)

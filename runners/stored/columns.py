@@ -1,4 +1,4 @@
-"""Keys and windows of many things at once, as fields; what is not plain goes to the users' own values."""
+"""Columns of keys and windows as fields; what is not plain is appended to the users' own values."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -9,16 +9,19 @@ from windowing.window import Window, windows_of
 #: Keys of exactly these types are plain; so are tuples of these, all of the same length.
 _PLAIN = frozenset((str, int, float, bytes))
 _WINDOW = frozenset((Window,))
-#: In place of a column that is among the users' own values.
+#: Stands for a column that is among the users' own values.
 _OWN = None
-#: Keys that are no tuples.
+#: Keys that are not tuples.
 _SINGLE = 0
 
 
 def keys_column(keys: Sequence[Any], own: list[Any], *, is_plain: bool) -> list[Any] | None:
-    """Keys as a field: None if they are put to the users' own values.
+    """Keys as a field: None if they are appended to the users' own values.
 
-    ``is_plain``: whether plain keys may be written as such; they have turned out not to fit otherwise.
+    Args:
+        keys: the keys.
+        own: users' values are appended to it.
+        is_plain: whether plain keys may be written as plain fields; False if they have turned out not to fit there.
     """
     kinds = set(map(type, keys))
     if is_plain:
@@ -33,7 +36,12 @@ def keys_column(keys: Sequence[Any], own: list[Any], *, is_plain: bool) -> list[
 
 
 def keys_of(column: list[Any] | None, own: "Own") -> list[Any]:
-    """The inverse of `keys_column`."""
+    """The inverse of `keys_column`.
+
+    Args:
+        column: the field.
+        own: users' values, from which the keys are taken if the field is None.
+    """
     if column is _OWN:
         found: list[Any] = own.next()
         return found
@@ -44,10 +52,14 @@ def keys_of(column: list[Any] | None, own: "Own") -> list[Any]:
 
 
 def windows_column(windows: Sequence[Window], own: list[Any]) -> list[Any] | None:
-    """Windows as a field: their bounds; None if they are of a user's class, and put to the users' own values.
+    """Windows as a field: their bounds; None if they are of a user's class, and appended to the users' own values.
 
-    Bounds one after the other, where hardly any come twice; elsewhere those of different windows, and the number of
-    each one's.
+    If most windows differ, the bounds of each window in order; otherwise those of the different windows, and for each
+    window the number of its bounds.
+
+    Args:
+        windows: the windows.
+        own: users' values are appended to it.
     """
     if not set(map(type, windows)) <= _WINDOW:
         own.append(list(windows))
@@ -63,7 +75,12 @@ def windows_column(windows: Sequence[Window], own: list[Any]) -> list[Any] | Non
 
 
 def windows_from(column: list[Any] | None, own: "Own") -> list[Window]:
-    """The inverse of `windows_column`."""
+    """The inverse of `windows_column`.
+
+    Args:
+        column: the field.
+        own: users' values, from which the windows are taken if the field is None.
+    """
     if column is _OWN:
         found: list[Window] = own.next()
         return found
@@ -77,11 +94,11 @@ def windows_from(column: list[Any] | None, own: "Own") -> list[Window]:
 
 
 class Own:
-    """The users' own values of a frame, taken in the order in which they were put there."""
+    """The users' own values of a frame, taken in the order in which they were appended."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = iter(values)
 
     def next(self) -> Any:
-        """The next one."""
+        """The next value."""
         return next(self._values)

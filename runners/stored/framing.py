@@ -1,8 +1,8 @@
-"""Frames: the number of the format and the kind in front of the fields.
+"""Frames: stored fields with the number of the format and the kind in front of them.
 
 A frame of an older format is brought up to date when it is read, number by number, by functions from the fields of one
-format to those of the next (`Format.readers`).  So a job that goes on under newer code has frames of both, and what the
-newer code writes is of its own number.
+format to those of the next (`Format.readers`).  So a job that continues under newer code has frames of both formats,
+and newer code writes its own number.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ import msgspec
 
 from runners.errors import StoredFormatError
 
-#: From the fields of a kind in one format to those in the next one.
+#: Converts the fields of a kind in one format to those in the next one.
 Reader = Callable[[str, list[Any]], list[Any]]
 
 
@@ -24,9 +24,9 @@ class Format:
 
     Attributes:
         number: from 1 on; it is raised when the bytes of any kind change.
-        readers: for each older number that is read, how its fields become those of the next number.
-        layout: from fields as the functions of this package have them to those that are written, and ``restored``
-            back; None: they are the same.  For tests that write another format.
+        readers: for each older number that is read, the function that converts its fields to those of the next number.
+        layout: converts fields as the functions of this package use them to those that are written, and ``restored``
+            converts back; None: they are the same.  For tests that write another format.
     """
 
     number: int
@@ -43,19 +43,19 @@ class Format:
         return frozenset(numbers)
 
 
-#: What this code writes.
+#: The format that this code writes.
 FORMAT = Format(number=1)
 
 _current = FORMAT
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
-#: The length of an array with up to so many elements is in its first byte.
+#: The length of an array with at most so many elements is in its first byte.
 _SHORT_ARRAY_MAX = 15
 _SHORT_ARRAY = 0x90
 
 
 def current_format() -> Format:
-    """What is written, and what is read."""
+    """The format that is written, with those that are read."""
     return _current
 
 
@@ -73,6 +73,10 @@ def writing(other: Format) -> Iterator[None]:
 def frame(kind: str, *fields: Any) -> bytes:
     """Fields as bytes.
 
+    Args:
+        kind: of the frame.
+        fields: numbers, texts, bytes and lists of these.
+
     Raises:
         OverflowError: an integer has more than 64 bits.
         UnicodeEncodeError: a text has a lone surrogate.
@@ -85,6 +89,10 @@ def frame(kind: str, *fields: Any) -> bytes:
 
 def unframed(kind: str, blob: bytes) -> list[Any]:
     """The fields of a frame of a kind.
+
+    Args:
+        kind: that the frame must have.
+        blob: the frame.
 
     Raises:
         StoredFormatError: it is something else, or of a format that is not read.
@@ -99,7 +107,7 @@ def opened(blob: bytes) -> tuple[str, list[Any]]:
     """The kind of a frame, and its fields, brought up to date.  Nothing in it is unpickled.
 
     Raises:
-        StoredFormatError: it is no frame, or of a format that is not read.
+        StoredFormatError: it is not a frame, or of a format that is not read.
     """
     number = number_of(blob)
     if number is None:
@@ -119,13 +127,13 @@ def opened(blob: bytes) -> tuple[str, list[Any]]:
 
 
 def number_of(blob: bytes) -> int | None:
-    """The number of the format of a frame; None if it is none."""
+    """The number of the format of a frame; None if the bytes are not a frame."""
     is_frame = len(blob) > 1 and _SHORT_ARRAY + 2 <= blob[0] <= _SHORT_ARRAY + _SHORT_ARRAY_MAX
     return blob[1] if is_frame and 0 < blob[1] < _SHORT_ARRAY - 16 else None
 
 
 def kind_of(blob: bytes) -> str | None:
-    """The kind of a frame, whatever its format; None if it is none."""
+    """The kind of a frame, whatever its format; None if the bytes are not a frame."""
     if number_of(blob) is None:
         return None
     try:
@@ -135,27 +143,27 @@ def kind_of(blob: bytes) -> str | None:
 
 
 def check_number(number: int, what: str) -> None:
-    """Refuse what is of a format that this code does not read.
+    """Refuse a format that this code does not read.
 
     Args:
         number: of the format.
-        what: has it, for the error.
+        what: the thing that is stored in it, for the error.
 
     Raises:
-        StoredFormatError: it is not read.
+        StoredFormatError: the format is not read.
     """
     if number not in _current.readable:
         raise unreadable(number, what, writes=_current.number, reads=_current.readable)
 
 
 def unreadable(number: int, what: str, *, writes: int, reads: Collection[int]) -> StoredFormatError:
-    """The error about something in a format that code which writes and reads these does not read.
+    """The error for something stored in a format that code does not read.
 
     Args:
         number: of the format; 0: from before formats had numbers.
-        what: has it.
+        what: the thing that is stored in it.
         writes: the number that the code writes.
-        reads: those that it reads.
+        reads: the numbers that it reads.
     """
     hint = (
         "run it with the version of dataflow-sdk that wrote it, until it has finished or is drained; or with "
@@ -176,7 +184,12 @@ def _listed(numbers: Collection[int]) -> str:
 
 
 def wrong_kind(found: str, expected: str) -> StoredFormatError:
-    """The error about a frame of another kind than the one that belongs there."""
+    """The error for a frame of another kind than expected.
+
+    Args:
+        found: its kind.
+        expected: the kind that it should have.
+    """
     return StoredFormatError(
         f"stored bytes are of the kind {found!r} where {expected!r} was expected",
         hint="this should be impossible: keep the database and report it",

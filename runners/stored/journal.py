@@ -1,8 +1,8 @@
-"""Entries of the journal as bytes: what a step has changed in the state of a key range.
+"""Entries of the journal as bytes: the changes that a step has made to the state of a key range.
 
-They are of four kinds: changes of cells and timers; partials that were taken in and are held as columns
-(`partials.py`); `Whole`, all that a range holds so, in place of whatever came before; and `Released`, windows of which
-it holds nothing any more.
+There are four kinds: changes of cells and timers; partials that were added and are buffered as columns (`partials.py`);
+`Whole`, all columns that a range buffers, which replaces all earlier entries of them; and `Released`, windows that
+have no buffered columns any more.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,10 @@ _DOMAINS = {domain.value: domain for domain in TimeDomain}
 
 
 class Changes(NamedTuple):
-    """Cells as they are now, None for those that are gone; and timers, None for those that are not set any more."""
+    """Cells with their new state, None if deleted; and timers with their new instant, None if cleared.
+
+    Instants are in microseconds.
+    """
 
     cells: list[tuple[CellId, Any]]
     timers: list[tuple[TimerId, int | None]]
@@ -34,14 +37,14 @@ class Changes(NamedTuple):
 
 @attrs.frozen
 class Whole:
-    """All that the range holds as columns, but for what is in further entries of the same commit."""
+    """All columns that the range buffers, except for those in further entries of the same commit."""
 
     parts: Sequence[PartialColumns]
 
 
 @attrs.frozen
 class Released:
-    """Windows of which the range holds nothing as columns any more, because they are in cells."""
+    """Windows that have no buffered columns in the range any more, because they are in cells."""
 
     windows: Sequence[Window]
 
@@ -49,15 +52,19 @@ class Released:
 def encode_changes(
     cells: Sequence[tuple[CellId, Any]], timers: Sequence[tuple[TimerId, int | None]]
 ) -> bytes:
-    """Changes of cells and timers.
+    """Changes of cells and timers as an entry.
+
+    Args:
+        cells: their new state; None if deleted.
+        timers: their new instant, in microseconds; None if cleared.
 
     Raises:
-        PipelineError: a value in them is no plain data.
+        PipelineError: a value in them is not plain data.
     """
     try:
         return _encoded(cells, timers, is_plain=True)
     except (OverflowError, UnicodeEncodeError):
-        # Keys that MessagePack does not have.
+        # Keys that MessagePack cannot represent.
         return _encoded(cells, timers, is_plain=False)
 
 
@@ -83,7 +90,7 @@ def _encoded(
 
 
 class _Places:
-    """The keys and windows of cells and timers, which mostly come up several times, numbered."""
+    """The keys and windows of cells and timers, numbered, as most of them occur several times."""
 
     def __init__(self) -> None:
         self.keys: dict[Any, int] = {}
@@ -97,7 +104,7 @@ class _Places:
         return number, None if window is None else self.window_number(window)
 
     def window_number(self, window: Window) -> int:
-        # One of a user's class equals a plain one with the same bounds.
+        # A window of a user's class equals a plain one with the same bounds.
         known = window if type(window) is Window else (type(window), window)
         number = self._windows.get(known)
         if number is None:
@@ -131,19 +138,19 @@ def _changes_of(fields: list[Any]) -> Changes:
 
 
 def encode_whole(entry: Whole) -> bytes:
-    """All that a range holds as columns."""
+    """All columns that a range buffers, as an entry."""
     return frame(WHOLE, list(map(columns_fields, entry.parts)))
 
 
 def encode_released(entry: Released) -> bytes:
-    """Windows that are in cells from here on."""
+    """Windows that are in cells from here on, as an entry."""
     own: list[Any] = []
     windows = windows_column(entry.windows, own)
     return frame(RELEASED, windows, dumps(own) if own else b"")
 
 
 def decode_entry(blob: bytes) -> Changes | Whole | Released | Sequence[Partial]:
-    """An entry of the journal, of whatever kind.
+    """An entry of the journal, of any kind.
 
     Raises:
         StoredFormatError: it is something else, or of a format that is not read.

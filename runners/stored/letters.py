@@ -14,17 +14,17 @@ _NAMES = ("window_start_us", "window_end_us", "sign")
 
 
 def late_payload(arrival: LateArrival) -> bytes:
-    """What a store keeps of a late arrival.
+    """The bytes that a store keeps of a late arrival.
 
     Raises:
-        PipelineError: a value in it is no plain data.
+        PipelineError: a value in it is not plain data.
     """
     contents = late_contents(arrival)
     return frame(LATE, contents["sign"], dumps((contents["payload"], contents["element"])))
 
 
 def stored_late_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row of a store as the mapping that `late_mapping` gives.
+    """A row of a store as the mapping that `late_mapping` returns.
 
     Raises:
         StoredFormatError: the row's payload is of a format that is not read.
@@ -35,7 +35,7 @@ def stored_late_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def dead_payload(letter: DeadLetter) -> bytes:
-    """What a store keeps of a dead letter; an element that is no plain data is left out."""
+    """The bytes that a store keeps of a dead letter; an element that is not plain data is left out."""
     contents = dead_contents(letter)
     try:
         own = dumps(contents["element"])
@@ -43,7 +43,7 @@ def dead_payload(letter: DeadLetter) -> bytes:
         own = dumps(None)
     origin = contents["origin"]
     if origin is not None:
-        # A name of a file need not be text.
+        # The name of a file need not be valid text.
         path = origin["path"].encode("utf-8", "surrogateescape")
         origin = [path, *(origin[name] for name in ("line", "start_bytes", "end_bytes", "raw"))]
     text = contents["text"].encode("utf-8", "backslashreplace").decode()
@@ -51,7 +51,7 @@ def dead_payload(letter: DeadLetter) -> bytes:
 
 
 def stored_dead_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row of a store as the mapping that `dead_mapping` gives.
+    """A row of a store as the mapping that `dead_mapping` returns.
 
     Raises:
         StoredFormatError: the row's payload is of a format that is not read.
@@ -71,5 +71,5 @@ def stored_dead_mapping(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    # The one is for who deletes it, the other for who cannot unpickle it.
+    # The number is for deleting the row, and the contents are for readers that cannot unpickle.
     return {name: value for name, value in row.items() if name not in ("number", "contents")}

@@ -1,4 +1,4 @@
-"""Partials as bytes: what one range sends to another, and what the journal has of it."""
+"""Partials as bytes, as one range sends them to another, and as the journal stores them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,20 +13,20 @@ from runners.stored.columns import Own, keys_column, keys_of, windows_column, wi
 from runners.stored.framing import frame, unframed
 
 PARTIALS = "partials"
-#: A part that is one record for each partial, and one that is columns.
+#: The kinds of a part: a row for each partial, and columns.
 _ROWS, _COLUMNS = 0, 1
 
 
 def encode_partials(partials: Sequence[Partial]) -> bytes:
-    """Partials of one grouping.
+    """Partials of one grouping as bytes.
 
     Raises:
-        PipelineError: a value in them is no plain data.
+        PipelineError: a value in them is not plain data.
     """
     try:
         return _encoded(partials, is_plain=True)
     except (OverflowError, UnicodeEncodeError):
-        # Keys that MessagePack does not have.
+        # Keys that MessagePack cannot represent.
         return _encoded(partials, is_plain=False)
 
 
@@ -51,7 +51,7 @@ def decode_partials(blob: bytes) -> Sequence[Partial]:
 
 
 def partials_of(fields: list[Any]) -> Sequence[Partial]:
-    """Partials of the fields of their frame."""
+    """Partials from the fields of their frame."""
     parts, own_blob = fields
     own = Own(loads(own_blob) if own_blob else ())
     found = [columns_of(part) if part[0] == _COLUMNS else _rows_of(part, own) for part in parts]
@@ -92,7 +92,7 @@ def _rows_of(fields: list[Any], own: Own) -> list[Partial]:
 
 
 def columns_fields(part: PartialColumns) -> list[Any]:
-    """Partials as columns: a record batch as an Arrow IPC stream, and what its columns are."""
+    """Columns as fields: a record batch as an Arrow IPC stream, and what its columns are."""
     batch, shape = part.as_batch()
     return [_COLUMNS, packed(batch), *shape]
 

@@ -1,4 +1,4 @@
-"""How far ranges are, as bytes: the splits of sources, positions in them, and marks of a batch and of a backfill."""
+"""The progress of ranges as bytes: splits of sources, positions in them, and marks of a batch and of a backfill."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +14,10 @@ SPLIT, POSITION, BATCH_MARK, BACKFILL_MARK = "split", "position", "batch mark", 
 
 @attrs.frozen
 class ReadSoFar:
-    """How far the committed bundles of a range of a batch have come, with so many dead letters.
+    """The progress of the committed bundles of a batch's range: records, position, and number of dead letters.
 
-    ``sent``: digests of what it had sent by then, by target; None: it sends nothing.  ``run``: of the job, which was
-    the one to send it.
+    ``sent``: digests of what it had sent by then, by target; None: it sends nothing.  ``run``: the run of
+    the job that sent it.
     """
 
     records: int = 0
@@ -29,18 +29,19 @@ class ReadSoFar:
 
 @attrs.frozen(kw_only=True)
 class SplitMark:
-    """How far the backfill has come with a split, or with a key range.
+    """The progress of the backfill in a split, or in a key range.
 
     Attributes:
-        records: how many it has read; of a key range, how many of its parts are loaded.
-        position: where the next one is; None: at the beginning.
-        watermark_us: how far event time has come by what the source said, short of its end.
-        is_source_finished: whether the source said that there will never be more.
-        is_end: whether the split is read up to the point; of a key range, whether all of it is loaded.
+        records: how many records it has read; for a key range, how many of its parts are loaded.
+        position: of the next record; None: at the beginning.
+        watermark_us: the watermark that the source has reported, in microseconds, before its end.
+        is_source_finished: whether the source has reported that there will never be more.
+        is_end: whether the split is read up to the point; for a key range, whether all of it is loaded.
         dead: how many dead letters are committed.
-        until_us: the point, an event time; None: as far as there was anything.
-        now_us: processing time, which stands still during the whole backfill.
-        sent: digests of what was sent to key ranges by then, by target; None: it sends nothing, or nobody knows.
+        until_us: the point up to which the backfill reads, an event time in microseconds; None: up to the last record
+            there was.
+        now_us: processing time in microseconds, which stands still during the whole backfill.
+        sent: digests of what was sent to key ranges by then, by target; None: it sends nothing, or it is not known.
     """
 
     records: int = 0
@@ -55,10 +56,10 @@ class SplitMark:
 
 
 def encode_split(split: Any) -> bytes:
-    """A split, which its source alone understands.
+    """A split as bytes; only its source understands it.
 
     Raises:
-        PipelineError: it is no plain data.
+        PipelineError: it is not plain data.
     """
     return frame(SPLIT, dumps(split))
 
@@ -73,10 +74,10 @@ def decode_split(blob: bytes) -> Any:
 
 
 def encode_position(position: Any) -> bytes:
-    """A position in a split, which its source alone understands.
+    """A position in a split as bytes; only its source understands it.
 
     Raises:
-        PipelineError: it is no plain data.
+        PipelineError: it is not plain data.
     """
     return frame(POSITION, dumps(position))
 
@@ -91,10 +92,10 @@ def decode_position(blob: bytes) -> Any:
 
 
 def encode_read_so_far(mark: ReadSoFar) -> bytes:
-    """How far a range of a batch is, as its position.
+    """The progress of a batch's range as bytes, stored as its position.
 
     Raises:
-        PipelineError: the position is no plain data.
+        PipelineError: the position is not plain data.
     """
     return frame(
         BATCH_MARK, mark.records, dumps(mark.position), mark.dead, _digests(mark.sent), mark.run
@@ -112,10 +113,10 @@ def decode_read_so_far(blob: bytes) -> ReadSoFar:
 
 
 def encode_split_mark(mark: SplitMark) -> bytes:
-    """How far a range of a backfill is, as its position.
+    """The progress of a backfill's range as bytes, stored as its position.
 
     Raises:
-        PipelineError: the position is no plain data.
+        PipelineError: the position is not plain data.
     """
     return frame(
         BACKFILL_MARK,
@@ -132,7 +133,7 @@ def encode_split_mark(mark: SplitMark) -> bytes:
 
 
 def decode_split_mark(blob: bytes) -> SplitMark | None:
-    """The inverse of `encode_split_mark`; None of a position that is no mark.
+    """The inverse of `encode_split_mark`; None for a position that is not a mark.
 
     Raises:
         StoredFormatError: it is of a format that is not read.

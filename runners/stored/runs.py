@@ -1,7 +1,7 @@
-"""Frames of run files, and what else waits in temporary files of a batch or crosses its shuffle.
+"""Frames of run files, and other bytes in temporary files of a batch or in its shuffle.
 
-Nobody but the process that writes a temporary file reads it, and only those who run the same plan read a shuffle.  They
-are of the same format as what a store has, so that there is one for everything.
+A temporary file is read only by the process that has written it, and a shuffle only by processes that run the same
+plan.  They have the same format as a store, so that there is one format for everything.
 """
 
 import struct
@@ -13,15 +13,15 @@ from runners.stored.framing import check_number, current_format, frame, unframed
 from windowing.window import Window
 
 PACKED, PARTS, KEPT = "packed", "parts", "kept"
-#: Of a frame of a run file: the number of the format, the bytes of its window's pickle, its records, the bytes of its
-#: content, and the window's bounds.
+#: The head of a frame of a run file: the number of the format, the bytes of its window's pickle, the number of its
+#: records, the bytes of its content, and the window's bounds.
 RUN_HEAD = struct.Struct("<BQQQqq")
 
 
 class RunHead(NamedTuple):
     """The head of a frame of a run file.
 
-    ``window_bytes``: of the pickle of a window of a user's class, which comes next; 0: ``window`` is all.
+    ``window_bytes``: the size of the pickle of a window of a user's class, which comes next; 0: ``window`` is complete.
     """
 
     window: Window
@@ -31,7 +31,7 @@ class RunHead(NamedTuple):
 
 
 class PartBlob(NamedTuple):
-    """What is for one part of a target: partials as bytes, made of so many records."""
+    """The data for one part of a target: partials as bytes, made of so many records."""
 
     part: int
     records: int
@@ -41,10 +41,15 @@ class PartBlob(NamedTuple):
 def encode_run_frame(window: Window, records: int, content: bytes) -> bytes:
     """A frame of a run file.
 
+    Args:
+        window: of the content.
+        records: how many the content has.
+        content: the bytes.
+
     Raises:
-        PipelineError: the window is of a user's class, and no plain data.
+        PipelineError: the window is of a user's class, and not plain data.
     """
-    # A class of a user's own may have more in it than bounds.
+    # A user's class may have more in it than bounds.
     pickled = b"" if type(window) is Window else dumps(window)
     sizes = len(pickled), records, len(content)
     head = RUN_HEAD.pack(current_format().number, *sizes, window[0], window[1])
@@ -52,7 +57,11 @@ def encode_run_frame(window: Window, records: int, content: bytes) -> bytes:
 
 
 def decode_run_head(block: bytes, at: int) -> RunHead:
-    """The head of a frame that begins at a place in a block.
+    """The head of a frame in a block.
+
+    Args:
+        block: bytes of the file.
+        at: the index at which the frame begins.
 
     Raises:
         StoredFormatError: it is of a format that is not read.
@@ -67,7 +76,7 @@ def encode_own(value: Any) -> bytes:
     """A user's value by itself: the content of a frame of a run file.
 
     Raises:
-        PipelineError: it is no plain data.
+        PipelineError: it is not plain data.
     """
     return dumps(value)
 
@@ -78,7 +87,12 @@ def decode_own(blob: bytes) -> Any:
 
 
 def encode_packed(target: int, blob: bytes) -> bytes:
-    """What is for a target, on its way through a file."""
+    """The data for a target, on its way through a file.
+
+    Args:
+        target: its number.
+        blob: the data.
+    """
     return frame(PACKED, target, blob)
 
 
@@ -89,7 +103,7 @@ def decode_packed(blob: bytes) -> tuple[int, bytes]:
 
 
 def encode_parts(parts: Sequence[PartBlob]) -> bytes:
-    """What is for the parts of a target."""
+    """The data for the parts of a target."""
     return frame(PARTS, parts)
 
 
@@ -100,7 +114,7 @@ def decode_parts(blob: bytes) -> list[PartBlob]:
 
 
 def encode_kept(kept: Sequence[tuple[str, int, int, int, bytes]]) -> bytes:
-    """What was sent to a part: computation and index of each sender, its number, how many records, and partials."""
+    """The data sent to a part: computation and index of each sender, its number, number of records, and partials."""
     return frame(KEPT, kept)
 
 

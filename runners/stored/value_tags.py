@@ -1,4 +1,4 @@
-"""Tags of the core's own values that stand among users' values, and of errors on their way to the driver."""
+"""Tags for the core's own values that occur among users' values, and for errors on their way to the driver."""
 
 from dataflow import errors as sdk_errors
 from dataflow.errors import DataflowError
@@ -8,7 +8,7 @@ from runners import errors as runner_errors
 from runners.core.ground.cells import Nothing
 from runners.core.partials.signed_combine import NaN
 
-#: Of this package, by their names.
+#: The errors of this package, by their names.
 _ERRORS: dict[str, type[DataflowError]] = {
     name: kind
     for module in (sdk_errors, runner_errors)
