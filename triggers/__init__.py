@@ -1,4 +1,4 @@
-"""WHEN in processing time panes are emitted, and HOW refinements relate.
+"""WHEN in processing time panes are emitted, and HOW the panes of one window relate.
 
 Pure transitions; above `windowing`, below `dataflow`.  Dataflow Model, section 2.3.
 """

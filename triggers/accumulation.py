@@ -4,13 +4,12 @@ from enum import Enum
 
 
 class AccumulationMode(Enum):
-    """What a later pane of a window says about the earlier ones.
+    """What a later pane of a window contains of the earlier ones.
 
-    * `DISCARDING`: each pane has only what came since the last one; the fold of the panes is their combination.
+    * `DISCARDING`: each pane has only what came since the last one; the combination of all panes is the answer.
     * `ACCUMULATING`: each pane has everything so far; the last pane is the answer.
-    * `ACCUMULATING_AND_RETRACTING`: as accumulating, and each pane first takes back what was said
-      before, also by windows
-      that have since merged into this one; the signed sum of the panes is the answer.
+    * `ACCUMULATING_AND_RETRACTING`: as accumulating, and each pane first retracts what was emitted before, also by
+      windows that have since merged into this one; the signed sum of the panes is the answer.
     """
 
     DISCARDING = "discarding"

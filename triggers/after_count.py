@@ -1,4 +1,4 @@
-"""AfterCount, Always and Never: firing by how much has come."""
+"""AfterCount, Always and Never: triggers that fire by the number of records."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,102 +12,102 @@ from windowing.window import Window
 
 @attrs.frozen
 class AfterCount(Trigger):
-    """Fire once when at least ``count`` records have come; its state is how many have.
+    """Fires once when at least ``count`` records have come; its state is the number that have come.
 
-    Records that arrive in one bundle are counted together, so a pane may hold more than ``count``.
+    Records that arrive in one bundle are counted together, so a pane may contain more than ``count``.
     """
 
     count: int = attrs.field(validator=is_positive_size)
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """One."""
+        """It fires once, and has then finished."""
         return EarlyFirings.THEN_FINISHES
 
     def initial_state(self) -> int:
-        """None have come."""
+        """No record has come."""
         return 0
 
     def on_elements(
         self, state: int, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> int:
-        """Count."""
+        """Count the records."""
         return state + elements.size
 
     def should_fire(self, state: int, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """Whether enough have come."""
+        """Whether enough records have come."""
         return state >= self.count
 
     def on_fire(self, state: int, window: Window, *, watermark_us: int, now_us: int) -> Progress:
-        """Once."""
+        """It fires once, and has then finished."""
         return Progress(0, is_finished=True)
 
     def next_timers(
         self, state: int, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """Time has no part in it."""
+        """No timers: it does not depend on time."""
         return TriggerTimers()
 
     def merge_states(self, states: Sequence[int], window: Window) -> int:
-        """What has come to either has come to both."""
+        """The sum, since the records of all merged windows count."""
         return sum(states)
 
 
 @attrs.frozen
 class Always(Trigger):
-    """Fire whenever a bundle brings something; its state is whether one has."""
+    """Fires for every bundle that brings records; its state is whether one has come since the last firing."""
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """One for each bundle."""
+        """It fires for each bundle."""
         return EarlyFirings.REPEATED
 
     def initial_state(self) -> bool:
-        """None has."""
+        """No record has come."""
         return False
 
     def on_elements(
         self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> bool:
-        """One has."""
+        """A record has come."""
         return True
 
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """Once one has."""
+        """Whether a record has come."""
         return bool(state)
 
     def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
-        """It never finishes."""
+        """It starts again, and never finishes."""
         return Progress(self.initial_state())
 
     def next_timers(
         self, state: Any, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """Time has no part in it."""
+        """No timers: it does not depend on time."""
         return TriggerTimers()
 
     def merge_states(self, states: Sequence[bool], window: Window) -> bool:
-        """What has come to either has come to both."""
+        """Whether a record has come to any of the merged windows."""
         return any(states)
 
 
 @attrs.frozen
 class Never(Trigger):
-    """Do not fire: everything is said in one pane when the window expires."""
+    """Never fires: everything is emitted in one pane when the window expires."""
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """None."""
+        """It has none."""
         return EarlyFirings.NEVER
 
     def on_elements(
         self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Any:
-        """Nothing to remember."""
+        """The state does not change."""
         return state
 
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """No."""
+        """It never fires."""
         return False
 
     def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
@@ -117,5 +117,5 @@ class Never(Trigger):
     def next_timers(
         self, state: Any, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """Time has no part in it."""
+        """No timers: it does not depend on time."""
         return TriggerTimers()

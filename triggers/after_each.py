@@ -12,9 +12,9 @@ from windowing.window import Window
 
 @attrs.frozen(init=False)
 class AfterEach(Trigger):
-    """The parts one after the other; finished when the last has.
+    """Runs the parts one after the other; it has finished when the last part has.
 
-    Its state: those of the parts up to the one whose turn it is.
+    Its state is a tuple of the states of the parts, up to the part whose turn it is.
     """
 
     parts: tuple[Trigger, ...]
@@ -24,7 +24,7 @@ class AfterEach(Trigger):
 
     @property
     def reads_values(self) -> bool:
-        """If any part does."""
+        """Whether any part reads values."""
         return any(part.reads_values for part in self.parts)
 
     @property
@@ -39,7 +39,7 @@ class AfterEach(Trigger):
         return EarlyFirings.THEN_FINISHES
 
     def initial_state(self) -> tuple[Any, ...]:
-        """At the first part."""
+        """The first part begins."""
         return (self.parts[0].initial_state(),)
 
     def on_elements(
@@ -51,7 +51,7 @@ class AfterEach(Trigger):
         watermark_us: int,
         now_us: int,
     ) -> tuple[Any, ...]:
-        """Seen by the part whose turn it is."""
+        """Pass the elements to the part whose turn it is."""
         *before, inner = state
         inner = self._turn(state).on_elements(
             inner, window, elements, watermark_us=watermark_us, now_us=now_us
@@ -66,7 +66,7 @@ class AfterEach(Trigger):
     def on_signal(
         self, state: tuple[Any, ...], window: Window, name: str, *, watermark_us: int, now_us: int
     ) -> tuple[Any, ...]:
-        """Heard by the part whose turn it is."""
+        """Pass the signal to the part whose turn it is."""
         *before, inner = state
         heard = self._turn(state).on_signal(
             inner, window, name, watermark_us=watermark_us, now_us=now_us
@@ -76,7 +76,7 @@ class AfterEach(Trigger):
     def should_fire(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
     ) -> bool:
-        """When the part does whose turn it is."""
+        """Whether the part whose turn it is should fire."""
         return self._turn(state).should_fire(
             state[-1], window, watermark_us=watermark_us, now_us=now_us
         )
@@ -84,7 +84,7 @@ class AfterEach(Trigger):
     def on_fire(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
     ) -> Progress:
-        """The next part's turn comes when this one has finished."""
+        """The turn passes to the next part when this one has finished."""
         *before, inner = state
         after = self._turn(state).on_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
         states = (*before, after.state)
@@ -103,7 +103,7 @@ class AfterEach(Trigger):
         )
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
-        """Back to the first part that had finished for an end that is ahead again."""
+        """Go back to the first part that had finished for the end of the window, if that end is ahead again."""
         states: list[Any] = []
         turns = len(progress.state)
         for turn, (part, inner) in enumerate(zip(self.parts, progress.state, strict=False), 1):
@@ -115,7 +115,7 @@ class AfterEach(Trigger):
         return Progress(tuple(states), is_finished=True)
 
     def merge_states(self, states: Sequence[tuple[Any, ...]], window: Window) -> tuple[Any, ...]:
-        """Back to the earliest turn: what has come to only one of the windows has not come to all of the merged one."""
+        """Go back to the earliest turn, since what came to one of the windows did not come to all of the merged one."""
         earliest = min(states, key=len)
         *before, _ = earliest
         inner = [state[-1] for state in states if len(state) == len(earliest)]

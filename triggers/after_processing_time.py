@@ -1,4 +1,4 @@
-"""AfterProcessingTime and AtPeriod: firing by the clock on the wall.
+"""AfterProcessingTime and AtPeriod: triggers that fire by processing time.
 
 The state is the deadline, set by the first record of a pane; None while there is no record.
 """
@@ -15,16 +15,16 @@ from windowing.window import Window
 
 
 class _Deadline(Trigger):
-    """Fire once, at a deadline that the first record sets."""
+    """Fires once, at a deadline that the first record sets."""
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """One."""
+        """It fires once, and has then finished."""
         return EarlyFirings.THEN_FINISHES
 
     @abstractmethod
     def deadline_us(self, now_us: int) -> int:
-        """The deadline of a pane whose first record comes now."""
+        """The deadline of a pane whose first record comes now, both in microseconds."""
 
     def on_elements(
         self,
@@ -35,35 +35,35 @@ class _Deadline(Trigger):
         watermark_us: int,
         now_us: int,
     ) -> int:
-        """The first record sets the deadline."""
+        """Set the deadline, if this is the first record."""
         return clamp_timestamp_us(self.deadline_us(now_us)) if state is None else state
 
     def should_fire(
         self, state: int | None, window: Window, *, watermark_us: int, now_us: int
     ) -> bool:
-        """Whether the deadline has come."""
+        """Whether the deadline has passed."""
         return state is not None and now_us >= state
 
     def on_fire(
         self, state: int | None, window: Window, *, watermark_us: int, now_us: int
     ) -> Progress:
-        """Once."""
+        """It fires once, and has then finished."""
         return Progress(None, is_finished=True)
 
     def next_timers(
         self, state: int | None, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """The deadline."""
+        """A timer at the deadline."""
         return TriggerTimers(processing_us=state)
 
     def merge_states(self, states: Sequence[int | None], window: Window) -> int | None:
-        """The first record of the merged window was the first of one of them."""
+        """The earliest deadline, since the first record of the merged window was the first one of one of them."""
         return min((state for state in states if state is not None), default=None)
 
 
 @attrs.frozen(init=False)
 class AfterProcessingTime(_Deadline):
-    """Fire once, ``delay`` after the first record of the pane came.
+    """Fires once, ``delay`` after the first record of the pane came.
 
     Args:
         delay: not negative.
@@ -83,17 +83,17 @@ class AfterProcessingTime(_Deadline):
         self.__attrs_init__(delay_us)
 
     def deadline_us(self, now_us: int) -> int:
-        """A delay from now."""
+        """The instant one delay from now."""
         return now_us + self.delay_us
 
 
 @attrs.frozen(init=False)
 class AtPeriod(_Deadline):
-    """Fire once, at the next multiple of ``period`` on the clock, as the paper's figure 12 does each minute.
+    """Fires once, at the next multiple of ``period`` in processing time, as figure 12 of the paper does each minute.
 
     Args:
         period: positive.
-        offset: where multiples are counted from, after 1970-01-01T00:00:00 UTC.
+        offset: from where multiples are counted, after 1970-01-01T00:00:00 UTC.
     """
 
     period_us: int

@@ -1,4 +1,4 @@
-"""AfterSignal: firing on request from outside.
+"""AfterSignal: a trigger that fires on request from outside.
 
 Dataflow Model, section 2.3: triggers respond to data, to time, and to external signals, such as an injection request, a
 progress metric or the completion of a remote call.  A signal is a name that is sent to a running job.
@@ -16,11 +16,12 @@ from windowing.window import Window
 
 @attrs.frozen
 class AfterSignal(Trigger):
-    """Fire once, when a signal of that name reaches the job; its state is whether one has.
+    """Fires once, when a signal of that name reaches the job; its state is whether one has.
 
-    A signal is about what has come before it: every window that is open hears it, one that opens later does not.
-    ``Repeatedly(AfterSignal("flush"))`` says on request what is new.  Where nothing is new the moment passes in
-    silence.  In batch nobody can send a signal while the input is replayed, so everything is said at the end.
+    A signal concerns the records that came before it: every window that is open receives it, a window that opens later
+    does not.
+    ``Repeatedly(AfterSignal("flush"))`` emits what is new on request.  A window with nothing new emits nothing then.
+    In batch no signal can be sent while the input is replayed, so everything is emitted at the end.
 
     Args:
         name: not empty.
@@ -34,44 +35,44 @@ class AfterSignal(Trigger):
 
     @property
     def signals(self) -> frozenset[str]:
-        """This one."""
+        """The name of its signal."""
         return frozenset({self.name})
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """One."""
+        """It fires once, and has then finished."""
         return EarlyFirings.THEN_FINISHES
 
     def initial_state(self) -> bool:
-        """It has not come."""
+        """The signal has not come."""
         return False
 
     def on_elements(
         self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Any:
-        """Records make no difference."""
+        """The state does not change."""
         return state
 
     def on_signal(
         self, state: Any, window: Window, name: str, *, watermark_us: int, now_us: int
     ) -> bool:
-        """It has come, if it is this one."""
+        """The signal has come, if it has this name."""
         return state or name == self.name
 
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """Once it has come."""
+        """Whether the signal has come."""
         return bool(state)
 
     def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
-        """Once."""
+        """It fires once, and has then finished."""
         return Progress(self.initial_state(), is_finished=True)
 
     def next_timers(
         self, state: Any, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """Time has no part in it."""
+        """No timers: it does not depend on time."""
         return TriggerTimers()
 
     def merge_states(self, states: Sequence[bool], window: Window) -> bool:
-        """What has come to either has come to both."""
+        """Whether the signal has come to any of the merged windows."""
         return any(states)

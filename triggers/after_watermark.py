@@ -1,4 +1,4 @@
-"""AfterWatermark: a pane when the watermark passes the window, speculation before it, corrections after it.
+"""AfterWatermark: fires when the watermark passes the window, and optionally early before that and late after it.
 
 Dataflow Model, section 2.3 (completeness estimates, composed with the others).
 """
@@ -15,7 +15,7 @@ from windowing.window import Window
 
 
 class Phases(NamedTuple):
-    """State of both phases, and whether the on-time pane has been said."""
+    """The states of both phases, and whether the on-time pane has been emitted."""
 
     early: Any
     late: Any
@@ -24,14 +24,14 @@ class Phases(NamedTuple):
 
 @attrs.frozen(init=False)
 class AfterWatermark(Trigger):
-    """Fire when the watermark reaches the end of the window; once, unless told more.
+    """Fires when the watermark reaches the end of the window; once, unless ``early`` or ``late`` is given.
 
     Args:
-        early: fires before that, again and again.
-        late: fires after that, again and again; without it what comes late is said when the window expires.
+        early: fires repeatedly before that.
+        late: fires repeatedly after that; without it, late records are emitted when the window expires.
 
-    Which phase it is in is a question to the watermark, never to the clock on the wall; and a window that has
-    merged past the watermark is in its early phase again.
+    The phase depends on the watermark, never on processing time; and a window that has grown past the watermark by
+    merging is in its early phase again.
     """
 
     early: Repeatedly | None
@@ -45,7 +45,7 @@ class AfterWatermark(Trigger):
 
     @property
     def reads_values(self) -> bool:
-        """If either phase does."""
+        """Whether either phase reads values."""
         return any(phase is not None and phase.reads_values for phase in (self.early, self.late))
 
     @property
@@ -54,13 +54,13 @@ class AfterWatermark(Trigger):
         return EarlyFirings.NEVER if self.early is None else self.early.early_firings
 
     def initial_state(self) -> Phases:
-        """Nothing has been said."""
+        """No pane has been emitted."""
         return Phases(_initial(self.early), _initial(self.late))
 
     def on_elements(
         self, state: Phases, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Phases:
-        """Seen by the phase it comes in."""
+        """Pass the elements to the current phase."""
         if state.has_fired_on_time and self.late is not None:
             late = self.late.on_elements(
                 state.late, window, elements, watermark_us=watermark_us, now_us=now_us
@@ -83,7 +83,7 @@ class AfterWatermark(Trigger):
     def on_signal(
         self, state: Phases, window: Window, name: str, *, watermark_us: int, now_us: int
     ) -> Phases:
-        """Heard by the phase it comes in."""
+        """Pass the signal to the current phase."""
         if state.has_fired_on_time and self.late is not None:
             late = self.late.on_signal(
                 state.late, window, name, watermark_us=watermark_us, now_us=now_us
@@ -97,7 +97,7 @@ class AfterWatermark(Trigger):
         return state
 
     def should_fire(self, state: Phases, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """The phase's trigger, and the watermark itself between the two."""
+        """Whether the trigger of the phase should fire, or the watermark has reached the end between the phases."""
         if state.has_fired_on_time:
             return self.late is not None and self.late.should_fire(
                 state.late, window, watermark_us=watermark_us, now_us=now_us
@@ -109,7 +109,7 @@ class AfterWatermark(Trigger):
         )
 
     def on_fire(self, state: Phases, window: Window, *, watermark_us: int, now_us: int) -> Progress:
-        """After the on-time pane the late phase begins, or nothing more comes."""
+        """After the on-time pane the late phase begins; without one, the trigger has finished."""
         if state.has_fired_on_time:
             assert self.late is not None
             after = self.late.on_fire(state.late, window, watermark_us=watermark_us, now_us=now_us)
@@ -124,7 +124,7 @@ class AfterWatermark(Trigger):
     def next_timers(
         self, state: Phases, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """The end of the window, and what the phase's trigger wants."""
+        """Timers at the end of the window, and those of the phase's trigger."""
         trigger, inner = (
             (self.late, state.late) if state.has_fired_on_time else (self.early, state.early)
         )
@@ -135,7 +135,7 @@ class AfterWatermark(Trigger):
         return end.sooner(timers.ahead_of(watermark_us, now_us))
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
-        """Back to the early phase, if the on-time pane was said for an end that is ahead again."""
+        """Go back to the early phase, if the on-time pane was emitted for an end of the window that is ahead again."""
         state: Phases = progress.state
         if state.has_fired_on_time and watermark_us < window.end_us:
             return Progress(self.initial_state())
@@ -148,7 +148,7 @@ class AfterWatermark(Trigger):
         return Progress(Phases(early, late, state.has_fired_on_time), progress.is_finished)
 
     def merge_states(self, states: Sequence[Phases], window: Window) -> Phases:
-        """The on-time pane is ahead unless all have said it."""
+        """The on-time pane is still ahead unless all of the merged windows have emitted it."""
         return Phases(
             _merged(self.early, [state.early for state in states], window),
             _merged(self.late, [state.late for state in states], window),

@@ -1,4 +1,4 @@
-"""Checks of what triggers are made of: a mistake is an error on the line that makes it, not in a run."""
+"""Checks of the arguments of triggers, so that a mistake is an error on the line that makes it, not in a run."""
 
 from numbers import Integral
 from typing import Any
@@ -10,7 +10,12 @@ from windowing.errors import WindowError
 
 
 def check_trigger(where: str, value: object) -> None:
-    """Raise `WindowError` if a value is no trigger; ``where`` is what needs one."""
+    """Raise `WindowError` if a value is not a trigger.
+
+    Args:
+        where: what needs the trigger, for the error.
+        value: the value.
+    """
     if not isinstance(value, Trigger):
         raise WindowError(
             f"{where} needs a trigger, not {value!r}",
@@ -20,12 +25,23 @@ def check_trigger(where: str, value: object) -> None:
 
 
 def is_trigger(owner: Any, field: "attrs.Attribute[Any]", value: object) -> None:
-    """Validate a field of attrs as `check_trigger` does."""
+    """Validate a field of attrs as `check_trigger` does.
+
+    Args:
+        owner: the object with the field.
+        field: the field.
+        value: its value.
+    """
     check_trigger(f"{type(owner).__name__} ({field.name})", value)
 
 
 def check_signal_name(where: str, name: object) -> None:
-    """Raise `WindowError` if a value cannot name a signal; ``where`` is what needs one."""
+    """Raise `WindowError` if a value cannot be the name of a signal.
+
+    Args:
+        where: what needs the name, for the error.
+        name: the value.
+    """
     if not isinstance(name, str) or not name.isprintable() or not name.strip():
         raise WindowError(
             f"{where} needs the name of a signal, not {name!r}",
@@ -35,7 +51,13 @@ def check_signal_name(where: str, name: object) -> None:
 
 
 def is_positive_size(owner: Any, field: "attrs.Attribute[Any]", value: object) -> None:
-    """Raise `WindowError` if a field of attrs is no whole number above zero."""
+    """Raise `WindowError` if a field of attrs is not a whole number above zero.
+
+    Args:
+        owner: the object with the field.
+        field: the field.
+        value: its value.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise WindowError(
             f"{type(owner).__name__} needs a positive {field.name}, not {value!r}",

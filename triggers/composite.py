@@ -1,8 +1,8 @@
-"""Composite triggers of parts that are asked side by side: AfterAny, AfterAll, OrFinally.
+"""Composite triggers whose parts run side by side: AfterAny, AfterAll, OrFinally.
 
-Each part believes it is alone: a composite hands on what it is told and keeps the parts' states side by side.
-Of a part that has fired for the last time the state is kept too (`Fired`): when the window grows, the end of the window
-for which the part fired may be ahead again, and then the composite has not finished either.
+Each part runs as if it were alone: a composite passes everything on to its parts and keeps the parts' states side by
+side.  The state of a part that has fired for the last time is kept too (`Fired`): when the window grows, the end of the
+window for which the part fired may be ahead again, and then the composite has not finished either.
 """
 
 from abc import abstractmethod
@@ -18,21 +18,21 @@ from windowing.window import Window
 
 
 class _Together(Trigger):
-    """Parts that see everything side by side and are asked together; fires once."""
+    """Parts that receive everything side by side, and decide together; fires once."""
 
     parts: tuple[Trigger, ...]
 
     @abstractmethod
     def is_enough(self, answers: Iterable[bool]) -> bool:
-        """Whether so many of the parts are enough."""
+        """Whether the answers of the parts suffice for the composite to fire."""
 
     @property
     def reads_values(self) -> bool:
-        """If any part does."""
+        """Whether any part reads values."""
         return any(part.reads_values for part in self.parts)
 
     def initial_state(self) -> tuple[Any, ...]:
-        """The parts'."""
+        """The initial states of the parts."""
         return tuple(part.initial_state() for part in self.parts)
 
     def on_elements(
@@ -44,7 +44,7 @@ class _Together(Trigger):
         watermark_us: int,
         now_us: int,
     ) -> tuple[Any, ...]:
-        """Seen by every part."""
+        """Pass the elements to every part."""
         return tuple(
             inner
             if type(inner) is Fired
@@ -60,7 +60,7 @@ class _Together(Trigger):
     def on_signal(
         self, state: tuple[Any, ...], window: Window, name: str, *, watermark_us: int, now_us: int
     ) -> tuple[Any, ...]:
-        """Heard by every part."""
+        """Pass the signal to every part."""
         return tuple(
             inner
             if type(inner) is Fired
@@ -71,7 +71,7 @@ class _Together(Trigger):
     def should_fire(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
     ) -> bool:
-        """Whether enough parts would, or have."""
+        """Whether enough parts should fire, or have fired."""
         return self.is_enough(
             type(inner) is Fired
             or part.should_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
@@ -81,7 +81,7 @@ class _Together(Trigger):
     def on_fire(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
     ) -> Progress:
-        """Once; it is kept which parts it was for, and the others begin anew if it is asked again."""
+        """It fires once; parts that have fired keep their state, the others begin again if it is called again."""
         states = []
         for part, inner in zip(self.parts, state, strict=True):
             if type(inner) is Fired:
@@ -96,7 +96,7 @@ class _Together(Trigger):
     def next_timers(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """The soonest that is still ahead."""
+        """The earliest timers of the parts that are still ahead."""
         waiting = (
             (part, inner)
             for part, inner in zip(self.parts, state, strict=True)
@@ -105,7 +105,7 @@ class _Together(Trigger):
         return _soonest(waiting, window, watermark_us, now_us)
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
-        """Finished only if enough of the parts for which it fired still are."""
+        """It has finished only if enough of the parts for which it fired still have."""
         states = tuple(
             grown(part, inner, window, watermark_us)
             for part, inner in zip(self.parts, progress.state, strict=True)
@@ -114,7 +114,7 @@ class _Together(Trigger):
         return Progress(states, progress.is_finished and self.is_enough(have_fired))
 
     def merge_states(self, states: Sequence[tuple[Any, ...]], window: Window) -> tuple[Any, ...]:
-        """Part by part."""
+        """Merge the states of each part."""
         return tuple(
             merged(part, inner, window)
             for part, inner in zip(self.parts, zip(*states, strict=True), strict=True)
@@ -123,7 +123,7 @@ class _Together(Trigger):
 
 @attrs.frozen(init=False)
 class AfterAny(_Together):
-    """Fire once, as soon as one of the parts would."""
+    """Fires once, as soon as one of the parts should."""
 
     parts: tuple[Trigger, ...]
 
@@ -132,17 +132,17 @@ class AfterAny(_Together):
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """One, if any part has one."""
+        """It fires once, if any part fires."""
         return _once(fires=any(_fires(part) for part in self.parts))
 
     def is_enough(self, answers: Iterable[bool]) -> bool:
-        """Any."""
+        """Whether any part answers yes."""
         return any(answers)
 
 
 @attrs.frozen(init=False)
 class AfterAll(_Together):
-    """Fire once, when all of the parts would; in whatever order their conditions come true."""
+    """Fires once, when all of the parts should, in whatever order their conditions become true."""
 
     parts: tuple[Trigger, ...]
 
@@ -151,33 +151,33 @@ class AfterAll(_Together):
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """One, if every part has one."""
+        """It fires once, if every part fires."""
         return _once(fires=all(_fires(part) for part in self.parts))
 
     def is_enough(self, answers: Iterable[bool]) -> bool:
-        """All."""
+        """Whether all parts answer yes."""
         return all(answers)
 
 
 @attrs.frozen
 class OrFinally(Trigger):
-    """Fire as ``part`` does until ``until`` fires; then once more, and finished.  Its state: both states."""
+    """Fires as ``part`` does until ``until`` fires; then it has finished.  Its state is a pair of both states."""
 
     part: Trigger = attrs.field(validator=is_trigger)
     until: Trigger = attrs.field(validator=is_trigger)
 
     @property
     def reads_values(self) -> bool:
-        """If either does."""
+        """Whether either trigger reads values."""
         return self.part.reads_values or self.until.reads_values
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """The part's, unless ``until`` ends them."""
+        """The early firings of the part, unless ``until`` ends them."""
         return _once(fires=True) if _fires(self.until) else self.part.early_firings
 
     def initial_state(self) -> tuple[Any, Any]:
-        """Both."""
+        """The initial states of both triggers."""
         return self.part.initial_state(), self.until.initial_state()
 
     def on_elements(
@@ -189,7 +189,7 @@ class OrFinally(Trigger):
         watermark_us: int,
         now_us: int,
     ) -> tuple[Any, Any]:
-        """Seen by both."""
+        """Pass the elements to both triggers."""
         part, until = (
             trigger.on_elements(inner, window, elements, watermark_us=watermark_us, now_us=now_us)
             for trigger, inner in zip((self.part, self.until), state, strict=True)
@@ -204,7 +204,7 @@ class OrFinally(Trigger):
     def on_signal(
         self, state: tuple[Any, Any], window: Window, name: str, *, watermark_us: int, now_us: int
     ) -> tuple[Any, Any]:
-        """Heard by both."""
+        """Pass the signal to both triggers."""
         part, until = (
             trigger.on_signal(inner, window, name, watermark_us=watermark_us, now_us=now_us)
             for trigger, inner in zip((self.part, self.until), state, strict=True)
@@ -214,7 +214,7 @@ class OrFinally(Trigger):
     def should_fire(
         self, state: tuple[Any, Any], window: Window, *, watermark_us: int, now_us: int
     ) -> bool:
-        """When either does."""
+        """Whether either trigger should fire."""
         return any(
             trigger.should_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
             for trigger, inner in zip((self.part, self.until), state, strict=True)
@@ -223,7 +223,7 @@ class OrFinally(Trigger):
     def on_fire(
         self, state: tuple[Any, Any], window: Window, *, watermark_us: int, now_us: int
     ) -> Progress:
-        """Finished when ``until`` has fired, or ``part`` has finished."""
+        """It has finished when ``until`` has fired, or ``part`` has finished."""
         part, until = state
         time = {"watermark_us": watermark_us, "now_us": now_us}
         if self.part.should_fire(part, window, **time):
@@ -236,15 +236,15 @@ class OrFinally(Trigger):
     def next_timers(
         self, state: tuple[Any, Any], window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """The soonest that is still ahead."""
+        """The earliest timers of both triggers that are still ahead."""
         both = zip((self.part, self.until), state, strict=True)
         return _soonest(both, window, watermark_us, now_us)
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
-        """Finished only if that for which it finished still is."""
+        """It has finished only if the trigger for which it finished still has."""
         part, until = progress.state
         if progress.is_finished and type(part) is not Fired and type(until) is not Fired:
-            # Whoever this is a part of has taken the last firing, which was that of the part, for its own.
+            # The composite around this one has counted the last firing, which was that of the part, as its own.
             part = Fired(part)
         part, until = (
             grown(trigger, inner, window, watermark_us)
@@ -254,7 +254,7 @@ class OrFinally(Trigger):
         return Progress((part, until), progress.is_finished and have_fired)
 
     def merge_states(self, states: Sequence[tuple[Any, Any]], window: Window) -> tuple[Any, Any]:
-        """Each for itself."""
+        """Merge the states of each trigger by itself."""
         parts, untils = zip(*states, strict=True)
         return merged(self.part, parts, window), merged(self.until, untils, window)
 
@@ -273,6 +273,6 @@ def _soonest(
     soonest = TriggerTimers()
     for part, state in parts:
         timers = part.next_timers(state, window, watermark_us=watermark_us, now_us=now_us)
-        # A part whose time has come must not hide one whose time is still ahead.
+        # A part whose instant has passed must not hide one whose instant is still ahead.
         soonest = soonest.sooner(timers.ahead_of(watermark_us, now_us))
     return soonest

@@ -1,7 +1,7 @@
-"""AfterBytes, AfterPunctuation and AfterPattern: firing by what the values are.
+"""AfterBytes, AfterPunctuation and AfterPattern: triggers that fire by the values of the records.
 
 Dataflow Model, section 2.3 (triggers that respond to data arriving).
-Values that arrive in one bundle are seen together, so a pane may hold more than the value that made it fire.
+Values that arrive in one bundle are seen together, so a pane may contain more than the value that made it fire.
 """
 
 import pickle
@@ -18,79 +18,84 @@ from windowing.window import Window
 
 
 class DataDrivenTrigger(Trigger):
-    """Base of triggers that fire once, by the values alone: write one by `initial_state`, `is_ready` and `seen`.
+    """Base of triggers that fire once, by the values alone; a subclass defines `initial_state`, `is_ready` and `seen`.
 
-    It fires when `is_ready` of its state, again and again inside `Repeatedly`.
+    It fires when `is_ready` of its state is true, and repeatedly inside `Repeatedly`.
     """
 
     @property
     def reads_values(self) -> bool:
-        """Yes."""
+        """True: it reads values."""
         return True
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """Once."""
+        """It fires once, and has then finished."""
         return EarlyFirings.THEN_FINISHES
 
     @abstractmethod
     def seen(self, state: Any, values: Sequence[Any]) -> Any:
-        """State after more values, in the order of their arrival."""
+        """The state after more values, in the order of their arrival.
+
+        Args:
+            state: the state before.
+            values: without their keys.
+        """
 
     @abstractmethod
     def is_ready(self, state: Any) -> bool:
-        """Whether it should fire."""
+        """Whether the trigger should fire."""
 
     def on_elements(
         self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Any:
-        """Look at the values."""
+        """Pass the values to `seen`."""
         return self.seen(state, elements.values)
 
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """When the values say so."""
+        """Whether the state is ready."""
         return self.is_ready(state)
 
     def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
-        """Once."""
+        """It fires once, and has then finished."""
         return Progress(self.initial_state(), is_finished=True)
 
     def next_timers(
         self, state: Any, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """Time has no part in it."""
+        """No timers: it does not depend on time."""
         return TriggerTimers()
 
 
 @attrs.frozen
 class AfterBytes(DataDrivenTrigger):
-    """Fire once when values of at least ``size_bytes`` have come, measured as pickles; its state is how many bytes."""
+    """Fires once when values of at least ``size_bytes`` have come, measured as pickles; its state is how many bytes."""
 
     size_bytes: int = attrs.field(validator=is_positive_size)
 
     def initial_state(self) -> int:
-        """None."""
+        """No bytes have come."""
         return 0
 
     def seen(self, state: int, values: Sequence[Any]) -> int:
-        """Add the lengths."""
+        """Add the sizes of the values."""
         return state + sum(len(pickle.dumps(value, protocol=5)) for value in values)
 
     def is_ready(self, state: int) -> bool:
-        """Whether enough have come."""
+        """Whether enough bytes have come."""
         return state >= self.size_bytes
 
     def merge_states(self, states: Sequence[int], window: Window) -> int:
-        """What has come to either has come to both."""
+        """The sum, since the values of all merged windows count."""
         return sum(states)
 
 
 @attrs.frozen
 class AfterPunctuation(DataDrivenTrigger):
-    """Fire once when a value comes that ends something: one for which the predicate is true.
+    """Fires once when a value comes that ends something: one for which the predicate is true.
 
     Args:
-        is_punctuation: from a value (without its key) to a truth; deterministic.
+        is_punctuation: takes a value (without its key), and returns whether it ends something; deterministic.
     """
 
     is_punctuation: Callable[[Any], object] = attrs.field()
@@ -104,27 +109,27 @@ class AfterPunctuation(DataDrivenTrigger):
             )
 
     def initial_state(self) -> bool:
-        """It has not come."""
+        """No such value has come."""
         return False
 
     def seen(self, state: bool, values: Sequence[Any]) -> bool:  # noqa: FBT001 - the state
-        """Ask the predicate."""
+        """Call the predicate for the values."""
         return state or any(map(self.is_punctuation, values))
 
     def is_ready(self, state: bool) -> bool:  # noqa: FBT001 - the state
-        """Whether it has come."""
+        """Whether such a value has come."""
         return state
 
     def merge_states(self, states: Sequence[bool], window: Window) -> bool:
-        """What has come to either has come to both."""
+        """Whether such a value has come to any of the merged windows."""
         return any(states)
 
 
 @attrs.frozen(init=False)
 class AfterPattern(DataDrivenTrigger):
-    """Fire once when values have come that match each of the predicates, one after the other in order of arrival.
+    """Fires once when values have come that match each of the predicates, one after the other in order of arrival.
 
-    Others may come in between.  Its state is how many of the predicates have been matched.
+    Other values may come in between.  Its state is the number of predicates that have been matched.
     """
 
     predicates: tuple[Callable[[Any], object], ...]
@@ -138,20 +143,20 @@ class AfterPattern(DataDrivenTrigger):
         self.__attrs_init__(predicates)
 
     def initial_state(self) -> int:
-        """None."""
+        """No predicate has been matched."""
         return 0
 
     def seen(self, state: int, values: Sequence[Any]) -> int:
-        """Match what can be matched."""
+        """Match the values with the predicates that follow."""
         for value in values:
             if state < len(self.predicates) and self.predicates[state](value):
                 state += 1
         return state
 
     def is_ready(self, state: int) -> bool:
-        """Whether all have been matched."""
+        """Whether all predicates have been matched."""
         return state == len(self.predicates)
 
     def merge_states(self, states: Sequence[int], window: Window) -> int:
-        """As far as the furthest: of two windows nobody knows which value came first."""
+        """The furthest state, since it is not known in which order the values of different windows came."""
         return max(states)

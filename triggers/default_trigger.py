@@ -1,4 +1,4 @@
-"""DefaultTrigger: one pane when the watermark passes the window, one more for whatever comes later."""
+"""DefaultTrigger: fires when the watermark passes the window, and again for later records."""
 
 from typing import Any
 
@@ -10,20 +10,20 @@ from windowing.window import Window
 
 @attrs.frozen
 class DefaultTrigger(Trigger):
-    """Fire when the watermark reaches the end of the window, then on every late arrival.
+    """Fires when the watermark reaches the end of the window, then on every late arrival.
 
-    Needs no state: whether the window has ended is a question to the watermark alone, so merging cannot confuse it.
+    It needs no state: whether the window has ended depends on the watermark alone, so merging cannot make it wrong.
     """
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """None."""
+        """It has none."""
         return EarlyFirings.NEVER
 
     def on_elements(
         self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Any:
-        """Nothing to remember."""
+        """The state does not change."""
         return state
 
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
@@ -37,9 +37,9 @@ class DefaultTrigger(Trigger):
     def next_timers(
         self, state: Any, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """The end of the window."""
+        """A timer at the end of the window."""
         return TriggerTimers(event_us=window.end_us)
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
-        """A composite for which it has fired is to ask it again, if the end of the window is ahead again."""
+        """A composite for which it has fired runs it again, if the end of the window is ahead again."""
         return Progress(None, progress.is_finished and watermark_us >= window.end_us)

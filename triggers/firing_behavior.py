@@ -1,12 +1,12 @@
-"""FiringBehavior: whether a pane comes although nothing has come since the last one."""
+"""FiringBehavior: whether a window emits a pane when nothing has come since the last one."""
 
 from enum import Enum
 
 
 class FiringBehavior(Enum):
-    """What happens at a moment that people may be waiting for: the end of a window, or its expiry."""
+    """What a window does at its end, or at its expiry, which consumers may be waiting for."""
 
-    #: A pane, also when it says nothing new: that the moment has come is news.
+    #: It emits a pane, even without new records: the pane shows that the instant has passed.
     FIRE_ALWAYS = "always"
-    #: A pane only if something has come since the last one.
+    #: It emits a pane only if records have come since the last one.
     FIRE_IF_NON_EMPTY = "non_empty"

@@ -1,4 +1,4 @@
-"""Parts of composite triggers, as each composite keeps them."""
+"""The states of the parts of composite triggers, as a composite keeps them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -9,45 +9,62 @@ from windowing.window import Window
 
 
 class Fired(NamedTuple):
-    """In place of the state of a part that has fired and is not asked again: the state that it had then.
+    """Stands for the state of a part that has fired and is not called again; keeps the state that the part had then.
 
-    Kept because the part may have fired for an end of the window that is ahead again when the window has grown.
+    It is kept because the part may have fired for an end of the window that is ahead again when the window has grown.
     """
 
     state: Any
 
 
 def progress_of(state: Any) -> Progress:
-    """How far a part is of which this is kept."""
+    """The progress of a part, from the state that is kept of it."""
     return Progress(state.state, is_finished=True) if type(state) is Fired else Progress(state)
 
 
 def kept(progress: Progress) -> Any:
-    """What to keep of a part that is so far; the inverse of `progress_of`."""
+    """The state to keep of a part, from its progress; the inverse of `progress_of`."""
     return Fired(progress.state) if progress.is_finished else progress.state
 
 
 def grown(part: Trigger, state: Any, window: Window, watermark_us: int) -> Any:
-    """What to keep of a part of which this was kept, now that its window has grown."""
+    """The state to keep of a part whose window has grown.
+
+    Args:
+        part: the part.
+        state: what was kept of it.
+        window: as it is now.
+        watermark_us: the watermark, in microseconds.
+    """
     return kept(part.on_growth(progress_of(state), window, watermark_us=watermark_us))
 
 
 def merged(part: Trigger, states: Sequence[Any], window: Window) -> Any:
-    """What to keep of a part of whose windows these were kept: it has fired only if it had in all of them."""
+    """The state to keep of a part whose windows have merged: it has fired only if it had in all of them.
+
+    Args:
+        part: the part.
+        states: what was kept of it in each window.
+        window: the merged window.
+    """
     waiting = [state for state in states if type(state) is not Fired]
     return part.merge_states(waiting, window) if waiting else states[0]
 
 
 def signals_of(parts: Iterable[Trigger]) -> frozenset[str]:
-    """The names of the signals that any of the parts wants to hear of."""
+    """The names of the signals that any of the parts receives."""
     return frozenset().union(*(part.signals for part in parts))
 
 
 def checked_parts(name: str, parts: tuple[Trigger, ...]) -> tuple[Trigger, ...]:
-    """The parts of the composite of that name.
+    """Check the parts of a composite trigger, and return them.
+
+    Args:
+        name: of the composite, for the error.
+        parts: its arguments.
 
     Raises:
-        WindowError: something among them is no trigger, or there are none.
+        WindowError: one of them is not a trigger, or there are none.
     """
     if not parts or not all(isinstance(part, Trigger) for part in parts):
         raise WindowError(

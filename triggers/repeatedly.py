@@ -11,9 +11,9 @@ from windowing.window import Window
 
 
 class Finished(NamedTuple):
-    """In place of the state of a part that is about to start again: the state that it finished with.
+    """Stands for the state of a part that is about to start again; keeps the state that the part finished with.
 
-    Kept because the end of the window for which it may have finished is ahead again when the window grows.
+    It is kept because the end of the window for which the part may have finished is ahead again when the window grows.
     """
 
     state: Any
@@ -21,29 +21,29 @@ class Finished(NamedTuple):
 
 @attrs.frozen
 class Repeatedly(Trigger):
-    """Start the part again whenever it has finished; never finishes itself."""
+    """Starts the part again whenever it has finished; never finishes itself."""
 
     part: Trigger = attrs.field(validator=is_trigger)
 
     @property
     def reads_values(self) -> bool:
-        """If the part does."""
+        """Whether the part reads values."""
         return self.part.reads_values
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """The part's, over and over unless it gets stuck."""
+        """The early firings of the part, repeated unless the part waits."""
         part = self.part.early_firings
         return EarlyFirings.REPEATED if part is EarlyFirings.THEN_FINISHES else part
 
     def initial_state(self) -> Any:
-        """The part's."""
+        """The initial state of the part."""
         return self.part.initial_state()
 
     def on_elements(
         self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Any:
-        """The part's."""
+        """Pass the elements to the part."""
         return self.part.on_elements(
             self._running(state), window, elements, watermark_us=watermark_us, now_us=now_us
         )
@@ -56,38 +56,38 @@ class Repeatedly(Trigger):
     def on_signal(
         self, state: Any, window: Window, name: str, *, watermark_us: int, now_us: int
     ) -> Any:
-        """The part's."""
+        """Pass the signal to the part."""
         running = self._running(state)
         heard = self.part.on_signal(running, window, name, watermark_us=watermark_us, now_us=now_us)
         return state if heard is running else heard
 
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """When the part does."""
+        """Whether the part should fire."""
         return self.part.should_fire(
             self._running(state), window, watermark_us=watermark_us, now_us=now_us
         )
 
     def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
-        """The part starts again when it has finished."""
+        """The part starts again if it has finished."""
         after = self.part.on_fire(
             self._running(state), window, watermark_us=watermark_us, now_us=now_us
         )
         if not after.is_finished:
             return after
-        # Most parts finish for good, whatever becomes of the window.
+        # Most parts finish for good, even if the window grows.
         is_final = type(self.part).on_growth is Trigger.on_growth
         return Progress(self.initial_state() if is_final else Finished(after.state))
 
     def next_timers(
         self, state: Any, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """The part's."""
+        """The timers of the part."""
         return self.part.next_timers(
             self._running(state), window, watermark_us=watermark_us, now_us=now_us
         )
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
-        """Where the part is; before its last firing, if that was for an end that is ahead again."""
+        """The progress of the part; before its last firing, if that was for an end that is ahead again."""
         has_finished = type(progress.state) is Finished
         part = Progress(
             progress.state.state if has_finished else progress.state,
@@ -99,7 +99,7 @@ class Repeatedly(Trigger):
         return Progress(Finished(after.state), progress.is_finished)
 
     def merge_states(self, states: Sequence[Any], window: Window) -> Any:
-        """The part's, of the windows in which it has not finished; what starts again adds nothing."""
+        """The merged state of the windows where the part is running; those where it is to start again add nothing."""
         running = [state for state in states if type(state) is not Finished]
         return self.part.merge_states(running, window) if running else states[0]
 

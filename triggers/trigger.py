@@ -1,10 +1,11 @@
-"""Trigger: when a window speaks, as pure transitions over a state that somebody else keeps.
+"""Trigger: decides when a window fires, as pure transitions over a state that the caller keeps.
 
-Every verb gets the watermark (event time) and ``now_us`` (processing time) as two arguments: mistaking one
-for the other is how a backlog gets labelled late.  A trigger keeps nothing on itself; its state is an immutable value,
-None where it needs none.
+Every method gets the watermark (event time) and ``now_us`` (processing time) as two arguments: mistaking one
+for the other would make a backlog count as late.  A trigger object has no state of its own; the state of a window is an
+immutable value, None where a trigger needs none.
 
-A trigger that has *finished* does not fire again; what comes afterwards is kept, and said when the window expires.
+A trigger that has *finished* does not fire again; records that come afterwards are kept, and emitted when the window
+expires.
 
 Dataflow Model, section 2.3.
 """
@@ -19,13 +20,18 @@ from windowing.window import Window
 
 
 class TriggerTimers(NamedTuple):
-    """The next instants at which a trigger wants to be asked again; None: not by time."""
+    """The next instants at which a trigger wants to be called again, in microseconds; None: not by time."""
 
     event_us: int | None = None
     processing_us: int | None = None
 
     def ahead_of(self, watermark_us: int, now_us: int) -> "TriggerTimers":
-        """Without the instants that have passed: whoever waited for them has been asked already."""
+        """The timers without the instants that have passed, as they have fired already.
+
+        Args:
+            watermark_us: the watermark, in microseconds.
+            now_us: the processing time, in microseconds.
+        """
         event_us, processing_us = self
         return TriggerTimers(
             None if event_us is None or event_us <= watermark_us else event_us,
@@ -33,14 +39,14 @@ class TriggerTimers(NamedTuple):
         )
 
     def sooner(self, other: "TriggerTimers") -> "TriggerTimers":
-        """The earlier of the two in each time domain; both should be ahead."""
+        """The earlier timer in each time domain; both should be ahead."""
         return TriggerTimers(
             _sooner(self.event_us, other.event_us), _sooner(self.processing_us, other.processing_us)
         )
 
 
 class Progress(NamedTuple):
-    """How far a trigger is in one window: its state, and whether it has finished."""
+    """The progress of a trigger in one window: its state, and whether it has finished."""
 
     state: Any = None
     is_finished: bool = False
@@ -49,7 +55,7 @@ class Progress(NamedTuple):
 class EarlyFirings(Enum):
     """What a trigger does as long as the watermark has not reached the end of the window.
 
-    Where that end never comes, as in the global window of an input without end, it is all that is ever said.
+    Where that end never comes, as in the global window of an unbounded input, nothing else is ever emitted.
     """
 
     #: Nothing: it waits for the end of the window.
@@ -58,7 +64,7 @@ class EarlyFirings(Enum):
     THEN_WAITS = "then waits"
     #: It fires, and has then finished.
     THEN_FINISHES = "then finishes"
-    #: It fires again and again.
+    #: It fires repeatedly.
     REPEATED = "repeated"
 
 
@@ -72,16 +78,17 @@ class Elements(NamedTuple):
 class Trigger(ABC):
     """Decides, for one key and window, when a pane is emitted.  Instances are frozen values.
 
-    Write one of your own by overriding the abstract verbs.  Override `merge_states` too, if its state is not None;
+    To write one, override the abstract methods.  Override `merge_states` too, if its state is not None;
     `early_firings`, if it waits for the watermark or finishes; `on_growth`, if it fires for the end of the window; and
-    `signals` with `on_signal`, if it hears signals.
+    `signals` with `on_signal`, if it listens to signals.
     """
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """What it does before the watermark reaches the end of the window, if everything that can come comes.
+        """What it does before the watermark reaches the end of the window, if every kind of record and signal comes.
 
-        Known without running it, so that a pipeline that could never say anything is refused when it is built.
+        It is known without running the trigger, so that a pipeline that could never emit anything is refused when it is
+        built.
         """
         return EarlyFirings.REPEATED
 
@@ -89,25 +96,32 @@ class Trigger(ABC):
     def reads_values(self) -> bool:
         """Whether `on_elements` needs the values.
 
-        They are then not combined before the shuffle, so only say so where it is so.
+        They are then not combined before the shuffle, so return True only if they are needed.
         """
         return False
 
     @property
     def signals(self) -> frozenset[str]:
-        """The names of the signals that `on_signal` wants to hear of; it hears of no other ones."""
+        """The names of the signals that `on_signal` receives; it does not receive others."""
         return frozenset()
 
     def initial_state(self) -> Any:
-        """State of a window that has seen nothing."""
+        """The state of a window that has received no record."""
         return None
 
     def on_signal(
         self, state: Any, window: Window, name: str, *, watermark_us: int, now_us: int
     ) -> Any:
-        """State after a signal has reached the job.
+        """The state after a signal has reached the job.
 
-        The same object again means that it makes no difference here.
+        If the signal makes no difference, it must return the same object again.
+
+        Args:
+            state: the state before.
+            window: the window.
+            name: of the signal.
+            watermark_us: the watermark, in microseconds.
+            now_us: the processing time, in microseconds.
         """
         return state
 
@@ -115,27 +129,60 @@ class Trigger(ABC):
     def on_elements(
         self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
     ) -> Any:
-        """State after more records."""
+        """The state after more records.
+
+        Args:
+            state: the state before.
+            window: the window.
+            elements: the records.
+            watermark_us: the watermark, in microseconds.
+            now_us: the processing time, in microseconds.
+        """
 
     @abstractmethod
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
-        """Whether the window should emit a pane now."""
+        """Whether the window should fire now.
+
+        Args:
+            state: the state of the trigger.
+            window: the window.
+            watermark_us: the watermark, in microseconds.
+            now_us: the processing time, in microseconds.
+        """
 
     @abstractmethod
     def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
-        """How far the trigger is after a pane was emitted because `should_fire` said so."""
+        """The progress of the trigger after the window has fired because `should_fire` was true.
+
+        Args:
+            state: the state before.
+            window: the window.
+            watermark_us: the watermark, in microseconds.
+            now_us: the processing time, in microseconds.
+        """
 
     @abstractmethod
     def next_timers(
         self, state: Any, window: Window, *, watermark_us: int, now_us: int
     ) -> TriggerTimers:
-        """When to ask `should_fire` again although no record came; instants that have passed do not matter."""
+        """When to call `should_fire` again even if no record comes; instants that have passed do not matter.
+
+        Args:
+            state: the state of the trigger.
+            window: the window.
+            watermark_us: the watermark, in microseconds.
+            now_us: the processing time, in microseconds.
+        """
 
     def merge_states(self, states: Sequence[Any], window: Window) -> Any:
-        """State of ``window``, into which windows with these states (one or more) have merged.
+        """The state of ``window``, into which windows with these states (one or more) have merged.
+
+        Args:
+            states: of the windows that merged.
+            window: the window that they merged into.
 
         Raises:
-            WindowError: there are several that are not None, and the trigger does not override this.
+            WindowError: several of them are not None, and the trigger does not override this method.
         """
         if len(states) > 1 and any(state is not None for state in states):
             raise WindowError(
@@ -146,15 +193,16 @@ class Trigger(ABC):
         return states[0]
 
     def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
-        """How far the trigger is in ``window``, which was smaller when it was so far.
+        """The progress of the trigger in ``window``, which has grown since the trigger made this progress.
 
-        Override it where the trigger waits for the end of the window: the end for which it has fired may be ahead
-        again.  A trigger that is made of others asks each of them.
+        Override it if the trigger waits for the end of the window: the end for which it has fired may be ahead again.
+        A composite trigger calls it for each of its parts.
 
         Args:
-            progress: how far it was; finished also if it is part of a trigger that asks it no more.
-            window: as it is now; it covers what it was.
-            watermark_us: of event time.
+            progress: before the window grew; finished also if the trigger is a part that a composite does not call any
+                more.
+            window: as it is now; it covers the former one.
+            watermark_us: the watermark, in microseconds.
         """
         return progress
 
@@ -165,10 +213,15 @@ class Trigger(ABC):
         *,
         watermark_us: int,
     ) -> Progress:
-        """How far the trigger is in ``window``, into which windows that were so far have merged.
+        """The progress of the trigger in ``window``, into which windows with this progress have merged.
 
-        Each of them has first grown.  It has finished only where it then has in all of them, so a closed window does
-        not silence the others.
+        Each of them has first grown (`on_growth`).  The trigger has finished only if it then has in all of them, so a
+        window that has finished does not keep the others from firing.
+
+        Args:
+            sources: the progress in each of the windows that merged.
+            window: the window that they merged into.
+            watermark_us: the watermark, in microseconds.
         """
         grown = [self.on_growth(source, window, watermark_us=watermark_us) for source in sources]
         open_states = [each.state for each in grown if not each.is_finished]

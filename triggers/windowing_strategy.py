@@ -1,4 +1,4 @@
-"""WindowingStrategy: where, when and how of one PCollection, in one value.  Dataflow Model, sections 2.2 to 2.4."""
+"""WindowingStrategy: the where, when and how of one PCollection, in one value.  Dataflow Model, sections 2.2 to 2.4."""
 
 import attrs
 
@@ -17,11 +17,12 @@ from windowing.window_fn import FrozenWindows, MergingWindowFn, WindowFn
 class WindowingStrategy:
     """How the next grouping of a PCollection treats its records.
 
-    ``allowed_lateness_us``: how far the watermark may be past the end of a window before the window's state is freed.
+    ``allowed_lateness_us``: how far the watermark may be past the end of a window before the window's state is deleted.
     ``on_time_behavior``, ``closing_behavior``: whether there is a pane at the end of a window, and at its expiry,
-    although nothing has come since the last one.
-    ``watermark_percentile``: which watermark triggers and panes follow: 100 is the watermark itself, 99 that of 99 % of
-    the records.  Windows expire by the watermark itself, always.
+    if nothing has come since the last one.
+    ``watermark_percentile``: the watermark that triggers and panes follow: 100 is the watermark itself, 99 that of 99 %
+    of
+    the records.  Windows always expire by the watermark itself.
     """
 
     window_fn: WindowFn = attrs.field(factory=GlobalWindows)
@@ -40,18 +41,18 @@ class WindowingStrategy:
 
     @property
     def follows_percentile(self) -> bool:
-        """Whether triggers follow another watermark than windows expire by."""
+        """Whether triggers follow another watermark than the one by which windows expire."""
         return self.watermark_percentile < 100
 
     @property
     def is_retracting(self) -> bool:
-        """Whether panes take earlier panes back."""
+        """Whether panes retract earlier panes."""
         return self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
 
     def expiry_us(self, window: Window) -> int:
-        """The watermark at which the window's state is freed."""
+        """The watermark at which the window's state is deleted, in microseconds."""
         return min(window.end_us + self.allowed_lateness_us, MAX_TIMESTAMP_US)
 
     def frozen(self) -> "WindowingStrategy":
-        """The strategy after a grouping: the same, with windows that stay as they are."""
+        """The strategy after a grouping: the same, with windows that do not change."""
         return attrs.evolve(self, window_fn=FrozenWindows())

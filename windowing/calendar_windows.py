@@ -1,10 +1,10 @@
-"""CalendarWindows: days, weeks, months and years as a place counts them.  Dataflow Model, section 1.2.
+"""CalendarWindows: days, weeks, months and years in the calendar of a time zone.  Dataflow Model, section 1.2.
 
 A window starts at the first instant at which the clocks of its time zone show midnight or later, so a day with a change
 of the clocks has 23, 25 or another number of hours, and a day whose midnight is skipped starts where the clocks go on.
 
 Zones come from the package tzdata, not from the machine, and through the standard library's `zoneinfo`:
-window bounds are state, so every process of a job has to see the same ones.
+window bounds are state, so every process of a job must use the same ones.
 pendulum is not used: it moves a skipped midnight by the whole change, and takes the second of two midnights.
 """
 
@@ -33,12 +33,12 @@ from windowing.window_fn import WindowFn
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EPOCH = date(1970, 1, 1)
 _DAY = timedelta(days=1)
-#: Beyond this many window starts the memory of a process forgets the oldest.
+#: With more window starts than this, the cache of a process drops the oldest.
 _STARTS_MAX = 1 << 14
 
 
 class CalendarUnit(Enum):
-    """What a calendar window is a number of; a week is seven days, a year twelve months."""
+    """The unit of a calendar window's length; a week is seven days, a year twelve months."""
 
     DAYS = "days"
     MONTHS = "months"
@@ -61,8 +61,13 @@ class CalendarWindows(WindowFn):
     def days(cls, n: int = 1, *, time_zone: str, start: date = _EPOCH) -> "CalendarWindows":
         """Windows of ``n`` days.
 
+        Args:
+            n: the number of days.
+            time_zone: a name of the IANA database.
+            start: a date on which a window starts.
+
         Raises:
-            WindowError: an argument cannot be right; the message says which.
+            WindowError: an argument is not allowed; the message names it.
         """
         return cls._of(CalendarUnit.DAYS, "days", n, 1, time_zone, start)
 
@@ -70,10 +75,16 @@ class CalendarWindows(WindowFn):
     def weeks(
         cls, n: int = 1, *, time_zone: str, first_day: str = "monday", start: date = _EPOCH
     ) -> "CalendarWindows":
-        """Windows of ``n`` weeks that start on a ``first_day``: one starts in the week that contains ``start``.
+        """Windows of ``n`` weeks that start on a ``first_day``.
+
+        Args:
+            n: the number of weeks.
+            time_zone: a name of the IANA database.
+            first_day: the English name of a day of the week, in lower case.
+            start: a date in a week in which a window starts.
 
         Raises:
-            WindowError: an argument cannot be right; the message says which.
+            WindowError: an argument is not allowed; the message names it.
         """
         if first_day not in _WEEKDAYS:
             raise WindowError(
@@ -91,8 +102,13 @@ class CalendarWindows(WindowFn):
     def months(cls, n: int = 1, *, time_zone: str, start: date = _EPOCH) -> "CalendarWindows":
         """Windows of ``n`` months that start on ``start``'s day of the month, at most the 28th.
 
+        Args:
+            n: the number of months.
+            time_zone: a name of the IANA database.
+            start: a date on which a window starts.
+
         Raises:
-            WindowError: an argument cannot be right; the message says which.
+            WindowError: an argument is not allowed; the message names it.
         """
         return cls._of(CalendarUnit.MONTHS, "months", n, 1, time_zone, start)
 
@@ -100,8 +116,13 @@ class CalendarWindows(WindowFn):
     def years(cls, n: int = 1, *, time_zone: str, start: date = _EPOCH) -> "CalendarWindows":
         """Windows of ``n`` years that start on ``start``'s month and day, at most the 28th, as for a fiscal year.
 
+        Args:
+            n: the number of years.
+            time_zone: a name of the IANA database.
+            start: a date on which a window starts.
+
         Raises:
-            WindowError: an argument cannot be right; the message says which.
+            WindowError: an argument is not allowed; the message names it.
         """
         return cls._of(CalendarUnit.MONTHS, "years", n, 12, time_zone, start)
 
@@ -133,7 +154,7 @@ class CalendarWindows(WindowFn):
         timestamps_us: Sequence[int],
         values: Sequence[Any],
     ) -> Sequence[Sequence[Window]]:
-        """The one window around each event time; the calendar is looked at once for each window."""
+        """The one window around each event time; the calendar is read once for each window."""
         starts_us: list[int] = []
         found: list[tuple[Window]] = []
         assigned: list[tuple[Window]] = []
@@ -153,7 +174,7 @@ class CalendarWindows(WindowFn):
 
     def _window_around(self, timestamp_us: int) -> Window:
         number = self._number_about(_local_date(self.time_zone, timestamp_us))
-        # It may be one too many; and where clocks went back over midnight, the same date comes twice.
+        # The number may be one too many; and where clocks went back over midnight, the same date comes twice.
         while timestamp_us < self._start_us(number):
             number -= 1
         while timestamp_us >= (end_us := self._start_us(number + 1)) < MAX_TIMESTAMP_US:
@@ -161,14 +182,14 @@ class CalendarWindows(WindowFn):
         return Window(self._start_us(number), end_us)
 
     def _number_about(self, day: date) -> int:
-        """Which window, counted from the one at ``start``, a date is in, or the one after it."""
+        """The number of the window that a date is in, or of the one after it, counted from the window at ``start``."""
         if self.unit is CalendarUnit.DAYS:
             return (day - self.start).days // self.count
         months = (day.year - self.start.year) * 12 + day.month - self.start.month
         return months // self.count
 
     def _start_us(self, number: int) -> int:
-        """The first instant of a window, within the time that exists."""
+        """The first instant of a window in microseconds, clamped to the years 1 to 9999."""
         units = number * self.count
         if self.unit is CalendarUnit.DAYS:
             ordinal = self.start.toordinal() + units
@@ -193,7 +214,7 @@ def _checked_start(start: object) -> date:
             detail="they start at midnight in their time zone",
             hint="give a datetime.date",
         )
-    # A plain one: pendulum's has other arithmetic and another repr.
+    # A plain date, because that of pendulum has other arithmetic and another repr.
     return date(start.year, start.month, start.day)
 
 
@@ -222,7 +243,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _local(time_zone: str, timestamp_us: int) -> datetime:
-    """What clocks show; at the ends of time, where they would show years that do not exist, the end."""
+    """The local date and time; near the ends of time, where the year would be out of range, the minimum or maximum."""
     try:
         shown = to_datetime(timestamp_us).astimezone(_zone(time_zone))
     except OverflowError:
@@ -236,13 +257,13 @@ def _local_date(time_zone: str, timestamp_us: int) -> date:
 
 @lru_cache(_STARTS_MAX)
 def _midnight_us(time_zone: str, ordinal: int) -> int:
-    """The first instant at which clocks show this date or a later one."""
+    """The first instant, in microseconds, at which clocks show this date or a later one."""
     midnight = datetime.combine(date.fromordinal(ordinal), datetime.min.time())
     first_us = _clamped_us(midnight.replace(tzinfo=_zone(time_zone), fold=0))
     second_us = _clamped_us(midnight.replace(tzinfo=_zone(time_zone), fold=1))
     if first_us <= second_us:  # midnight comes once, or twice
         return first_us
-    # Midnight is skipped: clocks are before it at second_us, and not any more at first_us.
+    # Midnight is skipped: clocks show a time before it at second_us, and no longer at first_us.
     low_us, high_us = second_us, first_us
     while low_us + 1 < high_us:
         middle_us = (low_us + high_us) // 2

@@ -1,7 +1,7 @@
-"""Checks of what window functions answer, because a wrong answer would lose records without a word.
+"""Checks of what window functions return, because a wrong result would lose records silently.
 
-The functions of this package keep their promises by construction and tests, so nothing is looked at twice:
-only window functions of a user's own are checked, a loop per bundle and a set per merge.
+The functions of this package are correct by construction and tests, so they are not checked again: only users' own
+window functions are checked, with a loop per bundle and a set per merge.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,10 +18,15 @@ _OWN_MODULES = f"{__name__.partition('.')[0]}."
 def checked_assignment(
     window_fn: WindowFn, timestamps_us: Sequence[int], values: Sequence[Any]
 ) -> Sequence[Sequence[Window]]:
-    """What ``window_fn.assign_bundle`` answers, if it can be right.
+    """Call ``window_fn.assign_bundle`` and return its result, if it can be right.
+
+    Args:
+        window_fn: the window function.
+        timestamps_us: event times in microseconds.
+        values: of the elements.
 
     Raises:
-        WindowError: the function raised; it answered for another number of elements, or with something else than a
+        WindowError: the function raised; it returned windows for another number of elements, or something else than a
             list of windows; or a window is empty, given twice to one element, or without the element's event time.
     """
     try:
@@ -45,12 +50,16 @@ def checked_assignment(
 
 
 def checked_merges(window_fn: MergingWindowFn, windows: Iterable[Window]) -> Sequence[Merge]:
-    """What ``window_fn.merge_windows`` answers, if no window can be lost by it.
+    """Call ``window_fn.merge_windows`` and return its result, if no window can be lost by it.
+
+    Args:
+        window_fn: the window function.
+        windows: of one key.
 
     Raises:
-        WindowError: the function raised; it answered with something else than merges; a source is not one of
-            ``windows`` or goes into two merges; a merged window is empty, does not cover its sources, or is
-            already there and not merged.
+        WindowError: the function raised; it returned something else than merges; a source is not one of
+            ``windows`` or is in two merges; a merged window is empty, does not cover its sources, or
+            exists already and is not one of them.
     """
     if _is_shipped(window_fn):
         return window_fn.merge_windows(windows)
@@ -68,7 +77,7 @@ def checked_merges(window_fn: MergingWindowFn, windows: Iterable[Window]) -> Seq
 
 
 def _is_shipped(window_fn: WindowFn) -> bool:
-    """Whether the very class, not only a base of it, is from this package."""
+    """Whether the class itself, and not only a base of it, is from this package."""
     return type(window_fn).__module__.startswith(_OWN_MODULES)
 
 
@@ -79,7 +88,7 @@ def _check_windows(
     windows: Sequence[Window],
     fine: set[Window],
 ) -> None:
-    """Check the windows of one element; ``fine`` remembers the windows that are windows."""
+    """Check the windows of one element; ``fine`` collects the windows that have been checked."""
     if isinstance(windows, Window) or not isinstance(windows, Sequence):
         _refuse(
             window_fn,
@@ -87,7 +96,7 @@ def _check_windows(
             f"for the element {value!r} it returned {windows!r}",
         )
     for window in windows:
-        # Types first: a plain pair would be equal to a window that was found fine.
+        # Types first: a plain pair would be equal to a window that has been checked.
         if type(window) is not Window or window not in fine:
             _check_window(window_fn, window)
             fine.add(window)
@@ -168,7 +177,7 @@ def _check_window(window_fn: WindowFn, window: object) -> None:
 
 
 def _culprit(window_fn: WindowFn, timestamps_us: Sequence[int], values: Sequence[Any]) -> str:
-    """The first element that fails on its own, in words."""
+    """A text that names the first element for which the function fails by itself."""
     for timestamp_us, value in zip(timestamps_us, values, strict=True):
         try:
             window_fn.assign_windows(timestamp_us, value)

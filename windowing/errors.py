@@ -1,4 +1,4 @@
-"""Errors of time and windowing: a fact, then detail, then what to do.
+"""Errors of time and windowing: each is a fact, then detail, then what to do.
 
 `windowing` is the lowest layer, so the shape of an error is defined here and `dataflow.errors` builds on it.
 """
@@ -13,7 +13,7 @@ class DataflowError(Exception):
 
     Args:
         fact: one short sentence.
-        detail: what was seen; may be empty.
+        detail: what was found; may be empty.
         hint: what the user can do; may be empty.
     """
 
@@ -42,17 +42,21 @@ def _rebuild(cls: type[DataflowError], fact: str, detail: str, hint: str) -> Dat
 
 
 class TimeError(DataflowError, ValueError):
-    """A value that should be a time or a duration is not one."""
+    """A value that should be a time or a duration is neither."""
 
 
 class WindowError(DataflowError, ValueError):
-    """A window function was configured, or behaves, in a way that cannot be right."""
+    """A window function is configured, or behaves, in a way that cannot be right."""
 
 
 def not_positive(need: str, given: object) -> WindowError:
-    """The error about a duration that is zero or less; ``need`` says who needs what.
+    """The error for a duration that is zero or less.
 
-    It is raised where a window function or trigger is made, and no transform has it yet: so it names the line.
+    It is raised when a window function or trigger is made, before a transform has it: so it names the user's line.
+
+    Args:
+        need: what needs which duration.
+        given: the value.
     """
     return WindowError(
         f"{need}, not {given!r}",

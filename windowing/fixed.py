@@ -1,4 +1,4 @@
-"""FixedWindows: windows of one size, side by side.  Dataflow Model, section 1.2."""
+"""FixedWindows: windows of one size, without gaps or overlaps.  Dataflow Model, section 1.2."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,7 +43,7 @@ class FixedWindows(WindowFn):
         timestamps_us: Sequence[int],
         values: Sequence[Any],
     ) -> Sequence[Sequence[Window]]:
-        """The one window around each event time; records of the same window share one object."""
+        """The one window around each event time; records in the same window share one object."""
         size_us, offset_us = self.size_us, self.offset_us
         starts_us = [t - (t - offset_us) % size_us for t in timestamps_us]
         shared = {

@@ -13,7 +13,7 @@ _ONLY = (GLOBAL_WINDOW,)
 
 @attrs.frozen
 class GlobalWindows(WindowFn):
-    """Every record in the one window that never ends before the input does; the default."""
+    """Assigns every record to one window that does not end before the input does; the default."""
 
     needs_event_time = False
 
@@ -26,5 +26,5 @@ class GlobalWindows(WindowFn):
         timestamps_us: Sequence[int],
         values: Sequence[Any],
     ) -> Sequence[Sequence[Window]]:
-        """The global window for each."""
+        """The global window for each record."""
         return [_ONLY] * len(timestamps_us)

@@ -1,4 +1,4 @@
-"""Where in the user's code something was written, for error messages."""
+"""The place in the user's code where something was written, for error messages."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ def user_location() -> str:
 
 
 def user_stacklevel() -> int:
-    """The ``stacklevel`` with which `warnings.warn`, in the caller's place, names the nearest line outside this SDK."""
+    """The ``stacklevel`` with which `warnings.warn`, called in the caller, names the nearest line outside this SDK."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the fast way to the caller, as `logging` goes
     level = 1
     while frame is not None and _is_own(frame):

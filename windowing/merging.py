@@ -1,4 +1,4 @@
-"""merge_overlapping: the merge that most merging window functions want."""
+"""merge_overlapping: the merge that most merging window functions need."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,8 +10,9 @@ from windowing.window_fn import Merge, MergingWindowFn, WindowFn
 def merge_overlapping(windows: Iterable[Window]) -> Sequence[Merge]:
     """Merge every chain of overlapping windows into the window that spans it; windows that only touch stay apart.
 
-    Obeys the laws of merging whatever the windows are, so a `MergingWindowFn` whose `merge_windows` returns this has
-    only to assign well.
+    It obeys the laws of merging for all windows, so a `MergingWindowFn` whose `merge_windows` returns its result only
+    has
+    to assign windows correctly.
     """
     merges: list[Merge] = []
     chain: list[Window] = []
@@ -32,7 +33,7 @@ def merge_overlapping(windows: Iterable[Window]) -> Sequence[Merge]:
 
 
 class OverlapMergingWindowFn(MergingWindowFn):
-    """A MergingWindowFn that merges what overlaps, and has only to assign; known as such, it is grouped faster."""
+    """A MergingWindowFn that merges overlapping windows; a subclass only assigns windows, and is grouped faster."""
 
     def merge_windows(self, windows: Iterable[Window]) -> Sequence[Merge]:
         """Merge every chain of overlapping windows into the window that spans it."""
@@ -40,6 +41,6 @@ class OverlapMergingWindowFn(MergingWindowFn):
 
 
 def merges_what_overlaps(window_fn: WindowFn) -> bool:
-    """Whether merging is `merge_overlapping` and nothing else, so that it may be done in any way that says the same."""
+    """Whether a function merges exactly as `merge_overlapping`, so that any way with the same result may be used."""
     overlap = OverlapMergingWindowFn
     return isinstance(window_fn, overlap) and type(window_fn).merge_windows is overlap.merge_windows

@@ -6,7 +6,7 @@ import attrs
 
 
 class PaneTiming(Enum):
-    """Where a firing stands in relation to the watermark passing the end of the window."""
+    """Whether a firing is before, at, or after the watermark's passing of the end of the window."""
 
     EARLY = "early"
     ON_TIME = "on_time"
@@ -15,20 +15,21 @@ class PaneTiming(Enum):
 
 @attrs.frozen
 class PaneInfo:
-    """Which firing of its window a result comes from.
+    """The firing of its window that a result comes from.
 
-    A retraction carries the pane that it takes back.
+    A retraction carries the pane that it retracts.
 
-    ``index`` counts the panes of a key and window, without a gap.  A window that others have merged into goes on from
-    the highest of theirs.  One that does not end, or that merges, and whose records have all been taken back, is
-    forgotten, and counts from zero again should more come.
+    ``index`` counts the panes of a key and window, without a gap.  A window that others have merged into continues from
+    the highest of their indexes.  If all records of a window that does not end, or that merges, have been retracted,
+    its
+    count is deleted, and starts from zero again if more records come.
     """
 
     index: int
     timing: PaneTiming
     is_first: bool
     is_last: bool
-    #: Counts the firings from the on-time one; -1 while the pane is early.
+    #: Counts the firings from the on-time one; -1 for an early pane.
     nonspeculative_index: int
 
 

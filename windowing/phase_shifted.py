@@ -1,10 +1,10 @@
-"""PhaseShiftedWindows: fixed windows that begin at another moment for each key.  Dataflow Model, section 1.2.
+"""PhaseShiftedWindows: fixed windows that begin at a different instant for each key.  Dataflow Model, section 1.2.
 
-A class of its own beside `FixedWindows`: it looks into the element for the key, which aligned windows never do.
+It is separate from `FixedWindows` because it reads the key of an element, which aligned windows never do.
 
-The shift comes from a hash of its own, not from the one that says which key range owns a key:
-otherwise the windows of one range would still end together.  Keys that Python calls equal are shifted equally, in every
-process and for ever, as state in a store depends on it.
+The shift comes from a hash of its own, different from the one that decides which key range owns a key:
+otherwise the windows of one range would still end together.  Keys that are equal in Python have the same shift, in
+every process and version, as state in a store depends on it.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_u
 from windowing.window import Window
 from windowing.window_fn import WindowFn
 
-#: The shifts of so many keys are remembered in each process.
+#: The number of keys whose shifts are cached in each process.
 _KEYS_MAX = 1 << 16
 _HASH_BITS = 64
-#: Keys of these types are canonical as they are.
+#: Keys of these types are canonical without conversion.
 _PLAIN_TYPES = frozenset((str, int, bytes, type(None)))
 
 
 @attrs.frozen(init=False)
 class PhaseShiftedWindows(WindowFn):
-    """Fixed windows, shifted for each key by a share of ``size`` that depends on the key alone.
+    """Fixed windows, shifted for each key by a part of ``size`` that depends on the key alone.
 
-    All keys of aligned windows end at the same moment; these spread the work of it evenly over time.
+    All keys of aligned windows end at the same instant; these windows spread that work evenly over time.
     Elements have to be the ``(key, value)`` pairs that are grouped afterwards, with the same keys.
 
     Args:
@@ -50,7 +50,7 @@ class PhaseShiftedWindows(WindowFn):
         self.__attrs_init__(to_duration_us(size))
 
     def shift_us(self, key: Any) -> int:
-        """Where the windows of a key start, counted from 1970-01-01T00:00:00 UTC."""
+        """The start of a key's windows, in microseconds after 1970-01-01T00:00:00 UTC, modulo the size."""
         return _hash_of(key) * self.size_us >> _HASH_BITS
 
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
@@ -63,7 +63,7 @@ class PhaseShiftedWindows(WindowFn):
         timestamps_us: Sequence[int],
         values: Sequence[Any],
     ) -> Sequence[Sequence[Window]]:
-        """Assign the windows of many elements; elements of the same window share one object."""
+        """Assign windows to the elements of a bundle; elements in the same window share one object."""
         size_us, shift_us = self.size_us, self.shift_us
         starts_us = [
             t - (t - shift_us(_key_of(value))) % size_us
@@ -87,7 +87,7 @@ def _key_of(element: Any) -> Any:
 
 
 def _hash_of(key: Any) -> int:
-    # By the canonical value: the two readings of an hour that comes twice are equal, and not one instant.
+    # By the canonical value: the two readings of an hour that comes twice are equal, but not the same instant.
     return _remembered_hash(key if type(key) in _PLAIN_TYPES else _canonical(key))
 
 
@@ -100,7 +100,7 @@ def _remembered_hash(canonical: Any) -> int:
 
 
 def _canonical(key: Any) -> object:
-    """A value whose text is the same for equal keys; of the types that can be grouped by."""
+    """A value whose text is the same for equal keys, for keys of the types that can be grouped by."""
     kind = type(key)
     if kind is tuple:
         if _PLAIN_TYPES.issuperset(map(type, key)):

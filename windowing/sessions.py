@@ -1,4 +1,4 @@
-"""Sessions: periods of activity of one key, closed by a gap.  Dataflow Model, sections 1.2 and 2.2.2."""
+"""Sessions: periods of activity of one key, separated by a gap.  Dataflow Model, sections 1.2 and 2.2.2."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,8 +17,8 @@ class Sessions(OverlapMergingWindowFn):
 
     Windows are half-open, so two records exactly one gap apart are two sessions, as in Beam and unlike Spark.
 
-    Where each element has a gap of its own, it keeps its session open for that long: elements are together where their
-    spans ``[event time, event time + gap)`` overlap.  A long gap is not cut short by a short one that comes after.
+    If each element has its own gap, it keeps its session open for that long: elements are in one session if their
+    spans ``[event time, event time + gap)`` overlap.  A long gap is not shortened by a short one that comes after it.
 
     Args:
         gap: positive; or a deterministic function from the element (as it is at the `WindowInto`, in most cases a
@@ -29,7 +29,7 @@ class Sessions(OverlapMergingWindowFn):
         TimeError: ``gap`` is not a duration.
     """
 
-    #: The gap of every element; None where ``gap_of`` says it.
+    #: The gap of every element; None where ``gap_of`` returns it.
     gap_us: int | None
     gap_of: Callable[[Any], DurationLike] | None
 

@@ -15,11 +15,11 @@ from windowing.window_fn import WindowFn
 class SlidingWindows(WindowFn):
     """Windows ``[offset + n * period, offset + n * period + size)``.
 
-    With a period below the size windows overlap, and a record is in each of those around its event time, about
-    ``size / period`` of them: every grouping after it works that many times.
-    With a period above the size there are pauses between the windows.
-    A record in a pause is in no window, because the user asked for windows that leave it out: it does not reach the
-    next grouping, and it is no late record either.
+    If the period is less than the size, windows overlap, and a record is in each of those around its event time, about
+    ``size / period`` of them: every later grouping does that many times the work.
+    If the period is greater than the size, there are pauses between the windows.
+    A record in a pause is in no window, because the user has chosen windows that leave it out: it does not reach the
+    next grouping, and does not count as a late record.
 
     Args:
         size: length of a window; positive.
@@ -60,9 +60,9 @@ class SlidingWindows(WindowFn):
         period_us, offset_us = self.period_us, self.offset_us
         past_us = offset_us + self.size_us
         windows: dict[int, Window] = {}
-        # What has started and what has ended by then decides which windows a time is in.
+        # The windows around an instant follow from how many have started and how many have ended by then.
         started = [(t - offset_us) // period_us for t in timestamps_us]
-        if self.size_us % period_us == 0:  # the common case: whatever starts, another ends
+        if self.size_us % period_us == 0:  # the common case: whenever one starts, another ends
             count = self.size_us // period_us
             evenly = {last: self._numbered(last, last - count, windows) for last in set(started)}
             return [evenly[last] for last in started]
@@ -80,5 +80,5 @@ class SlidingWindows(WindowFn):
                 known[number] = Window(
                     clamp_timestamp_us(start_us), clamp_timestamp_us(start_us + self.size_us)
                 )
-        # Near the ends of time different windows are clamped to the same one.
+        # Near the ends of time different windows are clamped to the same bounds.
         return tuple(dict.fromkeys(known[number] for number in numbers))

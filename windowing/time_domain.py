@@ -4,9 +4,9 @@ from enum import StrEnum
 
 
 class TimeDomain(StrEnum):
-    """Event time is what the watermark measures; processing time is what the clock on the wall does.
+    """Event time is measured by the watermark; processing time by the clock of the machine.
 
-    ``PERCENTILE`` is event time again, as measured by a percentile watermark; for triggers, not for DoFns.
+    ``PERCENTILE`` is event time as measured by a percentile watermark; for triggers, not for DoFns.
     """
 
     EVENT = "event"

@@ -1,11 +1,11 @@
-"""Instants and lengths of time: integer microseconds inside, whatever people use outside.
+"""Instants and durations: integer microseconds inside, and standard types at the interface.
 
 The core computes with plain integers named ``..._us``: microseconds since 1970-01-01T00:00:00 UTC, and microseconds.
 Every public argument that is a time or a duration goes through `to_timestamp_us` or `to_duration_us`, which take
 `datetime` (so pendulum's too), `timedelta` (likewise), and plain numbers of **seconds**.
 
-**Invariant:** every instant lies in ``[MIN_TIMESTAMP_US, MAX_TIMESTAMP_US]``, which is what both
-`datetime` and Postgres' ``timestamptz`` can hold.
+**Invariant:** every instant lies in ``[MIN_TIMESTAMP_US, MAX_TIMESTAMP_US]``, which both `datetime` and
+Postgres' ``timestamptz`` can represent.
 
 ADR-0002.  Reads no clock.
 """
@@ -27,14 +27,14 @@ US_PER_SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-#: Before everything that can happen; the watermark of a source that has said nothing yet.
+#: Before everything that can happen; the watermark of a source that has reported none yet.
 MIN_TIMESTAMP_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 #: After everything that can happen; the watermark of a source that has ended.
 MAX_TIMESTAMP_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 def to_timestamp_us(value: TimestampLike) -> int:
-    """Convert an instant that a person gave into microseconds since the epoch.
+    """Convert an instant that a user gave into microseconds since the epoch.
 
     Raises:
         TimeError: ``value`` is a naive datetime, not a time at all, not finite, or outside the years 1 to 9999.
@@ -60,7 +60,7 @@ def to_timestamp_us(value: TimestampLike) -> int:
 
 
 def to_timestamps_us(values: Sequence[TimestampLike]) -> list[int]:
-    """`to_timestamp_us` of each, in much less time where all are plain numbers of one type.
+    """Convert several instants as `to_timestamp_us`; much faster if all are plain numbers of one type.
 
     Raises:
         TimeError: as `to_timestamp_us`.
@@ -79,7 +79,7 @@ def to_timestamps_us(values: Sequence[TimestampLike]) -> list[int]:
 
 
 def to_duration_us(value: DurationLike) -> int:
-    """Convert a length of time that a person gave into microseconds.
+    """Convert a duration that a user gave into microseconds.
 
     Raises:
         TimeError: ``value`` is not a duration, not finite, or counts calendar months or years,
@@ -103,7 +103,7 @@ def to_datetime(timestamp_us: int) -> datetime:
 
 
 def format_timestamp(timestamp_us: int) -> str:
-    """The instant as ISO 8601 text; the ends of time by name."""
+    """The instant as ISO 8601 text; the ends of time are named in words."""
     if timestamp_us <= MIN_TIMESTAMP_US:
         return "the beginning of time"
     if timestamp_us >= MAX_TIMESTAMP_US:
@@ -112,7 +112,7 @@ def format_timestamp(timestamp_us: int) -> str:
 
 
 def clamp_timestamp_us(timestamp_us: int) -> int:
-    """The nearest instant that exists: window bounds near the ends of time stay inside them."""
+    """The nearest instant in range: window bounds near the ends of time are clamped to them."""
     return min(max(timestamp_us, MIN_TIMESTAMP_US), MAX_TIMESTAMP_US)
 
 

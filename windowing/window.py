@@ -1,7 +1,7 @@
-"""Windows: the finite pieces of event time that grouping happens in.
+"""Windows: finite spans of event time for which elements are grouped.
 
-A window is a half-open interval ``[start, end)``; nobody here means anything else.
-Windows are tuples because they are dictionary keys on every record's path, and tuples hash and compare in C.
+A window is a half-open interval ``[start, end)``, everywhere in this project.
+Windows are tuples because they are dictionary keys for every record, and tuples hash and compare in C.
 
 Dataflow Model, sections 1.2 and 2.2.
 """
@@ -22,7 +22,7 @@ from windowing.timestamps import (
 class Window(NamedTuple):
     """Half-open interval of event time, in microseconds since the epoch.
 
-    Window functions of your own return these, or a subclass with the same two fields first.
+    Users' window functions return these, or a subclass with the same two fields first.
     """
 
     start_us: int
@@ -30,17 +30,17 @@ class Window(NamedTuple):
 
     @property
     def start(self) -> datetime:
-        """First instant inside."""
+        """The first instant inside."""
         return to_datetime(self.start_us)
 
     @property
     def end(self) -> datetime:
-        """First instant after."""
+        """The first instant after the window."""
         return to_datetime(self.end_us)
 
     @property
     def max_timestamp_us(self) -> int:
-        """Last instant inside: the event time of what the window emits."""
+        """The last instant inside, in microseconds: the event time of what the window emits by default."""
         return self.end_us - 1
 
     def __contains__(self, timestamp_us: object) -> bool:
@@ -51,9 +51,14 @@ class Window(NamedTuple):
 
 
 def windows_of(starts_us: Iterable[int], ends_us: Iterable[int]) -> Iterator[Window]:
-    """A window for each pair of bounds; several times as fast as a call for each."""
+    """A window for each pair of bounds; several times as fast as a call for each.
+
+    Args:
+        starts_us: in microseconds since the epoch.
+        ends_us: likewise.
+    """
     return map(partial(tuple.__new__, Window), zip(starts_us, ends_us, strict=True))
 
 
-#: All of event time: what every element is in until `WindowInto` says otherwise.
+#: All of event time: the window of every element before a `WindowInto`.
 GLOBAL_WINDOW = Window(MIN_TIMESTAMP_US, MAX_TIMESTAMP_US)

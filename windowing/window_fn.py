@@ -1,9 +1,9 @@
-"""WindowFn: the paper's two verbs, assign and merge.
+"""WindowFn: assigns and merges windows, as AssignWindows and MergeWindows of the paper.
 
-``assign_windows`` says which windows a record is in by its event time (and value); ``merge_windows`` says, when
-grouping happens, which windows of one key belong together.
+``assign_windows`` returns the windows of a record by its event time (and value); ``merge_windows`` returns, when
+records are grouped, which windows of one key merge.
 
-**Laws** a merging WindowFn obeys, whatever order records come in:
+**Laws** that a merging WindowFn obeys, in whatever order records come:
 merging is associative, commutative and idempotent, a merged window covers all of its sources, and every window that
 `assign_windows` returns contains the record's event time.
 
@@ -18,7 +18,7 @@ from windowing.window import Window
 
 
 class Merge(NamedTuple):
-    """``sources`` (two or more, or one that changed) become ``merged``."""
+    """A merge of ``sources`` (two or more, or one that changed) into ``merged``."""
 
     merged: Window
     sources: tuple[Window, ...]
@@ -27,35 +27,45 @@ class Merge(NamedTuple):
 class WindowFn(ABC):
     """Assigns records to windows.  Instances are frozen values: equal configuration, equal function.
 
-    What one of your own answers is checked (`windowing.checks`).
+    The results of users' own functions are checked (`windowing.checks`).
     How to write one: docs/how-to/write-a-window-fn.md.
     """
 
-    #: Whether a record at the beginning of time, which is one without an event time, is refused.
+    #: Whether a record at the minimum timestamp, which means one without an event time, is refused.
     needs_event_time: ClassVar[bool] = True
 
     @abstractmethod
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
-        """The windows that a record is in; an empty sequence drops the record from grouping."""
+        """The windows that a record is in; an empty sequence drops the record from grouping.
+
+        Args:
+            timestamp_us: the event time, in microseconds since the epoch.
+            value: of the record.
+        """
 
     def assign_bundle(
         self, timestamps_us: Sequence[int], values: Sequence[Any]
     ) -> Sequence[Sequence[Window]]:
-        """`assign_windows` for a whole bundle; override where a loop over a list can be cheaper."""
+        """Assign windows to the elements of a bundle; override it if that can be faster than `assign_windows` for each.
+
+        Args:
+            timestamps_us: event times, in microseconds since the epoch.
+            values: as many.
+        """
         assign = self.assign_windows
         return [assign(t, v) for t, v in zip(timestamps_us, values, strict=True)]
 
 
 class MergingWindowFn(WindowFn):
-    """A WindowFn whose windows are only known once the records of a key are together."""
+    """A WindowFn whose windows are known only when the records of a key are together."""
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[Window]) -> Sequence[Merge]:
-        """Which of one key's windows merge, and into what; windows not mentioned stay as they are."""
+        """The merges of one key's windows; windows that are in no merge stay as they are."""
 
 
 class FrozenWindows(WindowFn):
-    """The windows of a PCollection that has been grouped: kept as they are, never assigned or merged again.
+    """The windows of a PCollection that has been grouped: they stay as they are, and are never assigned or merged.
 
     Without it, regrouping by another key would merge the sessions of different users.
     """
