@@ -15,7 +15,7 @@ Check = Callable[[PipelineResult], None]
 
 
 class UncheckedWarning(UserWarning):
-    """A pipeline with checks was thrown away before its run had ended, so they say nothing."""
+    """A pipeline with checks was thrown away before its run had ended, so they were never made."""
 
 
 class ChecksAfterRun:
@@ -41,7 +41,7 @@ class ChecksAfterRun:
             self._alarm = weakref.finalize(self, _warn, names)
 
     def disarm(self) -> None:
-        """No warning: the checks are being made, or an error says enough."""
+        """No warning: the checks are being made, or an error is raised that makes them superfluous."""
         if self._alarm is not None:
             self._alarm.detach()
 

@@ -3,9 +3,9 @@
 A key is made canonical where a grouping first looks at it, and is what its encoding decodes to
 (`dataflow.coders.decode_key`), in value and in type:
 
-* ``True``, ``1.0`` and ``1`` are said as ``1``; so are scalars of numpy, as the Python values they stand for.
-* An instant is said in UTC, whatever zone it was given in, and two are one key if they are the same moment.  An hour
-  that comes twice is two keys, though Python calls both readings of its clock equal (PEP 495).
+* ``True``, ``1.0`` and ``1`` become ``1``; scalars of numpy become the Python values they stand for.
+* An instant becomes one in UTC, whatever zone it was given in, and two are one key if they are the same moment.  An
+  hour that comes twice is two keys, though Python calls both readings of its clock equal (PEP 495).
 * Other types are refused, also where they are equal to one of these (`Decimal`, enums, named tuples): what such a key
   can do beyond its value would be lost.
 """
@@ -37,10 +37,10 @@ _NUMPY_KINDS = frozenset("biufSU")
 
 
 def canonical_key(key: Any) -> Any:
-    """The key that is said and kept for all keys that equal this one.
+    """The key that is emitted and stored for all keys that equal this one.
 
     Raises:
-        KeyEncodingError: there is none, because of the type of the key, or of something in it; says what to do.
+        KeyEncodingError: there is none, because of the type of the key, or of something in it; the hint has the remedy.
     """
     return key if type(key) in PLAIN_TYPES else _canonical(key, key)
 
@@ -69,7 +69,7 @@ def are_canonical(keys: Collection[Any]) -> bool:
 
 
 def refusal(key: Any, why: str, convert: str = "e.g. to a tuple of its fields") -> KeyEncodingError:
-    """The error about what cannot be a key; ``convert`` says how to make one of it."""
+    """The error about what cannot be a key; ``convert`` is the hint how to make one of it."""
     return KeyEncodingError(
         f"{key!r} cannot be a key",
         detail=why,

@@ -18,7 +18,7 @@ from windowing.timestamps import to_datetime, to_timestamp_us
 #: A store finds state by key, and no entry of a Postgres index has more than 2,704 bytes.
 KEY_BYTES_MAX = 2_000
 
-# Most keys are short texts: of those CBOR needs one byte more, which says how long they are (RFC 8949, section 3).
+# Most keys are short texts: of those CBOR needs one byte more, which has their length (RFC 8949, section 3).
 _TEXT_HEADS = [bytes([0x60 + length]) for length in range(24)]
 
 

@@ -1,7 +1,7 @@
 """CombineFn: aggregation as a commutative monoid, so that it can run before, during and after the shuffle.
 
-**Laws**, for accumulators that say the same: merging is associative and commutative, `create_accumulator` is neutral,
-and adding an input to an accumulator equals merging one made of that input alone.
+**Laws**, for accumulators with the same output: merging is associative and commutative, `create_accumulator` is
+neutral, and adding an input to an accumulator equals merging one made of that input alone.
 
 Dataflow Model, section 2.2 (lifted combines as in FlumeJava).
 """
@@ -17,7 +17,7 @@ from dataflow.errors import PipelineError
 
 #: A `CallableCombineFn` folds its buffer when it has grown to this many values.
 _BUFFER_VALUES_MAX = 64
-#: Built-in functions that say of their own results what they say of all the values.
+#: Built-in functions whose result over results of parts is their result over all the values.
 _ASSOCIATIVE_BUILTINS = (sum, min, max, any, all)
 
 
@@ -27,7 +27,7 @@ class CombineFn(ABC):
     An accumulator is pickled between processes and into the store.
     ``add_input`` and ``merge_accumulators`` may change and return their first argument;
     ``extract_output`` may be called many times on a growing accumulator; it must not change it, nor return a part of it
-    that goes on changing, because what was said is remembered to be taken back.
+    that goes on changing, because what was emitted is kept to be retracted.
     """
 
     @abstractmethod
@@ -47,7 +47,7 @@ class CombineFn(ABC):
 
     @abstractmethod
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        """One accumulator that says what all of them say."""
+        """One accumulator that has the inputs of all of them."""
 
     @abstractmethod
     def extract_output(self, accumulator: Any) -> Any:
@@ -56,9 +56,9 @@ class CombineFn(ABC):
     def retract_input(self, accumulator: Any, value: Any) -> Any:
         """The accumulator without a value: the inverse of `add_input`, the paper's "uncombine".
 
-        Optional.  Without it, where values may be taken back they are all kept, and folded anew for each pane.
-        With it only the accumulator is.  A value may be taken out before it is put in, from an accumulator of nothing
-        as well: both orders must end in the same.
+        Optional.  Without it, where values may be retracted they are all kept, and folded anew for each pane.
+        With it only the accumulator is kept.  A value may be removed before it is added, also from an empty
+        accumulator: both orders must have the same outcome.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define retract_input")
 
@@ -112,7 +112,7 @@ class ListCombineFn(CombineFn):
 class CallableCombineFn(CombineFn):
     """A function from values to a value, such as ``sum`` or ``max``, that is associative and commutative.
 
-    It is called on parts of a group, and on what it has said of them.
+    It is called on parts of a group, and then on its own results for these parts.
     """
 
     function: Callable[[list[Any]], Any]
@@ -163,7 +163,7 @@ def can_retract_input(combine_fn: CombineFn) -> bool:
 
 
 def associative(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Declare that a function from values to a value may be called on parts of a group, and then on what it said.
+    """Declare that a function from values to a value may be called on parts of a group, and then on its results.
 
     ``fn([fn(some), fn(others)])`` must be ``fn([*some, *others])``, and ``fn([fn(some)])`` be ``fn(some)``, whatever
     the order; `dataflow.testing.laws.check_combine_fn` checks that.

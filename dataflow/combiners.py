@@ -1,4 +1,4 @@
-"""Combine functions that most pipelines want; each can take back what it was given."""
+"""Combine functions that most pipelines want; each supports retraction (`CombineFn.retract_input`)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from dataflow.combine_fn import CombineFn, can_retract_input
 
 
 class CountCombineFn(CombineFn):
-    """How many values; takes them back exactly."""
+    """How many values; a retraction is exact."""
 
     def create_accumulator(self) -> int:
         """Zero."""
@@ -37,7 +37,7 @@ class CountCombineFn(CombineFn):
 class SumCombineFn(CombineFn):
     """The sum of numbers.
 
-    It takes values back exactly where subtraction is exact: ints, Decimals within their precision, Fractions.
+    A retraction is exact where subtraction is exact: ints, Decimals within their precision, Fractions.
     For floats use the function ``sum``, which is folded anew.
     """
 
@@ -134,7 +134,7 @@ class TupleCombineFn(CombineFn):
 
 
 class _RetractableTupleCombineFn(TupleCombineFn):
-    """Where each can take back."""
+    """The tuple of combine functions that all support retraction."""
 
     def retract_input(
         self, accumulator: tuple[Any, ...], value: tuple[Any, ...]
@@ -145,7 +145,7 @@ class _RetractableTupleCombineFn(TupleCombineFn):
 
 
 def tuple_of(combine_fns: Iterable[CombineFn]) -> TupleCombineFn:
-    """A combine function of several, which can take back if all of them can."""
+    """A combine function of several, which supports retraction if all of them do."""
     found = tuple(combine_fns)
     kind = _RetractableTupleCombineFn if all(map(can_retract_input, found)) else TupleCombineFn
     return kind(found)

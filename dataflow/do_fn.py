@@ -56,7 +56,7 @@ class DoFn:
     TimerParam: Any = user_state.TimerParam
     #: The key that the state is of; only for a stateful DoFn.
     KeyParam: Any = DoFnParam.KEY
-    #: +1 for an element that is said, -1 for one that is taken back; only with `handles_retractions`.
+    #: +1 for an element that is emitted, -1 for its retraction; only with `handles_retractions`.
     SignParam: Any = DoFnParam.SIGN
     #: The watermark that this key's state is at, a datetime in UTC: elements before it are late.  Only for a stateful
     #: DoFn.  It differs from run to run, and in batch, where the input is replayed, it is at the element.
@@ -70,18 +70,18 @@ class DoFn:
     #: behind the watermark then is late data, and too late once its window has expired.
     allowed_timestamp_skew: DurationLike = 0
 
-    #: Whether a stateful DoFn can deal with input that may be taken back.  ``process`` is then called for retractions
-    #: too (`SignParam`), and everything that it returns is an ordinary element, which nobody takes back.
+    #: Whether a stateful DoFn can deal with input that may be retracted.  ``process`` is then called for retractions
+    #: too (`SignParam`), and everything that it returns is an ordinary element, which is never retracted.
     handles_retractions: bool = False
 
     #: Whether a stateful DoFn is given the elements of a key and window in the order of their event times: each when
     #: the watermark has passed it, with the timers in between (`dataflow.stateful`).  Late ones come when they come.
-    #: False: in the order of arrival, which is another one in each run.  None, where nothing is said: in the order of
-    #: event times if the input ends by itself, else in that of arrival, of which a warning tells if there are timers of
-    #: event time.  In batch it is always the order of event times.
+    #: False: in the order of arrival, which differs from run to run.  None, the default: in the order of event times if
+    #: the input ends by itself, else in that of arrival, with a warning if there are timers of event time.  In batch it
+    #: is always the order of event times.
     requires_time_sorted_input: bool | None = None
 
-    #: Whether its own documentation says that it sees elements as they arrive, so that no warning has to.
+    #: Whether the class documents that it sees elements as they arrive, so that no warning is needed.
     is_made_for_arrival_order: bool = False
 
     #: The row type of what `process_batch` returns; None: the input's, or a generated one for other columns.
@@ -124,11 +124,11 @@ class DoFn:
     def finish_bundle(self) -> Iterable[Any] | None:
         """After the last element of a bundle; may emit what it has been gathered for.
 
-        No element says there when an output happened: each is a `WindowedValue`, or one inside a `TaggedOutput`.
-        Its window is one of the bundle's elements; its event time is not before all of these, but for the transform's
-        ``allowed_timestamp_skew``.  In the global window a `TimestampedValue` is enough.
-        It has no pane.  Where the input may be taken back nothing can be emitted here: what a bundle said would have
-        to be taken back with another bundle.
+        There is no element here that an output could have its event time from: each output is a `WindowedValue`, or one
+        inside a `TaggedOutput`.  Its window is one of the bundle's elements; its event time is not before all of these,
+        but for the transform's ``allowed_timestamp_skew``.  In the global window a `TimestampedValue` is enough.
+        It has no pane.  Where the input may be retracted nothing can be emitted here: what was emitted for one bundle
+        would have to be retracted with another bundle.
         """
 
     def teardown(self) -> None:
@@ -202,11 +202,11 @@ MarkedT = TypeVar("MarkedT", bound=Callable[..., Any])
 
 
 def nondeterministic(target: MarkedT) -> MarkedT:
-    """Mark user code that may say something else when it is run again: a DoFn class or a function.
+    """Mark user code that may return something else when it is run again: a DoFn class or a function.
 
-    Taking an element back runs user code on it again and takes back what comes out, so code has to be deterministic,
+    To retract an element, user code is run on it again and its outputs are retracted, so code has to be deterministic,
     or be marked.  What marked code made of an element is kept in the state of the grouping that the element came from,
-    for as long as it may be taken back.
+    for as long as it may be retracted.
 
     Dataflow Model, section 2.3, footnote 12.
 

@@ -49,7 +49,7 @@ class ArrivalOrderWarning(DataflowError, UserWarning):  # noqa: N818 - it is a w
 
 
 class TableConflictError(TableRowError):
-    """Two results that can be taken back have the same key in a table, which has room for one; nothing was written."""
+    """Two results that can be retracted have the same key in a table, which has room for one; nothing was written."""
 
 
 class DataLossWarning(DataflowError, UserWarning):  # noqa: N818 - it is a warning

@@ -1,6 +1,6 @@
 """The pipeline as a value: operations, what they read and write, and how each PCollection is windowed.
 
-This is what a runner gets.  It knows no engine; an operation says *what*, never *how*.
+This is what a runner gets.  It knows no engine; an operation describes *what* is computed, never *how*.
 """
 
 import re
@@ -81,7 +81,7 @@ class Flatten:
 
 @attrs.frozen
 class Changelog:
-    """Each element, also each retraction, as an ordinary element that says what it was."""
+    """Each element, also each retraction, as an ordinary element that describes it."""
 
 
 @attrs.frozen
@@ -100,7 +100,7 @@ Operation = Read | ParDo | AssignWindows | KeyedOperation | Flatten | Changelog 
 class PCollectionNode:
     """One collection of the graph.
 
-    ``retracted_by``: the grouping that may take elements back after they were said, as a person names it.
+    ``retracted_by``: the user-facing name of the grouping that may retract elements after they were emitted.
     ``is_bounded``: whether everything that it is made of ends by itself.
     ``has_arrival_order``: whether a source that it is made of has one (`Source.has_arrival_order`).
     """
@@ -168,7 +168,7 @@ class PipelineGraph:
 
 
 def _remembered(operation: Operation) -> list[str]:
-    """What a read remembers of its records; nothing for all else, which keeps the fingerprint that it had."""
+    """What a read keeps of its records' ids; empty for all else, whose fingerprint stays as it was."""
     if isinstance(operation, Read) and operation.record_ids is not None:
         # With more slack, a record would be in time whose id is forgotten.
         return [f"record ids for {operation.record_ids.slack_us} us"]

@@ -22,7 +22,7 @@ LEFT, RIGHT = "left", "right"
 
 
 class JoinType(Enum):
-    """What a join says of a value that meets none of the other side."""
+    """What a join emits for a value that meets none of the other side."""
 
     #: Nothing.
     INNER = "inner"
@@ -35,12 +35,12 @@ class JoinType(Enum):
 
     @property
     def keeps_left(self) -> bool:
-        """Whether a left value is said without a right one."""
+        """Whether a left value is emitted without a right one."""
         return self in {JoinType.LEFT_OUTER, JoinType.FULL_OUTER}
 
     @property
     def keeps_right(self) -> bool:
-        """Whether a right value is said without a left one."""
+        """Whether a right value is emitted without a left one."""
         return self in {JoinType.RIGHT_OUTER, JoinType.FULL_OUTER}
 
 

@@ -1,7 +1,7 @@
-"""RecordIds: what tells that a record has come before, although its source hands it over again.
+"""RecordIds: how a record is recognised that has come before, although its source hands it over again.
 
-A producer that hears no answer sends again, and then the same record is in the input twice.  A position in the source
-cannot tell that: both are there.  The id that the producer has given the record can.
+A producer that gets no answer sends again, and then the same record is in the input twice.  Their positions in the
+source differ, so positions do not help.  The id that the producer has given the record does.
 
 MillWheel, section 6.1.1.
 """
@@ -24,24 +24,24 @@ DIGEST_BYTES = 16
 
 @attrs.frozen(kw_only=True)
 class RecordIds:
-    """Says that records have ids, so that each counts once however often it is read.
+    """Declares that records have ids, so that each counts once however often it is read.
 
     Copies of a record are recognised within their *split* of the source (a file, a partition of a queue): a producer
     that tries again must send to where it sent before.
 
-    An id is remembered until the watermark of its split is ``slack`` past the record's event time.  A record that is
-    read later than that cannot be told from a copy any more: it is in no result, but a late record of the read, with
-    its payload.  So ``slack`` is to be as long as a producer may try again, and at least the ``allowed_lateness`` of
-    what follows.  In a batch ids are remembered to the end of their split, and no record comes too late.
+    An id is kept until the watermark of its split is ``slack`` past the record's event time.  A record that is read
+    later than that cannot be distinguished from a copy any more: it is in no result, but a late record of the read,
+    with its payload.  So ``slack`` is to be as long as a producer may try again, and at least the ``allowed_lateness``
+    of what follows.  In a batch ids are kept to the end of their split, and no record comes too late.
 
     A copy should have the event time of the first.  One with a later time, as with `ARRIVAL_TIME`, is recognised while
-    the id is remembered, and counts again after that.
+    the id is kept, and counts again after that.
 
     Args:
         of: gives a record's id, a function of what the source hands over.  Always the same for the same record; str,
             bytes, int, or a tuple of what keys can be made of.
         slack: how far behind the watermark a record may come (a timedelta, or seconds).
-        expected_ids: how many ids a split remembers at a time, about.  Memory is set aside for so many, and for more
+        expected_ids: how many ids a split keeps at a time, about.  Memory is set aside for so many, and for more
             when there are more: one to three bytes for each.
         false_positive_rate: how many of the new ids, at most, are looked up in the store in vain, between 0 and 1.
             A tenth of it takes half a byte more for each.  Neither of the two changes an answer.

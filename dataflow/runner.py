@@ -20,7 +20,7 @@ class PipelineState(StrEnum):
 
     #: Every element is processed.
     FINISHED = "finished"
-    #: Sources ended where they were, because somebody asked for it, and every window has said what it had.
+    #: Sources ended where they were, because a drain was requested, and every window has emitted what it had.
     DRAINED = "drained"
     #: Somebody stopped it; running it again continues it.
     CANCELLED = "cancelled"
@@ -32,7 +32,7 @@ class PipelineResult(Protocol):
     """A run that has ended, or is under way."""
 
     def wait_until_finish(self) -> PipelineState:
-        """Block until the run ends, and say how: not every run that ends has come to its end.
+        """Block until the run ends, and return how: not every run that ends has come to its end.
 
         Raises what made the run fail.
         """
@@ -41,15 +41,16 @@ class PipelineResult(Protocol):
         """The rows of a result table as mappings, in no particular order."""
 
     def send_signal(self, name: str) -> None:
-        """Have every window that is open hear a signal, if its trigger waits for it (`df.AfterSignal`).
+        """Send a signal to every open window whose trigger waits for it (`df.AfterSignal`).
 
-        Returns when the signal is sure to be heard, exactly once by each window; of what the job has read by then.
+        Returns when it is certain that each window receives the signal, exactly once, with what the job has read by
+        then.
         """
 
     def drain(self) -> None:
-        """Have the sources end where they are, so that every open window says what it has, and the run ends.
+        """Have the sources end where they are, so that every open window emits what it has, and the run ends.
 
-        Returns when that is sure to happen; an error where there is no stream that goes on by itself.
+        Returns when that is certain to happen; raises where there is no stream that goes on by itself.
         """
 
     def cancel(self) -> None:
@@ -58,7 +59,7 @@ class PipelineResult(Protocol):
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records dropped because their window was gone, oldest first, with these fields.
 
-        Also those of a read with `RecordIds` that came when ids of their time were forgotten already.
+        Also those of a read with `RecordIds` that came when ids of their time were no longer kept.
 
         * ``transform``: the label of the grouping, or stateful DoFn, that they came to; or of the read;
         * ``key``: as text; of a read, the record's id;
@@ -66,7 +67,7 @@ class PipelineResult(Protocol):
           record;
         * ``watermark_us``: where the watermark was when they came;
         * ``count``: how many they are, 1 unless the last field is None;
-        * ``sign``: -1 if the record takes a value back, else +1;
+        * ``sign``: -1 if the record is a retraction, else +1;
         * ``payload``: as it would have gone into the grouping: the accumulator of a `CombineFn`, or a list of values;
         * ``element``: the record with its event time, a `TimestampedValue` of ``(key, value)``, ready for `Create`;
           of a read, of the value.
@@ -76,7 +77,7 @@ class PipelineResult(Protocol):
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
         """Records that made user code fail whenever they were tried, or that could not be read, oldest first.
 
-        Only where the runner was told to keep them (``tries_per_record``); else the first failure ends the run.
+        Only where the runner is configured to keep them (``tries_per_record``); else the first failure ends the run.
         Each has these fields.
 
         * ``stage``: the label of the read, grouping or stateful DoFn whose record it is;

@@ -127,4 +127,4 @@ def dumps(value: Any) -> bytes:
 
 def loads(blob: bytes) -> Any:
     """The inverse of `dumps`.  Only for bytes from an authenticated peer or our own store."""
-    return pickle.loads(blob)  # noqa: S301 - peers are authenticated (DESIGN section 7)
+    return pickle.loads(blob)  # noqa: S301 - peers are authenticated (ADR 0009)

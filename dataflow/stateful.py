@@ -1,4 +1,4 @@
-"""Stateful DoFns: how one is told from a plain one, what it asks for, and what is refused when it is built.
+"""Stateful DoFns: what makes a DoFn one, what it asks for, and what is refused when it is built.
 
 A DoFn is stateful if ``process`` asks for state or a timer, if a method is marked with `on_timer`, or if it wants its
 input in time order.  Its elements are ``(key, value)`` pairs, and it is run where the state of their key is.
@@ -10,13 +10,13 @@ input in time order.  Its elements are ``(key, value)`` pairs, and it is run whe
 event times, with the timers of event time in between, as if the watermark had come slowly.  At one instant: first the
 timers that are set for it, in the order in which they were set; then the elements, in an order that depends on their
 values alone; a timer that an element sets for this instant, or for the past, fires before the next element.  So all
-runners say the same, as long as nothing is late: a late element is seen when it comes.
+runners emit the same, as long as nothing is late: a late element is seen when it comes.
 
 *Of arrival*: in a stream otherwise.  An element is seen when it comes, and a timer of event time fires when the
 watermark has reached it: after all elements that had come by then, at that very instant and later ones too, and before
-those that come afterwards.  What is said then depends on how the records came, and differs between two runs.
+those that come afterwards.  What is emitted then depends on how the records came, and differs between two runs.
 
-Timers of processing time fire by the clock, which in batch stands still until all input is there.
+Timers of processing time fire by the clock, which in batch does not move until all input is there.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def stateful_signature(fn: DoFn, what: str) -> StatefulSignature | None:
 
 
 def check_order(fn: DoFn, pcoll: PCollection[Any], what: str) -> None:
-    """Warn where arrival decides what a DoFn says that does not say which order it wants.
+    """Warn where the order of arrival decides what a DoFn emits, and the DoFn does not declare which order it wants.
 
     Args:
         fn: a stateful DoFn.

@@ -1,25 +1,25 @@
-"""What is looked at when a grouping is added: can its panes ever come, and can any of its input be lost?
+"""Checks of a grouping when it is added: can its panes ever be emitted, and can any of its input be lost?
 
 **Refused:** a trigger that waits for the end of a window that has none, because its input has none and the window is
-all of time.  Nothing would ever be said (the paper's 2.2 and 2.3; Beam says "unsafe trigger").
+all of time.  Nothing would ever be emitted (the paper's 2.2 and 2.3; Beam calls it an "unsafe trigger").
 
 Likewise one that waits for the end of its window behind a grouping over all of time whose panes have the event times of
-records and may be taken back at any time: the watermark stays behind the first of them for ever (ADR 0035).
-Windows of event time over elements of which nobody says when they happened: all would be in one window, in the year 1.
+records and may be retracted at any time: the watermark stays behind the first of them for ever (ADR 0035).
+Windows of event time over elements whose event times nobody gives: all would be in one window, in the year 1.
 
 **Warned of**, as a `DataLossWarning`:
 
-* The same window and a trigger that fires, but not for ever: what comes after its last pane is kept, and never said.
-  Only warned of, because it can be meant: "tell me once, when ten have come".
+* The same window and a trigger that fires, but not for ever: what comes after its last pane is kept, and never
+  emitted.  Only warned of, because it can be intended: "one pane, when ten elements have come".
 * Late panes, or times that a transform sets back, for which this grouping allows too little lateness: a `WindowInto`
   after them begins again with an allowed lateness of zero.
 
 **Not warned of**, because nothing is lost by it, or because everybody would have to silence it:
 
 * Input that may be late, and an allowed lateness of zero.  That is the most ordinary pipeline there is, in Beam too;
-  what is dropped is counted and kept as rows, so the run says it when it happens (`PipelineResult.late_counts`).
+  what is dropped is counted and kept as rows, so the run reports it when it happens (`PipelineResult.late_counts`).
 * A trigger that finishes before its window expires, and `AfterWatermark` without ``late``.
-  In a window that ends, what comes afterwards is said when the window expires, at a moment that is known (ADR 0010).
+  In a window that ends, what comes afterwards is emitted when the window expires, at a moment that is known (ADR 0010).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def check_grouping(pcoll: PCollection[Any]) -> None:
     """Look at the grouping that is about to be added to a collection.
 
     Raises:
-        PipelineError: it would never say anything.
+        PipelineError: it would never emit anything.
     """
     graph = pcoll.pipeline.graph()
     here, strategy = pcoll.pipeline.here(), pcoll.node.strategy
@@ -75,12 +75,12 @@ def check_grouping(pcoll: PCollection[Any]) -> None:
 
 
 def check_event_times(pcoll: PCollection[Any], window_fn: WindowFn) -> None:
-    """Look at the windows that a collection is about to get: do its elements know when they happened?
+    """Check the windows that a collection is about to get: do its elements have event times?
 
-    What user code in between may have said, only a run can tell (`runners.core.user_code.event_times`).
+    Whether user code in between has set them shows only when it runs (`runners.core.user_code.event_times`).
 
     Raises:
-        PipelineError: they do not, and nobody between their source and here can have said it.
+        PipelineError: they have none, and no transform between their source and here can have set one.
     """
     if not window_fn.needs_event_time:
         return
@@ -201,7 +201,7 @@ def _check_that_late_panes_are_taken(
 
 @attrs.frozen
 class _Lag:
-    """How far behind the watermark the elements of a collection may be by design, and who says so."""
+    """How far behind the watermark the elements of a collection may be by design, and which transform causes that."""
 
     behind_us: int = 0
     causes: tuple[str, ...] = ()

@@ -45,7 +45,7 @@ def check_user_code(fn: DoFn | CallableDoFn, what: str) -> None:
 
 
 def check_hooks(owner: object, names: tuple[str, ...], what: str) -> None:
-    """Look at methods that say nothing.
+    """Check methods that return nothing.
 
     Raises:
         PipelineError: one is asynchronous, or has a ``yield`` in it.

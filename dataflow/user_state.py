@@ -87,7 +87,7 @@ class TimerSpec:
 
 @attrs.frozen
 class TimerFamilySpec:
-    """Any number of timers of one time domain for each key and window, told apart by tags that are made up at run time.
+    """Any number of timers of one time domain for each key and window, distinguished by tags that are made at run time.
 
     One method, marked with `on_timer`, is called for all of them; it asks for the tag with ``DynamicTimerTagParam``.
     """
@@ -259,7 +259,7 @@ class Timer:
     def set_after(self, delay: DurationLike) -> None:
         """Fire when this much processing time has passed from now on; only for a timer of processing time.
 
-        The clock is the runner's: in batch it stands still until the input has ended.
+        The clock is the runner's: in batch it does not move until the input has ended.
 
         Raises:
             PipelineError: the timer is one of event time, or the delay is negative.

@@ -4,7 +4,7 @@ A store outlives the layout of the package, so these values are written as a tag
 **Invariant:** a tag is never given to another class, and its fields are only added to, at their end and with a default
 in the class; `docs/stored-format.md` has the list.
 
-Imported with `dataflow`, so that whoever reads a value knows its tag.
+Imported with `dataflow`, so that every reader of a value knows its tag.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -19,7 +19,7 @@ def check_name(name: object, what: str, location: str) -> str:
 
 
 def check_computation(computation: object, what: str) -> None:
-    """It is an object of a class that says what to do with a record."""
+    """Check that it is an object of a class that defines what to do with a record."""
     if not isinstance(computation, Computation):
         hint = "write a class that is derived from dataflow.computations.Computation"
         if isinstance(computation, type):
@@ -76,7 +76,7 @@ def check_outputs(outputs: object, what: str, location: str) -> None:
 def in_order(
     subscriptions: Mapping[str, Sequence[str]], producers: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """The computations so that whoever produces a stream comes before whoever subscribes to it.
+    """The computations in an order in which the producer of a stream precedes its subscribers.
 
     Args:
         subscriptions: the input streams of each computation.

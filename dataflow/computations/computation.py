@@ -42,7 +42,7 @@ class Timer:
     """A timer that has fired.
 
     ``time`` is what it was set for.  ``timestamp`` is the event time at which it fires, which what it produces has
-    where nothing else is said: in the domain `LOW_WATERMARK` that is ``time``, but never before the record or timer
+    unless another one is given: in the domain `LOW_WATERMARK` that is ``time``, but never before the record or timer
     that set it; in `WALL_TIME` it is the low watermark.  Both are aware datetimes in UTC.
     """
 
@@ -93,9 +93,9 @@ class Computation:
     """
 
     #: The streams that it subscribes to, each with the function that extracts the key from a record's value; keys are
-    #: as for `GroupByKey`.  `Topology.computation` may say otherwise.
+    #: as for `GroupByKey`.  `Topology.computation` may override it.
     inputs: Mapping[str, KeyExtractor] = MappingProxyType({})
-    #: The streams that it produces to.  `Topology.computation` may say otherwise.
+    #: The streams that it produces to.  `Topology.computation` may override it.
     outputs: Sequence[str] = ()
     #: Makes the state that a key has at first, such as ``dict`` or ``Counter``; a state that equals it is not kept.
     #: None: the state is None at first.
@@ -140,7 +140,7 @@ class Computation:
 
     @property
     def low_watermark(self) -> datetime:
-        """The low watermark of the computation, as far as it has acted on it: a record before it is late.
+        """The computation's input watermark: a record before it is late.
 
         It differs from run to run.  In batch all input is there, and is replayed: it is then at the record itself.
 
@@ -169,7 +169,7 @@ class Computation:
     def set_timer_after(self, tag: str, delay: DurationLike) -> None:
         """Set the timer of `WALL_TIME` with this tag to fire when a timedelta, or a number of seconds, has passed.
 
-        The clock is the runner's: in batch it stands still until all input has been read.
+        The clock is the runner's: in batch it does not move until all input has been read.
 
         Raises:
             PipelineError: no hook is running, the tag is something else, or the delay is negative.
@@ -185,10 +185,10 @@ class Computation:
         """Send a record to one of the computation's output streams.
 
         Args:
-            value: the record; whoever subscribes extracts a key from it.
+            value: the record; each subscriber extracts a key from it.
             stream: where to.
             timestamp: its event time, an aware datetime or seconds since 1970; not before that of the record or timer
-                that is being processed, which it is if nothing is said.
+                that is being processed, which is the default.
 
         Raises:
             PipelineError: no hook is running.

@@ -1,8 +1,8 @@
 """The paper's file injector: the low watermark is the minimum creation time among unfinished files.
 
-Each file is a split, so several workers read them; every split says from birth how far back its file goes, and the
-runner takes the minimum (MillWheel, section 5.2 and figure 10).  A file that is *expected* holds the low watermark at
-its time before it is there, so a log that is delayed, or whose machine is down, makes nothing late.
+Each file is a split, so several workers read them; every split reports from the beginning how far back its file goes,
+and the runner takes the minimum (MillWheel, section 5.2 and figure 10).  A file that is *expected* holds the low
+watermark at its time before it is there, so a log that is delayed, or whose machine is down, makes nothing late.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class InjectorSplit:
 
 
 class FileInjector(Source):
-    """See `CsvInjector` and `JsonLinesInjector`, which say what the files are made of."""
+    """The base of `CsvInjector` and `JsonLinesInjector`, which define the format of the files."""
 
     source_class: ClassVar[type[FileSource]]
 

@@ -1,11 +1,11 @@
 """An injector for files that appear while the job runs, and that nobody has announced.
 
 A job's splits are fixed when it is created, so a split is not a file but a share of the folder: the names whose hash
-falls to it.  Its position says which names are done, and how far the one that is being read has come; whoever goes on
-from there reads every other name, each once.
+falls to it.  Its position has the names that are done, and how far the current file has been read; the reader that
+continues from there reads every other name, each once.
 
-**What the low watermark knows.**  With ``created``, what figure 10 of the MillWheel paper says: the minimum over the
-files that are there and not read to their end.  With ``max_disorder``, an estimate: what is still to come is not
+**What the low watermark follows.**  With ``created``, the rule of figure 10 of the MillWheel paper: the minimum over
+the files that are there and not read to their end.  With ``max_disorder``, an estimate: what is still to come is not
 further behind the newest record than that.  A share with nothing to read is idle and holds nothing back.
 
 MillWheel, section 5.2.
@@ -34,7 +34,7 @@ from windowing.timestamps import DurationLike, TimestampLike, to_duration_us, to
 
 
 class FileWatcher(Source):
-    """See `CsvWatcher` and `JsonLinesWatcher`, which say what the files are made of."""
+    """The base of `CsvWatcher` and `JsonLinesWatcher`, which define the format of the files."""
 
     source_class: ClassVar[type[FileSource]]
 
@@ -79,7 +79,7 @@ class FileWatcher(Source):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it says when it ends."""
+        """Whether a file is named that marks the end of the input (``until``)."""
         return self._until is not None
 
     @property
@@ -199,7 +199,7 @@ class CsvWatcher(FileWatcher):
         created: gives a file's beginning from its path: an instant that no record of it is before.  The low watermark
             is at the earliest of the files that are not read to their end; when all are, it is at the latest
             beginning there was, as files are expected in this order.
-        until: a file of this name in the folder says that no file will come any more; when the others are read, the
+        until: a file of this name in the folder means that no file will come any more; when the others are read, the
             input ends.  Without it, it never does.
         settle: files may grow: one is at its end when it has not been changed for so long, and until then only
             complete lines are read.  0: files are complete when they appear.
@@ -209,7 +209,7 @@ class CsvWatcher(FileWatcher):
         now_us: the clock, in microseconds since 1970; one of a test's own, for example.  Pickled with the source.
 
     Raises:
-        PipelineError: an argument is of another kind, or nothing says how far event time has come.
+        PipelineError: an argument is of another kind, or nothing determines how far event time has come.
         TimeError: a duration is none.
         InputError: there is no such folder, a file is malformed, was deleted before it was read to its end, or has
             grown after that.

@@ -50,7 +50,7 @@ class FolderPosition:
     """How far a share has been read.
 
     ``done``: the names of files read to their end.  ``name``, ``offset``: the one that is being read, and the byte of
-    its next record.  ``newest_us``: the newest event time that says how far the others may go back.
+    its next record.  ``newest_us``: the newest event time, which limits how far back the others may go.
     ``begun_us``: the latest beginning of a file.
     """
 
@@ -73,7 +73,7 @@ class FolderReader(SourceReader):
         self._waiting: list[tuple[int, str]] = []
         self._sizes: deque[tuple[str, int]] = deque(maxlen=_GUARDED_FILES)
         self._inner: SourceReader | None = None
-        #: A file that is of another format, and that nobody has been told of.
+        #: A file of another format, which has not been reported yet.
         self._unreadable: list[SetAside] = []
         self._is_whole = self._has_ended = False
         self._looked_us: int | None = None
@@ -186,7 +186,7 @@ class FolderReader(SourceReader):
                 return False
 
     def _is_waiting(self) -> bool:
-        """Whether the current file may grow, or there is something to say of the one before."""
+        """Whether the current file may grow, or something about the file before it is still to be reported."""
         return self._name is not None or bool(self._unreadable)
 
     def _open_piece(self, path: Path) -> bool:

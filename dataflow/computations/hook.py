@@ -41,7 +41,7 @@ class Hook:
     """One call.
 
     ``initial`` makes the first state of a key.  ``timestamp`` is the event time of what it is called for; ``outputs``
-    is what it has produced, as a DoFn says it.
+    is what it has produced, in the form in which a DoFn returns it.
     """
 
     definition: Definition
@@ -119,7 +119,7 @@ class Hook:
             value = TimestampedValue(value, timestamp)
             if value.timestamp_us < to_timestamp_us(self.timestamp):
                 raise self._too_early(value.timestamp_us, stream)
-        # Without a wrapper where that says the same: outputs in one run of plain values are quicker.
+        # Without a wrapper where that means the same: outputs in one run of plain values are quicker.
         self.outputs.append(value if stream == outputs[0] else TaggedOutput(stream, value))
 
     def _too_early(self, timestamp_us: int, stream: str) -> TransformError:

@@ -1,1 +1,1 @@
-"""Sources and sinks: their contracts and the connectors that come with the SDK (DESIGN section 9)."""
+"""Sources and sinks: their contracts and the connectors that come with the SDK."""

@@ -21,7 +21,7 @@ import attrs
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US
 
-#: How often a split that has nothing new says what time it is: whoever hears it commits it.
+#: How often a split that has nothing new reports the time: each report is committed by its receiver.
 QUIET_STEP_US = 100_000
 
 
@@ -80,7 +80,7 @@ class ArrivalTimeSource(Source):
 
     @property
     def input_name(self) -> str | None:
-        """As the source says."""
+        """The name of the input, as the wrapped source gives it."""
         return self.source.input_name
 
     @property
@@ -121,7 +121,7 @@ class ArrivalTimeSource(Source):
 
 
 class _ArrivalReader(SourceReader):
-    """``last_us``: no record is earlier.  ``now_us``: reads the clock; without one, time stands still."""
+    """``last_us``: no record is earlier.  ``now_us``: reads the clock; without one, time does not move."""
 
     def __init__(self, inner: SourceReader, last_us: int, now_us: Callable[[], int] | None) -> None:
         self._inner, self._last_us, self._now_us = inner, last_us, now_us

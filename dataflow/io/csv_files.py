@@ -101,7 +101,7 @@ class CsvSource(FileSource):
     def record_starts(
         self, path: str, start: int, wanted: Sequence[int], size: int
     ) -> Iterator[int]:
-        """Looks at quotes from the start of the file, as only that tells which line ends are in a quoted field."""
+        """Looks at quotes from the start of the file, as only that shows which line ends are in a quoted field."""
         scan = QuoteScan()
         with Path(path).open("rb") as file:
             for offset in wanted:
@@ -197,8 +197,8 @@ class ReadFromCsv(ReadFromFiles):
         record_ids: how rows are known that are in a file more than once; as for `Read`.
 
     Raises:
-        InputError: a file is missing or malformed: when the pipeline is built as far as the header
-            tells, else when it is read, with the file, the line and its bytes.  With ``tries_per_record`` a malformed
+        InputError: a file is missing or malformed: when the pipeline is built if its header shows that, else when it
+            is read, with the file, the line and its bytes.  With ``tries_per_record`` a malformed
             row, or one without an event time, is a dead letter instead.
     """
 

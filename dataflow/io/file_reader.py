@@ -1,7 +1,7 @@
-"""FileReader: reads a part of a file from front to back, and sets aside what is no record.
+"""FileReader: reads a part of a file from front to back, and sets malformed records aside.
 
 Records are read many at a time.  Where that fails, or one of them is too far ahead of the clock, the same bytes are
-read again record by record: those that can be handed over are, and of each of the others it is said where it is.
+read again record by record: those that can be handed over are, and each of the others is set aside with its place.
 """
 
 from abc import abstractmethod
@@ -194,7 +194,7 @@ def _placed(error: InputError, origin: Origin) -> InputError:
 
 
 def unreadable_file(files: FileSource, path: Path) -> SetAside | None:
-    """What is said of a file none of whose records can be read, as it is of another format; None if it is not.
+    """The error about a file of another format, none of whose records can be read; None if the format is right.
 
     Raises:
         InputError: it cannot be opened.

@@ -82,7 +82,7 @@ class FileSource(Source):
 
     @property
     def has_event_times(self) -> bool:
-        """Whether it was told where they are."""
+        """Whether it is configured where event times are."""
         return self.event_time is not None
 
     @property
@@ -125,7 +125,7 @@ class FileSource(Source):
 
     @abstractmethod
     def check_head(self, path: str) -> None:
-        """Raise `InputError` if the file cannot be of this format, as far as its beginning tells."""
+        """Raise `InputError` if the file cannot be of this format, as far as its beginning shows."""
 
     def check_format(self, path: str) -> None:
         """Raise `InputError` if no record of the file can be read, whatever the records are."""
@@ -187,7 +187,7 @@ class FileSource(Source):
 
 
 def not_opened(path: str, error: OSError) -> InputError:
-    """What to say of a file that cannot be opened."""
+    """The error about a file that cannot be opened."""
     return InputError(
         f"{path} cannot be read",
         detail=str(error),
@@ -248,6 +248,6 @@ class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
         )
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:
-        """Check the files as far as their heads tell, and read them."""
+        """Check the beginnings of the files, and read them."""
         self._source.check()
         return pcoll | Read(self._source, event_time=self._arrival, record_ids=self._record_ids)

@@ -34,7 +34,7 @@ class ReadFromJsonLines(ReadFromFiles):
         event_time_unit: ``s``, ``ms`` or ``us``: seconds, milliseconds, microseconds.
 
     Raises:
-        InputError: a file is missing or malformed: when the pipeline is built as far as the first lines tell, else when
+        InputError: a file is missing or malformed: when the pipeline is built if its first lines show that, else when
             it is read, with the file, the line and its bytes.  With ``tries_per_record`` a malformed line, or one
             without an event time, is a dead letter instead.
         PipelineError: ``rows`` is no row type, or an argument does not suit the others.

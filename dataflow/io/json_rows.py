@@ -72,7 +72,7 @@ class JsonRowsSource(FileSource):
         """The rows of a block of lines.
 
         Raises:
-            InputError: a line is not such a row; it says which.
+            InputError: a line is not such a row; the message names it.
         """
         block = _with_line_feeds(block)
         table = self._parsed(block)

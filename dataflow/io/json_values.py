@@ -15,7 +15,7 @@ from dataflow.io.files import BOM, text_of
 from dataflow.io.lines import LineSource
 from dataflow.io.whole_lines import WholeLines
 
-#: A line that is malformed is left to whoever reads; that a file is of another format is said before.
+#: A malformed line is left to the reader; that a file is of another format is reported before.
 _LINES_LOOKED_AT = 10
 _decode = msgspec.json.Decoder().decode
 

@@ -2,7 +2,7 @@
 
 A watermark that follows the newest record follows a wrong one too: a clock set to 2099, a time in milliseconds taken
 for seconds.  Everything that is right is late from then on, and no watermark goes back.  So a record that is further
-ahead than can be is no news of event time: its reader leaves it out, and says so.
+ahead than it can be does not advance the watermark: its reader leaves it out, and reports that.
 """
 
 from collections.abc import Callable
@@ -69,7 +69,7 @@ class MaxAhead:
     def set_aside(
         self, name: str, origin: Origin | None, element: Any, timestamp_us: int
     ) -> SetAside:
-        """What is said of a record that is too far ahead: of a file of this name, or of a source."""
+        """The record to set aside because it is too far ahead: of a file of this name, or of a source."""
         now_us = self.now_us()
         ahead = timedelta(seconds=(timestamp_us - now_us) // US_PER_SECOND)
         limit = timedelta(microseconds=self.limit_us)

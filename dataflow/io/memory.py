@@ -28,7 +28,7 @@ def listed_elements(given: Iterable[Any], what: str) -> list[Any]:
 
 
 class MemorySource(Source):
-    """A bounded source over a list; says nothing of event time until it has ended."""
+    """A bounded source over a list; its watermark stays at the beginning of time until it has ended."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = [_plain(value) for value in values]

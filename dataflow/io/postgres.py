@@ -1,7 +1,7 @@
 """WriteToPostgres: result rows, committed together with the state that produced them.
 
 The table lives in the database of the store, so a row and the fact that its input was consumed are one transaction
-(DESIGN section 6).  No SQL here: the store's adapter writes it.
+(ADR 0004).  No SQL here: the store's adapter writes it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
             key.
         key: the columns that identify a row.  A later row of the same key replaces the earlier one.
             Without a key rows are only ever added.
-            Where the input takes results back, a retraction deletes the row that was said, and a key may have one row
-            at a time: two groups that say rows of one key are refused (`TableConflictError`), as it would depend on
+            Where the input retracts results, a retraction deletes the row that was emitted, and a key may have one row
+            at a time: two groups that emit rows of one key are refused (`TableConflictError`), as it would depend on
             the order which of them is left.  Let the key have what the results are grouped by, and the window; or
             group them by the table's key first.
 
@@ -95,7 +95,7 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
 
 
 def _refuse_two_manners(pcoll: PCollection[Any], table: TableSpec) -> None:
-    """Rows that are taken back and rows that replace each other know nothing of one another."""
+    """Refuse a table with both rows that are retracted and rows that replace each other."""
     graph = pcoll.pipeline.graph()
     for node in graph.transforms:
         operation = node.operation

@@ -1,8 +1,8 @@
 """SetAside: a record that a reader leaves out, with its place in the input and why.
 
-A line that is malformed, or has no event time, need not stop everything behind it: the reader goes on, and says what it
-has left out.  What becomes of that is the runner's: a dead letter, in the commit of its neighbours, or the error that
-ends the run.
+A line that is malformed, or has no event time, need not stop everything behind it: the reader goes on, and reports what
+it has left out.  The runner decides what becomes of that: a dead letter, in the commit of its neighbours, or the error
+that ends the run.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import attrs
 
 from dataflow.errors import InputError
 
-#: So many bytes of a record are kept, at most; where it is in the input says where the rest is.
+#: So many bytes of a record are kept, at most; the place in the input is where to find the rest.
 RAW_BYTES_MAX = 1 << 16
 
 
@@ -46,7 +46,7 @@ class SetAside:
         origin: where it is, if that is a file.
         element: the record, if it could be read.
         timestamp_us: its event time, if it has one.
-        is_always_kept: it is a dead letter whether or not the runner was told to keep them, as it would harm others.
+        is_always_kept: it is a dead letter whether or not the runner keeps them otherwise, as it would harm others.
     """
 
     error: InputError

@@ -1,8 +1,8 @@
-"""The Source contract: one for bounded and unbounded inputs (DESIGN section 9).
+"""The Source contract: one for bounded and unbounded inputs.
 
-A source is divided into splits; a split is read from a position, and each batch says where it ended, how far event
-time has come, and whether there is more.  The watermark is the source's business because it must be known
-before user code can filter records away.
+A source is divided into splits; a split is read from a position, and each batch has the position where it ended, the
+watermark that event time has come to, and whether there is more.  The watermark is the source's business because it
+must be known before user code can filter records away.
 
 MillWheel, section 4.6 (injectors).
 """
@@ -18,7 +18,7 @@ from dataflow.io.set_aside import SetAside
 
 
 class SplitStatus(Enum):
-    """What a split says of itself."""
+    """The status that a split reports of itself."""
 
     #: There is, or may soon be, more to read.
     ACTIVE = "active"
@@ -34,13 +34,13 @@ class SourceBatch:
 
     ``position`` resumes right after them and is committed together with what they cause, so they are read once as far
     as anyone can see.  ``watermark_us`` bounds from below the event times still to come from this split;
-    a record that breaks the promise is late data, never an error.
+    a record below it is late data, never an error.
     ``set_aside``: records among them that are not handed over because they are malformed, and where each is.  Where the
     runner keeps dead letters they become such, in the same commit as the others; else the first of them ends the run.
     ``processing_time_us``: the test's clock, when this batch arrives.  The direct runner follows it, never back; other
     runners have a clock of their own, or none.
     ``signals``: the names of signals that a test sends, after the records; to the direct runner alone, as a job of
-    another runner hears them through its store.
+    another runner receives them through its store.
     """
 
     values: Sequence[Any]
@@ -93,10 +93,10 @@ class Source(ABC):
 
     @property
     def has_arrival_order(self) -> bool:
-        """Whether the order in which records arrive is what stateful DoFns see that do not say what they want.
+        """Whether a stateful DoFn that declares no order is given records in the order in which they arrive.
 
-        So it is where the input has no end.  Where it has one, they see records in the order of event times, which is
-        the same on every runner.  Override it with True in a bounded source that plays a stream.
+        It is where the input has no end.  Where it has one, such a DoFn is given records in the order of event times,
+        which is the same on every runner.  Override it with True in a bounded source that plays a stream.
         """
         return not self.is_bounded
 
@@ -105,7 +105,7 @@ class Source(ABC):
 
     @property
     def input_name(self) -> str | None:
-        """What is read, as plain text: a path, a topic; None if that cannot be said.
+        """What is read, as plain text: a path, a topic; None if there is no such text.
 
         A job that is continued reads on in the splits that it has.  With another name its input is another one, so its
         positions there mean nothing.

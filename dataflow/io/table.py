@@ -13,7 +13,7 @@ import attrs
 #: Python types a column may have.  A ``datetime`` must be aware; what is stored is the instant, read back in UTC.
 ColumnType = type[int] | type[float] | type[str] | type[bool] | type[bytes] | type[datetime]
 Row = tuple[Any, ...]
-#: A row that is taken back, and the row that is said in its place; either may be missing, and both have one key.
+#: A row that is retracted, and the row that is emitted in its place; either may be missing, and both have one key.
 RowChange = tuple[Row | None, Row | None]
 
 
@@ -22,13 +22,13 @@ class TableSpec:
     """A table of results: its name, its columns in order, and the columns that identify a row.
 
     ``name`` may be ``schema.table``.  With a ``key``, a row replaces the row of the same key, and a retraction deletes
-    the row that was said; without one, rows are only ever added.
+    the row that was emitted; without one, rows are only ever added.
     """
 
     name: str
     columns: Mapping[str, ColumnType]
     key: tuple[str, ...] = ()
-    #: Whether other jobs may write to it too; says nothing about what it is.
+    #: Whether other jobs may write to it too; not a part of the table's identity.
     is_shared: bool = attrs.field(default=False, eq=False)
 
     @property
@@ -42,9 +42,9 @@ class TableSpec:
 class TableWrite:
     """The net effect of a bundle on one table; rows have the order of ``table.columns``.
 
-    Keyed table: ``upserts`` replace the row of their key, and each key comes once.  What can be taken back is not
-    written so, but as ``changes``: a row goes only if all of it is as it was said, and one comes only where there is
-    none of its key.  A write has the one or the other.
+    Keyed table: ``upserts`` replace the row of their key, and each key comes once.  Rows that can be retracted are not
+    written so, but as ``changes``: a row is deleted only if all of it is as it was emitted, and one is added only where
+    there is none of its key.  A write has either ``upserts`` or ``changes``.
     Table without a key: only ``inserts``.
     """
 

@@ -1,9 +1,9 @@
 """TrustedReader: a reader whose watermark is believed only as far as it can be: not far ahead of the clock.
 
 A watermark that follows the newest record follows a wrong one too, into 2099, and never comes back.  The readers of
-files that come along look at each record (`dataflow.io.max_ahead`).  Of any other source nobody knows what its
-watermark follows; but one that is further ahead of the clock than event times can be has followed something that is
-wrong.  So it is no news: event time stays where it was, and what is that far ahead is set aside.  A source that says
+files that come along look at each record (`dataflow.io.max_ahead`).  Of any other source it is unknown what its
+watermark follows; but one that is further ahead of the clock than event times can be has followed a wrong record.  So
+it is ignored: event time stays where it was, and elements that are that far ahead are set aside.  A source that reports
 that all has come (the end of time, or that it is finished) is believed.
 """
 

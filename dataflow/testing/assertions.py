@@ -1,4 +1,4 @@
-"""assert_that: what a collection must have said when the run is over, on every runner.
+"""assert_that: what a collection must have emitted when the run is over, on every runner.
 
 In the pipeline it writes down every change of the collection; when the run has ended, it reads them and asks its
 matchers (`dataflow.testing.matchers`).  On runners with a store the changes stay there, in a table named
@@ -19,7 +19,7 @@ from dataflow.testing.recording import Recording
 
 
 def assert_that(pcoll: PCollection[Any], *matchers: Matcher, label: str | None = None) -> None:
-    """Fail, when the run has ended, unless every matcher agrees with what ``pcoll`` has said.
+    """Fail, when the run has ended, unless every matcher agrees with what ``pcoll`` has emitted.
 
     Checked at the end of the ``with`` block, or by ``p.run().wait_until_finish()``.  A pipeline that is never run, or
     never waited for, warns.

@@ -1,4 +1,4 @@
-"""The final fold: what a collection says in the end, out of everything that it has said on the way.
+"""The final fold: the final contents of a collection, out of everything that was emitted on the way.
 
 How panes add up is the accumulation mode's affair: the last pane of each window, all panes together, or the signed sum.
 
@@ -24,7 +24,7 @@ Combine = Callable[[list[Any]], Any]
 
 
 class FoldError(AssertionError):
-    """What was said does not add up."""
+    """The emissions and retractions of a collection do not add up."""
 
 
 @attrs.frozen(kw_only=True)
@@ -32,7 +32,7 @@ class Folding:
     """How the panes of a collection add up.
 
     ``is_merging``: whether its windows came out of merging, so that a window may have gone into a larger one.
-    ``combine``: for discarding panes; without it, their fold is all that they say.
+    ``combine``: for discarding panes; without it, their fold is the list of all of them.
     """
 
     mode: AccumulationMode
@@ -56,13 +56,13 @@ class Folding:
         return cls(mode=mode, is_merging=isinstance(strategy.window_fn, MergingWindowFn))
 
     def fold(self, changes: Sequence[Change[Any]]) -> list[Change[Any]]:
-        """What is said in the end.
+        """The final contents.
 
         Args:
-            changes: everything said and taken back, in any order.
+            changes: everything emitted and retracted, in any order.
 
         Raises:
-            FoldError: something was taken back that had not been said, or a fold by key has no keys.
+            FoldError: something was retracted that had not been emitted, or a fold by key has no keys.
         """
         if self.mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
             return signed_sum(changes)
@@ -113,10 +113,10 @@ class Folding:
 
 
 def signed_sum(changes: Iterable[Change[Any]]) -> list[Change[Any]]:
-    """What is said and not taken back.
+    """What was emitted and not retracted.
 
     Raises:
-        FoldError: something was taken back that had not been said.
+        FoldError: something was retracted that had not been emitted.
     """
     changes = list(changes)
     said = Multiset(change for change in changes if change.sign > 0)

@@ -1,6 +1,6 @@
 """Matchers: what `assert_that` asks of the elements of a collection.
 
-A matcher looks at what was *said*; narrow it to a window or to some panes by wrapping it, as often as you like:
+A matcher looks at what was *emitted*; narrow it to a window or to some panes by wrapping it, as often as you like:
 ``in_window((0, 60), in_on_time_panes(contains_in_any_order([("red", 5)])))``.
 The names are those of Beam's PAssert.
 """
@@ -38,7 +38,7 @@ class Found:
 
     @property
     def said(self) -> list[Change[Any]]:
-        """What was said, taken back later or not."""
+        """The elements that were emitted, whether retracted later or not."""
         return [change for change in self.changes if change.sign > 0]
 
 
@@ -95,7 +95,7 @@ def in_late_panes(matcher: Matcher) -> Matcher:
 
 
 def in_final_pane(matcher: Matcher) -> Matcher:
-    """Look only at the panes that say themselves that they are the last of their window (`PaneInfo.is_last`)."""
+    """Look only at the panes that are marked as the last of their window (`PaneInfo.is_last`)."""
     return _Narrowed("in the final pane", lambda change: change.pane.is_last, matcher)
 
 
@@ -105,17 +105,17 @@ def in_pane(index: int, matcher: Matcher) -> Matcher:
 
 
 def taken_back(matcher: Matcher) -> Matcher:
-    """Look at what was taken back, instead of at what was said."""
+    """Look at what was retracted, instead of at what was emitted."""
     return _TakenBack(matcher)
 
 
 def in_final_fold(
     matcher: Matcher, *, key_of: KeyOf | None = None, combine: Combine | None = None
 ) -> Matcher:
-    """Look at what all the panes say in the end, whenever they were emitted.
+    """Look at the final fold of all the panes, whenever they were emitted.
 
     * Accumulating: the last pane of each key and window.
-    * Accumulating and retracting: what was said and not taken back.
+    * Accumulating and retracting: what was emitted and not retracted.
     * Discarding: everything, or one ``(key, value)`` per key and window where ``combine`` makes one value of many.
 
     Where windows merge, a window that went into a larger one does not count by itself.
@@ -217,7 +217,7 @@ def _timing(timing: PaneTiming, where: str, matcher: Matcher) -> Matcher:
 
 def _asked(matcher: Matcher, found: Found) -> str | None:
     complaint = matcher.complaint(found)
-    # The innermost says where it looked, all in one line.
+    # The innermost matcher describes where it looked, all in one line.
     if complaint is None or isinstance(matcher, _Narrowed | _TakenBack | _InFinalFold):
         return complaint
     return f"  {', '.join(found.where)}\n{complaint}"

@@ -2,7 +2,7 @@
 
 A pipeline is given as a fragment: a function from a collection to a collection, such as
 ``lambda scores: scores | df.WindowInto(df.FixedWindows(60)) | df.CombinePerKey(sum)``.  What is compared is its final
-fold (`dataflow.testing.fold`): each window with what it says in the end.
+fold (`dataflow.testing.fold`): each window with its final contents.
 
 Nothing may be dropped as late, so the streams made here never let the watermark pass an element that is still to come;
 bring such streams where you bring your own.
@@ -36,7 +36,7 @@ _JOB = "dataflow-testing-law"
 
 @attrs.frozen
 class _Run:
-    """A stream, in words, and what the pipeline said of it."""
+    """A stream, in words, and what the pipeline emitted for it."""
 
     how: str
     changes: list[Change[Any]]
@@ -149,9 +149,9 @@ def check_retracting_prefixes(
 ) -> None:
     """A retracting pipeline is right at every moment, not only in the end.
 
-    * At every prefix of what it says, each key and window has said nothing or one thing.
-    * A retraction takes back exactly what was said, for the same window and pane.
-    * In the end it says what it says when all the elements come at once.
+    * At every prefix of its output, each key and window has at most one element that is not retracted.
+    * A retraction is of exactly what was emitted, for the same window and pane.
+    * In the end the output is the same as when all the elements come at once.
 
     Args:
         build: the fragment; its last grouping accumulates and retracts, and what follows makes one element of one.
@@ -199,7 +199,7 @@ def _run(
     key_of: KeyOf | None = None,
     combine: Combine | None = None,
 ) -> _Run:
-    """Run the fragment and write down what it says, in order where the runner is direct."""
+    """Run the fragment and record what it emits, in order where the runner is direct."""
     pipeline = _pipeline(runner)
     pcoll = build(pipeline | stream)
     recording = Recording()

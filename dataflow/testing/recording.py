@@ -1,4 +1,4 @@
-"""Recording: everything that a collection said and took back, readable after the run on every runner.
+"""Recording: everything that a collection emitted and retracted, readable after the run on every runner.
 
 The changes go into a table of the store without a key, as pickles, so they are exactly once as any row is.
 """

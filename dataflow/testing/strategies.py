@@ -91,7 +91,7 @@ def watermark_paths(
         limit_us = min(coming, default=2 * _SPAN_US)
         if late:
             limit_us = max(limit_us, draw(timestamps_us()))
-        # Shrinks towards a watermark that says nothing; the other end is the most that it may say.
+        # Shrinks towards a watermark that does not advance; the other end is as far as it may.
         wanted_us = draw(st.just(MIN_TIMESTAMP_US) | timestamps_us() | st.just(limit_us))
         watermark_us = max(watermark_us, min(wanted_us, limit_us))
         path.append(watermark_us)

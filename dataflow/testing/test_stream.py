@@ -1,8 +1,8 @@
-"""TestStream: elements, watermark, processing time and signals, as a script says.
+"""TestStream: elements, watermark, processing time and signals from a script.
 
 A script is a value: every call returns a longer one.  On the direct runner each event is one step of its own and both
 clocks are the script's.  Batch takes the elements alone, and streaming the elements and the watermark, because these
-have a processing time of their own, and hear signals through their store (`PipelineResult.send_signal`).
+have a processing time of their own, and receive signals through their store (`PipelineResult.send_signal`).
 
 Dataflow Model, sections 1.3 and 2.3 (the two clocks).
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class _Event:
-    """One call of the script, and what it makes the source say."""
+    """One call of the script, and what it makes the source return."""
 
     call: str
     watermark_us: int
@@ -144,7 +144,7 @@ class TestStream(PTransform["Pipeline", PCollection[Any]]):
         return self._with(f"advance_processing_time({_shown(duration_us)})", now_us=now_us)
 
     def send_signal(self, name: str) -> Self:
-        """Have every window that is open hear a signal, as `df.AfterSignal` waits for it.
+        """Send every open window a signal, for which `df.AfterSignal` waits.
 
         Raises:
             WindowError: this cannot be the name of a signal.

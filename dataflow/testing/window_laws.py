@@ -14,7 +14,7 @@ from windowing.window_fn import MergingWindowFn, WindowFn
 def check_window_fn(
     window_fn: WindowFn, timestamps_us: Iterable[int], values: Iterable[Any] | None = None
 ) -> None:
-    """A window function keeps its promises for these elements, in whatever order and parts they come.
+    """Check that a window function keeps its laws for these elements, in whatever order and parts they come.
 
     * Each window that it assigns contains the element; the same element is always assigned the same, alone or with
       others.

@@ -1,4 +1,4 @@
-"""ToChangelog: what a collection says and takes back, as ordinary elements.
+"""ToChangelog: the emissions and retractions of a collection, as ordinary elements.
 
 Dataflow Model, section 2.3 (retractions), seen from outside.
 """
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Change(Generic[T]):
-    """An element that was said or taken back.
+    """An element that was emitted or retracted.
 
-    ``sign``: +1 says the value, -1 takes it back; a retraction has the window and the pane of what it takes back.
+    ``sign``: +1 for an emission, -1 for a retraction, which has the window and the pane of what it retracts.
     ``timestamp_us``: its event time.
-    ``processing_time_us``: what time it was when it was said or taken back: the clock on the wall in streaming, the
+    ``processing_time_us``: what time it was when it was emitted or retracted: the clock on the wall in streaming, the
     clock of the input in the direct runner, and in batch one of the ends of time.
     """
 
@@ -44,14 +44,14 @@ class Change(Generic[T]):
 
     @property
     def processing_time(self) -> datetime:
-        """When it was said or taken back, in UTC."""
+        """When it was emitted or retracted, in UTC."""
         return to_datetime(self.processing_time_us)
 
 
 class ToChangelog(PTransform[PCollection[Any], PCollection[Change[Any]]]):
-    """Each element, also each retraction, as a `Change` that is never taken back itself.
+    """Each element, also each retraction, as a `Change` that is never retracted itself.
 
-    So what retracts can be written to a table without a key, one row for each thing said or taken back.
+    So what retracts can be written to a table without a key, one row for each emission or retraction.
     Windows and event times stay as they are.
     """
 

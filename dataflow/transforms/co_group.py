@@ -23,10 +23,10 @@ class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]])
     Inputs are collections of ``(key, value)`` pairs, windowed alike; where windows do not merge, some of them may have
     been grouped and others not, e.g. to put to each element what its window came to.  The result has a group for every
     key and window that any of them has, with an empty list where an input has nothing.  An inner join keeps the groups
-    in which no list is empty.  Where an input may be taken back, so may the groups be.
+    in which no list is empty.  Where an input may be retracted, so may the groups be.
     They are lists however large they are; what does not fit can be tagged and grouped with `GroupByKey`.
     Each pane is the whole group: where a trigger fires for every few elements in a window that lasts, a key with many
-    elements costs the square of their number.  `Join` says of two collections the pairs that have changed.
+    elements costs the square of their number.  `Join` emits only the changed pairs of two collections.
 
     Raises:
         PipelineError: no input, something else than a mapping, or inputs that are windowed differently.
@@ -72,5 +72,5 @@ class _ByTag:
 
     def __call__(self, group: tuple[Any, Sequence[list[Any]]]) -> tuple[Any, dict[str, list[Any]]]:
         key, lists = group
-        # Copies: what the lists were is remembered to be taken back, and user code may change these.
+        # Copies: the lists are kept to be retracted, and user code may change these.
         return key, {name: list(values) for name, values in zip(self.names, lists, strict=True)}

@@ -37,8 +37,8 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
 
     It counts in each event-time window by itself: give the days with `WindowInto`, and it counts by the day.  What is
     in windows that are not complete when the event-time window has expired (in the global window: when the input has
-    ended) is said then, the earliest window first, unless ``emit_trailing`` is false.  A result has the event time of
-    the element that completed it; what is said at the end, the end of the event-time window.
+    ended) is emitted then, the earliest window first, unless ``emit_trailing`` is false.  A result has the event time
+    of the element that completed it; what is emitted at the end has the end of the event-time window.
 
     Args:
         size: elements in a window; positive.
@@ -47,12 +47,12 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
         time_sorted: whether the order is that of event times, instead of arrival.  A result then waits for the
             watermark, and is the same on every runner as long as nothing is late.  By default it is where the input
             ends by itself; in batch it is in any case.
-        emit_leading: whether windows that begin before the first element are said, which have fewer than ``size``.
-        emit_trailing: whether windows that are not complete at the end are said.  Without it what is in them alone is
-            in no result.
+        emit_leading: whether windows that begin before the first element are emitted, which have fewer than ``size``.
+        emit_trailing: whether windows that are not complete at the end are emitted.  Without it what is in them alone
+            is in no result.
 
     Raises:
-        PipelineError: ``size`` or ``period`` is not a positive integer; when applied, the input may be taken back, or
+        PipelineError: ``size`` or ``period`` is not a positive integer; when applied, the input may be retracted, or
             its windows may merge.
     """
 

@@ -29,12 +29,12 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
     """The elements of a `Source`, in the global window.
 
     Args:
-        source: says what is read, and when it happened.
-        event_time: `ARRIVAL_TIME`, for elements that happen when they are read, whatever the source says.
+        source: defines what is read, and when it happened.
+        event_time: `ARRIVAL_TIME`, for elements that happen when they are read, whatever event time the source gives.
         record_ids: how elements are known that the source hands over more than once; without it all count.
         max_ahead: how far the source's watermark may be ahead of the clock where it is read (`timedelta`, or seconds; a
             day).  One that is further ahead has followed a wrong record: it is not believed, and elements that are
-            this far ahead become dead letters, whether or not the runner was told to keep these.  None: it is
+            this far ahead become dead letters, whether or not the runner keeps these otherwise.  None: it is
             believed.  It is of no account in batch, which needs no watermark, and for sources of files, which look at
             each record themselves.
 

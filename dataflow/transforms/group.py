@@ -27,8 +27,8 @@ class CombinePerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[A
     Accumulators are built before the shuffle, so a hot key costs its sender, not its owner.
     The one of a key and window must fit into memory.
     A function is called on all values of a group, which are its accumulator, and again for each pane; only ``sum``,
-    ``min``, ``max``, ``any`` and ``all``, and what `dataflow.associative` declares, are called on parts of it and on
-    what they said of these, for the price of one value.
+    ``min``, ``max``, ``any`` and ``all``, and what `dataflow.associative` declares, are called on parts of it and then
+    on the results of these parts, for the price of one value.
 
     Raises:
         PipelineError: ``fn`` is neither.
@@ -57,11 +57,11 @@ class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any,
     kept longer, and takes the memory, and so does sending it to another grouping, which gets a list.
 
     Keys are made of None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these.  Equal
-    ones are one key, of which the same one is always said: ``1`` for ``True`` and ``1.0``, and moments in UTC, whatever
-    zone they came in (``key.astimezone(zone)`` has it again).
+    ones are one key, and the same one of them is always emitted: ``1`` for ``True`` and ``1.0``, and moments in UTC,
+    whatever zone they came in (``key.astimezone(zone)`` has it again).
 
     Raises, where the pipeline runs:
-        KeyEncodingError: something else is a key; names the transform, and says how to make a key of it.
+        KeyEncodingError: something else is a key; names the transform, with a hint how to make a key of it.
     """
 
     def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Sequence[Any]]]:

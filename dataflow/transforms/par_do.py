@@ -38,7 +38,7 @@ OutT = TypeVar("OutT")
 class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
     """Run a `DoFn` on each element.
 
-    Retractions pass through like any element: what ``process`` returns for them is taken back downstream.
+    Retractions pass through like any element: what ``process`` returns for them is retracted downstream.
 
     A DoFn that asks for state or timers (`dataflow.user_state`) is run where the state of the key is: its input are
     ``(key, value)`` pairs, whose keys are as for `GroupByKey`, in windows that do not merge.  What comes after its
@@ -46,11 +46,11 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
 
     Args:
         fn: the user code.
-        allowed_timestamp_skew: how much earlier than its element an output may be, instead of what the `DoFn` says.
+        allowed_timestamp_skew: how much earlier than its element an output may be; overrides that of the `DoFn`.
 
     Raises:
         PipelineError: ``fn`` is no `DoFn`, or the skew is negative; when applied, a stateful ``fn`` cannot have what it
-            asks for, or has input that may be taken back and does not handle that.
+            asks for, or has input that may be retracted and does not handle that.
         TimeError: the skew is not a duration.
     """
 

@@ -26,25 +26,25 @@ from windowing.window_fn import WindowFn
 
 
 class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
-    """Assign windows, and say how they will be grouped.
+    """Assign windows, and define how they will be grouped.
 
     Args:
         window_fn: where in event time.
         trigger: when panes are emitted.
         accumulation_mode: how the panes of a window relate; must be given where there can be several, that is, with a
-            ``trigger``, ``allowed_lateness`` or ``watermark_percentile``.  Where it need not be given, panes are taken
-            back if the input may be taken back, else discarded.
+            ``trigger``, ``allowed_lateness`` or ``watermark_percentile``.  Where it need not be given, panes are
+            retracted if the input may be, else discarded.
         allowed_lateness: how long after the watermark has passed a window late records still change it; what comes
             later is dropped and kept as a late record.
         timestamp_combiner: which event time a pane has.
-        on_time_behavior: whether a trigger that speaks at the end of a window does so although nothing has come
-            since it last spoke.  Such a pane says the same again, or in discarding mode the combination of nothing;
-            it is left out where there is no such thing, as with ``max``.
+        on_time_behavior: whether a trigger that fires at the end of a window does so although nothing has come since it
+            last fired.  Such a pane repeats the one before, or in discarding mode is the combination of nothing; it is
+            left out where there is no such thing, as with ``max``.
         closing_behavior: the same for the moment when the window expires, after the allowed lateness.
         watermark_percentile: above 0, at most 100; the watermark that triggers follow.  With 99 a window has its end,
             and its on-time pane, when going by the recent past one record in a hundred is still to come; what comes
             afterwards makes late panes, and nothing is dropped that would not be dropped with 100, for windows expire
-            by the watermark itself.  Behind a grouping it is never ahead of what that grouping has acted on; in batch
+            by the watermark itself.  Behind a grouping it is never ahead of that grouping's input watermark; in batch
             all of the input is there, so it makes no difference.  MillWheel, section 7.2.
 
     Raises:
