@@ -1,4 +1,4 @@
-"""HistoryThenLiveRunner: the history of a job with the batch engine, and then the stream, as one command.
+"""BackfillThenLiveRunner: the backfill of a job with the batch engine, and then the stream, as one command.
 
 Above both runners, which know nothing of each other: what one leaves, the other finds in the store.
 """
@@ -16,7 +16,7 @@ from windowing.timestamps import TimestampLike
 
 
 def _signature() -> inspect.Signature:
-    """Every option by its name, for `help`, and for the error that says which there are."""
+    """Every option by its name, for `help`, and for the error that lists them."""
     options: dict[str, inspect.Parameter] = {}
     for runner in (BackfillRunner, StreamingRunner):
         options |= inspect.signature(runner).parameters
@@ -26,14 +26,14 @@ def _signature() -> inspect.Signature:
 class BackfillThenLiveRunner:
     """Reads what there is up to a point in large steps, then goes on as a stream; with one set of answers.
 
-    The same command goes on wherever it was interrupted: in the history, or live.
+    The same command goes on wherever it was interrupted: in the backfill, or live.
 
     Args:
         until: the point, an instant of event time; None: as far as there is anything now.  See `BackfillRunner`.
-        spill_bytes: of history; see `BackfillRunner`.
-        fresh: forget the job, and drop the tables it created, before its history is loaded.  Refused where it has rows
+        spill_bytes: of the backfill; see `BackfillRunner`.
+        fresh: forget the job, and drop the tables it created, before its backfill.  Refused where it has rows
             in a table that is not its own (`TableOwnedError`): they would stay, and be written once more.
-        **stream: every other option of the `StreamingRunner`, ``job`` first; history is loaded with the same ones.
+        **stream: every other option of the `StreamingRunner`, ``job`` first; the backfill is run with the same ones.
     """
 
     __signature__ = _signature()
@@ -57,12 +57,12 @@ class BackfillThenLiveRunner:
         return self._live.job
 
     def run(self, graph: PipelineGraph) -> PipelineResult:
-        """Load what is missing of the history, then start the stream; returns when that has started.
+        """Load what is missing of the backfill, then start the stream; returns when that has started.
 
         Raises:
             DataflowError: as `BackfillRunner.run` and `StreamingRunner.run`.
         """
-        # Not only after hours of history.
+        # Not only after hours of backfill.
         self._live.check(graph)
         self._backfill.load_unless_live(graph)
         return self._live.run(graph)

@@ -50,7 +50,7 @@ _CONNECT_TIMEOUT_S = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; returns the exit status."""
+    """Run the command of a command line; returns the exit status."""
     asked = _parser().parse_args(arguments)
     try:
         dsn = store_dsn(asked.store)
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def send_signal(store: Store, asked: argparse.Namespace) -> None:
-    """Send a signal to a job, and say its number."""
+    """Send a signal to a job, and print its number."""
     find_job(store, asked.job)
     number = store.send_signal(asked.job, asked.name)
     print(f"signal {number} of job {asked.job}: {asked.name}")
@@ -166,7 +166,7 @@ def show_ranges(store: Store, asked: argparse.Namespace) -> None:
 
 
 def send_request(store: Store, asked: argparse.Namespace) -> None:
-    """Ask a job for something; say the number of the request, or what has come of it."""
+    """Send a request to a job; print the number of the request, or its outcome."""
     find_job(store, asked.job)
     request: Request = asked.make(asked)
     number = store.send_request(asked.job, request)

@@ -35,7 +35,7 @@ class JobMismatchError(StoreError):
 
 
 class UpdateRefusedError(DataflowError):
-    """A new version of a job would lose state that it was not told may be lost, or there is nothing to update."""
+    """A new version of a job would lose state without permission, or there is nothing to update."""
 
 
 class JobRunningError(StoreError):
@@ -47,7 +47,7 @@ class TableMismatchError(StoreError):
 
 
 class TableOwnedError(StoreError):
-    """A result table has rows of another job, or of nobody knows whom, and it was not said that this may be."""
+    """A result table has rows of another job, or of an unknown one, and the pipeline does not declare it as shared."""
 
 
 class TableMissingError(StoreError):
@@ -63,7 +63,7 @@ class CodeMissingError(DataflowError):
 
 
 class UnrepeatableError(DataflowError):
-    """What was run again says something else than before, or would: other records, or failures on other ones."""
+    """What was run again emits something else than before, or would: other records, or failures on other ones."""
 
 
 class BackfillError(DataflowError):
@@ -71,11 +71,11 @@ class BackfillError(DataflowError):
 
 
 class SignalError(DataflowError):
-    """A signal that nobody would hear: no trigger listens to it, or the job has ended or runs in batch."""
+    """A signal that no window would receive: no trigger listens to it, or the job has ended or runs in batch."""
 
 
 class RequestError(DataflowError):
-    """A request that nobody would carry out, or that could not be: the job has ended or runs in batch, or says no."""
+    """A request that would not or could not be carried out: the job has ended, runs in batch, or refuses."""
 
 
 class EmbeddedServiceError(DataflowError):

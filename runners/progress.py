@@ -27,7 +27,7 @@ class Progress:
 
     Args:
         title: what is being done.
-        show: False says nothing at all.
+        show: False: nothing is printed.
         console: where to; stderr by default.
         clock: for the time between two lines.
     """

@@ -2,9 +2,9 @@
 
 ``python -m runners.python_daemon`` is what Spark starts instead of ``pyspark.daemon`` (`runners.spark.session`).
 Importing takes half a second of processor time, and would be done by each worker anew: by those of every job, and by
-whoever takes over from one that has died.  What has been imported is shared memory, too.
+each successor of a worker that has died.  What has been imported is shared memory, too.
 
-Executors elsewhere start Spark's own: nobody knows whether this package is there before a task needs it.
+Executors elsewhere start Spark's own: it is not known whether this package is there before a task needs it.
 """
 
 import gc

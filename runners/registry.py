@@ -1,4 +1,4 @@
-"""The composition root: from what a user said to a store.
+"""The composition root: from a user's settings to a store.
 
 The only module that chooses a store adapter.
 """
@@ -42,9 +42,9 @@ def open_store(
 
     Args:
         dsn: of a Postgres.
-        incarnation: the only one to have to do with (`Store.incarnation`); None: whichever is there.
-        connect_timeout_s: how long to wait for a server that is starting up.
-        waits: told why, each time that something which did nothing is tried again.
+        incarnation: the only one to work with (`Store.incarnation`); None: whichever is there.
+        connect_timeout_s: how long to wait for a server that is starting up, in seconds.
+        waits: called with the reason, each time that something without an effect so far is tried again.
 
     Raises, at its first use:
         StoreUnreachableError: nobody answers at ``dsn``.
@@ -57,7 +57,7 @@ def open_store(
 
 
 def job_lock(dsn: str, job: str) -> JobLock:
-    """What only one driver of a job can hold; not held yet.
+    """The lock that only one driver of a job can have; not acquired yet.
 
     Args:
         dsn: of a Postgres.

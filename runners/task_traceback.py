@@ -15,7 +15,7 @@ class TaskTraceback(Exception):  # noqa: N818 - never raised by itself
 def traceback_of(error: BaseException) -> str:
     """The frames of an error as text: of the user's own, where an error of ours was raised because of it.
 
-    The way from there through our code says nothing.
+    The frames between these and our own error are left out: they are ours, and do not help.
     """
     is_of_ours = isinstance(error, DataflowError) and error.__cause__ is not None
     return "".join(traceback.format_exception((error.__cause__ or error) if is_of_ours else error))

@@ -26,7 +26,7 @@ def make_temporary_dir(prefix: str) -> Path:
         prefix: of its name.
     """
     directory = Path(tempfile.mkdtemp(prefix=prefix))
-    # Locked before it has its name: whoever sees the file sees the lock.
+    # Locked before it has its name: a process that sees the file sees the lock.
     unnamed = directory / f"{_LOCK}.new"
     _ours[directory] = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.lockf(_ours[directory], fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,7 +36,7 @@ def make_temporary_dir(prefix: str) -> Path:
 
 
 def remove_temporary_dir(directory: Path, pid: int | None = None) -> None:
-    """Remove a directory of this process; not in a forked child, which is what ``pid`` tells.  Idempotent."""
+    """Remove a directory of this process, whose id is ``pid``; does nothing in a forked child.  Idempotent."""
     if pid in (None, os.getpid()) and directory in _ours:
         shutil.rmtree(directory, ignore_errors=True)
         os.close(_ours.pop(directory))

@@ -1,11 +1,11 @@
 """CodeWatch: user code of one attempt at a task that may end its process, or never come back.
 
 Nothing in a process survives that, so Spark tries the task again, and the next attempt runs user code on trial, in a
-process that is forked for it, before it runs it itself: then it is known what does not come back, and where records
-are left out that fail the one that does it is a dead letter like one that raises.  What an attempt has done before it
+process that is forked for it, before it runs it itself: so it learns which code does not come back, and where records
+are left out that fail, the record concerned is a dead letter like one that raises.  What an attempt has done before it
 ended is gone with it, so it does not matter where that was.
 
-Where records are not left out the last attempt alone does so, to say what it is that ends all of them.
+Where records are not left out, only the last attempt does so, to report what it is that ends all of them.
 """
 
 import faulthandler
@@ -83,7 +83,7 @@ class CodeWatch:
 
     def _begin(self) -> None:
         if self._timeout_ms is not None:
-            # Needs neither this thread nor the interpreter, and says where they are.
+            # Needs neither this thread nor the interpreter, and prints where they are.
             faulthandler.dump_traceback_later(
                 self._timeout_ms / 1_000, exit=True, file=sys.__stderr__ or sys.stderr
             )

@@ -2,9 +2,8 @@
 
 A task that is run again must send what it has sent before, but not the same bytes: partials are folded as far as
 memory allows, and come in any order. So what is compared is a sum over all records, of a mixture of the key's hash and
-the window. No order changes it, and no folding. Records that may be taken back count with their sign, because how
-often a window speaks early is promised to nobody.
-
+the window. No order changes it, and no folding. Records that may be retracted count with their sign, because nothing
+guarantees how often a window fires early.
 What a record's value is does not count: sums of floats differ in their last digit when they are added in another
 order. Neither do windows that merge, which are as large as what was folded together.
 """
@@ -23,7 +22,7 @@ _START_FACTOR, _END_FACTOR = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 
 def salt_of(window: Window) -> int:
-    """What tells records of one window from the same ones in another."""
+    """What distinguishes the records of a window from the same records in another window."""
     mixed = (window[0] * _START_FACTOR + window[1] * _END_FACTOR) & MASK
     return mixed ^ (mixed >> 29)
 

@@ -31,8 +31,8 @@ class Failure:
     traceback: str
 
 
-#: How the driver hears of a failure before the job has ended; what counts is the failure in the
-#: data.
+#: How the driver is notified of a failure before the job has ended; what counts is the failure in
+#: the data.
 FailureAccumulator = Accumulator[list[Failure]]
 
 
@@ -51,12 +51,12 @@ class FailuresParam(AccumulatorParam[list[Failure]]):
 
 def is_transient(error: Exception) -> bool:
     """Whether another attempt may succeed."""
-    # What this run knows may be lost; whoever runs it has to look again.
+    # What this run knows may be lost, so a new run has to read it again.
     return isinstance(error, _TRANSIENT) and not isinstance(error, StoreRestartedError)
 
 
 def failure_of(error: Exception, where: str) -> Failure:
-    """The failure that says ``error``; ``where`` names the transform at which the stage starts."""
+    """The failure that carries ``error``; ``where`` names the transform at which the stage starts."""
     known = error if isinstance(error, DataflowError) else _described(error, where)
     try:
         pickled = dumps(known)

@@ -122,7 +122,7 @@ class _Lane:
                 yield from self._pack_columns()
             return
         if self._sign_of is not None:
-            # Once they are folded nobody knows how many were taken back.
+            # Once they are folded it is not known how many were retractions.
             self._digest.sums[:] = self._digest.with_counts(self._signed(partials, self._sign_of))
         self._table.add(partials)
         if self._is_full():

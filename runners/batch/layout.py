@@ -114,5 +114,5 @@ def _wanted(plan: ExecutionPlan, by_stage: ByStage) -> dict[str, frozenset[int]]
 
 
 def _is_silent(stage: Stage) -> bool:
-    """Whether nothing durable says that the stage has run; its user code may have effects."""
+    """Whether the stage leaves nothing durable that shows that it has run; its user code may have effects."""
     return not stage.tables and not stage.groups

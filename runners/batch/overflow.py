@@ -1,7 +1,7 @@
-"""Overflow: what a single element causes for later groupings, when that is more than should be held.
+"""Overflow: what a single element causes for later groupings, when that is more than should be kept in memory.
 
-A group may be larger than memory (`FileValues`), and user code may say something for each of its values.  A stage
-cannot say it to Spark before it is done with the element, so what is packed waits in a file.
+A group may be larger than memory (`FileValues`), and user code may emit something for each of its values.  A stage
+cannot hand that to Spark before it is done with the element, so what is packed waits in a file.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,12 +2,12 @@
 
 A task that writes tables, or may have dead letters, owns one range: a source's split, or a key
 range of a grouping.  At the start of every attempt it takes the range over, which moves the token,
-so that no older attempt (failed, speculative, zombie) can commit any more; what an attempt has to
-say is fenced by its token.
+so that no older attempt (failed, speculative, zombie) can commit any more; what an attempt writes
+is fenced by its token.
 
 * A key range commits once, everything in one transaction.  The order in which its panes come
-  depends on the order in which the shuffle delivers, so a part of them could not be told from the
-  rest by a later attempt.
+  depends on the order in which the shuffle delivers, so a later attempt could not distinguish a
+  part of them from the rest.
 * A split commits whenever `ROWS_MAX` rows wait, each time with the number of records and the
   position it has come to. Records are read in the same order in every attempt, so the next attempt
   goes on, or passes over so many, and neither doubles nor misses a row.
@@ -15,9 +15,9 @@ say is fenced by its token.
 The last commit marks the range as finished.  A finished range is never written again, in this run
 or in a later one of the same job.
 
-What a range has sent to later groupings is committed with its rows, as digests (`digests.py`), before anybody behind
-it can have all of it. Every later attempt must send the same: somebody may have counted the one, and somebody else is
-about to count the other. A range without rows commits these digests alone, when it is done.
+What a range has sent to later groupings is committed with its rows, as digests (`digests.py`), before any receiver can
+have all of it. Every later attempt must send the same: one receiver may have counted the first output, and another is
+about to count the second. A range without rows commits these digests alone, when it is done.
 
 Dead letters are committed like rows.  An attempt may repeat what an earlier one has committed, for
 the stages downstream; user code that then fails on more records, or on fewer, would leave some in
@@ -231,7 +231,7 @@ class RangeWriter:
                 self._check_dead(self._dead_met)
                 self._check_end(read_so_far, sent)
 
-    # What a range's row says, and how that is written: otherwise where a stream is to go on from it.
+    # What a range's row contains, and how it is written: different where a stream is to go on from it.
 
     def _is_done(self, row: RangeRow) -> bool:
         return row.is_finished
@@ -240,7 +240,7 @@ class RangeWriter:
         return ReadSoFar() if row.position is None else decode_read_so_far(row.position)
 
     def _progress(self, so_far: ReadSoFar | None, *, is_last: bool) -> dict[str, Any]:
-        """The parts of a production that say how far the range is."""
+        """The parts of a production that record how far the range is."""
         positions = {}
         if so_far is not None:
             positions[self._range_id] = encode_read_so_far(so_far)
@@ -270,7 +270,7 @@ class RangeWriter:
             )
 
     def _buffer(self, table: TableSpec) -> "_TableBuffer":
-        # Only the last one of a table takes more, so that the order of what is said of a key
+        # Only the last one of a table takes more, so that the order of the rows of a key
         # remains.
         last = next((each for each in reversed(self._pending) if each.table == table), None)
         if last is None or last.size >= ROWS_MAX:

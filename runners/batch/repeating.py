@@ -20,9 +20,9 @@ from runners.stored.places import decode_read_so_far
 
 
 def begin_run(store: Store, job: JobRow) -> JobRow:
-    """The job as it is when nobody but a new run can change it any more.
+    """The job, as it is once only a new run can still change it.
 
-    A run is a version of the job that differs in nothing: whoever has an earlier one is fenced, and gets no range.
+    A run is a version of the job that differs in nothing: a worker of an earlier one is fenced, and gets no range.
 
     Raises:
         StoreError: the store refuses.
@@ -66,7 +66,7 @@ def _has_rows(row: RangeRow, plan: ExecutionPlan, stage: str) -> bool:
 
 
 def nondeterministic(graph: PipelineGraph) -> str | None:
-    """The first transform whose code does not say of the same records the same again; None if there is none."""
+    """The first transform whose code may not return the same for the same records again; None if there is none."""
     for node in graph.transforms:
         operation = node.operation
         if isinstance(operation, ParDo | StatefulParDo) and is_nondeterministic(operation.fn):
@@ -75,10 +75,10 @@ def nondeterministic(graph: PipelineGraph) -> str | None:
 
 
 def check_continuable(plan: ExecutionPlan, job: JobRow, bound: frozenset[RangeId]) -> None:
-    """Refuse to go on with a run whose code would say something else.
+    """Refuse to continue a run whose code would emit something else.
 
     Raises:
-        UnrepeatableError: that is so.
+        UnrepeatableError: it would.
     """
     rolling = nondeterministic(plan.graph)
     senders = {stage.name for stage in plan.stages.values() if stage.groups}

@@ -45,7 +45,7 @@ class BatchRunner:
 
     Args:
         job: names the run in the store; running it again continues it, and keeps what is written.  Code may be
-            corrected before, unless what it says of records whose results are written would be something else.
+            corrected before, unless its results for records whose results are written would be different.
             A run ends every other one of the same job that is still at work.
         store: DSN of a Postgres; by default that of the environment variable DATAFLOW_STORE, else
             an embedded one.
@@ -108,7 +108,7 @@ class BatchRunner:
             InputError: a source cannot be read.
             PipelineError: something in the pipeline cannot be sent to workers.
             StoreError: there is no suitable store, or the job's name is taken by another pipeline.
-            UnrepeatableError: the job was interrupted, and its code says something else when it is run again, or is
+            UnrepeatableError: the job was interrupted, and its code returns something else when it is run again, or is
                 marked with `df.nondeterministic`; what it has written stays as it is.
             DataflowError: what went wrong in the run; run again to continue.
         """

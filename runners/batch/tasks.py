@@ -8,8 +8,8 @@ writes nothing that is already written (range_writer.py).
 **Invariants**
 
 * A task commits the end of its range only after it has seen all of its input, and no `Failure` in it.
-* Before anybody has all that a task has shipped, digests of it are committed; whoever ships something else afterwards
-  has failed.
+* Before any receiver has all that a task has shipped, digests of it are committed; an attempt that ships something
+  else afterwards has failed.
 
 User code may see a record more than once, as in every engine that retries; its results count once.
 """
@@ -57,8 +57,8 @@ DRIVER = -1
 _EMPTY_READ_PAUSE_S = 0.01
 
 # Nothing is late in a batch: the watermark is at the beginning of time until all input is there,
-# and then at its end. Stages downstream are told nothing before that, so what is emitted cannot be
-# late for them either.
+# and then at its end. Stages downstream receive no watermark before that, so what is emitted cannot
+# be late for them either.
 _WHILE_INPUT = StageClock(
     watermark_us=MIN_TIMESTAMP_US, output_watermark_us=MIN_TIMESTAMP_US, now_us=MIN_TIMESTAMP_US
 )
@@ -74,11 +74,11 @@ Shipment = tuple[int, Any]
 class Work:
     """What every task of a run knows.
 
-    ``dsn`` may hold a password, so it is not shown.  ``connect``: opens the store there.
+    ``dsn`` may contain a password, so it is not shown.  ``connect``: opens the store there.
     ``attempts_max``: how often Spark tries a task.
     ``tries``: how often a record that makes user code fail is tried; see `StageExecutor`.
     ``run``: of the job; None: any.  ``bound``: ranges that must send what earlier runs have sent.
-    ``nondeterministic``: a transform that would not say the same again; None: there is none.
+    ``nondeterministic``: a transform that would not emit the same again; None: there is none.
     ``fenced_wait_s``: see `RangeWriter`.
     ``step_timeout_ms``: how long user code may be at work on one bundle; None: as long as it likes.
     ``can_fork``: whether each attempt has a process of its own; see `CodeWatch`.
@@ -275,7 +275,7 @@ class Attempt:
         self._commit_end(writer, ReadSoFar(records, batch.position))
 
     def group(self, shipments: Iterable[Shipment]) -> Iterator[Shipment]:
-        """Take all partials in, then let every window speak."""
+        """Take in all partials, then fire every window."""
         writer = self._enter_writer()
         if writer is not None and writer.is_finished and not self._gatherer.is_needed:
             return
@@ -310,7 +310,7 @@ class Attempt:
         return self._gatherer.add(step.outputs.groups)
 
     def _spread(self, failure: Failure) -> Iterator[Shipment]:
-        """The failure for whoever could otherwise take the input for whole."""
+        """The failure, sent to every receiver that could otherwise take the input to be complete."""
         layout = self._work.layout
         level = layout.levels[self._range_id.computation] + 1
         for target in layout.wanted_targets(level) or [DRIVER]:
@@ -353,7 +353,7 @@ class Attempt:
                 late.commit(so_far, is_last=True, sent=sent)
 
     def _check_repeatable(self, writer: RangeWriter | None) -> None:
-        """Whoever is behind may have had what an earlier attempt has said."""
+        """Refuse to repeat where a receiver may have the output of an earlier attempt."""
         rolling = self._work.nondeterministic
         if rolling is None or not self._gatherer.is_needed:
             return

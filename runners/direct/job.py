@@ -67,10 +67,10 @@ class Job:
             )
             for stage in execution.groupings()
         }
-        # What each stage has acted on, and what it has told those behind it: the same unless windows hold it back.
+        # Input and output watermark of each stage: the same unless windows hold the output watermark back.
         self._watermarks_us = dict.fromkeys(execution.stages, MIN_TIMESTAMP_US)
         self._output_watermark_us = dict.fromkeys(execution.stages, MIN_TIMESTAMP_US)
-        # The percentile watermark that a grouping has acted on, if it follows one.
+        # The percentile watermark that each grouping fires triggers by, if it follows one.
         self._percentiles_us = {
             name: MIN_TIMESTAMP_US
             for name, grouping in self._groupings.items()
@@ -160,7 +160,7 @@ class Job:
         self._route(executor.process(bundle, watermark_us=watermark_us, now_us=self._now_us))
 
     def _follow_split(self, split: SplitInput, batch: SourceBatch) -> None:
-        """Take in what the split says of itself."""
+        """Take in the status and watermark that the split reports."""
         split.status = batch.status
         is_finished = split.status is SplitStatus.FINISHED
         batch_us = MAX_TIMESTAMP_US if is_finished else batch.watermark_us
@@ -191,7 +191,7 @@ class Job:
             self._raise_watermark(name, watermark_us)
 
     def _signal(self, signal: str) -> None:
-        """Let every open window hear a signal, and what it makes them say be there when the next grouping hears it."""
+        """Deliver a signal to every open window, and what these then emit, before the next grouping gets the signal."""
         known = frozenset().union(*(each.stage.signals for each in self._groupings.values()))
         if signal not in known:
             raise unheard_signal(signal, known)
@@ -230,7 +230,7 @@ class Job:
         self._percentiles_us[name] = max(self._percentiles_us[name], percentile_us)
 
     def _followed_us(self, sender: str, percentile: float) -> int:
-        """Up to where a grouping has said what a follower of some percentile waits for."""
+        """Up to where a grouping has emitted what a follower of some percentile waits for."""
         if (self._groupings[sender].stage.percentile or 0) < percentile:
             return self._output_watermark_us[sender]
         hold_us = self._groupings[sender].holds.next_us()

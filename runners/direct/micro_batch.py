@@ -64,7 +64,7 @@ class MicroBatchJob(Job):
         return MAX_TIMESTAMP_US if is_over else MIN_TIMESTAMP_US
 
     def _signal(self, signal: str) -> None:
-        """Nobody listens: a round's end is all that makes windows speak."""
+        """Ignore a signal: only the end of a round fires windows."""
 
     @property
     def _arrival_us(self) -> int:

@@ -38,7 +38,7 @@ class DirectResult:
         return [dict(zip(spec.columns, row, strict=True)) for row in rows.values()]
 
     def send_signal(self, name: str) -> None:
-        """Nobody can hear it: the run has ended.
+        """Refuse a signal, as no window can receive it: the run has ended.
 
         Raises:
             SignalError: always.
@@ -49,7 +49,7 @@ class DirectResult:
         )
 
     def drain(self) -> None:
-        """Nothing to drain: the run has ended, and every window has spoken.
+        """Refuse to drain: the run has ended, and every window has fired.
 
         Raises:
             RequestError: always.

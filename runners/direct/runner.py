@@ -2,7 +2,7 @@
 
 Sources are read in turn, a bundle at a time, and their watermarks move with them; so late data is late here too.
 Processing time is the clock that the input brings along (`SourceBatch.processing_time_us`): it steps from timer to
-timer, so each fires at its very instant.  Where the input brings none, it stands still until the input has ended.
+timer, so each fires at its very instant.  Where the input brings none, it does not move until the input has ended.
 Nothing is durable, and nothing is shared with the exactly-once core.  Start reading in `runners.direct.job`.
 """
 
@@ -24,8 +24,8 @@ class DirectRunner:
         micro_batch: run as a micro-batch engine does, with rounds of this length (Dataflow Model, section 2.4).
             Input is gathered until the clock reaches the next multiple of it and then processed as one round, at the
             end of which every window whose contents have changed emits a pane, whatever its trigger.  State stays for
-            the next round.  The watermark says nothing until the input has ended, so panes are early and nothing is
-            late.  Needs a source that says when its input arrives, such as a `TestStream`.
+            the next round.  The watermark does not advance until the input has ended, so panes are early and nothing is
+            late.  Needs a source that gives the arrival of its input, such as a `TestStream`.
         tries_per_record: how often a record that makes user code fail is tried before it is left out and kept as a
             dead letter (`DirectResult.dead_letters`); None: the first failure ends the run.
     """
@@ -49,7 +49,7 @@ class DirectRunner:
 
         Raises:
             InputError: a source cannot be read.
-            PipelineError: the rounds of a micro-batch are wanted and a source does not say when its input arrives.
+            PipelineError: the rounds of a micro-batch are wanted and a source does not give the arrival of its input.
         """
         execution = plan(graph if self._round_us is None else in_rounds(graph, self._round_us))
         for stage in execution.sources():

@@ -126,7 +126,7 @@ def _release_version(java: Path) -> str | None:
 
 
 def _asked_version(java: Path) -> str:
-    # The exit status is looked at too: macOS ships a /usr/bin/java that only says to install one.
+    # The exit status is looked at too: macOS ships a /usr/bin/java that only asks for an installation.
     answer = subprocess.run(
         [java, "-version"],
         capture_output=True,

@@ -1,6 +1,6 @@
 """Find what a data directory needs: the wheel's programs for it, and a place for its socket.
 
-Works without the extra `local`: then it says so.
+Without the extra `local`, an error names what is missing.
 """
 
 import os

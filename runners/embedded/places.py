@@ -30,7 +30,7 @@ def make_dir(path: Path) -> None:
     """Create a directory and its parents.
 
     Raises:
-        EmbeddedServiceError: it cannot be created; says how to choose another place.
+        EmbeddedServiceError: it cannot be created; the hint is how to choose another place.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def write_executable(path: Path, text: str) -> None:
     """Put a script in place at once: a concurrent reader runs the old one or the new one.
 
     Raises:
-        EmbeddedServiceError: the file cannot be written; says how to choose another place.
+        EmbeddedServiceError: the file cannot be written; the hint is how to choose another place.
     """
     make_dir(path.parent)
     try:

@@ -1,15 +1,15 @@
-"""A Postgres server that is there when asked for and gone when nobody of ours is left.
+"""A Postgres server that starts when the first process needs it and stops when the last one leaves.
 
 Any number of processes share one server per data directory.
-Each holds a shared lock for as long as it lives; whoever leaves last stops the server.
+Each has a shared lock for as long as it lives; the process that leaves last stops the server.
 The operating system drops the lock of a process however it dies, so there is no list of pids that
 could be out of date: a server left running by a killed process is found and reused by the next one,
 and stopped by it.
 
 The lock is a POSIX record lock, which a forked child does not inherit: the child of a user of the
 server is not a user, and its end stops nothing.
-A process that is ended by a signal it does not handle (SIGTERM, say) leaves the server running; `stop_unused_postgres`
-stops it, where nobody comes back for its data.
+A process that is ended by a signal it does not handle (such as SIGTERM) leaves the server running;
+`stop_unused_postgres` stops it, where no process comes back for its data.
 
 Invariant: a server is started or stopped only by a process that holds the gate.
 """

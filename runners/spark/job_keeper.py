@@ -45,11 +45,11 @@ class JobKeeper:
         self._thread.start()
 
     def check(self) -> None:
-        """Never waits.
+        """Check whether this driver still has the job; never waits.
 
         Raises:
             JobRunningError: another driver has the job now, so this one must stop.
-            StoreError: the store refuses to say.
+            StoreError: the store does not answer the question.
         """
         if self._failure is not None:
             raise self._failure

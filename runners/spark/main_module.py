@@ -1,12 +1,12 @@
 """The user's `__main__` where workers are: the classes of a script or a notebook, found there by their names.
 
-Records, values of state and whatever else is stored are plain pickles, which name their classes: `__main__.Sale`.
+Records, values of state and all other stored values are plain pickles, which name their classes: `__main__.Sale`.
 In a worker `__main__` is the program that Spark has started.  So the classes of the driver's `__main__` are sent along
 once with the pipeline, by value, and a worker's `__main__` is a module that has them, before anything is read.
 What was stored by one run is read by the next, and by a worker that takes over, as the name is the same.
 
-Absent: functions and instances. A pickle names them only if a class says so in `__reduce__`; such code belongs into a
-module.
+Absent: functions and instances. A pickle names them only if a class defines that in `__reduce__`; such code belongs
+into a module.
 """
 
 import sys
@@ -25,7 +25,7 @@ _WHAT_WAS_MAIN = "__dataflow_started_as__"
 def classes_of_main() -> dict[str, type]:
     """The classes that this process's `__main__` defines, by qualified name, but for those that cannot be sent.
 
-    Whoever needs one of those hears of it where it is used.
+    Code that needs one of those fails where it is used, with an error that names it.
     """
     found: dict[str, type] = {}
     waiting = list(_defined_in("", vars(sys.modules[_MAIN])))

@@ -38,7 +38,7 @@ class JobOptions:
 
     @classmethod
     def of_stream(cls, *, job: str, store: str | None, fresh: bool, workers: int) -> "JobOptions":
-        """The options of a stream, whoever begins it."""
+        """The options of a stream, whether it begins live or with a backfill."""
         return cls(
             job=job,
             mode="streaming",
@@ -110,16 +110,16 @@ def prepare(
 ) -> PreparedJob:
     """Check everything, and create the job in the store or find it there.
 
-    ``claim``: called with the store's DSN when everything else is checked and before the job is touched; raises if the
-    job is somebody else's at the moment.  ``update``: if the job runs another pipeline, have it go over to this one.
-    ``look``: called with the job as it is found, if there is one; raises if it cannot be run like this.
+    ``claim``: called with the store's DSN when everything else is checked and before the job is touched; raises if
+    another driver has the job at the moment.  ``update``: if the job runs another pipeline, have it go over to this
+    one.  ``look``: called with the job as it is found, if there is one; raises if it cannot be run like this.
 
     Raises:
         InputError: a source cannot be read.
         PipelineError: something in the pipeline cannot be sent to workers.
         StoreError: there is no suitable store, or the job's name is taken by another pipeline.
         UpdateRefusedError: the update would lose what it may not.
-        BackfillError: the job's history is loaded only in part.
+        BackfillError: the job's backfill is loaded only in part.
         TableOwnedError: a result table has rows of another job; or the job is to start over, and has rows in such a
             table.
     """

@@ -55,10 +55,11 @@ class StoreResult:
         return [dict(zip(spec.columns, row, strict=True)) for row in rows]
 
     def send_signal(self, name: str) -> None:
-        """Have every open window that listens to a signal hear it; see `runners.millwheel.model.signals` for how.
+        """Send a signal to every open window that listens to it; see `runners.millwheel.model.signals` for how.
 
         Raises:
-            SignalError: nobody would hear it: the job is finished, or runs in batch, or does not listen to the name.
+            SignalError: no window would receive it: the job is finished, or runs in batch, or does not listen to the
+                name.
         """
         with closing(open_store(self.dsn)) as store:
             store.send_signal(self.job, name)
@@ -76,10 +77,10 @@ class StoreResult:
         return ranges_of(found)
 
     def move(self, range_id: str, slot: int) -> str:
-        """Have a range go to the worker of a slot, and wait until it has; a sentence that says so.
+        """Have a range go to the worker of a slot, wait until it has, and return a sentence that confirms it.
 
         Raises:
-            RequestError: it cannot, or not now, or nobody runs the job, or it is a batch; the message says why.
+            RequestError: it cannot, or not now, or nobody runs the job, or it is a batch; the message has the reason.
         """
         return self._ask(requests.move(range_id, slot))
 
@@ -96,7 +97,7 @@ class StoreResult:
         return self._ask(requests.split(range_id, at))
 
     def merge(self, range_id: str, gone: str) -> str:
-        """Have a key range take in the keys of its neighbour, and wait until it has; a sentence that says so.
+        """Have a key range take in its neighbour's keys, wait until it has, and return a sentence that confirms it.
 
         Raises:
             RequestError: as `move`.
@@ -104,9 +105,9 @@ class StoreResult:
         return self._ask(requests.merge(range_id, gone))
 
     def drain(self) -> None:
-        """Have the sources end where they are: every open window says what it has, and the job is finished.
+        """Have the sources end where they are: every open window emits what it has, and the job is finished.
 
-        Returns when that is sure to happen, whichever driver runs the job by then; wait with `wait_until_finish`.
+        Returns when that is certain to happen, whichever driver runs the job by then; wait with `wait_until_finish`.
 
         Raises:
             RequestError: the job is finished already, or runs in batch.

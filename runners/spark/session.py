@@ -1,6 +1,6 @@
 """Start Spark, or find the one that we started: one context in a process, and nothing printed.
 
-Contract: what Java says below the level ERROR is not shown; there is no banner, progress bar or
+Contract: messages of Java below the level ERROR are not shown; there is no banner, progress bar or
 web page.
 Java is found by `runners.embedded.java`, so none needs to be installed.
 A context that somebody else started is never taken over: its settings are not ours to rely on.
@@ -191,7 +191,7 @@ def _shut_down() -> None:
     java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if gateway is None or java is None or java.stdin is None:
         return
-    # Python's references to Java objects may outlive Java; without this each tells it of its end.
+    # Python's references to Java objects may outlive Java; without this each notifies it of its end.
     gateway._gateway_client.is_connected = False  # noqa: SLF001 - there is no public way to ask
     java.stdin.close()  # what Java waits for
     with contextlib.suppress(subprocess.TimeoutExpired):

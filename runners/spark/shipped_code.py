@@ -30,7 +30,7 @@ _URI = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _PREFIX = "dataflow-code-"
 _ARCHIVES = (".zip", ".egg")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
-#: The line in which Python says what was raised, below the lines that say where.
+#: The line in which Python reports what was raised, below the lines that show where.
 _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
 #: This package, and what it imports: what is missing of these comes with an installation of it.
 _OURS = frozenset(["windowing", "triggers", "dataflow", "runners"])
@@ -99,7 +99,7 @@ def ship_code(context: SparkContext, code: Sequence[str]) -> None:
 
 
 def code_missing(module: str, place: str = "on its executors") -> CodeMissingError:
-    """The error that says that workers lack a module, and how they get it."""
+    """The error for a module that workers lack, with how they get it."""
     if module.partition(".")[0] in _OURS | _OUR_IMPORTS:
         return CodeMissingError(
             f"Spark's workers do not have dataflow-sdk, or not all of it: no module {module!r} {place}",

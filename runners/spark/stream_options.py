@@ -1,4 +1,4 @@
-"""StreamOptions: what a user says of a streaming job once, whichever runner works on it: in history, or live."""
+"""StreamOptions: the options of a streaming job, the same for its backfill and for the stream."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ from windowing.timestamps import DurationLike, to_duration_us
 
 @attrs.frozen(kw_only=True)
 class StreamOptions:
-    """Checked when it is made, so before anything starts; `StreamingRunner` says what each of them means.
+    """Checked when it is made, so before anything starts; `StreamingRunner` documents each of them.
 
     ``tries``: how often a record that makes user code fail is tried; None: once, and then the run ends.
     ``step_timeout_ms``: how long user code may be at work on one step; None: as long as it likes.
@@ -59,7 +59,7 @@ class StreamOptions:
         )
 
     def with_fresh(self, fresh: bool) -> "StreamOptions":  # noqa: FBT001 - it is its name
-        """The options for a runner that is to forget the job first, or not to."""
+        """The same options, with ``fresh`` set as given."""
         return attrs.evolve(self, job=attrs.evolve(self.job, fresh=fresh))
 
 

@@ -1,4 +1,4 @@
-"""Code in a process of its own, forked for it, so that whatever it does to its process can be told and survived."""
+"""Code in a process of its own, forked for it, so that the end of that process is observed and survived."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataflow.errors import TransformError
 from runners.system_clock import SystemClock
 
-#: Between two looks, where the system cannot say that a process has ended.
+#: Between two looks, where the system cannot report that a process has ended.
 _LOOK_INTERVAL_MS = 20
 _PR_SET_PDEATHSIG = 1
 
@@ -78,8 +78,8 @@ class ForkedTrial:
 
     Args:
         timeout_ms: how long it may take; None: as long as it likes.
-        begins: called before each trial: whoever waits for this process knows that it lives, and that a trial has the
-            time from here on.
+        begins: called before each trial, so that a supervisor of this process knows that it lives, and that a trial has
+            the time from here on.
         ends: called after each.
     """
 

@@ -51,7 +51,7 @@ _LOG = logging.getLogger(__name__)
 _MASTER_WAIT_MS = 20
 #: How often it is counted what all workers have done: often enough for people, and for tests that wait for it.
 COUNT_INTERVAL_MS = 50
-#: Workers hear Stop within a step; this bounds waiting for one that hangs in user code.
+#: Workers receive Stop within a step; this bounds waiting for one that hangs in user code.
 _STOP_TIMEOUT_MS = 10_000
 #: Of a reason in the line of progress; the whole of it is in the log and in the store.
 _REASON_CHARS_MAX = 100
@@ -131,7 +131,7 @@ class StreamingJob:
         renamed: Mapping[str, str] = MappingProxyType({}),
         allow_loss: Collection[str] = (),
     ) -> None:
-        """Go over to a new version of the pipeline, after saying what that keeps and loses; pauses for it.
+        """Go over to a new version of the pipeline, after printing what that keeps and loses; pauses for it.
 
         Returns when the new version is about to run, in this driver.  If the update is refused the old one goes on.
 
@@ -160,10 +160,10 @@ class StreamingJob:
         return self._prepared.result.read_table(name)
 
     def send_signal(self, name: str) -> None:
-        """Have every open window that listens to a signal hear it, whichever driver runs the job by then.
+        """Send a signal to every open window that listens to it, whichever driver runs the job by then.
 
         Raises:
-            SignalError: nobody would hear it: the job is finished or does not listen to the name.
+            SignalError: no window would receive it: the job is finished or does not listen to the name.
         """
         self._prepared.result.send_signal(name)
 
@@ -298,7 +298,7 @@ class StreamingJob:
             self._state = PipelineState.PAUSED
 
     def _housekeeper(self, master: Master) -> Housekeeper:
-        # By what was committed before this run: what ranges have acted on since, their next driver need not know yet.
+        # By what was committed before this run: the next driver need not know yet what ranges have done since.
         acted_on = master.latest_signal
         return Housekeeper(self._prepared.job.job, self._retention, self._clock, lambda: acted_on)
 
@@ -393,7 +393,7 @@ class _SparkJob:
 
 
 def _why(trouble: Trouble | None, gave_up: DataflowError | None) -> str:
-    """What is known of the ends of workers: the last reason in full, and what Spark says."""
+    """What is known of the ends of workers: the last reason in full, and the message of Spark."""
     return "\n".join(str(each) for each in (trouble, gave_up) if each is not None)
 
 
@@ -407,7 +407,7 @@ def _note(statistics: MasterStatistics, workers: int, trouble: Trouble | None = 
     else:
         note = f"records, watermark {to_datetime(statistics.watermark_us):%Y-%m-%d %H:%M}"
     if 0 < statistics.workers_ready < workers:
-        # It may be for ever: whoever has asked for more workers than there are cores would not know.
+        # It may be for ever: who asked for more workers than there are cores would not know.
         note += f", {statistics.workers_ready} of {workers} workers"
     if statistics.records_late:
         note += f", {statistics.records_late} too late"

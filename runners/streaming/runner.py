@@ -1,4 +1,4 @@
-"""StreamingRunner: a pipeline as a stream, exactly once, on long-lived Spark tasks (DESIGN section 7)."""
+"""StreamingRunner: a pipeline as a stream, exactly once, on long-lived Spark tasks (ADR 0008)."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -55,7 +55,7 @@ class StreamingRunner:
             were is known for ever.  None: as long as the job.
         keep_dead: the same for dead letters.
         records_per_second: slows each split of each source down to this speed; for replays and demonstrations.
-        update: have a job that runs another pipeline go over to this one, after saying what that keeps and loses
+        update: have a job that runs another pipeline go over to this one, after printing what that keeps and loses
             (docs/how-to/change-a-running-pipeline.md).  None: refuse it.
         master: of Spark; by default this machine.  It must have a free core for every worker.
         spark_settings: more `spark.*` settings, e.g. ``{"spark.executor.memory": "4g"}``; one Spark runs in a process,
@@ -127,11 +127,11 @@ class StreamingRunner:
 
     @property
     def stream(self) -> StreamOptions:
-        """What it has been told of the job, for whoever works on it beside."""
+        """The options of the job, for the runner of its backfill."""
         return self._stream
 
     def check(self, graph: PipelineGraph) -> None:
-        """What can be said of a pipeline before anything is begun.
+        """Check what can be checked of a pipeline before anything is begun.
 
         Raises:
             PipelineError: its guarantees do not fit it.
@@ -147,7 +147,7 @@ class StreamingRunner:
             JobRunningError: another driver is running the job.
             StoreError: there is no suitable store, or the job's name is taken by another pipeline.
             UpdateRefusedError: the update would lose what it may not.
-            BackfillError: the job's history is loaded only in part.
+            BackfillError: the job's backfill is loaded only in part.
         """
         self.check(graph)
         keeper = JobKeeper(self.job)

@@ -132,7 +132,7 @@ class StoreReader:
         is_cut_off = is_last = False
         try:
             while not is_last:
-                # Once more after the end: whoever has asked for it waits for the answer.
+                # Once more after the end: the request that has caused it waits for the answer.
                 is_last = self._stopped.wait(READ_INTERVAL_MS / 1_000)
                 try:
                     self._answer()

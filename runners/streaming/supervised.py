@@ -1,7 +1,7 @@
 """Supervised: a worker in a process of its own, and beside it the Spark task, which knows how that ends.
 
-The task forks before the worker begins, and only waits: so it can say with which signal or exit code the worker has
-ended, at which step, and end a worker that does not come back from user code.  What the worker has to say when it ends
+The task forks before the worker begins, and only waits: so it can report with which signal or exit code the worker has
+ended, at which step, and end a worker that does not come back from user code.  What the worker reports when it ends
 by an error, and at which step it is, is in memory that both share.
 
 Spark ends the task's process; the worker goes with it (`runners.spark.trials.fork`).
@@ -98,7 +98,7 @@ class SharedPage:
 
 
 class PageWatch:
-    """`runners.millwheel.worker.caution.Watch` by a shared page; ``alive``: told now and then during trials."""
+    """`runners.millwheel.worker.caution.Watch` by a shared page; ``alive``: called now and then during trials."""
 
     def __init__(self, page: SharedPage, step_timeout_ms: int | None) -> None:
         self._page = page
@@ -123,7 +123,7 @@ class PageWatch:
 
 
 class WorkerEndedError(Exception):
-    """A worker has not come to its end; ``at``: where it was.  ``is_silent``: it could not say why."""
+    """A worker has not come to its end; ``at``: where it was.  ``is_silent``: it could not report why."""
 
     def __init__(self, reason: str, at: Mapping[RangeId, int], *, is_silent: bool) -> None:
         super().__init__(reason)
@@ -165,7 +165,7 @@ _DONE = "\0done"
 
 
 def _is_of_the_step(error: BaseException) -> bool:
-    """Whether the next worker would fail in the same way: the store refuses what this step says."""
+    """Whether the next worker would fail in the same way: the store refuses what this step commits."""
     if not isinstance(error, StoreError) or isinstance(error, _PASSING_ERRORS):
         return False
     # Not what gave way to somebody else, or a server that is short of something or going down.

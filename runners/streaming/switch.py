@@ -1,4 +1,4 @@
-"""Switch: a new version of a pipeline, on its way from whoever asks for it to the thread of the job's master."""
+"""Switch: a new version of a pipeline, on its way from a caller's thread to the thread of the job's master."""
 
 import threading
 
@@ -9,7 +9,7 @@ from runners.spark.prepared_job import PreparedJob
 
 
 class Switch:
-    """Asked for once; settled once, by the job's thread.
+    """Requested once, by a caller; answered once, by the job's thread.
 
     Args:
         graph: the new version.
@@ -22,7 +22,10 @@ class Switch:
         self.error: BaseException | None = None
 
     def carried_out(self, prepared: PreparedJob) -> PreparedJob:
-        """The new version, ready to run; the old one, if it was refused.  Never raises what is the asker's to hear."""
+        """The new version, ready to run; the old one, if it was refused.
+
+        Never raises: the error is kept for the caller.
+        """
         try:
             prepared = prepared.updated(self._graph, self._update)
         except Exception as error:  # noqa: BLE001 - raised again in the thread of who asked

@@ -1,6 +1,6 @@
 """What runs inside a Spark task: one worker, until its job is over or its master is gone.
 
-Spark gives placement, supervision and the retry of a dead task; it is trusted with nothing else (DESIGN section 7).
+Spark gives placement, supervision and the retry of a dead task; it is trusted with nothing else (ADR 0008).
 """
 
 import os
@@ -25,13 +25,13 @@ from runners.streaming.supervised import PageWatch, WorkerEndedError, run_superv
 from runners.system_clock import SystemClock
 from runners.worker_log import log_as
 
-#: A master that has not been heard for this long is dead, and its workers with it.
+#: A master of which nothing has been received for this long is dead, and its workers with it.
 MASTER_SILENCE_MS = 10_000
 #: Longest wait for a message when there is nothing to do: a message ends it, a new record or a rate limit does not.
 IDLE_WAIT_MS = 5
 #: The same of a worker that has just had something to do: records come closely one after the other, or not at all.
 PAUSE_WAIT_MS = 1
-#: Between two times that a worker says the same reason for waiting.
+#: Between two times that a worker reports the same reason for waiting.
 WAIT_INTERVAL_MS = 1_000
 #: Pauses after which a worker is idle.
 PAUSES_MAX = 50
@@ -101,7 +101,7 @@ class WorkerLaunch:
 
 
 class Waits:
-    """Tells why a worker waits for its store, while it does: not more often than people want to hear it."""
+    """Reports why a worker waits for its store, while it does; not so often that it is a nuisance."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._told_ms = clock, -WAIT_INTERVAL_MS
@@ -122,7 +122,8 @@ def _work(worker: Worker, clock: SystemClock) -> None:
         wait_ms = IDLE_WAIT_MS if pauses > PAUSES_MAX else PAUSE_WAIT_MS
         worked = worker.step(wait_ms if pauses else 0)
         pauses = 0 if worked else pauses + 1
-        # Asked only after a step that had nothing to do but listen: a long step hears nobody, and nobody is to blame.
+        # Asked only after a step that had nothing to do but receive: during a long step nothing is received, without a
+        # fault.
         is_alone = not worked and clock.monotonic_ms() - worker.heard_ms > MASTER_SILENCE_MS
         if is_alone or os.getppid() != parent:
             raise WorkerStoppedError("the driver of this job is gone, so its worker stops")

@@ -1,1 +1,1 @@
-"""The backfill: history of a streaming job, read by the batch engine, and left in the store for the stream."""
+"""The backfill: what a stream begins with, read by the batch engine, and left in the store for the stream."""

@@ -1,4 +1,4 @@
-"""Backfill: loads the history of a streaming job, for the runners that have one loaded."""
+"""Backfill: the beginning of a streaming job, read in batch, for the runners that offer one."""
 
 import logging
 from collections.abc import Callable
@@ -35,15 +35,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class Backfill:
-    """The history of one job.
+    """The backfill of one job.
 
     Args:
-        stream: whose history it is.
+        stream: the options of the job.
         until: the point; see `BackfillRunner`.
         spill_bytes: see `BackfillRunner`.
 
     Raises:
-        PipelineError: one of them cannot be.
+        PipelineError: an argument is not valid.
     """
 
     def __init__(
@@ -140,10 +140,10 @@ class _LiveError(Exception):
 
 
 def check_continuable(graph: PipelineGraph, job: JobRow) -> None:
-    """Refuse to go on with a backfill that was interrupted, where its code would say something else.
+    """Refuse to continue a backfill that was interrupted, if its code would emit something else.
 
     Raises:
-        BackfillError: that is so.
+        BackfillError: it would.
     """
     rolling = nondeterministic(graph)
     if rolling is not None:

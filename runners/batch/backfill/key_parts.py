@@ -1,14 +1,14 @@
 """KeyParts: what is sent to a key range, kept until all of it is there, and then given back part by part.
 
 A key range is divided into `PARTS` parts by the hashes of its keys, always the same ones, whether there is much or
-little.  What memory may not hold waits in a file.
+little.  What exceeds the limit of memory waits in a file.
 
 **Invariant:** what is given back, and in which order, depends on what was sent alone: neither on the order in which it
 came nor on what has been in the file.  What is for one part has bytes of its own from the sender on, so even what two
 values share is the same.
 
-`spilled_groups.py` promises less (the order of keys depends on memory there) and needs no more: a batch is not
-continued with what another attempt has said.
+`spilled_groups.py` guarantees less (the order of keys depends on memory there) and needs no more: a batch is not
+continued with the output of another attempt.
 
 Absent: dividing a part.  What is sent to one, of many keys or of one, must fit into memory.
 """

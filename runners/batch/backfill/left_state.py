@@ -30,7 +30,7 @@ class LeftState:
         self.size_bytes = 0
 
     def add(self, cells: Mapping[CellId, Cell], timers: Timers) -> None:
-        """Keep what there is of some keys when history ends."""
+        """Keep the state of some keys as it is when the backfill ends."""
         for cell_id, cell in cells.items():
             key_hash, cell_key = self._key(cell_id)
             value = encode_cell(cell)

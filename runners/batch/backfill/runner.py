@@ -1,7 +1,7 @@
-"""BackfillRunner: reads the history of a streaming job with the batch engine, and leaves the rest to the stream.
+"""BackfillRunner: reads the beginning of a streaming job with the batch engine, and leaves the rest to the stream.
 
-What a task holds of a key range is bounded (key_parts.py): what is more waits in a file, and what is to be written is
-committed part by part.
+What a task keeps of a key range in memory is bounded (key_parts.py): what is more waits in a file, and what is to be
+written is committed part by part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from windowing.timestamps import DurationLike, TimestampLike
 
 
 class BackfillRunner:
-    """Loads the history of a job: a `StreamingRunner` with the same job name goes on where this one ends.
+    """Runs the backfill of a job: a `StreamingRunner` with the same job name goes on where this one ends.
 
     Windows that are still open then, timers, ids of records, positions and watermarks are carried over.
     A run that dies is continued by running it again: nothing counts twice, and nothing is left out.
@@ -24,8 +24,8 @@ class BackfillRunner:
     Args:
         job: names the job in the store.  It must not have gone live.
         until: an instant of event time: a split of a source is read up to its first record at or after it, and no
-            further than until the source says that its event time is there.  None: as far as there is anything now.
-            What a run that died was told counts, not what the next one is.
+            further than until the source reports that its event time is there.  None: as far as there is anything now.
+            If a run died, the point that it was given counts, not that of the next run.
         spill_bytes: how much of a key range a task keeps in memory, counted as pickles; the rest waits in temporary
             files, and what is to be written is committed as it comes.  All values of one key must fit, as must what is
             sent to a 256th of the range.  A run that is continued may have another one.

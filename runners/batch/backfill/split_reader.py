@@ -3,7 +3,7 @@
 The point is an event time, or as far as there is anything.  A split ends there
 
 * before its first record at or behind the point: that one, and what follows it, is left to the stream;
-* or when the source says that its event time has come so far, or that it is finished;
+* or when the source reports that its event time has come so far, or that it is finished;
 * or, in any case, when there is nothing to read now.
 
 **Invariant:** behind the last batch, `position` is where the stream reads on, and everything before it has been handed

@@ -1,9 +1,9 @@
-"""HistoryTask: what a backfill does with one split, or with one key range; knows no Spark.
+"""BackfillTask: what a backfill does with one split, or with one key range; knows no Spark.
 
-Input is taken in as in a batch, with the watermark at the beginning of time, so nothing is late.  Then event time comes
-to where the sources are, and no further: what is due by then happens, and the rest (cells, timers, ids, watermarks) is
-what a stream would have, had it been paused there.  Processing time stands still all the while; what waits for it is
-left to the stream.
+Input is taken in as in a batch, with the watermark at the beginning of time, so nothing is late.  Then event time
+advances to where the sources are, and no further: the timers that are due by then fire, and the rest (cells, timers,
+ids, watermarks) is what a stream would have, had it been paused there.  Processing time does not move meanwhile; what
+waits for it is left to the stream.
 
 **Invariants**
 
@@ -12,7 +12,7 @@ left to the stream.
 * A key range commits nothing before it has seen all that was sent to it and how far every sender has come.
 * Of each part of a key range everything is committed at once, and once; of several, one after the other.
 
-Dataflow Model, section 2.4; DESIGN section 8.
+Dataflow Model, section 2.4; ADR 0022.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ from runners.stored.partials import decode_partials
 from runners.stored.places import ReadSoFar, SplitMark, decode_split
 from windowing.timestamps import MIN_TIMESTAMP_US
 
-#: Records of a key range that are worked off together, about.
+#: Records of a key range that are processed together, about.
 BATCH_RECORDS = 10_000
 #: Timers fired in one go.
 BUNDLE_TIMERS = 10_000
@@ -61,8 +61,8 @@ class BackfillPlan:
     ``until_us``: the point, an event time; None: as far as there is anything.
     ``now_us``: processing time.
     ``tries``: how often a record that makes user code fail is tried; see `StageExecutor`.
-    ``nondeterministic``: a transform that would not say the same again; None: there is none.
-    ``batch_records``: of a key range, worked off together; the same for all attempts, as what is said depends on it.
+    ``nondeterministic``: a transform that would not emit the same again; None: there is none.
+    ``batch_records``: of a key range, processed together; the same for all attempts, as the output depends on it.
     """
 
     job: str
@@ -84,7 +84,7 @@ class Sent(NamedTuple):
 
 
 class SenderProgress(NamedTuple):
-    """How far a range has come; comes after all that it has sent, or before, but not instead."""
+    """How far a range has come; sent after all its partials, or before them, but not in place of them."""
 
     sender: RangeId
     watermark_us: int
@@ -97,9 +97,9 @@ Shipment = tuple[int, Sent | SenderProgress]
 
 
 def input_watermark_us(progress: Iterable[SenderProgress]) -> int:
-    """How far event time has come, by what all senders said.
+    """How far event time has come, by the reports of all senders.
 
-    Where all are finished it goes as far as any of them ever said: the end of time is left to the stream.
+    Where all are finished it is the latest that any of them ever reported: the end of time is left to the stream.
     """
     by_state: dict[bool, list[int]] = {True: [], False: []}
     for each in progress:
@@ -144,10 +144,10 @@ class BackfillTask:
         )
 
     def read_split(self, split: bytes) -> Iterator[Shipment]:
-        """Read a split up to the point, and say how far that is.
+        """Read a split up to the point, and report how far that is.
 
         Raises:
-            BackfillError: somebody needs what was said before and cannot be said again.
+            BackfillError: a receiver needs what was sent before and cannot be produced again.
             UnrepeatableError: there is less than there was.
         """
         with self._writer as writer, ExitStack() as stack:
@@ -159,7 +159,7 @@ class BackfillTask:
             ids = None
             if operation.record_ids is not None:
                 ids = SplitIds(Deduplicator(self._stage.root, tries=self._backfill.tries))
-            # Whoever goes on in the middle does not know the ids of what came before.
+            # A reader that continues in the middle does not know the ids of what came before.
             is_resumable = not self._gatherer.is_needed and ids is None
             reader = SplitReader(
                 operation.source.repeatable(),
@@ -234,10 +234,10 @@ class BackfillTask:
         )
 
     def group(self, shipments: Iterable[Sent | SenderProgress]) -> Iterator[Shipment]:
-        """Take everything in, let happen what is due, and leave the rest to the stream.
+        """Take in everything, fire what is due, and leave the rest to the stream.
 
         Raises:
-            BackfillError: somebody needs what was said before and cannot be said again.
+            BackfillError: a receiver needs what was sent before and cannot be produced again.
         """
         with self._writer as writer, ExitStack() as stack:
             if writer.is_finished and not self._gatherer.is_needed:
@@ -279,7 +279,7 @@ class BackfillTask:
             yield from self._report(hold_us)
 
     def _take_in(self, shipments: Iterable[Sent | SenderProgress], parts: KeyParts) -> int:
-        """All input; the answer is how far event time has come."""
+        """Take in all input, and return how far event time has come."""
         progress: dict[RangeId, SenderProgress] = {}
         for each in shipments:
             if isinstance(each, SenderProgress):
@@ -297,7 +297,7 @@ class BackfillTask:
         timers: Timers,
         watermark_us: int,
     ) -> Iterator[Step]:
-        """What some keys have to say; their cells and timers are then as the stream is to find them."""
+        """The output for some keys; their cells and timers are then as the stream is to find them."""
         partials: list[Partial] = []
         while blobs:
             partials += decode_partials(blobs.pop())
@@ -326,13 +326,13 @@ class BackfillTask:
         return self._sent(self._gatherer.add(step.outputs.groups))
 
     def _leave(self, left: LeftState, parts: int, **at_last: Any) -> None:
-        """Commit what there is to leave of the parts before this one, as far as that is not done."""
+        """Commit what is to be left of the parts before this one, as far as that is not done."""
         self._writer.left = {**left.take(), **at_last}
         sent = self._gatherer.digests()
         self._writer.commit(ReadSoFar(parts), is_last=bool(at_last), sent=sent)
 
     def _check_repeatable(self) -> None:
-        """Whoever is behind may have had a part of what was said, by an attempt that is not there any more."""
+        """Refuse to repeat where a receiver may have a part of the output, from an attempt that no longer exists."""
         rolling = self._backfill.nondeterministic
         if rolling is not None and self._writer.has_begun and self._gatherer.is_needed:
             raise BackfillError(
@@ -347,7 +347,7 @@ class BackfillTask:
             yield target, Sent(self._range_id, self._number, blob)
 
     def _report(self, watermark_us: int, *, is_finished: bool = False) -> Iterator[Shipment]:
-        """Let every range that is fed from here know how far this one is."""
+        """Report to every range that is fed from here how far this one is."""
         layout = self._backfill.layout
         progress = SenderProgress(self._range_id, watermark_us, is_finished)
         for label in dict.fromkeys(group.label for group in self._stage.groups):

@@ -1,9 +1,9 @@
-"""HistoryWriter: what a task of a backfill leaves in the store.
+"""BackfillWriter: what a task of a backfill leaves in the store.
 
-As `RangeWriter`, with the same promise for every attempt, but nothing is finished by it.  A split has a mark that says
-how far it is read, and a key range one that says how many of its parts are loaded: cells, timers and rows of a part are
-in the commit that counts it.  A later attempt can tell what is written from the rest, which none can in a batch: it
-comes to the same parts in the same order (`key_parts.py`).
+As `RangeWriter`, with the same guarantee for every attempt, but it does not mark a range as finished.  A split has a
+mark of how far it is read, and a key range one of how many of its parts are loaded: cells, timers and rows of a part
+are in the commit that counts it.  A later attempt can distinguish what is written from the rest, which none can in a
+batch: it comes to the same parts in the same order (`key_parts.py`).
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from runners.stored.places import ReadSoFar, SplitMark, encode_split_mark
 
 
 class BackfillWriter(RangeWriter):
-    """`is_finished` says whether all that is to be written is.
+    """A `RangeWriter` whose `is_finished` is true when all that is to be written is.
 
-    ``reached``: what the marks of a split say from here on, beside what `commit` is told.
+    ``reached``: the marks that a split commits from here on, in addition to those passed to `commit`.
     ``left``: further parts of the next production.
     """
 

@@ -1,6 +1,6 @@
 """LargeKey: the partials of one key that do not fit into memory, sorted by windows through a file.
 
-Partials come in any order, and are written in runs that are sorted, each as large as may be held.  In the end the runs
+Partials come in any order, and are written in sorted runs, each as large as memory may be.  In the end the runs
 are read side by side (external merge sort), so that what belongs to one window comes together, and the windows in
 order.  Only the heads of frames are read for that: values stay where they are, cut into pieces.
 
@@ -70,7 +70,7 @@ class LargeKey:
             self._write_run()
 
     def parts(self) -> Iterator[list[Partial]]:
-        """One partial for each window, in order; as many at a time as may be held.
+        """One partial for each window, in order; as many at a time as memory allows.
 
         Raises:
             TransformError: the `CombineFn` failed.

@@ -1,7 +1,7 @@
 """RunFile: what was written once and is read by its place, in a file that nobody else sees.
 
 A file of frames (`runners.stored.runs`), each a window, a number of records, and a user's value.  It goes with its last
-reader, with whoever closes it, or with the process, whichever is first: it has no name that could be left behind.
+reader, when it is closed, or with the process, whichever is first: it has no name that could be left behind.
 
 Reading has no position, so any number of readers may be under way at the same time.
 """

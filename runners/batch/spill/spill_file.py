@@ -12,7 +12,7 @@ class SpillFile:
     """Written to its end, then read, from its beginning or at some places."""
 
     def __init__(self) -> None:
-        # Closed by whoever made this: it outlives every block here.
+        # Closed by the creator of this object: the file outlives every block here.
         self._file: IO[bytes] = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115 - closed by its owner, or with the process
 
     def write(self, blob: bytes) -> int:

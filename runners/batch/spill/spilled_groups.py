@@ -2,18 +2,18 @@
 
 Partials go into cells in memory while these are small.  When they are not, the range is divided into buckets by other
 bits of the hashes of its keys (Grace hash join: Kitsuregawa, Tanaka, Moto-oka, 1983): the cells and timers so far, and
-all partials still to come, go to one file for each bucket.  Then the buckets are worked off one after the other, each
+all partials still to come, go to one file for each bucket.  Then the buckets are processed one after the other, each
 as if it were the range; one that is too large itself is divided again.
 
 Nothing depends on the order of keys: a cell belongs to one key, and so to one bucket, and what comes for it stays in
 its order.
 
-A key cannot be divided like that.  Where windows speak once (`ReplayPanes`), one that has most of what is held is taken
-out of the range, and sorted by windows through a file of its own (`LargeKey`): neither many windows nor one with many
-values have to fit, as a group of `GroupByKey` that does not is a sequence over the file (`FileValues`).
+A key cannot be divided like that.  Where windows fire once (`ReplayPanes`), a key that has most of what is in memory is
+taken out of the range, and sorted by windows through a file of its own (`LargeKey`): neither many windows nor one with
+many values have to fit, as a group of `GroupByKey` that does not is a sequence over the file (`FileValues`).
 
-**Invariant:** what is said is what would have been said without files, but for the order of keys, and for the order of
-values where windows merge.
+**Invariant:** what is emitted is what would have been emitted without files, but for the order of keys, and for the
+order of values where windows merge.
 
 Absent: a key that is larger than memory where there is more to a window than its accumulator (stateful DoFns; triggers,
 retractions and event times of panes that the user has chosen), where user code merges windows, and the one accumulator
@@ -65,7 +65,7 @@ class _Memory:
 
     @property
     def size_bytes(self) -> int:
-        """At most so much: what is folded or has been said already still counts as what it was."""
+        """An upper limit of the size: what is folded or emitted already still counts as what it was."""
         return self._content_bytes + CELL_BYTES * len(self.cells)
 
     def grow(self, size_bytes: int) -> None:
@@ -82,13 +82,13 @@ class _Memory:
                 self.timers[timer] = fire_us
 
     def measure(self, held: Iterable[Sequence[Partial]]) -> int:
-        """Count anew, with what else is held, at the cost of a pickle."""
+        """Count the size anew, together with the partials in memory, at the cost of a pickle."""
         cells = (encode_changes([item], ()) for item in self.cells.items())
         self._content_bytes = sum(map(len, chain(cells, map(encode_partials, held))))
         return self.size_bytes
 
     def kept(self) -> Iterator[Changes]:
-        """Everything, one cell at a time; gone from here as it comes."""
+        """Everything, one cell at a time; each is removed from here when it is yielded."""
         by_cell: dict[CellId, list[tuple[TimerId, int | None]]] = {}
         for timer, fire_us in self.timers.items():
             by_cell.setdefault(timer[0], []).append((timer, fire_us))
@@ -119,11 +119,11 @@ class SpilledGroups:
         self._while_input, self._at_the_end = while_input, at_the_end
         #: How often a range or a bucket was divided.
         self.spills = 0
-        #: Those that somebody may still read.
+        #: Those that may still be read.
         self._files: WeakSet[RunFile] = WeakSet()
 
     def steps(self, blobs: Iterable[bytes]) -> Iterator[Step]:
-        """Everything that the grouping says, in steps that each fit into memory.
+        """Everything that the grouping emits, in steps that each fit into memory.
 
         Args:
             blobs: partials as bytes.
@@ -134,7 +134,7 @@ class SpilledGroups:
         return self._steps(((decode_partials(blob), len(blob)) for blob in blobs), shift=0)
 
     def close(self) -> None:
-        """End what was said: groups that are in files can be read no more."""
+        """End the output: groups that are in files can be read no more."""
         for file in self._files:
             file.close()
 
@@ -168,10 +168,10 @@ class SpilledGroups:
     def _divided(
         self, memory: _Memory, chunks: Iterator[_Chunk], shift: int
     ) -> Iterator[Step] | None:
-        """What is said of what is held and still to come, in buckets; None if it stays in memory."""
+        """The output for the partials in memory and those to come, in buckets; None if all stays in memory."""
         replay = self._grouping.replay
         held = () if replay is None else replay.fold()
-        # Folding makes little of much: then it pays to count, and again when as much has come in addition.
+        # Folding can shrink the partials much: then it pays to count, and again when as much has come in addition.
         if memory.measure(held) <= self._spill_bytes / 2:
             return None
         large = self._large_key(held)
@@ -181,7 +181,7 @@ class SpilledGroups:
         return self._in_buckets(memory, chunks, shift, large)
 
     def _large_key(self, held: Sequence[Sequence[Partial]]) -> LargeKey | None:
-        """Room for the key that most of what is held belongs to, if there is one and it can be taken out."""
+        """A file for the key that most of memory is used for, if there is one and it can be taken out."""
         replay = self._grouping.replay
         if replay is None or replay.order is None:
             return None
@@ -203,7 +203,7 @@ class SpilledGroups:
             self._divide(memory, chunks, shift, large, files)
             if large is not None:
                 yield from self._emitted_by(large)
-                # Its file goes as soon as nobody reads it any more.
+                # Its file goes as soon as nothing reads it any more.
                 large = None
             for file in files:
                 yield from self._steps(map(_chunk, file.read()), shift + _BUCKET_BITS)
@@ -217,7 +217,7 @@ class SpilledGroups:
         large: LargeKey | None,
         files: Sequence[SpillFile],
     ) -> None:
-        """Write everything that is held, and that is still to come."""
+        """Write everything that is in memory, and that is still to come."""
         for kept in memory.kept():
             files[self._bucket(_key(kept), shift)].write(encode_changes(*kept))
         replay = self._grouping.replay
@@ -261,7 +261,7 @@ class SpilledGroups:
 
 
 def _chunk(blob: bytes) -> _Chunk:
-    """What was written to the file of a bucket."""
+    """The partials, or the cell, that were written to the file of a bucket."""
     content = decode_entry(blob)
     assert not isinstance(content, Whole | Released)
     return content, len(blob)
@@ -272,7 +272,7 @@ def _key(kept: Changes) -> Any:
 
 
 def _emptied(held: list[Sequence[Partial]]) -> Iterator[_Chunk]:
-    """What was held, gone from there as it comes: it is large."""
+    """The partials in memory, each released when it is yielded: together they are large."""
     while held:
         yield held.pop(0), 0
 
