@@ -184,7 +184,7 @@ def _be_the_worker(
     except SystemExit as end:
         # As if nobody had seen it: it is user code that wants to end the process.
         status = end.code if isinstance(end.code, int) else 1
-    except BaseException as error:  # noqa: BLE001 - told by the task beside it
+    except BaseException as error:  # noqa: BLE001 - reported by the task beside it
         if not _is_of_the_step(error):
             page.forget()
         page.say(f"{reason_of(error)}\n{''.join(traceback.format_exception(error))}")

@@ -1,4 +1,4 @@
-"""ManualClock: time that moves when a test says so."""
+"""ManualClock: time that moves when a test moves it."""
 
 
 class ManualClock:

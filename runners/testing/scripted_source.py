@@ -11,7 +11,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 @attrs.frozen
 class Batch:
-    """Records that arrive together, and the watermark that the source tells after them."""
+    """Records that arrive together, and the watermark that the source reports after them."""
 
     values: Sequence[Any]
     timestamps_us: Sequence[int]
@@ -22,7 +22,7 @@ class Batch:
 class ScriptedSource(Source):
     """One split per script; one batch per read, whatever the number of records asked for.
 
-    The end of a script is a batch of nothing that says finished.
+    The end of a script is an empty batch with the status that the split is finished.
     """
 
     has_arrival_order = True

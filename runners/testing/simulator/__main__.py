@@ -13,7 +13,7 @@ from runners.testing.simulator.simulation import BuildLike
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, and say what came of it; 1 if a seed fails."""
+    """Run the seeds, and print the outcome; 1 if a seed fails."""
     parser = argparse.ArgumentParser(
         prog="python -m runners.testing.simulator", description=__doc__
     )

@@ -94,7 +94,7 @@ class Backups:
         return name
 
     def mend(self) -> None:
-        """Somebody has heard of it, and takes the whole of the store back to that moment."""
+        """Take the whole of the store back to that moment, as a person does who learns of the loss."""
         assert self._torn is not None
         self._put(self._torn)
 

@@ -10,7 +10,7 @@ from runners.testing.simulator.trace import Trace
 
 
 def balance(master: Master, slots: int, dice: Dice, trace: Trace) -> None:
-    """Have the master change what the dice say, where it can be changed."""
+    """Have the master make a change that the dice choose, where it is possible."""
     random = dice.random
     if dice.strikes(Fault.MOVE):
         known = sorted(master.ranges)

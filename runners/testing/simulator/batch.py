@@ -9,7 +9,7 @@ What strikes, where it can:
 * two attempts at one task go on side by side, and the one whose output nobody has ends later (speculation, zombies);
 * the driver dies; its attempts may go on while the next run is under way.
 
-`tests/simulation/test_batch.py` says what must come of it.
+`tests/simulation/test_batch.py` defines what the outcome must be.
 """
 
 import itertools
@@ -75,7 +75,7 @@ class _Failures(list[Failure]):
 
 
 class _FragileStore:
-    """A connection of an attempt, which may die before and after a commit, or not hear what became of it."""
+    """A connection of an attempt, which may die before and after a commit, or not learn the outcome of one."""
 
     def __init__(self, inner: Store, strikes: Callable[[], bool]) -> None:
         self._inner, self._strikes = inner, strikes
@@ -212,7 +212,7 @@ class SimulatedBatch:
         self._zombies.append(attempt)
 
     def let_zombies_go_on(self) -> None:
-        """Some of them, for a while or to their end; then they hear that they were given up."""
+        """Let some zombies run, for a while or to their end; then they find that they were given up."""
         for zombie in self.shuffled(self._zombies):
             if self._random.random() < 0.3:
                 with suppress(Exception):

@@ -54,7 +54,7 @@ JOB = "sim"
 _MASTER = "master"
 #: Rounds that a run may take; far more than any needs.
 ROUNDS_MAX = 20_000
-#: A worker that has not heard a driver for this long ends itself, as on a cluster.
+#: A worker that has received nothing from a driver for this long ends itself, as on a cluster.
 _SILENCE_MS = 10_000
 #: Pauses inside pauses.
 _DEPTH_MAX = 3
@@ -77,7 +77,7 @@ class Cluster:
         is_shipped: whether each worker gets the pipeline as bytes, as on a cluster.  If not, all use the same
             objects, with which a test can then reach them.
         signals_max: how many of the signals that the pipeline listens to are sent, at random moments.
-        is_told: whether the story is wanted.
+        is_told: whether the story of the run is recorded.
     """
 
     #: Virtual time in which a job must end when nothing fails any more; a test with slow workers needs more.
@@ -115,12 +115,12 @@ class Cluster:
         self._struck_before = 0
         self.shared = SharedStore(self.store, self.ledger, self.clock, self.trace)
         self.backups = Backups(seed, self.store, self.ledger, self.panes)
-        #: What drivers have said of a store that had lost something.
+        #: What drivers have reported of a store that had lost something.
         self.lost: list[LostCommitsError] = []
-        #: With what the job has ended where only a part had.
+        #: The errors with which the job has ended where only a part of the store had gone back.
         self.lost_parts: list[LostCommitsError] = []
         self._graph, self._signals_left = graph, signals_max
-        #: Whether a source may break its word, so that watermarks can be ahead of records.
+        #: Whether a source may go back behind its watermark, so that watermarks can be ahead of records.
         self.can_be_late = True
         self._shipped = dumps_code(graph, "the pipeline") if is_shipped else None
         self._ranges_per_grouping = ranges_per_grouping
@@ -135,7 +135,7 @@ class Cluster:
         self.start_driver()
 
     def spec_of(self, graph: PipelineGraph) -> JobSpec:
-        """What the job is, of a pipeline."""
+        """The specification of the job for a pipeline."""
         ranges = self._ranges_per_grouping
         return job_spec(JOB, "streaming", plan(graph), splits_desired=2, ranges_per_grouping=ranges)
 
@@ -145,7 +145,7 @@ class Cluster:
         return self._is_over
 
     def start_driver(self) -> None:
-        """A new driver finds the job in the store; it has a network of its own, so it hears no worker of another."""
+        """Start a new driver, which finds the job in the store; its network is its own, without the other workers."""
         self._drivers += 1
         self._shown_us: dict[str, int] = {}
         self._driver_clock = SkewedClock(self.clock, self.dice.drift())
@@ -155,7 +155,7 @@ class Cluster:
         )
 
         def sent(delivery: Deliver) -> None:
-            # What those say who do not know yet that the store is another one reaches nobody who can commit.
+            # A process that does not know yet that the store is another one sends to nobody who can commit.
             if incarnation == self.shared.incarnation:
                 self.ledger.sent(delivery)
 
@@ -171,17 +171,17 @@ class Cluster:
         self._replace()
 
     def send_signal(self, name: str) -> int:
-        """Send the job a signal; its number."""
+        """Send the job a signal, and return its number."""
         self.trace.note("user", f"sends signal {name}")
         return self.store.send_signal(JOB, name)
 
     def send_request(self, request: Request) -> int:
-        """Ask the job for something; the number of the request."""
+        """Send the job a request, and return its number."""
         self.trace.note("user", f"asks to {request}")
         return self.store.send_request(JOB, request)
 
     def update(self, graph: PipelineGraph, update: Update, taps: Sequence[Tap] = ()) -> UpdatePlan:
-        """Go over to another pipeline at once; whoever of the old one is there has not heard of it.
+        """Go over to another pipeline at once; processes of the old one are not notified.
 
         Raises:
             UpdateRefusedError: something would be lost, and ``update`` does not allow it.
@@ -190,7 +190,7 @@ class Cluster:
         while self.shared.is_down:
             self.clock.advance(1_000)
         for network in (self.network, *(each.network for each in self._processes)):
-            # What the old version still sends to its own is its own business.
+            # What the old version still sends to its own processes does not matter.
             network.look_away()
         self.shared.wait_for(JOB, self.job.ranges)
         if self.backups.is_torn:
@@ -211,7 +211,7 @@ class Cluster:
         return planned
 
     def upgrade(self) -> None:
-        """Kill everybody; a driver of the version of the code that there is now goes on with the job.
+        """Kill all processes; a driver of the version of the code that there is now goes on with the job.
 
         Raises:
             StoredFormatError: this version does not read what is stored.
@@ -227,10 +227,10 @@ class Cluster:
         self.start_driver()
 
     def run(self) -> None:
-        """To the end of the job and of everybody who had to do with it, and look whether it is clean.
+        """Run to the end of the job and of all its processes, and check that nothing is left behind.
 
         Raises:
-            SimulationError: a promise was broken.
+            SimulationError: an invariant was violated.
             Exception: what user code raised.
         """
         self.run_until(lambda: False)
@@ -240,7 +240,7 @@ class Cluster:
             self._check_clean()
 
     def run_until(self, is_reached: Callable[[], bool]) -> None:
-        """Until something is so, or the job is done; errors as those of `run`."""
+        """Run until a condition holds, or the job is done; errors as those of `run`."""
         self._due_by_ms = max(self._healed_ms, self.clock.monotonic_ms()) + self.live_ms
         with as_simulation_error():
             for _ in range(ROUNDS_MAX):
@@ -294,7 +294,7 @@ class Cluster:
         strike(struck, [_MASTER, *names], self._driver_clock, dice, self.trace)
 
     def _replace(self) -> None:
-        """What Spark does: start what has died again."""
+        """Start again what has died, as Spark does."""
         now_ms = self.clock.monotonic_ms()
         if self._is_driver_dead:
             try:
@@ -329,7 +329,7 @@ class Cluster:
         return process
 
     def start_worker(self, slot: int) -> Steps:
-        """The worker of a new process; a test can override it, and put something around the worker."""
+        """Make the worker of a new process; a test can override it, and put something around the worker."""
         process = self._starting
         spec = WorkerSpec(
             job=JOB,
@@ -412,7 +412,7 @@ class Cluster:
             self.ledger.told_watermarks(inputs_us, self.polls, can_be_late=self.can_be_late)
         if master.is_done and not self._is_driver_dead:
             try:
-                # As whoever marks a job as finished does.
+                # As a driver that marks a job as finished does.
                 self._driver_store.check()
                 self.master.witness.check(self.store.read_job(JOB), "the simulated store")
             except StoreRestartedError:
@@ -423,7 +423,7 @@ class Cluster:
                 self._is_over = True
 
     def _mend(self, error: LostCommitsError) -> None:
-        """The job has ended because the store has lost something: whoever runs it restores the whole."""
+        """Restore the whole store: the job has ended because the store has lost something."""
         if self._incarnation == self.shared.incarnation:
             if not self.backups.is_torn:
                 raise InvariantError(f"I8: commits are said to be lost, and none is: {error}")
@@ -436,7 +436,8 @@ class Cluster:
         self._is_driver_dead = True
 
     def _begin_again(self) -> None:
-        """As a run does whose store is another one; where something is lost it says so, and is started again."""
+        """Begin again, as a run does whose store is another one; if something is lost it fails, and is started
+        again."""
         try:
             self.master.witness.check(self.store.read_job(JOB), "the simulated store")
         except LostCommitsError as error:
@@ -454,7 +455,7 @@ class Cluster:
                 yield f"  tells {name} the input watermark {watermark_us} us", frozenset()
 
     def _in_driver(self, act: Callable[[], T]) -> T | None:
-        """Do something in the driver, which may die of it; what came of it."""
+        """Do something in the driver, which may die of it, and return the result."""
         try:
             return act()
         except ProcessDied:
@@ -514,7 +515,7 @@ class Cluster:
         return f"store: {statistics}, master: {self.master.statistics()}"
 
     def _let_all_end(self) -> None:
-        """Whoever is still there finds out that it is over; what is on the wire arrives."""
+        """Let the remaining processes find out that the job is over, and let messages on the wire arrive."""
         self.dice.is_healed = True
         self.shared.land(is_over=True)
         for _ in range(3):

@@ -72,7 +72,7 @@ _ENDLESS = (Fault.DUPLICATE, Fault.CLOCK_DRIFT)
 _LATER = {Fault.LOST_COMMITS: 0.3, Fault.LOST_PART: 0.2}
 #: Faults of one run, at most; then the job must come to its end.
 FAULTS_MAX = 25
-#: Of one that is told how often they strike.
+#: Faults of one run for which it is configured how often they strike, at most.
 DENSE_FAULTS_MAX = 100
 
 

@@ -1,11 +1,11 @@
-"""What the simulator raises: a broken promise for the user, and the ends of simulated processes for itself."""
+"""What the simulator raises: a violated invariant for the user, and the ends of simulated processes for itself."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
 class InvariantError(BaseException):
-    """The job broke one of its promises.  Not an `Exception`, which a worker would take for one of user code.
+    """The job violated an invariant.  Not an `Exception`, which a worker would take for one of user code.
 
     ``keys``: the keys that it is about, as text, so that the story can be about them alone.
     """
@@ -32,7 +32,7 @@ class ProcessDied(BaseException):
 
 @contextmanager
 def as_simulation_error() -> Iterator[None]:
-    """Let a broken promise out as an error like any other."""
+    """Raise a violated invariant as an error like any other."""
     try:
         yield
     except InvariantError as error:

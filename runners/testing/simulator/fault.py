@@ -37,13 +37,13 @@ class Fault(StrEnum):
 
     #: A worker dies at a sync point.
     CRASH = "crash"
-    #: A worker stands still at a sync point, for anything up to twenty seconds, and then goes on as if nothing were.
+    #: A worker stops at a sync point, for anything up to twenty seconds, and then goes on as if nothing had happened.
     PAUSE = "pause"
     #: A worker is taken for dead, and replaced, though it is not.
     ZOMBIE = "zombie"
     #: The driver dies; another one finds the job in the store, while the old workers go on for a while.
     DRIVER_CRASH = "driver-crash"
-    #: The connection dies around a commit: nobody says whether it landed.
+    #: The connection dies around a commit: its outcome is unknown.
     LOST_REPLY = "lost-reply"
     #: The same, and the commit reaches the store later; or it reaches it twice, the second time later.
     LATE_COMMIT = "late-commit"
@@ -104,7 +104,7 @@ class SyncPoint(StrEnum):
     BEFORE_COMMIT = "before-commit"
     #: All is durable, and the worker does not know it.
     COMMIT_SENT = "commit-sent"
-    #: After the commit, before it is told: deliveries, acknowledgements, reports, one by one.
+    #: After the commit, before others are notified: deliveries, acknowledgements, reports, one by one.
     BEFORE_SEND = "before-send"
     #: Recovery, before and after the ranges change hands.
     BEFORE_TAKEOVER = "before-takeover"

@@ -1,6 +1,6 @@
-"""Ledger: checks every commit of a job against all those before it, with books of its own.
+"""Ledger: checks every commit of a job against all those before it, with records of its own.
 
-It trusts neither the workers nor the store: what it needs to know of the past it has written down itself.  The names of
+It trusts neither the workers nor the store: what it needs to know of the past it has recorded itself.  The names of
 the invariants are those of `docs/how-to/break-your-pipeline.md`.
 """
 
@@ -45,13 +45,13 @@ Before = Mapping[RangeId, RangeRow]
 
 
 class Ledger:
-    """Of one job.
+    """The ledger of one job.
 
     Args:
         store: where the job is.
         job: its name.
         plan: the pipeline.
-        panes: takes in what is said.
+        panes: receives the panes that are committed.
         guarantees: of computations that do without some.
     """
 
@@ -91,7 +91,7 @@ class Ledger:
         self._inherit()
 
     def _inherit(self) -> None:
-        """What a job has that is there already is taken for right."""
+        """Take the contents of a job that exists already to be right."""
         job = self._store.read_job(self._job)
         for table in () if job is None else self._plan.graph.tables():
             self._panes.add(table, self._store.read_table(table))
@@ -106,14 +106,14 @@ class Ledger:
             self._record_ids[range_id].update(ids)
 
     def before(self, production: Production) -> Before:
-        """The ranges that a production is about, as they are in the store."""
+        """The ranges that a production changes, as they are in the store."""
         job = self._store.read_job(self._job)
         ranges = {} if job is None else job.ranges
         fenced = [fence.range_id for fence in production.fences]
         return {range_id: ranges[range_id] for range_id in fenced if range_id in ranges}
 
     def updated(self, plan: ExecutionPlan, kept: Collection[str]) -> None:
-        """The job has another pipeline, in which these computations go on under their names."""
+        """The job has another pipeline now, in which the computations ``kept`` go on under their names."""
         for known in (
             self._bundles,
             self._tokens,
@@ -135,7 +135,7 @@ class Ledger:
         self._plan, self._strategies, self._is_merging = plan, _strategies(plan), {}
 
     def take_back(self, name: str, then: Mapping[str, Any]) -> None:
-        """What the store has of a computation is as it was then, when the books had these contents."""
+        """The store's part of a computation is as it was when the ledger had these contents."""
 
         def is_range(range_id: RangeId) -> bool:
             return range_id.computation == name
@@ -180,7 +180,7 @@ class Ledger:
         return [channel for channel, kept in self._kept.items() if kept]
 
     def sent(self, delivery: Deliver) -> None:
-        """Somebody sends a production.
+        """A production is sent.
 
         Raises:
             InvariantError: I9, it is not durable, or not what is durable.
@@ -189,7 +189,7 @@ class Ledger:
         if not self._guarantees.get(sender.computation, BOTH).strong_productions:
             return
         if sender.computation in self._torn and not self._has_made(sender, delivery.origin):
-            return  # said by who does not know yet that it is gone
+            return  # sent by a worker that does not know yet that it is gone
         known = self._payloads.get((delivery.channel, delivery.sequence))
         if known != delivery.payload:
             what = "is not durable" if known is None else "says something else than before"
@@ -200,7 +200,7 @@ class Ledger:
     def told_watermarks(
         self, inputs_us: Mapping[str, int], polls: Polls, *, can_be_late: bool
     ) -> None:
-        """The master believes these input watermarks.
+        """The master has accepted these input watermarks.
 
         What a production holds back (`Checkpoint.min_timestamp_us`) may be earlier: a new owner does not know how far
         the last one had come.  What is in it may not, unless it was late already when it was made.
@@ -208,7 +208,7 @@ class Ledger:
         Args:
             inputs_us: by computation.
             polls: know which split may have been taken for idle when it was not any more.
-            can_be_late: whether a source breaks its word, or comes back from a silence.
+            can_be_late: whether a source goes back behind its watermark, or comes back from a silence.
 
         Raises:
             InvariantError: I4, a window has expired for which there is something on its way.
@@ -217,7 +217,7 @@ class Ledger:
             self._inputs_us[name] = max(input_us, self._inputs_us.get(name, input_us))
         for channel, pending in self._open.items():
             if not self._torn.isdisjoint(each.computation for each in channel):
-                continue  # what was believed is gone, and is seen in what the job says
+                continue  # the watermark of then is gone, and is seen in what the job emits
             known_us = inputs_us.get(channel.receiver.computation, MIN_TIMESTAMP_US)
             for sequence, each in pending.items():
                 expiry_us = each.next_expiry_us if can_be_late else each.expiry_us
@@ -266,7 +266,7 @@ class Ledger:
                 raise InvariantError(f"I6: the ranges of {name} are {keys}")
 
     def _check_news(self, production: Production, before: Before) -> None:
-        """A worker that has nothing to do commits nothing: else every idle job would keep its store busy."""
+        """Refuse commits of a worker that has nothing to do: else every idle job would keep its store busy."""
         said = attrs.asdict(production, recurse=False)
         for name in ("job", "fences", "watermarks_us", "percentiles_us", "signal_marks"):
             del said[name]
@@ -357,7 +357,7 @@ class Ledger:
             if not self._torn.isdisjoint(
                 (channel.sender.computation, channel.receiver.computation)
             ):
-                # What was deleted before is there again; whoever takes a range over finds that out.
+                # What was deleted before is there again; the next owner of a range finds that out.
                 continue
             if kept and channel.sender in self._retired:
                 raise InvariantError(
@@ -401,7 +401,7 @@ class Ledger:
         )
 
     def told(self, production: Production) -> Iterable[tuple[str, frozenset[str]]]:
-        """What a production says, for the story: lines, and the keys that they are about."""
+        """The contents of a production, for the story: lines, and the keys that they are about."""
         for range_id, watermark_us in production.watermarks_us.items():
             if watermark_us != self._watermarks_us.get(range_id):
                 yield f"  {range_id} has acted up to {watermark_us} us", frozenset()

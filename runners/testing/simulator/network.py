@@ -39,7 +39,7 @@ class VirtualNetwork:
         clock: the virtual time.
         dice: decide what fails.
         look: is shown every delivery that is sent.
-        trace: of the run; its story has what masters and workers say of the ranges.
+        trace: of the run; its story has what masters and workers send about the ranges.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ def _pass_over(delivery: Deliver) -> None:
 
 
 def _told(receiver: str, message: bytes) -> Iterable[tuple[str, frozenset[str]]]:
-    """What a message says, if it says something of who has which ranges."""
+    """The contents of a message, if it is about which process has which ranges."""
     said = decode(message)
     if isinstance(said, Routes):
         ranges = " ".join(f"{range_id}:{where}" for range_id, where in said.addresses.items())

@@ -1,6 +1,6 @@
-"""Panes: everything that the groupings of a job say, as it is committed, and what must hold of it at every moment.
+"""Panes: everything that the groupings of a job emit, as it is committed, and what must hold of it at every moment.
 
-Each grouping of the pipeline is *tapped*: what it says and takes back also goes into a table of its own, so that it is
+Each grouping of the pipeline is *tapped*: what it emits and retracts also goes into a table of its own, so that it is
 committed with everything else and known in the order of the commits.
 """
 
@@ -32,11 +32,11 @@ _TIMINGS = (PaneTiming.EARLY, PaneTiming.ON_TIME, PaneTiming.LATE)
 
 @attrs.frozen
 class Tap:
-    """One grouping and the table with all that it says.
+    """One grouping and the table with all that it emits.
 
-    ``folding``: how its panes add up; None where nobody but the user can say.
-    ``is_retracted``: whether its input may be taken back.  ``is_many``: whether a window says many things, and of these
-    what has changed; then there is a row for each of them.
+    ``folding``: how its panes add up; None where only the user can know.
+    ``is_retracted``: whether its input may be retracted.  ``is_many``: whether a window emits many elements, of which
+    only those that have changed are emitted again; then there is a row for each of them.
     """
 
     label: str
@@ -49,7 +49,7 @@ class Tap:
 
 
 def tap(pipeline: Pipeline) -> list[Tap]:
-    """Have every grouping of a pipeline write down what it says."""
+    """Have every grouping of a pipeline record what it emits."""
     graph = pipeline.graph()
     taps: list[Tap] = []
     for node in graph.transforms:
@@ -86,7 +86,7 @@ def tap(pipeline: Pipeline) -> list[Tap]:
 
 
 def changes_of(rows: Iterable[Sequence[Any]]) -> list[Change[Any]]:
-    """What rows of a tap's table say."""
+    """The changes that the rows of a tap's table describe."""
     return [loads(blob) for (blob,) in rows]
 
 
@@ -97,12 +97,12 @@ class PaneLog:
         self._taps = {each.table: each for each in taps}
         self._said: dict[tuple[str, str, Any], Change[Any]] = {}
         self._last: dict[tuple[str, str, Any], tuple[int, int]] = {}
-        #: Of windows that say many things: how often each is said.
+        #: Of windows that emit many elements: how often each is emitted.
         self._many: Counter[tuple[str, str, Any]] = Counter()
         self.changes: dict[str, list[Change[Any]]] = {each.label: [] for each in taps}
 
     def updated(self, taps: Iterable[Tap], kept: Collection[str]) -> None:
-        """The job has other taps; only of kept groupings it matters what they have said before."""
+        """The job has other taps now; what was emitted before matters only for the groupings ``kept``."""
         found = {each.table: each for each in taps}
         self._taps = found
         for said in (self._said, self._last, self._many):
@@ -114,7 +114,7 @@ class PaneLog:
         }
 
     def take_back(self, name: str, then: Mapping[str, Any]) -> None:
-        """What a grouping has said is what it had said then, when the log had these contents."""
+        """The emissions of a grouping are those that it had when the log had these contents."""
         for book in ("_said", "_last", "_many"):
             replace(vars(self)[book], then[book], lambda place: bool(place[0] == name))
         replace(self.changes, then["changes"], name.__eq__)
@@ -168,7 +168,7 @@ class PaneLog:
         if change.sign > 0 and not tapped.is_merging:
             index, timing = self._last.get(place, (-1, 0))
             now = _TIMINGS.index(change.pane.timing)
-            # What never expires is forgotten when all of it has been taken back.
+            # What never expires is removed when all of it has been retracted.
             is_anew = tapped.is_retracted and change.window.end_us == MAX_TIMESTAMP_US
             if change.pane.index != index + 1 and not (is_anew and change.pane.is_first):
                 raise _wrong(tapped, key, f"says pane {change.pane.index} after {index}", change)
@@ -185,7 +185,7 @@ def check_same_fold(
     expected: Mapping[str, Sequence[Change[Any]]],
     whose: str,
 ) -> None:
-    """The panes of two runs add up to the same.
+    """Check that the panes of two runs add up to the same.
 
     Raises:
         InvariantError: I1 or I2; shows what is missing and what is too much.
@@ -204,7 +204,7 @@ def check_same_fold(
 def check_same(
     what: str, ours: Counter[tuple[str, str]], theirs: Counter[tuple[str, str]], whose: str
 ) -> None:
-    """Two bags of (key, text) are the same.
+    """Check that two bags of (key, text) are the same.
 
     Raises:
         InvariantError: I1; shows what is missing and what is too much.

@@ -1,4 +1,4 @@
-"""Parts: what a store has of one computation, taken back to an earlier moment while the rest stays.
+"""Parts: what a store has of one computation, restored to an earlier moment while the rest stays.
 
 As a part of a database that is restored by itself, or a store of its own that goes back alone.  Of a channel the
 sender has what is on its way and what was acknowledged, and the receiver what was delivered.

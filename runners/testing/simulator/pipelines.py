@@ -93,7 +93,7 @@ def _sums(p: df.Pipeline, random: Random) -> None:
 
 
 def _sessions(p: df.Pipeline, random: Random) -> None:
-    """Sessions that merge after they spoke, and take back what they said."""
+    """Sessions that merge after they fired, and retract what they emitted."""
     sessions = (
         p
         | "read" >> df.Read(truthful(random))
@@ -110,7 +110,7 @@ def _sessions(p: df.Pipeline, random: Random) -> None:
 
 
 def _chain(p: df.Pipeline, random: Random) -> None:
-    """Three groupings, each of what the one before says and takes back."""
+    """Three groupings, each of what the one before emits and retracts."""
     sums = (
         p
         | "read" >> df.Read(truthful(random))
@@ -136,7 +136,7 @@ def _chain(p: df.Pipeline, random: Random) -> None:
 
 
 def _stamped(p: df.Pipeline, random: Random) -> None:
-    """Results at the event times of records, in windows anew, which follow every one that is taken back."""
+    """Results at the event times of records, in windows anew, which follow every retraction."""
     mode = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
     lateness = random.choice([0, 20, 600])
     sessions = (
@@ -166,7 +166,7 @@ def _stamped(p: df.Pipeline, random: Random) -> None:
         | "list" >> df.GroupByKey()
     )
     combine: Any = random.choice([max, df.SumCombineFn()])
-    # Groups that are taken back to nothing, and filled again.
+    # Groups that are retracted to nothing, and filled again.
     by_size = (
         by_start
         | "size" >> df.Map(lambda pair: (len(pair[1]), sum(pair[1])))
@@ -177,7 +177,7 @@ def _stamped(p: df.Pipeline, random: Random) -> None:
 
 
 class Numbered(df.DoFn):
-    """Numbers the elements of a key in time order, and tells when nothing has come for 20 seconds."""
+    """Numbers the elements of a key in time order, and emits an element when nothing has come for 20 seconds."""
 
     requires_time_sorted_input = True
 
@@ -190,7 +190,7 @@ class Numbered(df.DoFn):
         before: Any = df.DoFn.StateParam(BEFORE),
         silence: Any = df.DoFn.TimerParam(SILENCE),
     ) -> Iterator[Any]:
-        """Say the number and what was before."""
+        """Emit the number and the element before."""
         number.add(1)
         yield element[0], [number.read(), element[1], before.read() or -1]
         before.write(element[1])
@@ -203,7 +203,7 @@ class Numbered(df.DoFn):
         at: datetime = df.DoFn.TimestampParam,
         before: Any = df.DoFn.StateParam(BEFORE),
     ) -> Iterator[Any]:
-        """Say when, and after what."""
+        """Emit the time, and the last element."""
         yield df.TaggedOutput("silent", (key, [int(at.timestamp()), before.read()]))
 
 
@@ -220,7 +220,7 @@ def _stateful(p: df.Pipeline, random: Random) -> None:
 
 
 class Gathered(df.DoFn):
-    """Gathers values, and says them a little later, by the clock."""
+    """Gathers values, and emits them a little later, by the clock."""
 
     def process(
         self,
@@ -229,7 +229,7 @@ class Gathered(df.DoFn):
         waiting: Any = df.DoFn.StateParam(WAITING),
         wake: Any = df.DoFn.TimerParam(WAKE),
     ) -> None:
-        """Keep it."""
+        """Keep the value."""
         if not waiting.read():
             wake.set_after(0.2)
         waiting.add(element[1])
@@ -238,7 +238,7 @@ class Gathered(df.DoFn):
     def woken(
         self, key: Any = df.DoFn.KeyParam, waiting: Any = df.DoFn.StateParam(WAITING)
     ) -> Iterator[Any]:
-        """Say all that was kept."""
+        """Emit all that was kept."""
         for value in waiting.read():
             yield key, value
         waiting.clear()
@@ -257,7 +257,7 @@ def _clocks(p: df.Pipeline, random: Random) -> None:
 
 
 def _signals(p: df.Pipeline, random: Random) -> None:
-    """Windows that speak when they are asked, and totals of them that do as well."""
+    """Windows that fire by signals, and totals of them that do as well."""
     sums = (
         p
         | "read" >> df.Read(truthful(random))
@@ -306,7 +306,7 @@ def _percentiles(p: df.Pipeline, random: Random) -> None:
 
 
 def _late(p: df.Pipeline, random: Random) -> None:
-    """A watermark that guesses, splits that fall silent, hardly any allowance; and a grouping of the answers."""
+    """A watermark that guesses, idle splits, hardly any allowed lateness; and a grouping of the results."""
     window_fn, mode = random.choice(
         [
             (df.FixedWindows(60), df.AccumulationMode.DISCARDING),
@@ -358,7 +358,7 @@ def _retries(p: df.Pipeline, random: Random) -> None:
 
 
 def _typed(p: df.Pipeline, random: Random) -> None:
-    """Typed rows, in windows that speak once: mostly held as columns, until something comes that is none."""
+    """Typed rows, in windows that fire once: mostly kept as columns, until an element comes that is no typed row."""
     script = random.choice([truthful, truthful, guessing])
     totals = (
         p
@@ -408,7 +408,7 @@ def _keys(p: df.Pipeline, random: Random) -> None:
 
 
 def _bundles(p: df.Pipeline, random: Random) -> None:
-    """What is said at the ends of bundles: of records as they are read, and of what a grouping says."""
+    """Elements that are emitted at the ends of bundles: of records as they are read, and of what a grouping emits."""
     sums = (
         p
         | "read" >> df.Read(truthful(random))
@@ -427,7 +427,7 @@ def _bundles(p: df.Pipeline, random: Random) -> None:
 
 
 def _joins(p: df.Pipeline, random: Random) -> None:
-    """Records joined with those of the same key, and with counts that are taken back."""
+    """Records joined with those of the same key, and with counts that are retracted."""
     retracting = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
     records = (
         p

@@ -1,7 +1,7 @@
-"""Polls: what every poll of every source split has found, and so when event time may go on without one of them.
+"""Polls: the findings of every poll of every source split, which decide when event time may go on without a split.
 
-**Invariant** (I5): event time goes past what a split has told only while somebody owns the split, has polled it within
-the lease, and has found nothing.  What is lost, on its way or stands still holds time back.
+**Invariant** (I5): event time goes past the reported watermark of a split only while the split has an owner that has
+polled it within the lease, and has found nothing.  What is lost, on its way or stopped holds the watermark back.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
 class Polls:
-    """Of one job.
+    """The polls of one job.
 
     Args:
         store: where the job is.
@@ -33,11 +33,11 @@ class Polls:
         self, store: MemoryStore, job: str, plan: ExecutionPlan, clock: ManualClock
     ) -> None:
         self._store, self._job, self._plan, self._clock = store, job, plan, clock
-        #: How far each split has told that it is; by anybody who has read it, whether that became durable or not.
+        #: The furthest watermark that was read of each split, by any worker, whether that became durable or not.
         self._output_watermark_us: dict[RangeId, int] = defaultdict(lambda: MIN_TIMESTAMP_US)
-        #: When a worker has found nothing in a split last.
+        #: When each worker last found nothing in a split.
         self._idle_ms: dict[tuple[RangeId, str], int] = {}
-        #: Who has polled each split last while it was his.
+        #: Who has polled each split last while it was its owner.
         self._readers: dict[RangeId, str] = {}
         self._splits: dict[RangeId, Any] = {}
 
@@ -58,7 +58,7 @@ class Polls:
                 self._idle_ms[range_id, worker] = self._clock.monotonic_ms()
 
     def may_be_unheard(self, range_id: RangeId) -> bool:
-        """Whether time may have gone on without a split when nobody knew yet that it has something again."""
+        """Whether time may have gone on without a split before it was known that it has something again."""
         since_ms = self._clock.monotonic_ms() - LEASE_TTL_MS
         return any(
             each == range_id and at_ms >= since_ms for (each, _), at_ms in self._idle_ms.items()
@@ -70,7 +70,7 @@ class Polls:
         """A master has let time go on.
 
         Raises:
-            InvariantError: without a split of which nobody knew that it has nothing.
+            InvariantError: it went on without a split that was not known to have nothing.
         """
         for name, watermark_us in inputs_us.items():
             if watermark_us <= before_us[name]:

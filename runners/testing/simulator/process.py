@@ -27,7 +27,7 @@ class WorkerProcess:
     has put something around it (`Cluster.start_worker`).
     ``network``: that of the driver which started it.  ``store``: its connection to the store.
     ``sync``: called at the points at which it can die or be paused.
-    ``is_paused``: it stands still inside a step.
+    ``is_paused``: it is stopped inside a step.
     """
 
     name: str

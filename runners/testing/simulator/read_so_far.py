@@ -1,4 +1,4 @@
-"""What a job has read of its input: the same pipeline over that alone says what a drained job must have said."""
+"""What a job has read of its input: over that alone, the pipeline emits what a drained job must have emitted."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

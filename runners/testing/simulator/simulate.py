@@ -73,11 +73,12 @@ def simulate(
             one or two, and the others as many as in a running job.
         update: builds another version, to which the job goes over at some moment, whatever it loses by that; what it
             keeps must then be as if that had been alone.  Of tables only those in ``tables`` are compared.
-        drain: whether the job is asked, at some moment, to end where it is; it must then speak of what it has read.
+        drain: whether the job is asked, at some moment, to end where it is; it must then emit all that it has read.
         upgrade: the format of the code that goes on, after everybody was killed at some moment.
 
     Raises:
-        SimulationError: a seed breaks a promise; says what, how to replay it, and what happened to the keys involved.
+        SimulationError: a seed violates an invariant; the message has the invariant, how to replay the seed, and what
+            happened to the keys involved.
         DataflowError: the pipeline itself is wrong.
     """
     name = build if isinstance(build, str) else None
@@ -111,7 +112,7 @@ def simulate(
 
 
 def _run(build: BuildLike, name: str | None, seed: int, options: Mapping[str, Any]) -> Simulation:
-    """One seed; what it raises says how to replay it."""
+    """Run one seed; the message of its error has how to replay it."""
     try:
         simulation = _simulation(build, seed, options)
         simulation.run()

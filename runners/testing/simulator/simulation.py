@@ -1,7 +1,7 @@
 """Simulation: one pipeline under one seed, and everything that must hold of it.
 
-Three oracles: the `Ledger` and the `PaneLog` look at every commit; the direct runner says what must come out, which
-nothing may depend on that the simulator does; and a seed without faults is one of the seeds.
+Three oracles: the `Ledger` and the `PaneLog` look at every commit; the direct runner defines the result, on which
+nothing that the simulator does may have an influence; and a seed without faults is one of the seeds.
 """
 
 from collections import Counter
@@ -125,11 +125,11 @@ class Simulation:
         )
 
     def run(self) -> None:
-        """To the end, and look at all of it.
+        """Run to the end, and check all of it.
 
         Raises:
-            AssertionError: a promise was broken, or an assertion of the pipeline's own.
-            InvariantError: the same, as the simulator says it.
+            AssertionError: an invariant was violated, or an assertion of the pipeline's own failed.
+            InvariantError: an invariant was violated, as the simulator found.
         """
         with ExitStack() as self._versions:
             self.pipeline.run().wait_until_finish()
@@ -186,7 +186,7 @@ class Simulation:
         direct: DirectResult,
         kept: Collection[str] | None,
     ) -> None:
-        """What can be said at the end; ``kept``: the computations that an update has kept, if there was one."""
+        """The checks at the end; ``kept``: the computations that an update has kept, if there was one."""
         expected = {each.label: _recorded(direct, each) for each in self._taps}
         self._check_late(result, kept)
         if self._promise.is_kept and not direct.late_records():
@@ -219,7 +219,7 @@ class Simulation:
             if kept is not None and name not in kept:
                 continue  # what was read before the update is older than it
             if not all(each.strong_productions for each in self._scenario.guarantees.values()):
-                continue  # what is said again, and had counted, can be behind the watermark
+                continue  # what is emitted again, and had counted, can be behind the watermark
             if not self._promise.is_kept and _is_near_a_source(execution, name):
                 continue
             raise InvariantError(

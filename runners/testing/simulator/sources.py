@@ -75,7 +75,7 @@ class FragileReader(SourceReader):
         inner: reads.
         sync: called at these points.
         records_max: at most so many records in a batch.
-        told: takes what was read, for the story.
+        told: called with what was read, for the story.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ def fragile(
 ) -> PipelineGraph:
     """The graph with a `FragileReader` for every split; ``records_max`` is asked for each of them.
 
-    ``told`` takes the label of the read, the split and what was read.
+    ``told`` is called with the label of the read, the split and what was read.
     """
     return with_sources(
         graph,
@@ -130,7 +130,7 @@ class Promise:
 
     @classmethod
     def of(cls, graph: PipelineGraph) -> "Promise":
-        """The promise of the sources of a graph, before anything is read."""
+        """The promise of the sources of a graph, before anything is read: broken where a transform sets times back."""
         is_shifted = any(
             isinstance(node.operation, ParDo | StatefulParDo)
             and node.operation.allowed_timestamp_skew_us
@@ -144,10 +144,10 @@ class Promise:
         return _Watched(source.open(split, position), self)
 
     def look(self, batch: SourceBatch, output_watermark_us: int, *, has_been_idle: bool) -> None:
-        """At a batch that was read; ``output_watermark_us`` is what the source had told of its split before.
+        """Take in a batch that was read; ``output_watermark_us`` is what the source had reported of its split before.
 
-        A split that is silent holds the others back no longer; how far they come meanwhile differs from run to run, so
-        whatever comes after a silence may be late.
+        A split that is idle holds the others back no longer; how far they come meanwhile differs from run to run, so
+        all that comes after a silence may be late.
         """
         if has_been_idle and batch.values:
             self.is_kept = False

@@ -1,4 +1,4 @@
-"""Keys that can be written in several ways: whoever sees one must always see the same."""
+"""Keys that can be written in several ways: all user code that sees one must always see the same."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo

@@ -1,4 +1,4 @@
-"""SimulatedStore: a worker's connection to the store, which breaks when the dice say so.
+"""SimulatedStore: a worker's connection to the store, which breaks when the dice decide it.
 
 `SharedStore` is the other end: one memory store for the whole job, whose every commit is checked.
 """
@@ -116,7 +116,7 @@ class SharedStore:
         return True
 
     def wait_for(self, job: str, range_ids: Iterable[RangeId]) -> None:
-        """Wait, as for a lock, until no commit is under way on these ranges and those that are tied to them."""
+        """Wait, as for a lock, until no commit is under way on these ranges and those in a handover with them."""
         found = self.inner.read_job(job)
         rows = {} if found is None else found.ranges
         heads = {rows[each].handover_with or each for each in range_ids if each in rows}

@@ -19,7 +19,7 @@ def strike(
     dice: Dice,
     trace: Trace,
 ) -> None:
-    """Have happen to a worker, or to its driver, what the dice say.
+    """Have happen to a worker, or to its driver, the faults that the dice choose.
 
     Args:
         struck: the worker.
@@ -36,7 +36,7 @@ def strike(
         is_deaf = dice.is_heads()
         who, lasts_ms = struck.name, _duration_ms(dice)
         if dice.is_heads():
-            # A driver that is never heard again would have to be replaced by a person.
+            # A driver that is never reached again would have to be replaced by a person.
             who, lasts_ms = peers[0], dice.duration_ms()
         trace.note(who, f"{'hears' if is_deaf else 'is heard by'} nobody for {lasts_ms} ms")
         struck.network.mute(who, lasts_ms, is_deaf=is_deaf)

@@ -1,9 +1,9 @@
-"""Waits: what waits for somebody, and since when, while nothing is down that could keep it waiting.
+"""Waits: which parts of a job wait for another one, and since when, while nothing is down that could cause it.
 
 **Invariant** (I11): when nothing fails any more, everything that waits is done before long, and not only the job: a
-range has an owner, a delivery is taken in and deleted, a split or merge is carried out, a signal is acted on, and a
-request is answered.  A job that gets over such a wait by luck (a lease that runs out, a worker that dies) comes to its
-end, and keeps people waiting all the same.
+range has an owner, a delivery is taken in and deleted, a split or merge is carried out, windows have fired by a signal,
+and a request is answered.  A job that gets over such a wait by luck (a lease that runs out, a worker that dies) comes
+to its end, and keeps people waiting all the same.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,18 +16,18 @@ from runners.millwheel.store.port import JobRow
 from runners.testing.manual_clock import ManualClock
 from runners.testing.simulator.errors import InvariantError
 
-#: How often it is looked.
+#: How often to look, in milliseconds.
 _LOOK_MS = 500
 
 
 class Waits:
-    """Of one job.
+    """The waits of one job.
 
     Args:
         store: where the job is.
         job: its name.
         clock: the virtual time.
-        longest_ms: what anything may take.
+        longest_ms: how long anything may wait.
     """
 
     def __init__(self, store: MemoryStore, job: str, clock: ManualClock, longest_ms: int) -> None:
@@ -42,7 +42,7 @@ class Waits:
         return self._clock.monotonic_ms() - self._looked_ms >= _LOOK_MS
 
     def begin_again(self) -> None:
-        """Something is down, or was a moment ago: whatever waits may wait for that."""
+        """Start counting anew: something is down, or was a moment ago, and what waits may wait for that."""
         self._looked_ms = self._clock.monotonic_ms()
         self._since_ms.clear()
 
@@ -100,7 +100,7 @@ def _without_owner(job: JobRow, owned: Mapping[str, Collection[RangeId]]) -> Ite
 
 
 def _undelivered(job: JobRow, channels: Iterable[Channel]) -> Iterable[str]:
-    """A receiver that commits is at work, and comes to what it was sent in its turn."""
+    """Deliveries that are not taken in and deleted, with the bundle of the receiver, which shows whether it works."""
     for sender, receiver in channels:
         row = job.ranges.get(receiver)
         bundle = 0 if row is None else row.bundle

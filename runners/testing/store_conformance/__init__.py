@@ -10,7 +10,7 @@ A check returns when the store behaves and raises `ConformanceError` when not.
 
 No test framework is needed.
 The suite is itself tested: it must reject deliberately broken adapters.
-DESIGN section 6; the invariants are those of the port.
+ADR 0004; the invariants are those of the port.
 """
 
 from collections.abc import Callable, Sequence

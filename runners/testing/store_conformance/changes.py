@@ -1,4 +1,4 @@
-"""Checks of rows that are said and taken back: which of them go, and where they may come."""
+"""Checks of rows that are emitted and retracted: which of them are deleted, and where they may be added."""
 
 import math
 from collections import Counter
@@ -29,7 +29,7 @@ _INTERLEAVINGS, _STEPS = 12, 8
 
 
 def check_changed_rows(connect: StoreFactory) -> None:
-    """What can be taken back goes only if all of it is as it was said, and comes only where there is no row."""
+    """A row that can be retracted is deleted only if all of it is as emitted, and added only where there is no row."""
     store = opened(connect)
     owner = Owner(store, LOW)
     said = [(None, ("red", 1)), (None, ("blue", 2)), (None, ("a'; --", 3))]
@@ -55,7 +55,7 @@ def check_changed_rows(connect: StoreFactory) -> None:
 
 
 def check_changes_in_any_order(connect: StoreFactory) -> None:
-    """Whatever two owners say and take back, in any order: the rows of the multiset, or a refusal."""
+    """Whatever two owners emit and retract, in any order: the rows of the multiset, or a refusal."""
     random = Random(5)  # noqa: S311 - the same each time
     table = TableSpec(name="shared", columns={"k": int, "v": float}, key=("k",))
     store = connect()

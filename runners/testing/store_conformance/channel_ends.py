@@ -117,7 +117,7 @@ def _acknowledge_what_nobody_has_taken_in(store: Store) -> None:
 
 
 def check_former_owners_that_are_pruned_are_believed(connect: StoreFactory) -> None:
-    """Long after, nobody can say any more whether they had made a commit."""
+    """Former owners that are pruned are believed: long after, nothing shows whether they had made a commit."""
     store = opened(connect)
     sender = Owner(store, LOW)
     sender.commit()

@@ -58,7 +58,7 @@ def check_sent_marks_outlive_productions(connect: StoreFactory) -> None:
 
 
 def check_what_a_receiver_has_is_sent(connect: StoreFactory) -> None:
-    """Numbers of productions that were never durable are taken, too: whoever sends next must not use them again."""
+    """Numbers of productions that were never durable are taken, too: the next sender must not use them again."""
     store = opened(connect)
     receiver = Owner(store, HIGH)
     there, far = Channel(LOW, HIGH), 7 << 32

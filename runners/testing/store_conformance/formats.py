@@ -1,4 +1,4 @@
-"""Checks of formats: a job says in which one its stored bytes are, and code that does not read it is refused."""
+"""Checks of formats: a job has the number of the format of its bytes, and code that does not read it is refused."""
 
 from functools import partial
 

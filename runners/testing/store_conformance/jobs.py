@@ -136,7 +136,7 @@ def check_reset_keeps_tables_of_others(connect: StoreFactory) -> None:
 
 
 def check_tables_have_owners(connect: StoreFactory) -> None:
-    """A table of another job is refused unless that was said; whose it is, and whether it has rows, is known."""
+    """A table of another job is refused unless it is shared; its owner, and whether it has rows, is known."""
     store = opened(connect)
     spec = job_spec("second")
     own = [attrs.evolve(each, is_shared=False) for each in spec.tables]
@@ -153,7 +153,7 @@ def check_tables_have_owners(connect: StoreFactory) -> None:
         for table in store.result_tables(job):
             found = table.is_created, list(table.others), table.is_own
             expect_equal(found, (is_created, [other], False), f"{table.name} of {job}")
-    # Whoever has it has it, whatever is said later.
+    # The first owner keeps it, whatever is declared later.
     store.open_job(job_spec())
     store.open_job(refused)
     store.reset_job(JOB)

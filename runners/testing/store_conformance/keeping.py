@@ -170,7 +170,7 @@ def check_the_last_index_is_not_pruned(connect: StoreFactory) -> None:
 
 
 def check_requests_and_signals_go_on_after_pruning(connect: StoreFactory) -> None:
-    """What is not answered, or not acted on, stays, and numbers are not given twice."""
+    """Requests without an answer and signals that a range has not processed stay; no number is given twice."""
     store = opened(connect)
     Owner(store, LOW)
     Owner(store, LOW).commit()

@@ -24,7 +24,7 @@ IDS = [bytes([first]) + bytes(14) + bytes([255]) for first in (0, 1, 127, 128, 2
 
 
 def check_record_ids(connect: StoreFactory) -> None:
-    """What was committed is known, to whoever asks and after a takeover; nothing else is."""
+    """Ids that were committed are known, to every reader and after a takeover; others are not."""
     store = opened(connect)
     owner = Owner(store, SPLIT)
     expect_equal(set(store.known_record_ids(JOB, SPLIT, IDS)), set(), "ids of a new range")

@@ -86,7 +86,7 @@ def check_requests_that_nobody_would_carry_out_are_refused(connect: StoreFactory
 
 
 def check_a_job_that_finishes_answers(connect: StoreFactory) -> None:
-    """Nobody waits for a job that is finished; who has asked it to drain is told so."""
+    """A job that finishes answers its requests: a drain with that it is drained, others with that it is finished."""
     store = opened(connect)
     for each in (_CANCEL, _DRAIN, move("count[0]", 1)):
         store.send_request(JOB, each)
@@ -103,7 +103,7 @@ def check_a_job_that_finishes_answers(connect: StoreFactory) -> None:
 
 
 def check_a_job_that_ends_by_itself_is_not_drained(connect: StoreFactory) -> None:
-    """Also when somebody has asked for it, too late for anyone to hear."""
+    """A job that ends by itself is not drained, even if a drain was requested too late to be carried out."""
     store = opened(connect)
     store.send_request(JOB, _DRAIN)
     store.finish_job(JOB)

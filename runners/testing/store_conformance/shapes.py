@@ -35,7 +35,7 @@ _MERGE = Reshape(keys={LOW: KeyRange(0, KEY_SPACE_END), HIGH: None}, handover_wi
 
 
 def check_a_split_divides_what_a_range_has(connect: StoreFactory) -> None:
-    """Cells stay where they are, and belong to whoever has their hash; times and marks are inherited."""
+    """Cells stay where they are, and belong to the range that has their hash; times and marks are inherited."""
     store = opened(connect)
     owner = Owner(store, LOW)
     owner.commit(cells=[cell(b"a", b"1", 0), cell(b"b", b"2", _AT), cell(b"c", b"3", _AT - 1)])
@@ -122,7 +122,7 @@ def check_a_commit_may_name_ranges_that_others_have_made(connect: StoreFactory) 
 
 
 def check_a_range_that_nobody_has_made_is_refused(connect: StoreFactory) -> None:
-    """A channel to it would be one that nobody ever reads; nothing is committed, and who is fenced hears just that."""
+    """A production to a range that does not exist is refused, as nobody would read it; a former owner is fenced."""
     store = opened(connect)
     owner = Owner(store, LOW)
     nowhere = [Checkpoint(Channel(LOW, RangeId("count", 99)), 1, 0, b"lost")]

@@ -1,4 +1,4 @@
-"""Checks of signals: numbered for each job, read in order, and acted on as far as a range says."""
+"""Checks of signals: numbered for each job, read in order, and processed as far as a range has committed."""
 
 import threading
 from functools import partial
@@ -103,7 +103,7 @@ def check_signals_by_many_senders_at_once(connect: StoreFactory) -> None:
 
 
 def check_signal_marks(connect: StoreFactory) -> None:
-    """A range remembers how far it has come; the next owner finds it, and it only advances."""
+    """A range keeps a mark of how far it has come; the next owner finds it, and it only advances."""
     store = opened(connect)
     owner = Owner(store, LOW, HIGH)
     expect_equal(take_over(store, SPLIT).row.signal_mark, NO_SIGNALS, "of a new range")
@@ -122,7 +122,7 @@ def check_signal_marks(connect: StoreFactory) -> None:
 
 
 def check_signal_marks_are_fenced(connect: StoreFactory) -> None:
-    """What a former owner says that it has acted on does not count."""
+    """The mark that a former owner commits does not count."""
     zombie = Owner(opened(connect), LOW, name="zombie")
     delayed = zombie.production(signal_marks={LOW: SignalMark(9)}, cells=[cell(b"k", b"1")])
     successor = Owner(connect(), LOW, name="successor")
@@ -132,7 +132,7 @@ def check_signal_marks_are_fenced(connect: StoreFactory) -> None:
 
 
 def check_reset_forgets_signals(connect: StoreFactory) -> None:
-    """A new job under an old name has heard nothing."""
+    """A new job under an old name has received no signal."""
     store = opened(connect)
     store.send_signal(JOB, "flush")
     Owner(store, LOW).commit(signal_marks={LOW: SignalMark(1)})

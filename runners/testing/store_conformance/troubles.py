@@ -42,7 +42,7 @@ def check_troubles_are_bounded(connect: StoreFactory) -> None:
 
 
 def check_troubles_go_with_their_job(connect: StoreFactory) -> None:
-    """A job that is reset has had none; nobody is told of those of a job that is not there."""
+    """A job that is reset has had none; those of a job that does not exist are reported to nobody."""
     store = opened(connect)
     trouble = Trouble(kind=TroubleKind.DEATH, place="sum[0]", reason="boom")
     store.note_troubles(JOB, [trouble])
