@@ -53,7 +53,7 @@ class BackfillThenLiveRunner:
 
     @property
     def job(self) -> str:
-        """What names the run in the store."""
+        """The name of the run in the store."""
         return self._live.job
 
     def run(self, graph: PipelineGraph) -> PipelineResult:

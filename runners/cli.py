@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_without_secrets(str(error)), file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # Whoever read has seen enough; Python would complain when it flushes at exit.
+        # The reader has closed the pipe; Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -173,7 +173,7 @@ def send_request(store: Store, asked: argparse.Namespace) -> None:
     print(f"request {number} of job {asked.job}: {request}", flush=True)
     if not asked.wait:
         return
-    # To drain takes as long as it takes.
+    # A drain has no time limit.
     timeout_s = None if request.verb is Verb.DRAIN else ANSWER_TIMEOUT_S
     answer = wait_for_answer(store, asked.job, number, timeout_s)
     if not answer.is_done:
@@ -186,7 +186,7 @@ def _without_secrets(text: str) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """One that repeats what it does not understand without its passwords."""
+    """A parser whose errors repeat the arguments without passwords."""
 
     def error(self, message: str) -> NoReturn:
         super().error(_without_secrets(message))

@@ -1,6 +1,6 @@
 """The command ``dataflow check``: in which format jobs are stored, and whether this version can go on with them.
 
-It looks at numbers alone: nothing of a job is read, and nothing is changed.
+It looks at numbers alone: no state of a job is read, and nothing is changed.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def check_formats(store: Store, _: argparse.Namespace) -> None:
 
 
 def outcome(job: JobSummary) -> str:
-    """What becomes of a job that is run with this version of the package."""
+    """The outcome of running a job with this version of the package."""
     current = current_format()
     if job.stored_format == current.number:
         return "goes on"

@@ -41,7 +41,7 @@ def show_late(store: Store, asked: argparse.Namespace) -> None:
 
 
 def show_dead(store: Store, asked: argparse.Namespace) -> None:
-    """Print the records that user code could not take, and why."""
+    """Print the records that made user code fail, and why."""
     find_job(store, asked.job)
     letters = store.read_dead_letters(asked.job)
     if asked.json:
@@ -103,7 +103,7 @@ def replay(store: Store, asked: argparse.Namespace) -> None:
 def _begin(
     store: Store, job: str, kind: KeptKind
 ) -> tuple[int | None, Sequence[Mapping[str, Any]]]:
-    """Up to where a replay goes, and its rows as `PipelineResult` has them; of one that was cut off, the same again."""
+    """The last number of a replay, and its rows as in `PipelineResult`; the same again for one that was cut off."""
     while (up_to := store.begin_replay(job, kind)) is not None:
         stored = store.read_late(job) if kind == "late" else store.read_dead_letters(job)
         shown = stored_late_mapping if kind == "late" else stored_dead_mapping

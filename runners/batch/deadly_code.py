@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 
 class CodeWatch:
-    """What watches the user code of one attempt.
+    """Watches the user code of one attempt.
 
     Args:
-        attempt: how many there were before.
+        attempt: how many attempts there were before.
         attempts_max: how often the task is tried.
-        tries: of a record that fails; None: none is left out.
+        tries: how often a record that fails is tried before it is left out; None: none is left out.
         step_timeout_ms: how long user code may be at work on one bundle, before the process is ended; None: as long
             as it likes.
         can_fork: whether the attempt has a process of its own, which may be forked.
@@ -43,7 +43,7 @@ class CodeWatch:
     ) -> None:
         self._timeout_ms = step_timeout_ms
         is_last = attempt + 1 >= attempts_max
-        #: Runs code in a process of its own before it is run here; None: what has come before has not ended a process.
+        #: Runs code in a process of its own before it is run here; None: it is run here at once.
         self.trial: Trial | None = None
         if can_fork and attempt > 0 and (tries is not None or is_last):
             self.trial = self._try
@@ -96,5 +96,5 @@ class CodeWatch:
         ForkedTrial(self._timeout_ms, self._end, self._begin)(run)
 
 
-#: Of an attempt that cannot be tried again.
+#: The watch of an attempt that cannot be tried again.
 UNWATCHED = CodeWatch(0, 1, tries=None, step_timeout_ms=None, can_fork=False)

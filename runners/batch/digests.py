@@ -4,6 +4,7 @@ A task that is run again must send what it has sent before, but not the same byt
 memory allows, and come in any order. So what is compared is a sum over all records, of a mixture of the key's hash and
 the window. No order changes it, and no folding. Records that may be retracted count with their sign, because nothing
 guarantees how often a window fires early.
+
 What a record's value is does not count: sums of floats differ in their last digit when they are added in another
 order. Neither do windows that merge, which are as large as what was folded together.
 """
@@ -43,7 +44,7 @@ def sums_of(
     ranges: NDArray[np.int64],
     size: int,
 ) -> list[int]:
-    """What records as columns add to the digest of each range; ``salts`` None: windows do not count."""
+    """What records given as columns add to the digest of each range; ``salts`` None: windows do not count."""
     mixed = hashes if salts is None else hashes ^ salts
     sums = np.zeros(size, np.uint64)
     np.add.at(sums, ranges, mixed * counts.astype(np.uint64))

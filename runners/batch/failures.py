@@ -40,11 +40,11 @@ class FailuresParam(AccumulatorParam[list[Failure]]):
     """Lists, concatenated."""
 
     def zero(self, value: list[Failure]) -> list[Failure]:
-        """No failure."""
+        """An empty list."""
         return []
 
     def addInPlace(self, value1: list[Failure], value2: list[Failure]) -> list[Failure]:  # noqa: N802 - Spark's name
-        """Both."""
+        """Both lists, concatenated."""
         value1 += value2
         return value1
 

@@ -1,7 +1,7 @@
 """Gatherer: partials on their way into a shuffle, combined over bundles and packed into blobs.
 
-What is waiting is bounded in records and in partials, and through the size of the last blobs also in bytes.
-Where it does not grow with the records of a key, as sums do not, the bound of the records rises for as long.
+The partials that wait are bounded in records and in number, and through the size of the last blobs also in bytes.
+Where their size does not grow with the records of a key, as that of sums does not, the bound of the records rises.
 Nothing is in order afterwards, and nothing needs to be: combining is commutative, grouping looks at
 event times only, and stateful DoFns are given their elements in the order of these.
 """
@@ -50,11 +50,11 @@ Counted = tuple[int, int, Window, int]
 
 
 class Gatherer:
-    """Gathers what one stage has for the groupings after it.
+    """Gathers the partials of one stage for the groupings after it.
 
     Args:
-        plan: the whole.
-        stage: the part.
+        plan: the plan of the pipeline.
+        stage: the stage whose outputs are gathered.
         layout: where groupings are.
         parts: into how many a target divides its keys, by the low end of their hashes, to take them in part by part;
             None: it does not.
@@ -71,7 +71,7 @@ class Gatherer:
 
     @property
     def is_needed(self) -> bool:
-        """Whether anybody waits for the outputs of the stage."""
+        """Whether any grouping waits for the outputs of the stage."""
         return bool(self._lanes)
 
     def add(self, groups: Mapping[str, Sequence[Partial]]) -> Iterator[Packed]:
@@ -87,7 +87,7 @@ class Gatherer:
             yield from lane.pack()
 
     def digests(self) -> Mapping[int, int] | None:
-        """Of all partials so far, packed or not, by target (`runners.batch.digests`); None if nobody waits for any."""
+        """Digests of all partials so far, packed or not, by target (`runners.batch.digests`); None if not needed."""
         if not self._lanes:
             return None
         return dict(each for lane in self._lanes.values() for each in lane.digests())
@@ -164,7 +164,7 @@ class _Lane:
             table.fold()
             if not table.is_of_numbers():
                 return True
-            # To look costs as much as there is, so not for every bundle.
+            # Looking costs as much as there is, so not for every bundle.
             self._records_max = 2 * table.records
         return table.size >= self._partials_max
 
@@ -225,7 +225,7 @@ class _Lane:
             return encode_partials(partials)
         hash_of, parts = self._codec.hash, self._parts
         by_part: dict[int, list[Partial]] = {}
-        # One by one whatever they came as: nobody takes in a part as columns.
+        # One by one in whatever form they came: a receiver of parts takes no columns.
         for partial in partials:
             by_part.setdefault(hash_of(partial[0]) % parts, []).append(partial)
         return encode_parts(

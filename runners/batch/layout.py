@@ -26,7 +26,7 @@ class Layout:
 
     ``levels``: of every stage; 0 reads a source.  ``offsets``, ``counts``: first target and number
     of targets of each grouping.  ``wanted``: ranges with something left to do, by stage; a range
-    that is done and whose outputs nobody needs is not among them.
+    that is done and whose outputs no other range needs is not among them.
     """
 
     levels: Mapping[str, int]

@@ -15,11 +15,11 @@ from runners.stored.runs import decode_packed, encode_packed
 
 
 class Overflow:
-    """Takes from an executor what is more than it should hold.
+    """Takes from an executor the outputs that exceed what it should keep in memory.
 
     Args:
         executor: of a stage.
-        gatherer: what the stage's partials are for.
+        gatherer: packs the partials of the stage.
     """
 
     def __init__(self, executor: StageExecutor, gatherer: Gatherer) -> None:
@@ -28,7 +28,7 @@ class Overflow:
         executor.overflow = self._take
 
     def packed(self) -> Iterator[Packed]:
-        """What was taken since the last time."""
+        """The blobs packed since the last call."""
         file, self._file = self._file, None
         if file is not None:
             with closing(file):
@@ -36,7 +36,7 @@ class Overflow:
                     yield decode_packed(blob)
 
     def close(self) -> None:
-        """Forget what nobody has asked for."""
+        """Drop the blobs that were not fetched."""
         if self._file is not None:
             self._file.close()
 

@@ -63,9 +63,9 @@ class RangeWriter:
     Args:
         store: closed with the writer.
         owner: unique among the attempts.
-        run: which run of the job the attempt belongs to (`JobRow.version`); None: whichever.
-        is_binding: whether what earlier runs have committed counts.  Where nothing but digests was, and nothing was
-            made of what they are about, it does not.
+        run: which run of the job the attempt belongs to (`JobRow.version`); None: any.
+        is_binding: whether the digests that earlier runs have committed count.  They do not where a range has committed
+            nothing else, and no other range has committed anything made of what it sent.
         where: names the stage, for errors.
         fenced_wait_s: how long a fenced attempt waits for the one that fenced it; by default `FENCED_WAIT_S`.
     """
@@ -143,13 +143,13 @@ class RangeWriter:
         self._dead_met = self._dead_committed
 
     def pass_over(self, dead: Sequence[dead_letters.DeadLetter]) -> None:
-        """Note what comes again and is committed already."""
+        """Note letters that come again and are committed already."""
         self._dead_met += len(dead)
 
     def write(
         self, writes: Iterable[TableWrite], dead: Sequence[dead_letters.DeadLetter] = ()
     ) -> None:
-        """Keep rows and letters for the next commit; a finished range has had all of them."""
+        """Keep rows and letters for the next commit; those of a finished range are all committed."""
         self._dead_met += len(dead)
         if self.is_finished:
             return
@@ -190,7 +190,7 @@ class RangeWriter:
 
         Raises:
             FencedError: another attempt owns the range and has not finished it.
-            StoreUnreachableError: nobody knows whether it was committed; the next attempt will see.
+            StoreUnreachableError: it is unknown whether it was committed; the next attempt will see.
             UnrepeatableError: what was committed before had other dead letters, or other digests.
         """
         self._check_dead(self._dead_met - len(self._dead))

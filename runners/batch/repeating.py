@@ -1,9 +1,9 @@
-"""What may be done again: a batch run that goes on behind one that has died, and code that is not deterministic.
+"""Repetition: a batch run that continues one that has died, and code that is not deterministic.
 
 A run that is continued keeps the ranges that are finished, and reads and sends again what the others need.  What it
 sends must then be what was sent before, or records are lost and others count twice.  So every range keeps digests of
-what it has sent (`digests.py`), which later attempts are compared with (`range_writer.py`).  They bind nobody as long
-as nothing was made of what they are about: code may be corrected and the run continued.
+what it has sent (`digests.py`), which later attempts are compared with (`range_writer.py`).  They do not bind as long
+as nothing was made of what was sent: code may be corrected and the run continued.
 
 **Invariant:** an attempt of an earlier run commits nothing once a later one has begun.
 """

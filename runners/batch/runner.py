@@ -1,13 +1,13 @@
 """BatchRunner: a pipeline over bounded input, on Spark, with its results in the store exactly once.
 
-Spark places, retries and shuffles; what is true is in the store.  So a run that dies is continued
-by running the same job again: finished ranges are kept, and what only they would need is passed
-over.
+Spark places, retries and shuffles; the store has the truth.  So a run that dies is continued
+by running the same job again: finished ranges are kept, and input that only they would need is
+passed over.
 
 Everything that can be checked is checked, in this order, before Spark starts: sources, the plan,
 that it can be pickled, the store, the job.
 
-What a task holds of a key range is bounded (spilled_groups.py), and what does not fit waits in files.
+The memory of a task for its key range is bounded (spilled_groups.py), and what does not fit waits in files.
 Absent, so far: one key with more values than fit into memory, and a range with more rows to write.
 """
 
@@ -98,7 +98,7 @@ class BatchRunner:
 
     @property
     def job(self) -> str:
-        """What names the run in the store."""
+        """The name of the run in the store."""
         return self._job
 
     def run(self, graph: PipelineGraph) -> StoreResult:
@@ -163,7 +163,7 @@ def finish(prepared: PreparedJob) -> None:
 
 
 def check_is_whole(prepared: PreparedJob, job: JobRow | None, place: str) -> None:
-    """Look whether a store has the rows of a batch job all of whose tasks have ended.
+    """Check that a store has the rows of a batch job all of whose tasks have ended.
 
     Raises:
         LostCommitsError: ranges that write rows are not finished there.
@@ -186,10 +186,10 @@ def check_is_whole(prepared: PreparedJob, job: JobRow | None, place: str) -> Non
 
 
 def checked_spill_bytes(spill_bytes: int) -> int:
-    """How much a task is to keep in memory, if that can be.
+    """The limit of a task's memory in bytes, checked.
 
     Raises:
-        PipelineError: it cannot.
+        PipelineError: it is not valid.
     """
     if spill_bytes < 0:
         raise PipelineError(f"spill_bytes must not be negative, not {spill_bytes}")

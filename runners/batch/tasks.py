@@ -2,7 +2,7 @@
 
 Both are generators of *shipments*, ``(target, blob)`` or ``(target, failure)``, which the next
 shuffle takes to their targets. An attempt may be run again at any time, also after it has
-succeeded, when a machine is lost with what it had for others: then it ships the same again, and
+succeeded, when a machine is lost with its output for others: then it ships the same again, and
 writes nothing that is already written (range_writer.py).
 
 **Invariants**
@@ -47,7 +47,7 @@ from runners.stored.places import ReadSoFar, decode_split
 from runners.worker_log import log_as
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
-#: Records read from a source in one go: as many as stay near the processor with what is made of them.
+#: Records read from a source in one go: as many as stay in the processor's cache with what is made of them.
 BUNDLE_RECORDS = 1_000
 #: The same where they come as columns.
 BUNDLE_ROWS = 150_000
@@ -77,7 +77,7 @@ class Work:
     ``dsn`` may contain a password, so it is not shown.  ``connect``: opens the store there.
     ``attempts_max``: how often Spark tries a task.
     ``tries``: how often a record that makes user code fail is tried; see `StageExecutor`.
-    ``run``: of the job; None: any.  ``bound``: ranges that must send what earlier runs have sent.
+    ``run``: of the job; None: any.  ``bound``: ranges that must send again what earlier runs have sent.
     ``nondeterministic``: a transform that would not emit the same again; None: there is none.
     ``fenced_wait_s``: see `RangeWriter`.
     ``step_timeout_ms``: how long user code may be at work on one bundle; None: as long as it likes.
@@ -155,7 +155,7 @@ class FailedInputError(Exception):
 
 
 def content_of(shipment: Shipment) -> Any:
-    """What was sent; raises `FailedInputError`."""
+    """The content of a shipment; raises `FailedInputError` for a failure."""
     content = shipment[1]
     if isinstance(content, Failure):
         raise FailedInputError(content)
@@ -172,9 +172,10 @@ class Attempt:
     """One attempt at one range.
 
     Args:
-        work: of the run.
-        range_id: which.
-        attempt: how many there were before at the task, and a number that no other attempt has; by default Spark's.
+        work: the settings of the run.
+        range_id: the range.
+        attempt: how many attempts at the task there were before, and a number of this attempt alone; by default
+            Spark's.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class Attempt:
         )
 
     def run(self, body: Iterator[Shipment]) -> Iterator[Shipment]:
-        """Run one of the generators below; an error becomes shipments to everybody downstream."""
+        """Run one of the generators below; an error becomes a shipment to every task downstream."""
         where = f"the stage {self._range_id.computation!r}"
         try:
             # Loaded for each attempt, so that no two share the user's objects.
@@ -221,7 +222,7 @@ class Attempt:
         written = ReadSoFar() if writer is None else writer.read_so_far
         operation = self._stage.root.operation
         assert isinstance(operation, Read)
-        # Whoever goes on in the middle does not know the ids of what came before.
+        # A reader that continues in the middle does not know the ids of what came before.
         is_resumable = not self._gatherer.is_needed and operation.record_ids is None
         source = operation.source.repeatable()
         reader = source.open(decode_split(split), written.position if is_resumable else None)
@@ -238,7 +239,7 @@ class Attempt:
             writer.resume()
         status = SplitStatus.ACTIVE
         while status is not SplitStatus.FINISHED:
-            # Not beyond what is written already: a bundle is either written or not.
+            # Not beyond the rows that are written already: a bundle is either written or not.
             unwritten = records >= written.records
             bundle_max = BUNDLE_ROWS if reader.reads_columns else BUNDLE_RECORDS
             records_max = bundle_max if unwritten else written.records - records
@@ -246,7 +247,7 @@ class Attempt:
             status, records = batch.status, records + batch.records
             aside = letters_set_aside(batch, self._stage.root, tries=self._work.tries)
             bundle = Bundle(batch.values, batch.timestamps_us)
-            # The watermark stays at the beginning, so no id is forgotten, and nothing is late.
+            # The watermark stays at the beginning, so every id is kept, and nothing is late.
             deduplicated = (
                 None if ids is None else ids.deduplicate(bundle, _WHILE_INPUT.watermark_us)
             )
@@ -267,7 +268,7 @@ class Attempt:
                     sent = self._gatherer.digests()
                     writer.commit(ReadSoFar(records, batch.position), is_last=False, sent=sent)
             if writer is not None and batch.records and records == written.records:
-                # Here, and not before the next batch: what is written may be all that there is.
+                # Here, and not before the next batch: these may be the last rows.
                 writer.check_sent(self._gatherer.digests())
             if not batch.records and status is not SplitStatus.FINISHED:
                 self._pause(status)
@@ -284,7 +285,7 @@ class Attempt:
         grouping.try_first(self._watch.trial)
         overflow = self._overflow(grouping.executor)
         groups = SpilledGroups(grouping, _WHILE_INPUT, _AT_THE_END, self._work.spill_bytes)
-        # After everybody who may read of it: user code until its end, and what gathers for later groupings.
+        # Closed after all that may read from it: user code, and what gathers for later groupings.
         self._stack.callback(groups.close)
         self._set_up(grouping)
         try:

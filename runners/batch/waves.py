@@ -46,7 +46,7 @@ class _Shift:
         return target - self.base
 
 
-#: What Spark runs on each partition of a level.
+#: The function that Spark runs on each partition of a level.
 WaveOf = Callable[[Work, int], Callable[[int, Iterable[Any]], Iterator[Shipment]]]
 
 
@@ -67,7 +67,7 @@ def run_waves(
     wave: WaveOf = _batch_wave,
     connect: Callable[[str], Store] = open_store,
 ) -> None:
-    """Run everything that is wanted.  An interrupt stops the Spark job and goes on up.
+    """Run every wanted range.  An interrupt stops the Spark job and is raised again.
 
     ``bound``: ranges that must send what they have sent before.  ``wave``: what the tasks of a level do.
     ``connect``: opens their store.

@@ -1,6 +1,6 @@
 """Job: one run of the direct runner.
 
-Reads the splits in turns; whatever a batch causes is through the whole pipeline before the next is read.
+Reads the splits in turns; all effects of a batch are through the whole pipeline before the next is read.
 """
 
 from contextlib import ExitStack
@@ -36,7 +36,7 @@ class SplitInput:
     watermark_us: int = MIN_TIMESTAMP_US
     status: SplitStatus = SplitStatus.ACTIVE
     sketch: ProgressSketch = attrs.field(factory=ProgressSketch)
-    #: What has been read of it, if its records have ids.
+    #: The ids that have been read of it, if its records have ids.
     ids: SplitIds | None = None
 
 
@@ -52,7 +52,7 @@ class OpenGrouping:
 
 
 class Job:
-    """Everything that a run has in memory."""
+    """The state of a run, all in memory."""
 
     def __init__(self, execution: ExecutionPlan, *, tries: int | None = None) -> None:
         self._tries = tries
@@ -137,7 +137,7 @@ class Job:
         return min((next_us for next_us in waiting if next_us is not None), default=None)
 
     def _deduplicated(self, split: SplitInput, batch: SourceBatch) -> SourceBatch:
-        """What is new in a batch, if the source's records have ids."""
+        """The new records of a batch, if the source's records have ids."""
         if split.ids is None:
             return batch
         bundle = Bundle(batch.values, batch.timestamps_us)
@@ -259,7 +259,7 @@ class Job:
 
     @property
     def _arrival_us(self) -> int:
-        """The processing time at which a grouping takes in what it is sent."""
+        """The processing time at which a grouping takes in its input."""
         return self._now_us
 
     def _clock(self, name: str, watermark_us: int, now_us: int) -> StageClock:

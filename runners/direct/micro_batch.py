@@ -14,9 +14,9 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
 class MicroBatchJob(Job):
-    """A job in rounds: what is gathered in a round arrives at each grouping before its end, and fires at it.
+    """A job in rounds: the input of a round arrives at each grouping before its end, which fires the windows.
 
-    So a grouping waits for all that the round sends it, and a chain of groupings is through in one round.
+    So a grouping waits for all input of the round, and a chain of groupings is through in one round.
     """
 
     def __init__(

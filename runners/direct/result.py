@@ -1,4 +1,4 @@
-"""DirectResult: what a run in memory left."""
+"""DirectResult: the results of a run in memory."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from runners.errors import RequestError, SignalError
 
 
 class DirectResult:
-    """What a direct run left: its tables, and the records that are in no result."""
+    """The results of a direct run: its tables, and the records that are in no result."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class DirectResult:
         self._tables, self._late, self._dead = tables, late, dead
 
     def wait_until_finish(self) -> PipelineState:
-        """Nothing to wait for: the run has ended, at its end."""
+        """Return at once: the run has come to its end."""
         return PipelineState.FINISHED
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
@@ -60,16 +60,16 @@ class DirectResult:
         )
 
     def cancel(self) -> None:
-        """Nothing to stop: the run has ended."""
+        """Do nothing: the run has ended."""
 
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records that came after their window was gone."""
         return [late_mapping(transform, arrival) for transform, arrival in self._late]
 
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
-        """Records that user code could not take."""
+        """Records that made user code fail."""
         return [dead_mapping(letter) for letter in self._dead]
 
     def late_counts(self) -> Mapping[str, int]:
-        """How many of them each transform dropped."""
+        """How many late records each transform dropped."""
         return count_by_transform((name, arrival.count) for name, arrival in self._late)

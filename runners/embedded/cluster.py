@@ -1,6 +1,6 @@
 """One Postgres data directory: make it, start it, find it running, stop it.
 
-Everything of it is in one directory, `home`: `data` (the cluster), `log` and the socket.
+All files are in one directory, `home`: `data` (the cluster), `log` and the socket.
 The server listens on that Unix socket only, which the directory's owner alone can reach.
 Settings are the durable defaults: fsync, full page writes and synchronous commit stay on.
 

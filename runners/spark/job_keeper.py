@@ -1,4 +1,4 @@
-"""JobKeeper: holds a job's lock while its driver runs it, in a thread of its own.
+"""JobKeeper: keeps a job's lock while its driver runs it, in a thread of its own.
 
 A store that does not answer for a while must not keep the driver from its workers.
 """
@@ -68,8 +68,8 @@ class JobKeeper:
                     lock.hold()
                     is_cut_off = False
                 except StoreUnreachableError as error:
-                    # Whoever cannot reach the store cannot harm it; once it is there again so is the question whose
-                    # job it is.
+                    # A driver that cannot reach the store cannot harm it; when it can again, it checks again whose job
+                    # it is.
                     if not is_cut_off:
                         _LOG.warning("the lock of job %s waits for the store: %s", self._job, error)
                     is_cut_off = True

@@ -18,7 +18,7 @@ from dataflow.errors import PipelineError
 from dataflow.serialization import dumps_code
 
 _MAIN = "__main__"
-#: Kept for what still runs of the program that a worker was started with.
+#: Kept for code of the program that the worker was started with, which still runs.
 _WHAT_WAS_MAIN = "__dataflow_started_as__"
 
 

@@ -52,23 +52,23 @@ class JobOptions:
 
 @attrs.frozen(kw_only=True)
 class PreparedJob:
-    """A job that exists in its store and may start.  ``dsn`` may hold a password, so it is not shown."""
+    """A job that exists in its store and may start.  ``dsn`` may contain a password, so it is not shown."""
 
     plan: ExecutionPlan
     shipped: ShippedPlan
     dsn: str = attrs.field(repr=False)
     job: JobRow
     options: JobOptions = attrs.field(repr=False)
-    #: Of the store, as of when the job was looked at (`Store.incarnation`).
+    #: The incarnation of the store when the job was read from it (`Store.incarnation`).
     incarnation: str
 
     @property
     def result(self) -> StoreResult:
-        """What the job leaves, or has left."""
+        """The results of the job, now or later."""
         return StoreResult(self.dsn, self.job.job, self.plan.graph, is_drained=self.job.is_drained)
 
     def updated(self, graph: PipelineGraph, update: Update) -> "PreparedJob":
-        """The job with another pipeline.  Nobody may be running it; errors as those of `prepare`."""
+        """The job with another pipeline.  No driver may be running it; errors as those of `prepare`."""
         return prepare(graph, attrs.evolve(self.options, fresh=False), update=update)
 
     def finish(
@@ -77,9 +77,9 @@ class PreparedJob:
         *,
         is_drained: bool = False,
     ) -> None:
-        """Mark the job as done; ``is_drained``: because somebody has asked for it.
+        """Mark the job as done; ``is_drained``: because a drain was requested.
 
-        ``check``: called before it with the job and with where it is; raises if something of it is gone.
+        ``check``: called before it with the job and a text for its place; raises if something of the job is lost.
 
         Raises:
             StoreRestartedError: what was done may be lost.
@@ -91,7 +91,7 @@ class PreparedJob:
     def looked_at_again(self, check: Callable[[JobRow | None, str], None]) -> "PreparedJob":
         """The job as it is in the store that is there now, restarted or not.
 
-        ``check``: called with the job and with where it is; raises if it cannot go on from there.
+        ``check``: called with the job and a text for its place; raises if it cannot go on from there.
         """
         with closing(open_store(self.dsn)) as store:
             incarnation = store.incarnation()
@@ -118,7 +118,7 @@ def prepare(
         InputError: a source cannot be read.
         PipelineError: something in the pipeline cannot be sent to workers.
         StoreError: there is no suitable store, or the job's name is taken by another pipeline.
-        UpdateRefusedError: the update would lose what it may not.
+        UpdateRefusedError: the update would lose state without permission.
         BackfillError: the job's backfill is loaded only in part.
         TableOwnedError: a result table has rows of another job; or the job is to start over, and has rows in such a
             table.
@@ -160,7 +160,7 @@ def prepare(
 def planned_update(
     graph: PipelineGraph, options: JobOptions, renamed: Mapping[str, str]
 ) -> UpdatePlan | None:
-    """What running the pipeline with an update would do; None if the job is not there or runs this pipeline.
+    """What an update of the job to the pipeline would do; None if the job does not exist or runs this pipeline.
 
     Raises:
         PipelineError, UpdateRefusedError: as `plan_update`.

@@ -1,6 +1,6 @@
-"""StoreResult: what a run left in its store, for the runners whose truth is there.
+"""StoreResult: the results of a run in its store, for the runners that keep them there.
 
-Opens the store when it is asked something, and closes it again: a result may be kept for long.
+Opens the store for each question, and closes it again: a result may be kept for long.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class StoreResult:
         dsn: the store.
         job: the job's name in it.
         graph: the pipeline, for its tables.
-        is_drained: whether it has ended because somebody asked for it.
+        is_drained: whether it has ended because a drain was requested.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class StoreResult:
         self._tables = {table.name: table for table in graph.tables()}
 
     def wait_until_finish(self) -> PipelineState:
-        """Nothing to wait for: the run has ended, at its end."""
+        """Return at once: the run has come to its end."""
         return PipelineState.DRAINED if self._is_drained else PipelineState.FINISHED
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
@@ -85,7 +85,7 @@ class StoreResult:
         return self._ask(requests.move(range_id, slot))
 
     def split(self, range_id: str, at: int | None = None) -> str:
-        """Have a key range divided, and wait until it is; a sentence that names the new one.
+        """Have a key range divided, wait until it is, and return a sentence that names the new one.
 
         Args:
             range_id: which, as `ranges` names it.
@@ -116,7 +116,7 @@ class StoreResult:
             store.send_request(self.job, Request(Verb.DRAIN))
 
     def cancel(self) -> None:
-        """Nothing to stop: the run has ended."""
+        """Do nothing: the run has ended."""
 
     def _ask(self, request: Request) -> str:
         with closing(open_store(self.dsn)) as store:
@@ -129,12 +129,12 @@ class StoreResult:
         return [stored_late_mapping(record) for record in records]
 
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
-        """Records that user code could not take."""
+        """Records that made user code fail."""
         with closing(open_store(self.dsn)) as store:
             letters = store.read_dead_letters(self.job)
         return [stored_dead_mapping(letter) for letter in letters]
 
     def late_counts(self) -> Mapping[str, int]:
-        """How many of them each transform dropped; the store adds them up."""
+        """How many late records each transform dropped; the store adds them up."""
         with closing(open_store(self.dsn)) as store:
             return store.read_late_counts(self.job)

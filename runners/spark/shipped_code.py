@@ -24,26 +24,26 @@ from dataflow.errors import PipelineError
 from runners.errors import CodeMissingError, JobFailedError
 from runners.temporary_dirs import clear_abandoned_dirs, make_temporary_dir
 
-#: As Spark writes them: fetched by each executor, so nothing of them is looked at here.
+#: Schemes of URIs that Spark fetches: each executor does that, so the code is not looked at here.
 _URI = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-#: Of directories with archives.
+#: The prefix of directories with archives.
 _PREFIX = "dataflow-code-"
 _ARCHIVES = (".zip", ".egg")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 #: The line in which Python reports what was raised, below the lines that show where.
 _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
-#: This package, and what it imports: what is missing of these comes with an installation of it.
+#: This package, and what it imports: one of these that is missing comes with an installation of the package.
 _OURS = frozenset(["windowing", "triggers", "dataflow", "runners"])
 _OUR_IMPORTS = frozenset(
     ["attr", "attrs", "cbor2", "cloudpickle", "platformdirs", "psycopg", "rbloom", "rich", "zmq"]
 )
-#: The same for every file, so that the same code is the same archive.
+#: The time stamp of every file, so that the same code is the same archive.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @attrs.frozen
 class _Added:
-    """What a Spark context has been given; its files are read when an executor asks, until this process ends."""
+    """The code that a Spark context was given; its files are read when an executor asks, until this process ends."""
 
     application: str
     directory: Path
@@ -59,7 +59,7 @@ _added: _Added | None = None
 
 
 def checked_code(code: Iterable[str | PathLike[str]]) -> tuple[str, ...]:
-    """The paths, all of which can be shipped.
+    """The paths, after a check that all of them can be shipped.
 
     Args:
         code: modules (`x.py`), packages (directories), archives (`.zip`, `.egg`), or URIs that Spark can fetch.
@@ -115,7 +115,7 @@ def code_missing(module: str, place: str = "on its executors") -> CodeMissingErr
 
 
 def spark_gave_up(error: BaseException) -> JobFailedError | CodeMissingError:
-    """What a Spark job ended with, as an error of ours: Java's first line, or the module that was missing."""
+    """The error that a Spark job ended with, as one of ours: Java's first line, or the module that was missing."""
     said = str(getattr(error, "java_exception", error))
     missing = _MISSING.search(said)
     if missing:
@@ -129,7 +129,7 @@ def spark_gave_up(error: BaseException) -> JobFailedError | CodeMissingError:
 
 
 def _packed(path: Path, directory: Path) -> tuple[str, str]:
-    """An archive of what is at a path: its name, and where it is."""
+    """An archive of the code at a path: its name, and its path."""
     if path.suffix in _ARCHIVES:
         content = path.read_bytes()
         return _written(directory, path.stem, path.suffix, content)
@@ -151,7 +151,7 @@ def _written(directory: Path, stem: str, suffix: str, content: bytes) -> tuple[s
 
 
 def _files(path: Path) -> Iterator[tuple[Path, str]]:
-    """Files, and what they are called inside the archive: from the directory that contains the package on."""
+    """Files, and their names inside the archive: from the directory that contains the package on."""
     if path.is_file():
         yield path, path.name
         return

@@ -1,4 +1,4 @@
-"""SparkOptions: on which Spark a job runs, and what that is given: the same for all runners."""
+"""SparkOptions: the Spark that a job runs on, its settings and the user's code; the same for all runners."""
 
 from collections.abc import Mapping, Sequence
 

@@ -42,10 +42,10 @@ class StreamOptions:
         show_progress: bool,
         step_timeout: DurationLike | None = None,
     ) -> "StreamOptions":
-        """As the runners take them.
+        """The options, from the arguments of a runner.
 
         Raises:
-            PipelineError: one of them cannot be.
+            PipelineError: one of them is not valid.
         """
         if workers < 1:
             raise PipelineError(f"a stream needs at least one worker, not {workers}")
@@ -64,7 +64,7 @@ class StreamOptions:
 
 
 def checked_step_timeout_ms(step_timeout: DurationLike | None) -> int | None:
-    """What a user gave as ``step_timeout``, in milliseconds.
+    """The user's ``step_timeout``, in milliseconds.
 
     Raises:
         PipelineError: it is not positive.

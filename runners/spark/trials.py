@@ -58,7 +58,7 @@ def _wait_a_little(pid: int, left_ms: float) -> None:
 
 
 def ending(status: int) -> str:
-    """How a process has ended, for people."""
+    """How a process has ended, as text for people."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         return f"the process ended with signal {number} ({signal.Signals(number).name})"

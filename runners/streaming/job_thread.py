@@ -49,11 +49,11 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
 _LOG = logging.getLogger(__name__)
 
 _MASTER_WAIT_MS = 20
-#: How often it is counted what all workers have done: often enough for people, and for tests that wait for it.
+#: How often the work of all workers is counted: often enough for people, and for tests that wait for it.
 COUNT_INTERVAL_MS = 50
 #: Workers receive Stop within a step; this bounds waiting for one that hangs in user code.
 _STOP_TIMEOUT_MS = 10_000
-#: Of a reason in the line of progress; the whole of it is in the log and in the store.
+#: Length of a reason in the line of progress; the whole of it is in the log and in the store.
 _REASON_CHARS_MAX = 100
 #: Spark jobs in a row that may end without having read or finished anything.
 _FRUITLESS_RUNS_MAX = 3
@@ -90,10 +90,10 @@ class StreamingJob:
         self._thread.start()
 
     def wait_until_finish(self) -> PipelineState:
-        """Block until every source has ended and everything it caused is committed, or until the job is stopped.
+        """Block until every source has ended and all its effects are committed, or until the job is stopped.
 
         Returns:
-            Which of both it was.
+            Which of the two it was.
 
         Raises:
             DataflowError: what made the job fail.  What was committed stays; running the job again continues it.
@@ -114,7 +114,7 @@ class StreamingJob:
         self._thread.join()
 
     def pause(self) -> None:
-        """Stop quietly: sources are read no further, all that is on its way arrives, then the workers stop.
+        """Stop cleanly: sources are read no further, all deliveries on their way arrive, then the workers stop.
 
         Positions and state stay; running the job again continues it.
 
@@ -192,7 +192,7 @@ class StreamingJob:
         return self._prepared.result.late_records()
 
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
-        """Records so far that user code could not take."""
+        """Records so far that made user code fail."""
         return self._prepared.result.dead_letters()
 
     def late_counts(self) -> Mapping[str, int]:
@@ -222,10 +222,10 @@ class StreamingJob:
                 self._switches.get_nowait().refuse(self._prepared.job.job)
 
     def _supervise_again_and_again(self) -> None:
-        """Begin again from the store each time that it was restarted: what is in memory of it may be of the past.
+        """Begin again from the store each time that it was restarted: memory may be ahead of it.
 
         Raises:
-            LostCommitsError: it has lost what workers have reported, or relied on.
+            LostCommitsError: the store has lost commits that workers have reported, or relied on.
         """
         while True:
             try:

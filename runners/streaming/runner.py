@@ -42,7 +42,7 @@ class StreamingRunner:
             that takes so long becomes a dead letter, as one does that ends its process.  None: as long as it likes.
         skew_limit: how far the event time of one split of a source may be ahead of the slowest one (`timedelta`, or
             seconds); a split that is further waits, so that windows between them need not be kept.  A split that has
-            nothing holds nobody back.  None: as far as it likes.
+            nothing does not hold the others back.  None: as far as it likes.
         state_cache_bytes: how much state each worker keeps in memory; the rest it reads from the store when it needs it
             (docs/how-to/keep-more-state-than-memory.md).  None: all, however much that is.
         value_bytes_max: what a worker may keep of a key and window, or send for them at once, in bytes of pickles: up
@@ -122,7 +122,7 @@ class StreamingRunner:
 
     @property
     def job(self) -> str:
-        """What names the run in the store."""
+        """The name of the run in the store."""
         return self._stream.job.job
 
     @property

@@ -40,10 +40,10 @@ class StoreReader:
     """A context manager, used by the thread of the master.
 
     Args:
-        store: one that nobody else uses; closed by the reader.
+        store: for the reader alone, which closes it.
         job: the job's name in it.
         master: of the job; has not made a step yet.
-        desk: beside it.
+        desk: answers the requests.
         housekeeper: of the job.
     """
 
@@ -71,7 +71,7 @@ class StoreReader:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Tell the master what is in the store already, and begin to read on.
+        """Pass on to the master what is in the store already, and begin to read on.
 
         Raises:
             StoreError: the store cannot be read.
@@ -101,7 +101,7 @@ class StoreReader:
             self._thread.join(_JOIN_TIMEOUT_MS / 1_000)
 
     def pass_on(self) -> None:
-        """Tell the master what has been read since the last time, and have its answers written; never waits.
+        """Pass on to the master what was read since the last call, and have its answers written; never waits.
 
         Raises:
             StoreRestartedError: the store is not the one that the master began with.
@@ -124,7 +124,7 @@ class StoreReader:
         for trouble in self._master.troubles.take():
             self._troubles.put(trouble)
             total = self._master.troubles.total(trouble)
-            # The first, and then more and more seldom: what happens a thousand times is ten lines.
+            # The first, and then more and more rarely: a thousand repetitions are ten lines.
             if total.bit_length() > (total - trouble.count).bit_length():
                 _LOG.warning("job %s: %s", self._job, attrs.evolve(trouble, count=total))
 
@@ -158,7 +158,7 @@ class StoreReader:
             self._store.close()
 
     def _read(self) -> None:
-        """Look once."""
+        """Read once from the store."""
         if self._master.is_listening:
             for signal in self._store.read_signals(self._job, self._last_signal):
                 self._signals.put(signal)
@@ -184,7 +184,7 @@ class StoreReader:
 
 
 def _all_of(queue: SimpleQueue[_T]) -> Iterator[_T]:
-    """What is in a queue; never waits."""
+    """The items of a queue; never waits."""
     try:
         while True:
             yield queue.get_nowait()

@@ -29,13 +29,13 @@ _HEAD = struct.Struct(
 _ON_TRIAL = -1
 _LOOK_INTERVAL_MS = 100
 _FINE, _SAID = 0, 1
-#: SQLSTATE classes of what passes.
+#: SQLSTATE classes of errors that pass by themselves.
 _PASSING_CLASSES = frozenset(("08", "40", "53", "55", "57"))
 _PASSING_ERRORS = (StoreUnreachableError, StoreRestartedError)
 
 
 class SharedPage:
-    """What a worker and the task beside it share: where the worker is, and its last words."""
+    """Memory shared by a worker and the task beside it: where the worker is, and the reason of its end."""
 
     def __init__(self) -> None:
         self._map, self._clock = mmap.mmap(-1, _PAGE_BYTES), SystemClock()
@@ -51,22 +51,22 @@ class SharedPage:
         self.beat()
 
     def beat(self) -> None:
-        """It is taken to begin now."""
+        """Restart the time of user code: it counts as begun now."""
         self._since_ms = max(1, self._clock.monotonic_ms())
         self._write_head()
 
     def hand_over(self) -> None:
-        """A trial is at work from here on: it ends by a limit of its own, and its worker not with it."""
+        """A trial is at work from here on: it has a time limit of its own, and its end does not end the worker."""
         self._since_ms = _ON_TRIAL
         self._write_head()
 
     def end(self) -> None:
-        """It has come back."""
+        """User code has returned."""
         self._since_ms = 0
         self._write_head()
 
     def say(self, reason: str) -> None:
-        """The last words."""
+        """Record the reason of the worker's end."""
         packed = reason.encode("utf-8", "backslashreplace")[: _PAGE_BYTES - _AT_BYTES - _HEAD.size]
         self._map[_PAGE_BYTES - len(packed) :] = packed
         self._said_bytes = len(packed)
@@ -79,12 +79,12 @@ class SharedPage:
         return now_ms - since_ms if since_ms > 0 else 0
 
     def forget(self) -> None:
-        """Where it was does not matter."""
+        """Drop the ranges: where the worker was does not matter."""
         self._since_ms = self._at_bytes = 0
         self._write_head()
 
     def read(self) -> tuple[Mapping[RangeId, int], str]:
-        """Where a worker that has ended was, if its ending had to do with that, and its last words."""
+        """Where a worker that has ended was, if that is a cause of its end, and the reason that it recorded."""
         since_ms, at_bytes, said_bytes = _HEAD.unpack_from(self._map)
         at: Mapping[RangeId, int] = {}
         if (since_ms or said_bytes) and at_bytes:
@@ -110,7 +110,7 @@ class PageWatch:
         self._page.begin(at)
 
     def end(self) -> None:
-        """It has come back."""
+        """User code has returned."""
         self._page.end()
 
     def _begin_trial(self) -> None:
@@ -134,7 +134,7 @@ def run_supervised(work: Callable[[PageWatch], None], step_timeout_ms: int | Non
     """Do the work of a worker in a process of its own, to its end.
 
     Args:
-        work: given what watches its process.
+        work: called with the watch over its process.
         step_timeout_ms: how long user code may be at work on one step; None: as long as it likes.
 
     Raises:
@@ -160,7 +160,7 @@ def run_supervised(work: Callable[[PageWatch], None], step_timeout_ms: int | Non
     raise WorkerEndedError(said or ending(status), at, is_silent=not said)
 
 
-#: Said by a worker that has come to its end: an exit code of 0 can be the user's.
+#: Recorded by a worker that has come to its end: an exit code of 0 can be the user's.
 _DONE = "\0done"
 
 
@@ -168,7 +168,7 @@ def _is_of_the_step(error: BaseException) -> bool:
     """Whether the next worker would fail in the same way: the store refuses what this step commits."""
     if not isinstance(error, StoreError) or isinstance(error, _PASSING_ERRORS):
         return False
-    # Not what gave way to somebody else, or a server that is short of something or going down.
+    # Not conflicts with others, or a server that lacks a resource or shuts down.
     sqlstate = getattr(error.__cause__, "sqlstate", None) or ""
     return sqlstate[:2] not in _PASSING_CLASSES
 
@@ -182,7 +182,7 @@ def _be_the_worker(
         page.say(_DONE)
         status = _FINE
     except SystemExit as end:
-        # As if nobody had seen it: it is user code that wants to end the process.
+        # As if it had not been caught: user code wants to end the process.
         status = end.code if isinstance(end.code, int) else 1
     except BaseException as error:  # noqa: BLE001 - reported by the task beside it
         if not _is_of_the_step(error):

@@ -13,7 +13,7 @@ class Switch:
 
     Args:
         graph: the new version.
-        update: what it may do.
+        update: what the update may do.
     """
 
     def __init__(self, graph: PipelineGraph, update: Update) -> None:
@@ -34,7 +34,7 @@ class Switch:
         return prepared
 
     def refuse(self, job: str) -> None:
-        """The job has come to its end before."""
+        """Refuse the update: the job has come to its end before."""
         self.error = UpdateRefusedError(
             f"job {job!r} ended before it could be updated",
             hint="if it is not finished, run the new pipeline with update=Update(...)",

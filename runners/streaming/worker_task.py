@@ -58,7 +58,7 @@ class WorkerLaunch:
         return iter(())
 
     def _open_store(self, waits: "Waits") -> Store:
-        # Bound to what the run began with: what is in the memory of workers and their master may not outlive it.
+        # Bound to the incarnation that the run began with: the memory of workers and their master may not outlive it.
         return open_store(self.dsn, incarnation=self.incarnation, waits=waits.note)
 
     def run(self, slot: int) -> None:
@@ -109,7 +109,7 @@ class Waits:
         self.tell: Callable[[str], None] = lambda _: None
 
     def note(self, reason: str) -> None:
-        """The store did not do what it was asked, and is asked again."""
+        """Note that the store did not do what it was asked, and is asked again."""
         now_ms = self._clock.monotonic_ms()
         if reason != self._last or now_ms - self._told_ms >= WAIT_INTERVAL_MS:
             self._last, self._told_ms = reason, now_ms

@@ -55,7 +55,7 @@ class Backfill:
 
     @property
     def job(self) -> str:
-        """What names the run in the store."""
+        """The name of the run in the store."""
         return self._stream.job.job
 
     def load(self, graph: PipelineGraph) -> StoreResult:
@@ -95,7 +95,7 @@ class Backfill:
                     with closing(bound_store(prepared.incarnation)(prepared.dsn)) as store:
                         go_live(store, self.job)
                 except StoreRestartedError as error:
-                    # How far a split was read may be lost, and what was made of it be on its way: none of it counts.
+                    # The positions of splits may be lost, and partials made of them be on their way: neither counts.
                     _LOG.warning("the backfill of job %s begins again: %s", self.job, error)
                     options = attrs.evolve(self._stream.job, fresh=False)
                     prepared = prepare(graph, options, look=look)
@@ -131,12 +131,12 @@ class Backfill:
 
 
 def bound_store(incarnation: str) -> Callable[[str], Store]:
-    """What opens a store by its DSN, as long as it is that incarnation."""
+    """A function that opens a store by its DSN, if it is still that incarnation."""
     return partial(open_store, incarnation=incarnation)
 
 
 class _LiveError(Exception):
-    """There is nothing to load any more."""
+    """There is nothing left to load."""
 
 
 def check_continuable(graph: PipelineGraph, job: JobRow) -> None:

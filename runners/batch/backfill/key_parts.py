@@ -23,14 +23,14 @@ from runners.batch.spill.spill_file import SpillFile
 from runners.millwheel.model.ids import RangeId
 from runners.stored.runs import decode_kept, decode_parts, encode_kept
 
-#: Into how many parts a key range is divided; fixed, because a mark in the store counts in them.
+#: The number of parts of a key range; fixed, because a mark in the store counts in them.
 PARTS = 256
-#: What a blob costs beside its content.
+#: The memory that a blob takes beside its content, in bytes.
 _BLOB_BYTES = 200
 
 
 class _Kept(NamedTuple):
-    """Something for one part; in the order in which it is given back."""
+    """A blob for one part; compares in the order in which blobs are given back."""
 
     sender: RangeId
     number: int
@@ -50,11 +50,11 @@ class Batch:
 
 
 class KeyParts:
-    """Of one key range; close it at the end.
+    """The parts of one key range; to be closed at the end.
 
     Args:
-        first: earlier parts are not wanted.
-        spill_bytes: how much of it to keep in memory, as pickles.
+        first: the first part that is wanted; earlier ones are dropped.
+        spill_bytes: how much of the range to keep in memory, in bytes of pickles.
     """
 
     def __init__(self, *, first: int, spill_bytes: int) -> None:
@@ -89,7 +89,7 @@ class KeyParts:
             self._spill()
 
     def batches(self, records: int, cut: int) -> Iterator[Batch]:
-        """Everything, gone from here as it comes: each time as few parts as have so many records.
+        """Everything, removed from here when it is yielded: each time as few parts as have so many records.
 
         Args:
             records: at least so many in each batch but the last, which is there even if it is empty.

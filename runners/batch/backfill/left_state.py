@@ -10,15 +10,15 @@ from runners.millwheel.cell_codec import encode_cell_key, encode_window
 from runners.millwheel.model.production import CellWrite, TimerWrite
 from runners.stored.cells import encode_cell
 
-#: What a cell or a timer costs beside its content.
+#: The memory that a cell or a timer takes beside its content, in bytes.
 _WRITE_BYTES = 200
 
 
 class LeftState:
-    """Of one key range, until it is committed.
+    """Cells and timers of one key range, until they are committed.
 
     Args:
-        computation: whose.
+        computation: that the range belongs to.
         codec: of its keys.
     """
 
@@ -26,7 +26,7 @@ class LeftState:
         self._computation, self._codec = computation, codec
         self._cells: list[CellWrite] = []
         self._timers: list[TimerWrite] = []
-        #: How much waits for a commit.
+        #: The size of what waits for a commit, in bytes.
         self.size_bytes = 0
 
     def add(self, cells: Mapping[CellId, Cell], timers: Timers) -> None:

@@ -73,7 +73,7 @@ class BackfillRunner:
 
     @property
     def job(self) -> str:
-        """What names the run in the store."""
+        """The name of the run in the store."""
         return self._backfill.job
 
     def run(self, graph: PipelineGraph) -> StoreResult:

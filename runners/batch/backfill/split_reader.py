@@ -24,13 +24,13 @@ from runners.stored.places import SplitMark
 
 
 class SplitReader:
-    """Close it at the end.
+    """Reads one split up to its point; to be closed at the end.
 
     Args:
         source: one that repeats itself (`Source.repeatable`).
-        split: of it.
+        split: of the source.
         begin: how far it has been read, to go on from there; an empty mark: from the beginning.
-        end: how far it was read before, to read the same again; None: nobody knows yet.
+        end: how far it was read before, to read the same again; None: unknown.
         until_us: the point; None: as far as there is anything.
         where: names the read, for errors.
         max_ahead_us: how far the source's watermark may be ahead of ``began_us``; None: as far as it likes.
@@ -60,7 +60,7 @@ class SplitReader:
         self._reader = self._open(self.position)
 
     def close(self) -> None:
-        """Release what the source holds."""
+        """Release the resources of the source."""
         self._reader.close()
 
     def read(self, records_max: int) -> SourceBatch | None:
@@ -103,7 +103,7 @@ class SplitReader:
             return None
         batch = self._reader.read(beyond)
         if self._first_beyond(batch) is not None:
-            return None  # it comes in one piece: all of it is the stream's
+            return None  # it comes in one piece: all of it is left to the stream
         self._is_over = False
         return self._advance(batch)
 

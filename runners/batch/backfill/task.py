@@ -88,11 +88,11 @@ class SenderProgress(NamedTuple):
 
     sender: RangeId
     watermark_us: int
-    #: Whether nothing will ever come from there, so that it holds nobody back.
+    #: Whether nothing will ever come from there, so that it does not hold the watermark back.
     is_finished: bool
 
 
-#: The number of a target, and what it is sent.
+#: The number of a target, and what is sent to it.
 Shipment = tuple[int, Sent | SenderProgress]
 
 
@@ -111,13 +111,13 @@ class BackfillTask:
     """One attempt at one range.
 
     Args:
-        backfill: of the backfill.
+        backfill: the backfill that it belongs to.
         plan: loaded for this attempt, so that no two share the user's objects.
-        range_id: which.
+        range_id: the range.
         store: closed by the task.
         owner: unique among the attempts.
-        spill_bytes: how much of a key range to keep in memory, as pickles; may be another for each attempt.
-        watch: over the user's code.
+        spill_bytes: how much of a key range to keep in memory, in bytes of pickles; attempts may differ in it.
+        watch: watches the user's code.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class BackfillTask:
         writer = self._writer
         written = writer.read_so_far.records
         while True:
-            # Not beyond what is written already: a bundle is either written or not.
+            # Not beyond the rows that are written already: a bundle is either written or not.
             unwritten = reader.records >= written
             if written and reader.records == written:
                 writer.check_sent(self._gatherer.digests())
@@ -305,7 +305,7 @@ class BackfillTask:
                 step = grouping.add(cells, partials, self._clock)
                 partials = []
                 yield _noted(step, timers)
-        # Event time goes to where the sources are.
+        # Event time advances to where the sources are.
         clock = attrs.evolve(
             self._clock, watermark_us=watermark_us, percentile_watermark_us=watermark_us
         )

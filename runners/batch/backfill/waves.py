@@ -27,7 +27,7 @@ from runners.millwheel.store.port import JobRow, RangeRow
 def backfill_of(
     plan: ExecutionPlan, job: JobRow, *, until_us: int | None, now_us: int, tries: int | None
 ) -> BackfillPlan:
-    """What the tasks of a backfill are to know; ranges that are loaded already are left out where nobody needs them."""
+    """The settings of the tasks of a backfill; ranges that are loaded are left out where nothing needs their output."""
     senders = {
         stage.name: frozenset(
             each for each in job.ranges if each.computation in plan.senders(stage.name)
@@ -65,7 +65,7 @@ def backfill_layout(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> 
 def backfill_waves(
     backfill: BackfillPlan,
 ) -> Callable[[Work, int], Callable[[int, Iterable[Any]], Iterator[Shipment]]]:
-    """What the tasks of each level do."""
+    """The functions that Spark runs on each level."""
     return partial(_wave, backfill)
 
 

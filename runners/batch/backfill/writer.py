@@ -29,10 +29,10 @@ class BackfillWriter(RangeWriter):
     left: Mapping[str, Any] = MappingProxyType({})
 
     def __enter__(self) -> Self:
-        """Take the range over, unless it is a stream's by now: an attempt may be slow to begin, and nobody miss it.
+        """Take the range over, unless a stream owns it by now: an attempt may begin too late to be needed.
 
         Raises:
-            FencedError: so it is.
+            FencedError: a stream owns it.
         """
         super().__enter__()
         row = self._row

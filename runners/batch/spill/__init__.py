@@ -1,1 +1,1 @@
-"""Groups that do not fit into memory, in files that nobody else sees."""
+"""Groups that do not fit into memory, in files that no other process sees."""

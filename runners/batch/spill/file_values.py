@@ -30,7 +30,7 @@ class Stored:
     size_bytes: int
 
     def join(self, other: "Stored") -> "Stored":
-        """This and what the other has in the same file after it."""
+        """This and the other, whose frames follow in the same file."""
         for start, end in other.stretches:
             if start == self.stretches[-1][1]:
                 self.stretches[-1] = (self.stretches[-1][0], end)
@@ -46,7 +46,7 @@ class Stored:
             yield from self.file.heads(stretch)
 
     def contents(self) -> Iterator[Any]:
-        """What is in them."""
+        """The contents of the frames."""
         return map(self.file.content, self.heads())
 
 

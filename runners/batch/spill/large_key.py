@@ -20,9 +20,9 @@ from runners.core.single_firing.replay_panes import ReplayPanes
 from runners.core.single_firing.single_panes import BUNDLE_PANES
 from runners.stored.runs import encode_own, encode_run_frame
 
-#: Values that are read in one go, as bytes of pickles; a larger value is read alone.
+#: Values that are read in one go, in bytes of pickles; a larger value is read alone.
 PIECE_BYTES = 256 << 10
-#: What a frame costs in memory beside its bytes.
+#: The memory that a frame takes beside its bytes.
 _FRAME_BYTES = 150
 #: Accumulators merged in one go, at most.
 _MERGED_MAX = 100
@@ -34,10 +34,11 @@ class LargeKey:
     """Takes partials of one key, and gives them back as one for each window.
 
     Args:
-        key: whose they are.
+        key: of the partials.
         replay: the grouping.
-        order: its order of partials.
-        held_bytes: how much to hold, as bytes of pickles: of partials on their way in, and of groups on their way out.
+        order: the order in which the grouping takes partials.
+        held_bytes: how much to keep in memory, in bytes of pickles: of partials on their way in, and of groups on their
+            way out.
         piece_bytes: see `PIECE_BYTES`.
     """
 
@@ -99,7 +100,7 @@ class LargeKey:
         step = max(1, len(accumulator) // (excess + 1))
         for start in range(0, len(accumulator), step):
             piece = accumulator[start : start + step]
-            # What is in it may be of very different sizes.
+            # The values in it may be of very different sizes.
             yield from self._pieces(piece, len(piece))
 
     def _write_run(self) -> None:

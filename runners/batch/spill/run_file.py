@@ -1,4 +1,4 @@
-"""RunFile: what was written once and is read by its place, in a file that nobody else sees.
+"""RunFile: frames that are written once and read by their place, in a file that no other process sees.
 
 A file of frames (`runners.stored.runs`), each a window, a number of records, and a user's value.  It goes with its last
 reader, when it is closed, or with the process, whichever is first: it has no name that could be left behind.
@@ -19,7 +19,7 @@ from windowing.window import Window
 #: Read at once, in search of heads.
 _BLOCK_BYTES = 4 << 10
 
-#: From where to where in a file; whole frames.
+#: First byte and end of a part of a file; whole frames.
 Stretch = tuple[int, int]
 
 
@@ -40,14 +40,14 @@ class RunFile:
     """Frames, appended and read again."""
 
     def __init__(self) -> None:
-        # Closed by the finalizer, which is called sooner by those who know when it is time.
+        # Closed by the finalizer, which an owner calls sooner where it knows that nothing reads the file any more.
         self._file = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115 - closed by its owner, or with the process
         self._size_bytes = 0
-        #: Ends it; there is no more space taken, and nothing can be read.
+        #: Closes the file: its space is free, and nothing can be read.
         self.close = weakref.finalize(self, self._file.close)
 
     def append(self, frames: Iterable[bytes]) -> Stretch:
-        """Write frames; where they are."""
+        """Write frames, and return their place."""
         start = self._size_bytes
         for each in frames:
             self._file.write(each)
@@ -72,7 +72,7 @@ class RunFile:
             at = content_at + content_bytes
 
     def content(self, head: Head) -> Any:
-        """What is in a frame."""
+        """The content of a frame."""
         return decode_own(self._read(head.content_at, head.end))
 
     def _read(self, start: int, end: int) -> bytes:

@@ -1,4 +1,4 @@
-"""SpillFile: bytes on their way through a file that nobody else sees and that goes with this process."""
+"""SpillFile: bytes on their way through a file that no other process sees and that goes with this process."""
 
 import struct
 from collections.abc import Iterator
@@ -9,21 +9,21 @@ _LENGTH = struct.Struct("<Q")
 
 
 class SpillFile:
-    """Written to its end, then read, from its beginning or at some places."""
+    """A file that is written to its end, then read, from its beginning or at some places."""
 
     def __init__(self) -> None:
         # Closed by the creator of this object: the file outlives every block here.
         self._file: IO[bytes] = TemporaryFile(prefix="dataflow-spill-")  # noqa: SIM115 - closed by its owner, or with the process
 
     def write(self, blob: bytes) -> int:
-        """Append bytes; the answer is their place."""
+        """Append bytes, and return their place."""
         place = self._file.tell()
         self._file.write(_LENGTH.pack(len(blob)))
         self._file.write(blob)
         return place
 
     def read_at(self, place: int) -> bytes:
-        """The bytes that are there."""
+        """The bytes that were written at a place."""
         self._file.seek(place)
         (size_bytes,) = _LENGTH.unpack(self._file.read(_LENGTH.size))
         return self._file.read(size_bytes)
@@ -36,5 +36,5 @@ class SpillFile:
             yield self._file.read(size_bytes)
 
     def close(self) -> None:
-        """Give the space back."""
+        """Close the file, which frees its space."""
         self._file.close()

@@ -40,7 +40,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 
 #: State of a task in memory, as stored bytes; Python objects take some seven times as much.
 SPILL_BYTES = 48 << 20
-#: What a cell costs beside its content, in the same measure.
+#: What a cell takes beside its content, in the same measure.
 CELL_BYTES = 200
 #: Timers fired in one go.
 BUNDLE_TIMERS = 10_000
@@ -50,7 +50,7 @@ _HASH_BITS = 64
 _first = itemgetter(0)
 
 
-#: Something for a bucket, partials or a cell with its timers, and how many bytes it is.
+#: Partials, or a cell with its timers, for a bucket, and the size in bytes.
 _Chunk = tuple[Sequence[Partial] | Changes, int]
 
 
@@ -103,9 +103,9 @@ class SpilledGroups:
 
     Args:
         grouping: the stage, set up.
-        while_input: what time it is until all partials are there.
-        at_the_end: what time it is then.
-        spill_bytes: how much to keep in memory; see `SPILL_BYTES`.
+        while_input: the clocks until all partials are there.
+        at_the_end: the clocks after that.
+        spill_bytes: how much to keep in memory, in bytes of pickles; see `SPILL_BYTES`.
     """
 
     def __init__(

@@ -436,8 +436,7 @@ class Cluster:
         self._is_driver_dead = True
 
     def _begin_again(self) -> None:
-        """Begin again, as a run does whose store is another one; if something is lost it fails, and is started
-        again."""
+        """Begin again, as a run does whose store is another one; if something is lost, it fails and is restarted."""
         try:
             self.master.witness.check(self.store.read_job(JOB), "the simulated store")
         except LostCommitsError as error:
