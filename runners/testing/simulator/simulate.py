@@ -77,8 +77,8 @@ def simulate(
         upgrade: the format of the code that goes on, after everybody was killed at some moment.
 
     Raises:
-        SimulationError: a seed violates an invariant; the message has the invariant, how to replay the seed, and what
-            happened to the keys involved.
+        SimulationError: a seed violates an invariant; shows which, how to replay it, and the story of the keys
+            involved.
         DataflowError: the pipeline itself is wrong.
     """
     name = build if isinstance(build, str) else None
