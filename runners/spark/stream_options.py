@@ -59,7 +59,7 @@ class StreamOptions:
         )
 
     def with_fresh(self, fresh: bool) -> "StreamOptions":  # noqa: FBT001 - it is its name
-        """The same options, with ``fresh`` set as given."""
+        """These options with another value of ``fresh``."""
         return attrs.evolve(self, job=attrs.evolve(self.job, fresh=fresh))
 
 

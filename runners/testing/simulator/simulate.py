@@ -77,8 +77,7 @@ def simulate(
         upgrade: the format of the code that goes on, after everybody was killed at some moment.
 
     Raises:
-        SimulationError: a seed violates an invariant; shows which, how to replay it, and the story of the keys
-            involved.
+        SimulationError: a seed violates an invariant; shows which one, how to replay it, and what has happened.
         DataflowError: the pipeline itself is wrong.
     """
     name = build if isinstance(build, str) else None
