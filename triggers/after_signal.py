@@ -18,8 +18,7 @@ from windowing.window import Window
 class AfterSignal(Trigger):
     """Fires once, when a signal of that name reaches the job; its state is whether one has.
 
-    A signal concerns the records that came before it: every window that is open receives it, a window that opens later
-    does not.
+    A signal concerns the records that came before it: every open window receives it, later windows do not.
     ``Repeatedly(AfterSignal("flush"))`` emits what is new on request.  A window with nothing new emits nothing then.
     In batch no signal can be sent while the input is replayed, so everything is emitted at the end.
 

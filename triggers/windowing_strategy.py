@@ -21,8 +21,7 @@ class WindowingStrategy:
     ``on_time_behavior``, ``closing_behavior``: whether there is a pane at the end of a window, and at its expiry,
     if nothing has come since the last one.
     ``watermark_percentile``: the watermark that triggers and panes follow: 100 is the watermark itself, 99 that of 99 %
-    of
-    the records.  Windows always expire by the watermark itself.
+    of the records.  Windows always expire by the watermark itself.
     """
 
     window_fn: WindowFn = attrs.field(factory=GlobalWindows)

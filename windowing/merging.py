@@ -11,8 +11,7 @@ def merge_overlapping(windows: Iterable[Window]) -> Sequence[Merge]:
     """Merge every chain of overlapping windows into the window that spans it; windows that only touch stay apart.
 
     It obeys the laws of merging for all windows, so a `MergingWindowFn` whose `merge_windows` returns its result only
-    has
-    to assign windows correctly.
+    has to assign windows correctly.
     """
     merges: list[Merge] = []
     chain: list[Window] = []

@@ -21,8 +21,7 @@ class PaneInfo:
 
     ``index`` counts the panes of a key and window, without a gap.  A window that others have merged into continues from
     the highest of their indexes.  If all records of a window that does not end, or that merges, have been retracted,
-    its
-    count is deleted, and starts from zero again if more records come.
+    its count is deleted, and starts from zero again if more records come.
     """
 
     index: int

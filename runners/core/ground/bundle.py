@@ -33,7 +33,7 @@ class Bundle:
 
     @property
     def kinds(self) -> frozenset[type]:
-        """The types of the values, collected when they are asked for the first time."""
+        """The types of the values, collected when they are read for the first time."""
         if self._kinds is None:
             self._kinds = frozenset(map(type, self.values))
         return self._kinds

@@ -40,6 +40,14 @@ class Panes:
         """Retract what was emitted and emit the pane that is due, if there is one; or emit only what has changed.
 
         A window of a grouping that emits changes (`Accumulation.says_changes`) retracts and emits only the difference.
+
+        Args:
+            key: of the window.
+            window: the window.
+            state: of the window; changed in place.
+            effects: receives what is emitted and retracted.
+            now: the clocks.
+            is_last: whether the window expires with this firing.
         """
         if self._accumulation.says_changes:
             state.is_past |= now.trigger_watermark_us >= window.end_us
@@ -108,11 +116,15 @@ class Panes:
             state.firings += 1
 
     def hold_us(self, window: Window, state: WindowState) -> int | None:
-        """The hold of a window on the watermark behind the grouping; None: no hold.
+        """The hold of a window on the watermark behind the grouping, in microseconds; None: no hold.
 
         The hold is at the event time of the next pane, unless only late records are in it.  Besides, what may be
         retracted, or split again, must not be too late for a later grouping that has received it and allows the same
         lateness.
+
+        Args:
+            window: the window.
+            state: of the window.
         """
         stamp_of, accumulator = self._accumulation.stamp_us, state.accumulator
         emitted_us = [emitted.timestamp_us for emitted in state.emitted]
@@ -152,7 +164,7 @@ class Panes:
         empty = self._accumulation.combine_fn.create_accumulator()
         try:
             self._accumulation.result(empty)
-        except Exception:  # noqa: BLE001 - whatever the user's code raises, it has no answer
+        except Exception:  # noqa: BLE001 - whatever the user's code raises, it has no result
             return NOTHING
         return empty
 

@@ -13,8 +13,8 @@ The caller owns the cells (`runners.core.ground.cells`) and applies the effects 
   windows.
 * A record is dropped only after merging could have saved it, and every drop is an effect.
 * Input may be retracted: a window that then has nothing left emits nothing.  If such a window has fired before and
-  expires, it keeps the numbers of its panes, and the progress of its trigger, until it expires; otherwise it keeps
-  nothing.
+  expires some time, it keeps the numbers of its panes, and the progress of its trigger, until then; otherwise it
+  keeps nothing.
 * At expiry what is pending is emitted, then the cell is deleted: nothing is kept for a closed window.
 
 Dataflow Model, sections 2.2.2 and 2.3.  Reads no clock, touches no store.

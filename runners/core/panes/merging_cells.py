@@ -258,7 +258,13 @@ def _union(contents: Sequence[dict[Window, Any]]) -> dict[Window, Any]:
 
 
 def fresh_state(strategy: WindowingStrategy, window: Window, now: Now) -> WindowState:
-    """The state of a window that has received no record."""
+    """The state of a window that has received no record.
+
+    Args:
+        strategy: of the grouping.
+        window: the window.
+        now: the clocks.
+    """
     initial = strategy.trigger.initial_state()
     return WindowState(
         is_past=now.trigger_watermark_us >= window.end_us,
@@ -269,7 +275,7 @@ def fresh_state(strategy: WindowingStrategy, window: Window, now: Now) -> Window
 def grown(
     strategy: WindowingStrategy, states: Sequence[WindowState], window: Window, now: Now
 ) -> WindowState:
-    """The state of ``window``, into which windows with these states (one or more) have merged; without the accumulator.
+    """The state of ``window``, into which windows with these states (one or more) have merged; without its accumulator.
 
     The first state is changed, and may be the one that is returned.
 

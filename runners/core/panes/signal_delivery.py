@@ -2,7 +2,7 @@
 
 An open window is notified of a signal once, through its trigger (`Trigger.on_signal`), and then fires if it is due.
 What has changed is an effect like any other; a window to which a signal makes no difference is not touched, so that
-the cost of a signal to a million keys depends only on how many of them have something new.
+a signal to a million keys changes the state of only those that have something new.
 
 Dataflow Model, section 2.3 (triggers that respond to external signals).
 """
@@ -22,7 +22,12 @@ FireIfDue = Callable[[Cells, CellId, Any, WindowState, Effects, Now], None]
 
 
 def trigger_of(graph: PipelineGraph, node: TransformNode) -> Trigger | None:
-    """The trigger of a grouping; None for what has none, as a stateful DoFn."""
+    """The trigger of a grouping; None for a stateful DoFn, which has none.
+
+    Args:
+        graph: of the pipeline.
+        node: the grouping or stateful DoFn.
+    """
     if not isinstance(node.operation, Group):
         return None
     return graph.pcollections[node.inputs[0]].strategy.trigger

@@ -88,7 +88,12 @@ class Accumulation:
 
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "Accumulation":
-        """The accumulation of a grouping of the graph."""
+        """The accumulation of a grouping of the graph.
+
+        Args:
+            graph: of the pipeline.
+            node: the grouping.
+        """
         operation, pcollection = node.operation, graph.pcollections[node.inputs[0]]
         assert isinstance(operation, Group)
         return cls(

@@ -92,7 +92,12 @@ class Lifter:
 
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "Lifter":
-        """The lifter of a grouping of the graph."""
+        """The lifter of a grouping of the graph.
+
+        Args:
+            graph: of the pipeline.
+            node: the grouping.
+        """
         return cls(node, Accumulation.of(graph, node))
 
     def lift(self, bundle: Bundle, *, watermark_us: int) -> Sequence[Partial]:

@@ -36,7 +36,12 @@ def as_given(value: Any) -> Any:
 
 
 def not_found_again(value: Any, error: TypeError) -> TransformError:
-    """The error to raise for a value that cannot be hashed."""
+    """The error to raise for a value that cannot be hashed.
+
+    Args:
+        value: the value.
+        error: what hashing it raised.
+    """
     return TransformError(
         f"it was given a value that cannot be hashed: {error}",
         detail=f"value {value!r}; its input may be taken back, so values must be found again",

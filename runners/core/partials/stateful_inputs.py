@@ -75,7 +75,12 @@ class StatefulInputs:
 
 
 def lifter_of(graph: PipelineGraph, node: TransformNode) -> Lifter | StatefulInputs:
-    """The object that makes the partials for a grouping of the graph."""
+    """The object that makes the partials for a grouping of the graph.
+
+    Args:
+        graph: of the pipeline.
+        node: the grouping or stateful DoFn.
+    """
     if isinstance(node.operation, StatefulParDo):
         return StatefulInputs(node)
     return Lifter.of(graph, node)

@@ -32,7 +32,12 @@ class ReplayPanes:
 
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "ReplayPanes | None":
-        """The panes of a grouping of the graph, if its windows fire once when all of its input is replayed."""
+        """The panes of a grouping of the graph, if its windows fire once when all of its input is replayed.
+
+        Args:
+            graph: of the pipeline.
+            node: the grouping.
+        """
         panes = SinglePanes.of_replay(graph, node)
         return None if panes is None else cls(panes)
 

@@ -40,7 +40,12 @@ class SinglePanes:
 
     @classmethod
     def of_replay(cls, graph: PipelineGraph, node: TransformNode) -> "SinglePanes | None":
-        """The panes of a grouping of the graph, if its windows fire once when all of its input is replayed."""
+        """The panes of a grouping of the graph, if its windows fire once when all of its input is replayed.
+
+        Args:
+            graph: of the pipeline.
+            node: the grouping.
+        """
         accumulation = _speaking_once(graph, node)
         return None if accumulation is None else cls(node, accumulation)
 
@@ -49,6 +54,10 @@ class SinglePanes:
         """The panes of a grouping, if its windows fire once whenever input comes, and can be buffered as columns.
 
         Windows that merge cannot be buffered so: every new partial would have to be compared with all that are kept.
+
+        Args:
+            graph: of the pipeline.
+            node: the grouping.
         """
         accumulation = _speaking_once(graph, node)
         if accumulation is None or not _ends_with_its_window(accumulation.strategy):

@@ -1,6 +1,6 @@
 """Deduplication of a read's records: which of a batch are new, duplicates, or too late to be deduplicated.
 
-Pure: the caller keeps the ids that were seen before, is asked once for each batch, and stores the new ids in the same
+Pure: the caller keeps the ids that were seen before, is called once for each batch, and stores the new ids in the same
 commit as the effects of their records.
 
 **Invariants**
@@ -27,7 +27,7 @@ from runners.core.ground.dead_letters import DeadLetter, dead_letter
 from runners.core.ground.element_text import shown
 from windowing.window import GLOBAL_WINDOW, Window
 
-#: Returns which of some digests have been seen in the split; each digest is asked for once.
+#: Returns which of some digests have been seen in the split; it gets each digest once.
 Known = Callable[[Sequence[bytes]], Collection[bytes]]
 
 

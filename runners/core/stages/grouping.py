@@ -5,9 +5,8 @@ fused transforms after it into one step, which takes partials or a watermark, an
 
 The five parts of the paper's GroupByKeyAndWindow, in the order in which a record meets them:
 
-1. *DropTimestamps*: `Lifter.lift`, at the sender; from there on the window stands for the event time (unless a
-timestamp
-   combiner needs the earliest or the latest one, which then is part of the accumulator).
+1. *DropTimestamps*: `Lifter.lift`, at the sender; from there on the window stands for the event time (unless
+   a timestamp combiner needs the earliest or the latest one, which then is part of the accumulator).
 2. *GroupByKey*: the engine's own: a dict, the shuffle of Spark, the key ranges of `runners.millwheel`.
 3. *MergeWindows*: `Merger`, or `Regrouper` where a merge may have to be undone.
 4. *GroupAlsoByWindow*: the accumulators of `Accumulation`, and when windows fire (`WindowLifecycle`, `Panes`).

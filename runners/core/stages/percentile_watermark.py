@@ -114,6 +114,10 @@ def percentile_of(graph: PipelineGraph, node: TransformNode) -> float | None:
     """The percentile that the triggers of a grouping follow; None where they follow the watermark itself.
 
     Also None for an operation without triggers.
+
+    Args:
+        graph: of the pipeline.
+        node: the grouping or stateful DoFn.
     """
     if not isinstance(node.operation, Group):
         return None

@@ -12,11 +12,9 @@ atomically.
 * An expired window keeps nothing: timers that are still set fire a last time, then the cell is deleted.
 
 **In time order** an element waits in its cell until the watermark has passed it.  The elements that have waited are
-then
-replayed: the *watermark of the cell* moves from element to element, and at each, due timers fire before and after it,
-as
-if the watermark had moved slowly.  Batch always works so, because there the watermark moves once, when all input is
-there (Dataflow Model, section 2.4).
+then replayed: the *watermark of the cell* moves from element to element, and at each, due timers fire before and after
+it, as if the watermark had moved slowly.  Batch always works so, because there the watermark moves once, when all input
+is there (Dataflow Model, section 2.4).
 
 MillWheel, sections 3.2 and 4.5.  Reads no clock, touches no store.
 """

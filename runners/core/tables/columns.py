@@ -114,5 +114,10 @@ def _has_short_values(array: pa.Array) -> bool:
 
 
 def are_checked(table: TableSpec, rows: Sequence[Any]) -> bool:
-    """Whether rows are known to fit a table, each key once."""
+    """Whether rows are known to fit a table, each key once.
+
+    Args:
+        table: the table.
+        rows: as columns, or one by one.
+    """
     return isinstance(rows, TableColumns) and rows.table == table

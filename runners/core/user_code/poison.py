@@ -2,9 +2,8 @@
 
 A stage's transforms run over a bundle.  When one of them fails, the bundle is tried again in halves, down to single
 records; a record that has failed alone as often as allowed is left out, with all that it would have caused in the
-stage.
-A dead letter is kept of it (`runners.core.ground.dead_letters`).
-A stateful DoFn is tried on one element, or timer, at a time; when it fails, state and timers are as before.
+stage.  A dead letter is kept of it (`runners.core.ground.dead_letters`).  A stateful DoFn is tried on one element, or
+timer, at a time; when it fails, state and timers are as before.
 
 The only side effect for other records of a bundle that fails is that user code may see them several times, as after a
 crash.  Code that fails for reasons that no single record causes (a `CombineFn` that cannot merge, `DoFn.setup`) stops
