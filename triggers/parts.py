@@ -18,7 +18,7 @@ class Fired(NamedTuple):
 
 
 def progress_of(state: Any) -> Progress:
-    """The progress of a part, from the state that is kept of it."""
+    """The progress of a part, from the state that its composite keeps."""
     return Progress(state.state, is_finished=True) if type(state) is Fired else Progress(state)
 
 
@@ -32,7 +32,7 @@ def grown(part: Trigger, state: Any, window: Window, watermark_us: int) -> Any:
 
     Args:
         part: the part.
-        state: what was kept of it.
+        state: the state that was kept of it.
         window: as it is now.
         watermark_us: the watermark, in microseconds.
     """
@@ -44,7 +44,7 @@ def merged(part: Trigger, states: Sequence[Any], window: Window) -> Any:
 
     Args:
         part: the part.
-        states: what was kept of it in each window.
+        states: the state that was kept of it in each window.
         window: the merged window.
     """
     waiting = [state for state in states if type(state) is not Fired]

@@ -85,7 +85,7 @@ class Trigger(ABC):
 
     @property
     def early_firings(self) -> EarlyFirings:
-        """What it does before the watermark reaches the end of the window, if every kind of record and signal comes.
+        """The firings before the watermark reaches the end of the window, if all possible records and signals come.
 
         It is known without running the trigger, so that a pipeline that could never emit anything is refused when it is
         built.

@@ -20,7 +20,7 @@ from windowing.errors import TimeError
 
 #: What a user may pass for an instant: an aware datetime, or seconds since the epoch.
 TimestampLike = datetime | float
-#: What a user may pass for a length of time: a timedelta, or seconds.
+#: What a user may pass for a duration: a timedelta, or seconds.
 DurationLike = timedelta | float
 
 US_PER_SECOND = 1_000_000

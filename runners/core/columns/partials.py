@@ -328,7 +328,7 @@ def _argsorted(numbers: Int64s) -> Int64s:
 
 
 def key_codes(keys: Sequence[pa.Array]) -> Int64s | None:
-    """A number from 0 on for each key: the same for equal keys, and different for others; None if there is none."""
+    """A number from 0 on for each key: the same for equal keys, different for others; None if there is none."""
     codes: Int64s | None = None
     for key in keys:
         found = _codes(key)

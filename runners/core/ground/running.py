@@ -1,6 +1,6 @@
 """The transform that is running in this process, for a worker's log.
 
-A process runs one at a time; a transform has processed a bundle before the next one starts, or calls the next one.
+A process runs one at a time; a transform finishes a bundle before the next one starts on it, or calls the next one.
 """
 
 import attrs

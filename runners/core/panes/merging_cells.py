@@ -90,7 +90,7 @@ class Merger:
 
 @attrs.define
 class Regrouped:
-    """What changed when a cell was brought up to date.
+    """The changes that bringing a cell up to date has made.
 
     ``changed``: the windows with new records, in time order, and how many records each.  ``split``: those of them that
     must fire now.  ``gone``: states that no longer exist.  ``late``: parts that came too late for any window.
@@ -103,7 +103,7 @@ class Regrouped:
 
 
 class _Part(NamedTuple):
-    """What can be regrouped only as a whole: the window that it was in, and accumulators by assigned window."""
+    """A unit of regrouping, which stays whole: the window that it was in, and accumulators by assigned window."""
 
     home: Window | None
     contents: dict[Window, Any]

@@ -81,7 +81,7 @@ class Accumulation:
         self.is_list = type(self.combine_fn) is ListCombineFn
         #: The function with which partials are folded.
         self.partial_fn: CombineFn = ListCombineFn() if self.reads_values else self.combine_fn
-        #: What folds columns of inputs, where only the result of the fold is needed of them.
+        #: The functions that fold columns of inputs, if nothing but the result of the fold is needed; otherwise None.
         self.column_combiners: tuple[ColumnCombiner, ...] | None = None
         if self.partial_fn is combine_fn:
             self.column_combiners = column_combiners(combine_fn)

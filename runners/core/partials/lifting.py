@@ -72,7 +72,7 @@ class Lifter:
         can_merge = isinstance(window_fn, MergingWindowFn) and not accumulation.is_retracted
         self._merging: MergingWindowFn | None = window_fn if can_merge else None  # type: ignore[assignment]
         self._is_overlap_merging = can_merge and merges_what_overlaps(window_fn)
-        #: What folds records as columns; None where they cannot be folded so.
+        #: The functions that fold records as columns; None where that is not possible.
         self.combiners = accumulation.column_combiners
         if isinstance(window_fn, MergingWindowFn) and not self._is_overlap_merging:
             self.combiners = None

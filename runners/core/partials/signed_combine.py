@@ -55,7 +55,7 @@ class SignedCombineFn(CombineFn):
 
     @abstractmethod
     def size(self, accumulator: Any) -> int:
-        """How many values there are; with zero there is nothing to emit."""
+        """The number of values; with zero there is nothing to emit."""
 
     @abstractmethod
     def is_void(self, accumulator: Any) -> bool:

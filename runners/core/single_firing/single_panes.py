@@ -1,7 +1,7 @@
-"""SinglePanes: what a grouping emits whose windows all fire once, without a cell and a timer for each.
+"""SinglePanes: the panes of a grouping whose windows all fire once, without a cell and a timer for each window.
 
 `GroupAlsoByWindow` would emit one pane for each key and window, at the end of the window, in the order of the ends.  So
-does this class, and in columns where all partials are columns; tests of laws compare the two.
+does this class, and in columns where all partials are columns; tests compare the two.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ BUNDLE_PANE_COLUMNS = 200_000
 
 
 class SinglePanes:
-    """What the windows of one grouping emit, where each fires once.
+    """Makes the panes of the windows of one grouping, if each window fires once.
 
     Args:
         node: the grouping.

@@ -32,7 +32,7 @@ Known = Callable[[Sequence[bytes]], Collection[bytes]]
 
 
 class NewId(NamedTuple):
-    """What is kept of a new record: the digest of its id, and its event time."""
+    """The stored id of a new record: the digest of the id, and the event time of the record in microseconds."""
 
     digest: bytes
     timestamp_us: int

@@ -57,7 +57,7 @@ class StageClock:
 
 @attrs.frozen
 class Step:
-    """What one step did to the cells, and its outputs for the stages downstream."""
+    """The effects of one step on the cells, and its outputs for the stages downstream."""
 
     effects: Effects
     outputs: StageOutputs
