@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from dataflow.runner import PipelineResult, PipelineState
 
-#: Raises what is wrong with a result.
+#: A check of a result; raises an error if something is wrong.
 Check = Callable[[PipelineResult], None]
 
 
@@ -29,12 +29,12 @@ class ChecksAfterRun:
         return len(self._checks)
 
     def add(self, name: str, check: Check) -> None:
-        """One more; ``name`` is how a person finds it."""
+        """Add a check; ``name`` is how a person finds it."""
         self._checks.append((name, check))
         self.arm()
 
     def arm(self) -> None:
-        """Warn when nobody holds these checks any more, unless they are made until then."""
+        """Have a warning given when these checks are garbage collected, unless they have been made by then."""
         self.disarm()
         if self._checks:
             names = [name for name, _ in self._checks]
@@ -46,7 +46,7 @@ class ChecksAfterRun:
             self._alarm.detach()
 
     def make(self, result: PipelineResult) -> None:
-        """Make them all, and only then fail.
+        """Make all of them, and only then fail.
 
         Raises:
             AssertionError: what the checks found, all in one.
@@ -70,7 +70,7 @@ def checked(result: PipelineResult, checks: ChecksAfterRun) -> PipelineResult:
 
 
 class _CheckedResult:
-    """Everything but waiting is the runner's own result."""
+    """The result of a runner, with checks that are made when it is waited for."""
 
     def __init__(self, result: PipelineResult, checks: ChecksAfterRun) -> None:
         self._result, self._checks = result, checks
@@ -79,7 +79,7 @@ class _CheckedResult:
         return getattr(self._result, name)
 
     def wait_until_finish(self) -> PipelineState:
-        """Block until the run has ended, then make the checks; how it has ended.
+        """Block until the run has ended, then make the checks, and return how it has ended.
 
         Raises:
             AssertionError: a check failed.

@@ -1,4 +1,4 @@
-"""Canonical keys: the one of several equal keys that everybody sees, on all runners, before and after a crash.
+"""Canonical keys: the one of several equal keys that is seen on all runners, before and after a crash.
 
 A key is made canonical where a grouping first looks at it, and is what its encoding decodes to
 (`dataflow.coders.decode_key`), in value and in type:
@@ -48,7 +48,7 @@ def canonical_key(key: Any) -> Any:
 class CanonicalKeys(dict[Any, Any]):
     """Canonical keys by themselves: ``keys[key]`` is the canonical one of any key.  Raises as `canonical_key`.
 
-    Nothing but canonical keys is in it, so what Python calls equal and is not the same key cannot meet here.
+    It contains canonical keys alone, so keys that Python calls equal and that are not the same key cannot meet here.
     """
 
     def __missing__(self, key: Any) -> Any:

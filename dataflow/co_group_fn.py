@@ -15,7 +15,7 @@ Tagged = tuple[str, Any]
 class CoGroupFn(CombineFn):
     """A list of values for each of several collections; inputs are `Tagged`.
 
-    A value is put to its own once, when it comes, and not again with every pane.
+    A value is put into the list of its collection once, when it comes, and not again with every pane.
     """
 
     names: tuple[str, ...]

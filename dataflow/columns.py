@@ -1,4 +1,4 @@
-"""Columns as sequences: what flows where elements are typed rows, and nobody has asked for a single one.
+"""Columns as sequences: the form in which typed rows flow, as long as no single one is asked for.
 
 Each is a `collections.abc.Sequence` of plain Python values, made when one is asked for and kept from then on; so code
 for lists takes it as it is, and code that knows columns looks at the arrays and makes nothing.
@@ -23,9 +23,9 @@ from windowing.window import Window, windows_of
 T = TypeVar("T")
 
 Int64s = NDArray[np.int64]
-#: What holds instants; microseconds, as everywhere.
+#: The Arrow type of instants; microseconds, as everywhere.
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
-#: How the fields of rows are kept.
+#: The Arrow types of the fields of rows.
 ARROW_TYPES: dict[type, pa.DataType] = {
     int: pa.int64(),
     float: pa.float64(),

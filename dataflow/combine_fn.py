@@ -64,15 +64,15 @@ class CombineFn(ABC):
 
 
 class ChangingCombineFn(CombineFn):
-    """A `CombineFn` whose result is many things, each of which is used by itself by whatever comes behind the grouping.
+    """A `CombineFn` whose result is many elements, each of which is used by itself behind the grouping.
 
-    So a retracting window need not retract all of it: it retracts what is gone from the result, and emits what has come
-    to it.  Results are false when they are empty.
+    So a retracting window need not retract all of them: it retracts those that are gone from the result, and emits
+    those that are new.  A result is false if it is empty.
     """
 
     @abstractmethod
     def changes(self, accumulator: Any, more: Any) -> tuple[Any, Any]:
-        """What goes from the result, and what comes to it, if ``more`` is merged into ``accumulator``.
+        """The elements that go from the result, and those that are new, if ``more`` is merged into ``accumulator``.
 
         Changes neither, and what it returns does not change with them.
         """
@@ -145,15 +145,15 @@ class CallableCombineFn(CombineFn):
 
 @attrs.frozen
 class WholeGroupCombineFn(ListCombineFn):
-    """A function from all values of a group to its result; of its own results it is asked nothing.
+    """A function from all values of a group to its result; it is not called on its own results.
 
-    It may be any function of which values there are; in which order it gets them means nothing.
+    It may be any function of the multiset of values; the order in which it gets them means nothing.
     """
 
     function: Callable[[list[Any]], Any]
 
     def extract_output(self, accumulator: list[Any]) -> Any:
-        """The function of a copy, which it may change."""
+        """The result of the function, called with a copy, which it may change."""
         return self.function(list(accumulator))
 
 

@@ -67,7 +67,7 @@ class SumCombineFn(CombineFn):
 
 
 class MeanCombineFn(CombineFn):
-    """The arithmetic mean of numbers, NaN of none; an accumulator is sum and number.  Takes back as `SumCombineFn`."""
+    """The arithmetic mean of numbers, NaN of none; an accumulator is sum and number.  Retracts as `SumCombineFn`."""
 
     def create_accumulator(self) -> tuple[Any, int]:
         """Of none."""

@@ -1,4 +1,4 @@
-"""DoFn: user code for one element at a time, and what it may ask to see.
+"""DoFn: user code for one element at a time, and the parameters that it may ask for.
 
 A DoFn is shipped to workers, so it is pickled once per run.  ``setup`` and ``teardown`` frame its life on a worker,
 ``start_bundle`` and ``finish_bundle`` frame a bundle.  A bundle may run more than once before it commits; its
@@ -58,7 +58,7 @@ class DoFn:
     KeyParam: Any = DoFnParam.KEY
     #: +1 for an element that is emitted, -1 for its retraction; only with `handles_retractions`.
     SignParam: Any = DoFnParam.SIGN
-    #: The watermark that this key's state is at, a datetime in UTC: elements before it are late.  Only for a stateful
+    #: The input watermark of this key's state, a datetime in UTC: elements before it are late.  Only for a stateful
     #: DoFn.  It differs from run to run, and in batch, where the input is replayed, it is at the element.
     WatermarkParam: Any = DoFnParam.WATERMARK
     #: The instant that a timer was set for, a datetime in UTC; only for its method.
@@ -93,7 +93,7 @@ class DoFn:
     def start_bundle(self) -> None:
         """Before the first element of a bundle.
 
-        A bundle that fails is not finished, and may come again: whatever it has left in ``self`` is cleared here.
+        A bundle that fails is not finished, and may come again: all that it has left in ``self`` is to be cleared here.
         """
 
     def process(self, element: Any, /) -> Iterable[Any] | None:
@@ -106,9 +106,10 @@ class DoFn:
     def process_batch(self, batch: pa.RecordBatch) -> Any:
         """Outputs for many typed rows at once; define it instead of `process`, or beside it with the same outputs.
 
-        With both, this one is called where elements are columns (of `ReadFromJsonLines` with ``rows``, `GroupBy`, or
-        another ``process_batch``), and ``process`` elsewhere.  With this one alone, elements must be rows of one type.
-        A batch is a part of a bundle, of any size above zero; after a failure smaller ones come again.
+        With both, ``process_batch`` is called where elements are columns (of `ReadFromJsonLines` with ``rows``,
+        `GroupBy`, or another ``process_batch``), and ``process`` elsewhere.  With ``process_batch`` alone, elements
+        must be rows of one type.  A batch is a part of a bundle, of any size above zero; after a failure smaller ones
+        come again.
 
         Args:
             batch: a column for each field, in order: int64, float64, string, bool, or timestamp[us, UTC].
@@ -122,7 +123,7 @@ class DoFn:
         raise NotImplementedError(f"{type(self).__name__} must define process_batch(self, batch)")
 
     def finish_bundle(self) -> Iterable[Any] | None:
-        """After the last element of a bundle; may emit what it has been gathered for.
+        """After the last element of a bundle; may emit what was gathered from it.
 
         There is no element here that an output could have its event time from: each output is a `WindowedValue`, or one
         inside a `TaggedOutput`.  Its window is one of the bundle's elements; its event time is not before all of these,
@@ -231,7 +232,7 @@ def requested_params(call: Callable[..., Any], what: str) -> dict[str, DoFnParam
 
     Args:
         call: ``process`` of a DoFn, or a plain function.
-        what: how to name it in an error.
+        what: the name of the call in an error.
 
     Raises:
         PipelineError: the call cannot take one element as its first argument.

@@ -1,4 +1,4 @@
-"""The pipeline as a value: operations, what they read and write, and how each PCollection is windowed.
+"""The pipeline as a value: operations, their inputs and outputs, and how each PCollection is windowed.
 
 This is what a runner gets.  It knows no engine; an operation describes *what* is computed, never *how*.
 """
@@ -25,7 +25,7 @@ MAIN = "main"
 class Read:
     """Elements of a source.
 
-    ``record_ids``: by what those are known that come again.  ``max_ahead_us``: how far its watermark may be ahead of
+    ``record_ids``: how records are recognised that come again.  ``max_ahead_us``: how far its watermark may be ahead of
     the clock (`dataflow.io.trusted_watermark`); None: as far as it likes.
     """
 
@@ -91,7 +91,7 @@ class WriteTable:
     table: TableSpec
 
 
-#: What needs the elements of a key in one place; each begins a stage.
+#: Operations that need the elements of a key in one place; each begins a stage.
 KeyedOperation = Group | StatefulParDo
 Operation = Read | ParDo | AssignWindows | KeyedOperation | Flatten | Changelog | WriteTable
 
@@ -101,8 +101,8 @@ class PCollectionNode:
     """One collection of the graph.
 
     ``retracted_by``: the user-facing name of the grouping that may retract elements after they were emitted.
-    ``is_bounded``: whether everything that it is made of ends by itself.
-    ``has_arrival_order``: whether a source that it is made of has one (`Source.has_arrival_order`).
+    ``is_bounded``: whether all its sources end by themselves.
+    ``has_arrival_order``: whether one of its sources has such an order (`Source.has_arrival_order`).
     """
 
     id: int
@@ -170,6 +170,6 @@ class PipelineGraph:
 def _remembered(operation: Operation) -> list[str]:
     """What a read keeps of its records' ids; empty for all else, whose fingerprint stays as it was."""
     if isinstance(operation, Read) and operation.record_ids is not None:
-        # With more slack, a record would be in time whose id is forgotten.
+        # With more slack, a record would be in time whose id is no longer kept.
         return [f"record ids for {operation.record_ids.slack_us} us"]
     return []

@@ -14,7 +14,7 @@ Windows of event time over elements whose event times nobody gives: all would be
 * Late panes, or times that a transform sets back, for which this grouping allows too little lateness: a `WindowInto`
   after them begins again with an allowed lateness of zero.
 
-**Not warned of**, because nothing is lost by it, or because everybody would have to silence it:
+**Not warned of**, because nothing is lost by it, or because every user would have to silence it:
 
 * Input that may be late, and an allowed lateness of zero.  That is the most ordinary pipeline there is, in Beam too;
   what is dropped is counted and kept as rows, so the run reports it when it happens (`PipelineResult.late_counts`).
@@ -53,7 +53,7 @@ from windowing.sessions import Sessions
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window_fn import WindowFn
 
-#: What to do where elements have no event time.
+#: The hint where elements have no event time.
 TIMES_HINT = (
     "say when elements happened: event_time=... of the read, df.WithTimestamps before the WindowInto, or a "
     "df.TimestampedValue; one window for everything is df.GlobalWindows()"
@@ -61,7 +61,7 @@ TIMES_HINT = (
 
 
 def check_grouping(pcoll: PCollection[Any]) -> None:
-    """Look at the grouping that is about to be added to a collection.
+    """Check the grouping that is about to be added to a collection.
 
     Raises:
         PipelineError: it would never emit anything.

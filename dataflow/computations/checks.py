@@ -1,4 +1,4 @@
-"""What is refused when a topology is built."""
+"""Checks of a topology when it is built: what is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataflow.user_code import check_hooks
 
 
 def check_name(name: object, what: str, location: str) -> str:
-    """The name, which is text that is not empty."""
+    """Check a name, which must be text that is not empty, and return it."""
     if not isinstance(name, str) or not name:
         raise PipelineError(
             f"{what} ({location}) needs a name, not {name!r}", hint='e.g. "window_counts"'
@@ -40,7 +40,7 @@ def check_computation(computation: object, what: str) -> None:
 
 
 def check_inputs(inputs: object, what: str, location: str) -> None:
-    """There is one, and each has a key extractor."""
+    """Check that there is an input, and that each has a key extractor."""
     if not isinstance(inputs, Mapping):
         raise PipelineError(
             f"{what} needs its inputs with their key extractors, not {inputs!r}",
@@ -61,7 +61,7 @@ def check_inputs(inputs: object, what: str, location: str) -> None:
 
 
 def check_outputs(outputs: object, what: str, location: str) -> None:
-    """Names, each once."""
+    """Check that the outputs are names, each given once."""
     if isinstance(outputs, str) or not isinstance(outputs, Sequence):
         raise PipelineError(
             f"{what} needs a list of output streams, not {outputs!r}",

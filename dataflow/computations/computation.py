@@ -1,4 +1,4 @@
-"""Computation: what a user writes, and what it is handed.  MillWheel, section 5.1 and figure 7."""
+"""Computation: the base class of user code, with its records and timers.  MillWheel, section 5.1 and figure 7."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataflow.errors import PipelineError
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import DurationLike, TimestampLike
 
-#: Makes the key that a consumer has for a record's value.
+#: A function from a record's value to the key that a subscriber has for it.
 KeyExtractor = Callable[[Any], Any]
 
 #: The domain of timers that fire when the low watermark has reached them.
@@ -25,7 +25,7 @@ WALL_TIME = TimeDomain.PROCESSING
 
 @attrs.frozen
 class Record:
-    """What a computation is called for.
+    """A record with which a computation is called.
 
     ``key`` is what the computation's key extractor for ``stream`` made of ``value``; ``timestamp`` is the record's
     event time, an aware datetime in UTC.
@@ -67,11 +67,11 @@ class Computation:
     """User code with access to the timers, the persistent state and the productions of one key at a time.
 
     Override `process_record`, and `process_timer` if timers are set.  Records and timers of a key come one after the
-    other; there is nothing to lock.  What a hook does to state, timers and streams happens once, whatever fails and is
-    tried again; what it does to the outside world may happen twice.
+    other; there is nothing to lock.  The effects of a hook on state, timers and streams happen once, whatever fails and
+    is tried again; its effects on the outside world may happen twice.
 
     Objects live as those of a `DoFn` do: pickled once per run, so attributes hold configuration and connections, and
-    whatever belongs to a key is in `state`.  Values are shared: do not change one that has been received or produced.
+    everything that belongs to a key is in `state`.  Values are shared: do not change one that was received or produced.
 
     Example::
 
@@ -100,7 +100,7 @@ class Computation:
     #: Makes the state that a key has at first, such as ``dict`` or ``Counter``; a state that equals it is not kept.
     #: None: the state is None at first.
     initial_state: Callable[[], Any] | None = None
-    #: How the state is kept; None: as a pickle of plain data.
+    #: The coder of the state; None: it is kept as a pickle of plain data.
     state_coder: StateCoder | None = None
 
     _hook: Hook | None = None
@@ -127,7 +127,7 @@ class Computation:
     def state(self) -> Any:
         """The persistent state of the key; None, or what `initial_state` makes, until it is set.  None frees it.
 
-        What is read may be changed in place: it is kept when the hook returns.
+        The state may be changed in place: it is kept when the hook returns.
 
         Raises:
             PipelineError: no hook is running.
@@ -150,13 +150,13 @@ class Computation:
         return self._running("low_watermark").watermark
 
     def set_timer(self, tag: str, time: TimestampLike, domain: TimeDomain = LOW_WATERMARK) -> None:
-        """Let `process_timer` be called for this key at an instant, or at once if it is in the past.
+        """Have `process_timer` called for this key at an instant, or at once if it is in the past.
 
         A key has one timer of each tag and domain: setting it again moves it.  When one of `LOW_WATERMARK` fires, all
-        records before its time have been there, as far as anybody knows; one at this very time may still come.
+        records before its time have come, but for late ones; one at this very time may still come.
 
         Args:
-            tag: which one; any text, made up as one goes.
+            tag: distinguishes the timers of a key; any text, which need not be declared.
             time: an aware datetime, or seconds since 1970.
             domain: `LOW_WATERMARK`, or `WALL_TIME`.
 
@@ -178,7 +178,10 @@ class Computation:
         self._running("set_timer_after").timer(tag, WALL_TIME).set_after(delay)
 
     def delete_timer(self, tag: str, domain: TimeDomain = LOW_WATERMARK) -> None:
-        """Do not fire; nothing happens if it is not set.  Arguments and errors as for `set_timer`."""
+        """Delete a timer, so that it does not fire; does nothing if it is not set.
+
+        Arguments and errors are those of `set_timer`.
+        """
         self._running("delete_timer").timer(tag, domain).clear()
 
     def produce(self, value: Any, stream: str, timestamp: TimestampLike | None = None) -> None:
@@ -186,7 +189,7 @@ class Computation:
 
         Args:
             value: the record; each subscriber extracts a key from it.
-            stream: where to.
+            stream: the name of the output stream.
             timestamp: its event time, an aware datetime or seconds since 1970; not before that of the record or timer
                 that is being processed, which is the default.
 

@@ -66,7 +66,7 @@ class ComputationDoFn(DoFn):
         self._computation.setup()
 
     def teardown(self) -> None:
-        """End it."""
+        """End the life of the computation on this worker."""
         self._computation.teardown()
 
     def process(
@@ -79,7 +79,7 @@ class ComputationDoFn(DoFn):
         low: TimerMap = DoFn.TimerParam(_LOW_WATERMARK),
         wall: TimerMap = DoFn.TimerParam(_WALL_TIME),
     ) -> list[Any]:
-        """One record."""
+        """Process one record."""
         key, (stream, value) = element
         hook = self._hook(timestamp, watermark, state, low, wall)
         return self._call(hook, "process_record", Record(value, key, timestamp, stream))
@@ -96,7 +96,7 @@ class ComputationDoFn(DoFn):
         low: TimerMap = DoFn.TimerParam(_LOW_WATERMARK),
         wall: TimerMap = DoFn.TimerParam(_WALL_TIME),
     ) -> list[Any]:
-        """One timer of event time."""
+        """Process one timer of event time."""
         hook = self._hook(timestamp, watermark, state, low, wall)
         timer = Timer(tag, time, LOW_WATERMARK, key, timestamp)
         return self._call(hook, "process_timer", timer)
@@ -113,7 +113,7 @@ class ComputationDoFn(DoFn):
         low: TimerMap = DoFn.TimerParam(_LOW_WATERMARK),
         wall: TimerMap = DoFn.TimerParam(_WALL_TIME),
     ) -> list[Any]:
-        """One timer of processing time."""
+        """Process one timer of processing time."""
         hook = self._hook(timestamp, watermark, state, low, wall)
         return self._call(hook, "process_timer", Timer(tag, time, WALL_TIME, key, timestamp))
 

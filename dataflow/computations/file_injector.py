@@ -87,7 +87,7 @@ class FileInjector(Source):
 
     @property
     def has_trusted_watermark(self) -> bool:
-        """It looks at each record, if it is to."""
+        """True: it looks at each record, if there is a limit for event times."""
         return True
 
     @property

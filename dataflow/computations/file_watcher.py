@@ -1,4 +1,4 @@
-"""An injector for files that appear while the job runs, and that nobody has announced.
+"""An injector for files that appear while the job runs, without having been announced.
 
 A job's splits are fixed when it is created, so a split is not a file but a share of the folder: the names whose hash
 falls to it.  Its position has the names that are done, and how far the current file has been read; the reader that
@@ -89,7 +89,7 @@ class FileWatcher(Source):
 
     @property
     def has_trusted_watermark(self) -> bool:
-        """It looks at each record, if it is to."""
+        """True: it looks at each record, if there is a limit for event times."""
         return True
 
     @property
@@ -111,7 +111,7 @@ class FileWatcher(Source):
         return [(share, began_us) for share in range(self._shares)]
 
     def open(self, split: int | tuple[int, int], position: Any) -> SourceReader:
-        """Go on with one share of the folder; of a job of former days, that is a number alone."""
+        """Go on with one share of the folder; jobs of earlier versions have a number alone as ``split``."""
         number, began_us = (split, self._now_us()) if isinstance(split, int) else split
         if self._is_repeatable and not self._has_ended():
             raise InputError(

@@ -28,7 +28,7 @@ _GUARDED_FILES = 100
 
 @attrs.frozen(kw_only=True)
 class FolderShare:
-    """What to read, and what is known of it; see `CsvWatcher`.
+    """What to read of a folder; see `CsvWatcher`.
 
     ``is_mine``: whether a file of this name is to be read by this reader.  ``has_ended``: whether no file will come
     any more.  ``files``: how to read one of them.
@@ -62,7 +62,7 @@ class FolderPosition:
 
 
 class FolderReader(SourceReader):
-    """See the module."""
+    """Reads one share of a folder, file after file; see the module."""
 
     def __init__(self, share: FolderShare, position: FolderPosition | None) -> None:
         position = position or FolderPosition()
@@ -141,7 +141,7 @@ class FolderReader(SourceReader):
         return min(unread_us, default=self._begun_us)
 
     def _look(self) -> bool:
-        """See what is in the folder, now and then; whether it was time for that."""
+        """Look at the folder, now and then; returns whether it was time for that."""
         now_us, share = self._share.now_us(), self._share
         if self._looked_us is not None and 0 <= now_us - self._looked_us < share.poll_us:
             return False
@@ -169,7 +169,7 @@ class FolderReader(SourceReader):
                 )
 
     def _go_on(self, *, may_have_grown: bool) -> bool:
-        """Open the next piece of the current file, or of the next one; whether there is one."""
+        """Open the next piece of the current file, or of the next one; returns whether there is one."""
         if self._name is not None and not may_have_grown:
             return False
         while True:
@@ -190,7 +190,7 @@ class FolderReader(SourceReader):
         return self._name is not None or bool(self._unreadable)
 
     def _open_piece(self, path: Path) -> bool:
-        """Open what is there of the current file and not read; a file with nothing more is done."""
+        """Open the part of the current file that is there and not read; a file with nothing more is done."""
         files = self._share.files(path)
         try:
             found = path.stat()

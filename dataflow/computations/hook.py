@@ -1,4 +1,4 @@
-"""Hook: one call of user code in a computation, and what its accessors do to state, timers and streams."""
+"""Hook: one call of user code in a computation, and the effects of its accessors on state, timers and streams."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Definition:
 
 @attrs.define
 class Hook:
-    """One call.
+    """One call of user code.
 
     ``initial`` makes the first state of a key.  ``timestamp`` is the event time of what it is called for; ``outputs``
     is what it has produced, in the form in which a DoFn returns it.
@@ -67,11 +67,11 @@ class Hook:
         return self._state
 
     def write_state(self, state: Any) -> None:
-        """Put a state in its place; None is the first one again."""
+        """Replace the state; None brings back the first one."""
         self._state, self._is_state_known = self._first() if state is None else state, True
 
     def keep_state(self) -> None:
-        """At the end: what has been read may have been changed in place."""
+        """Keep the state at the end of the call: it may have been changed in place."""
         if not self._is_state_known:
             return
         state = self._state

@@ -46,7 +46,7 @@ class Streams(dict[str, PCollection[Any]]):
 
 @attrs.frozen
 class _Given:
-    """A stream that comes from outside: where it was defined, and what makes its PCollection."""
+    """A stream that comes from outside: where it was defined, and the function that makes its PCollection."""
 
     location: str
     build: Callable[[Pipeline], PCollection[Any]]
@@ -64,9 +64,9 @@ class _Node:
 class Topology(PTransform["Pipeline", Streams]):
     """A graph of computations and named streams, applied to a pipeline as a transform that starts one.
 
-    A stream is what everybody produces who names it among the outputs, and what an injector or `stream` gives under
+    A stream has the records of every computation that names it among the outputs, and of an injector or `stream` of
     that name; any computation may subscribe to it, each with a key extractor of its own.  The parts may be named in any
-    order; what is wrong with the whole is an error when it is applied, with the user's line.
+    order; an error of the whole is raised when it is applied, with the user's line.
 
     Its label, and the names of the computations, name the state in the store: change neither while a job goes on.
 
@@ -176,7 +176,7 @@ class Topology(PTransform["Pipeline", Streams]):
         return self
 
     def expand(self, pcoll: Pipeline) -> Streams:
-        """Compile it: senders before receivers."""
+        """Compile the topology: senders before receivers."""
         producers = {name: list[str]() for name in self._given}
         for node in self._nodes.values():
             for stream in node.definition.outputs:
@@ -239,7 +239,7 @@ def _in_no_window(name: str, pcollection: PCollection[Any]) -> PCollection[Any]:
 def _merged(
     name: str, parts: Mapping[str, list[PCollection[Any]]], streams: Streams
 ) -> PCollection[Any]:
-    """The stream; all of its producers have been compiled."""
+    """The stream, merged from its producers, all of which have been compiled."""
     if name not in streams:
         merged = parts[name]
         streams[name] = merged[0] if len(merged) == 1 else merged | f"stream {name}" >> Flatten()

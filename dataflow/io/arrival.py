@@ -1,7 +1,7 @@
 """Event time from arrival: a record's event time is the instant at which it was read (the paper's 1.2, "ingress time").
 
-`ArrivalTimeSource` puts that around any source.  The instant is part of the record from then on: it is committed with
-what the record causes, so what is read again after a crash had not been seen before it.
+`ArrivalTimeSource` does that for any source.  The instant is part of the record from then on: it is committed with
+the effects of the record, so a record that is read again after a crash had not been seen before it.
 
 **Invariants**
 
@@ -32,7 +32,7 @@ def system_now_us() -> int:
 
 @attrs.frozen
 class ArrivalTime:
-    """Says, as ``event_time`` of a read, that records happen when they arrive.
+    """The value of a read's ``event_time`` that means: records happen when they arrive.
 
     Args:
         now_us: reads the clock, in microseconds since 1970; one of a test's own, for example.  Pickled with the source.
@@ -75,7 +75,7 @@ class ArrivalTimeSource(Source):
 
     @property
     def is_bounded(self) -> bool:
-        """As the source is."""
+        """Whether the wrapped source is bounded."""
         return self.source.is_bounded
 
     @property
@@ -85,25 +85,25 @@ class ArrivalTimeSource(Source):
 
     @property
     def keeps_set_aside(self) -> bool:
-        """As the source does."""
+        """Whether the wrapped source sets records aside that must be kept."""
         return self.source.keeps_set_aside
 
     @property
     def has_trusted_watermark(self) -> bool:
-        """It is the clock's."""
+        """True: the watermark is that of the clock."""
         return True
 
     @property
     def has_arrival_order(self) -> bool:
-        """As the source has."""
+        """Whether the wrapped source has an order of arrival."""
         return self.source.has_arrival_order
 
     def check(self) -> None:
-        """As the source does."""
+        """Check the wrapped source."""
         self.source.check()
 
     def splits(self, desired: int) -> Sequence[ArrivalSplit]:
-        """The source's, with the time now."""
+        """The splits of the wrapped source, with the time now."""
         began_us = self.arrival.now_us()
         return [ArrivalSplit(split, began_us) for split in self.source.splits(desired)]
 

@@ -46,7 +46,7 @@ class CsvSource(FileSource):
             raise InputError(f"{path} names a column twice", detail=f"header: {names}")
 
     def check_format(self, path: str) -> None:
-        """Without a header nobody knows what the rows are."""
+        """Check the header, without which the columns of the rows are unknown."""
         self.check_head(path)
 
     def open(self, split: FileSplit, position: int | None) -> SourceReader:
@@ -54,7 +54,7 @@ class CsvSource(FileSource):
         return _RowReader(self, split, position)
 
     def records_of(self, path: str, raw: bytes) -> Sequence[Mapping[str, str]]:
-        """The row that some bytes are.
+        """The row in some bytes.
 
         Raises:
             InputError: it has another number of fields than the header, or is no CSV.
@@ -79,7 +79,7 @@ class CsvSource(FileSource):
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def units(self, lines: Iterable[bytes]) -> Iterator[RecordBytes]:
-        """Lines, of which those with a line end in a quoted field are one with the next."""
+        """Records from lines: a line with a line end in a quoted field is one with the next."""
         scan, raw, size, field_bytes = QuoteScan(), list[bytes](), 0, 0
         for line in lines:
             scan.pass_over(line)

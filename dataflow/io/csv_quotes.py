@@ -1,8 +1,8 @@
 """QuoteScan: which line ends of a CSV file end a record, and which belong to a quoted field.
 
-What Python's `csv` module does with quotes, without ``strict``: a quote opens a field only at its beginning, a doubled
-one in a quoted field is a character, and what follows the closing one is the field's.  So a malformed record has an
-end, and where it is does not depend on where a file is divided.
+It treats quotes as Python's `csv` module does, without ``strict``: a quote opens a field only at its beginning, a
+doubled one in a quoted field is a character, and what follows the closing one is the field's.  So a malformed record
+has an end, and where it is does not depend on where a file is divided.
 """
 
 import re
@@ -54,7 +54,10 @@ class QuoteScan:
             self._at = _At.FIELD_START if piece[-1] in _SEPARATORS else _At.PLAIN
 
     def _pass_over_regular(self, piece: bytes) -> bool:
-        """Do so at once, if every quote opens or closes a field, or is one of two; whether that was so."""
+        """As `pass_over`, but quickly, if every quote opens or closes a field, or is one of two.
+
+        Returns whether that was so.
+        """
         data = np.frombuffer(piece, np.uint8)
         quotes = np.flatnonzero(data == _QUOTE)
         is_open = self._at is _At.QUOTED

@@ -34,14 +34,14 @@ class FileReader(SourceReader):
     """Reads one split of a file, in the format of its source, and sets aside what it cannot read.
 
     Args:
-        source: how.
-        split: what.
-        position: from where on; None: from the start.
+        source: the source, with the format.
+        split: the part of a file to read.
+        position: the byte offset to read from; None: from the start.
     """
 
     def __init__(self, source: FileSource, split: FileSplit, position: int | None) -> None:
         self._format, self.split = source, split
-        #: Of the next record.
+        #: The byte offset of the next record.
         self.offset = split.start_bytes if position is None else position
         self._ahead = source.ceiling(split)
         self._watermark_us = MIN_TIMESTAMP_US
@@ -54,7 +54,7 @@ class FileReader(SourceReader):
         return self.offset >= self.split.end_bytes
 
     def restart(self) -> None:
-        """Go on from `offset`, whatever has been read beyond it."""
+        """Go on from `offset`, even if more has been read."""
         self.lines.close()
         self._open_lines()
 
@@ -66,7 +66,7 @@ class FileReader(SourceReader):
         """The next records, at most so many and at least one if there is any; moves `offset` behind them.
 
         Raises:
-            Exception: one of them is malformed; which, is found out by the format's `FileSource.records_of`.
+            Exception: one of them is malformed; the format's `FileSource.records_of` then finds out which one.
         """
 
     def times_us(self, records: Sequence[Any]) -> Sequence[int]:
@@ -84,7 +84,7 @@ class FileReader(SourceReader):
             records = () if self.is_at_end else self.take(max_records)
             timestamps_us = self.times_us(records)
             newest_us = self.newest_us(timestamps_us)
-        except Exception:  # noqa: BLE001 - which record it was, and what it was, is seen one by one
+        except Exception:  # noqa: BLE001 - which record it was, and what it was, is found one by one
             return self._read_one_by_one(start, max_records)
         is_ahead = newest_us is not None and self._is_ahead(newest_us)
         if is_ahead:

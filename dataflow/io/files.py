@@ -1,4 +1,4 @@
-"""Reading files of records: what their formats have in common.
+"""Reading files of records: the common part of all formats.
 
 A file is divided at record boundaries, a position is the byte offset of the next record, and a batch ends on a record.
 Compressed files are not read.  A record may span lines where the format allows it (quoted CSV fields).
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Files are not cut into pieces smaller than this: below it, opening costs more than reading.
 SPLIT_BYTES_MIN = 2 << 20
-#: What is looked through in one go.
+#: Bytes that are searched in one go.
 PIECE_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"
 
@@ -66,7 +66,7 @@ class FileSource(Source):
     """Records of files that match a pattern; see `dataflow.io.csv_files.ReadFromCsv` for the arguments.
 
     ``max_ahead``: which records are set aside because they are too far ahead; None: none is.
-    ``is_repeatable``: what is too far ahead is asked of the time when the job began.
+    ``is_repeatable``: the limit is measured from the time when the job began.
     """
 
     pattern: str
@@ -87,7 +87,7 @@ class FileSource(Source):
 
     @property
     def has_trusted_watermark(self) -> bool:
-        """It looks at each record, if it is to."""
+        """True: it looks at each record, if there is a limit for event times."""
         return True
 
     @property
@@ -114,7 +114,7 @@ class FileSource(Source):
         return attrs.evolve(self, is_repeatable=True)
 
     def ceiling(self, split: FileSplit) -> MaxAhead | None:
-        """What is too far ahead in a split."""
+        """The limit for event times in a split."""
         if self.max_ahead is None or not self.is_repeatable or split.began_us is None:
             return self.max_ahead
         return self.max_ahead.since(split.began_us)
@@ -132,7 +132,7 @@ class FileSource(Source):
 
     @abstractmethod
     def records_of(self, path: str, raw: bytes) -> Sequence[Any]:
-        """The record that some bytes are; none where a line is empty.  Raises `InputError` if they are malformed."""
+        """The record in some bytes; none where a line is empty.  Raises `InputError` if they are malformed."""
 
     def units(self, lines: Iterable[bytes]) -> Iterator[RecordBytes]:
         """Lines, the first of which begins a record, as records; here each is one."""

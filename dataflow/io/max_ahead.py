@@ -28,7 +28,7 @@ DEFAULT_MAX_AHEAD = timedelta(days=1)
 
 @attrs.frozen
 class MaxAhead:
-    """Says which event times are too far ahead.
+    """Decides which event times are too far ahead.
 
     Args:
         limit_us: how far ahead of the clock an event time may be.
@@ -42,7 +42,7 @@ class MaxAhead:
     def of(
         cls, name: str, max_ahead: DurationLike | None, now_us: Callable[[], int] = system_now_us
     ) -> "MaxAhead | None":
-        """What a user gave a read; None if everything is taken.
+        """The limit, from the argument of a read; None if every event time is taken.
 
         Raises:
             PipelineError: it is negative.
@@ -59,7 +59,7 @@ class MaxAhead:
         return cls(limit_us, now_us)
 
     def since(self, began_us: int) -> "MaxAhead":
-        """A guard whose clock stands at the beginning of the reading, for input that may be read again."""
+        """A limit whose clock stays at the beginning of the reading, for input that may be read again."""
         return attrs.evolve(self, now_us=_Still(began_us))
 
     def ceiling_us(self) -> int:

@@ -46,7 +46,7 @@ class NameSet:
 
 
 def _split(name: str) -> tuple[tuple[str, int, str], int]:
-    """What is around the last number of a name, with the number of its digits; and the number."""
+    """The text around the last number of a name, with the number of its digits; and the number."""
     match = _LAST_NUMBER.fullmatch(name)
     if match is None:
         return (name, 0, ""), 0

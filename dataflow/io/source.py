@@ -32,7 +32,7 @@ class SplitStatus(Enum):
 class SourceBatch:
     """Records read in one go.
 
-    ``position`` resumes right after them and is committed together with what they cause, so they are read once as far
+    ``position`` resumes right after them and is committed together with their effects, so they are read once as far
     as anyone can see.  ``watermark_us`` bounds from below the event times still to come from this split;
     a record below it is late data, never an error.
     ``set_aside``: records among them that are not handed over because they are malformed, and where each is.  Where the

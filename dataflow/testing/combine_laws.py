@@ -14,7 +14,7 @@ def check_combine_fn(
     *,
     by: Callable[[Any], Any] = lambda output: output,
 ) -> None:
-    """A CombineFn is a commutative monoid on these values, and `CombineFn.retract_input` inverts `CombineFn.add_input`.
+    """Check that a CombineFn is a commutative monoid on these values, and its `CombineFn.retract_input` an inverse.
 
     * The order of the values makes no difference, nor does accumulating them in parts that are merged, in any order.
     * An accumulator of nothing changes nothing.
@@ -26,11 +26,11 @@ def check_combine_fn(
       before it is put in, and from an accumulator of nothing.
 
     Args:
-        combine_fn: yours, or a function such as ``sum`` that is `dataflow.associative`; of another, which is called on
-            whole groups, only the order of the values is checked.
+        combine_fn: yours, or a function such as ``sum`` that is `dataflow.associative`; of another function, which is
+            called on whole groups, only the order of the values is checked.
         values: what is combined; at least one for anything to be checked.
-        by: what two outputs are compared by, where equal ones may look different: ``sorted`` for lists in any order,
-            ``lambda mean: round(mean, 9)`` for floats.
+        by: makes of an output what is compared, where equal outputs may look different: ``sorted`` for lists in any
+            order, ``lambda mean: round(mean, 9)`` for floats.
 
     Raises:
         AssertionError: a law does not hold; shows the values and both outputs.

@@ -1,6 +1,6 @@
 """The final fold: the final contents of a collection, out of everything that was emitted on the way.
 
-How panes add up is the accumulation mode's affair: the last pane of each window, all panes together, or the signed sum.
+How panes add up depends on the accumulation mode: the last pane of each window, all panes together, or the signed sum.
 
 Dataflow Model, section 2.3.
 """
@@ -19,7 +19,7 @@ from windowing.window_fn import FrozenWindows, MergingWindowFn
 
 #: An element's key; by default the first of a pair.
 KeyOf = Callable[[Any], Any]
-#: One value out of those that the panes of a window have for a key, such as ``sum``.
+#: A function that combines the values of a key and window, one from each pane, such as ``sum``.
 Combine = Callable[[list[Any]], Any]
 
 

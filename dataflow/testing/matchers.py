@@ -1,4 +1,4 @@
-"""Matchers: what `assert_that` asks of the elements of a collection.
+"""Matchers: conditions that `assert_that` checks on the elements of a collection.
 
 A matcher looks at what was *emitted*; narrow it to a window or to some panes by wrapping it, as often as you like:
 ``in_window((0, 60), in_on_time_panes(contains_in_any_order([("red", 5)])))``.
@@ -23,7 +23,7 @@ _SHOWN_MAX = 20
 
 @attrs.frozen
 class Found:
-    """What a matcher looks at.
+    """The elements that a matcher looks at.
 
     ``where``: how it was narrowed down so far, in words.
     """
@@ -33,7 +33,7 @@ class Found:
     where: tuple[str, ...] = ()
 
     def narrowed(self, where: str, changes: Iterable[Change[Any]]) -> "Found":
-        """A part of it."""
+        """A part of these elements."""
         return Found(list(changes), self.folding, (*self.where, where))
 
     @property
@@ -43,7 +43,7 @@ class Found:
 
 
 class Matcher(ABC):
-    """What elements have to be like."""
+    """A condition on elements."""
 
     @abstractmethod
     def complaint(self, found: Found) -> str | None:

@@ -28,7 +28,7 @@ from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
 
 #: A fragment of a pipeline.
 Build = Callable[[PCollection[Any]], PCollection[Any]]
-#: A runner that has not run anything yet: the name of one, or what makes one.
+#: A runner that has not run anything yet: the name of one, or a function that makes one.
 RunnerLike = str | Callable[[], Runner]
 
 _JOB = "dataflow-testing-law"
@@ -53,7 +53,7 @@ def check_order_insensitive(
     key_of: KeyOf | None = None,
     combine: Combine | None = None,
 ) -> None:
-    """Whatever order elements come in, alone with the watermark behind them or all together, the answer is the same.
+    """Check that the result is the same in whatever order elements come, one by one or all together.
 
     Args:
         build: the fragment.
@@ -62,7 +62,7 @@ def check_order_insensitive(
         combine: for discarding panes, when there can be several of one window: from their values to one.
 
     Raises:
-        AssertionError: two orders give two answers; shows both streams, and what differs.
+        AssertionError: two orders give two results; shows both streams, and the difference.
     """
     items = [_stamped(each) for each in elements]
     by_time = sorted(items, key=lambda each: each.timestamp_us)
@@ -82,7 +82,7 @@ def check_bundle_insensitive(
     key_of: KeyOf | None = None,
     combine: Combine | None = None,
 ) -> None:
-    """Whatever bundles elements come in, from all together to each alone, the answer is the same.
+    """Check that the result is the same in whatever bundles elements come, from all together to each alone.
 
     Arguments and errors are those of `check_order_insensitive`.
     """
@@ -102,7 +102,7 @@ def check_same_answer(
     key_of: KeyOf | None = None,
     combine: Combine | None = None,
 ) -> None:
-    """These streams, of the same elements, give the same answer: for streams of your own making or drawing.
+    """Check that these streams, of the same elements, have the same result: for streams of your own making or drawing.
 
     Other arguments and errors are those of `check_order_insensitive`.
     """
@@ -119,7 +119,7 @@ def check_batch_equals_streaming(
     key_of: KeyOf | None = None,
     combine: Combine | None = None,
 ) -> None:
-    """Several runners give the same answer.
+    """Check that several runners have the same result.
 
     Args:
         build: the fragment.
@@ -130,7 +130,7 @@ def check_batch_equals_streaming(
         combine: as for `check_order_insensitive`.
 
     Raises:
-        AssertionError: two runners give two answers; shows what differs.
+        AssertionError: two runners have two results; shows the difference.
     """
     stream = (
         elements
@@ -147,7 +147,7 @@ def check_batch_equals_streaming(
 def check_retracting_prefixes(
     build: Build, stream: TestStream, *, key_of: KeyOf | None = None
 ) -> None:
-    """A retracting pipeline is right at every moment, not only in the end.
+    """Check that a retracting pipeline is right at every moment, not only in the end.
 
     * At every prefix of its output, each key and window has at most one element that is not retracted.
     * A retraction is of exactly what was emitted, for the same window and pane.

@@ -21,7 +21,7 @@ _COLUMN = "change"
 
 
 class Recording(PTransform[PCollection[Any], None]):
-    """Writes down each `Change` of its input.
+    """Records each `Change` of its input.
 
     Applied once.  The name of its table comes from the runner's job, if it has one, and from the label, so that the
     jobs of a store keep apart and a job that goes on finds what it has written.
@@ -40,7 +40,7 @@ class Recording(PTransform[PCollection[Any], None]):
         rows | WriteToPostgres(self._table, columns={_COLUMN: bytes})
 
     def changes(self, result: PipelineResult) -> list[Change[Any]]:
-        """What was written down; the direct runner keeps the order, other runners do not."""
+        """The recorded changes; the direct runner keeps the order, other runners do not."""
         column = map(operator.itemgetter(_COLUMN), result.read_table(self._table))
         return [loads(blob) for blob in column]
 

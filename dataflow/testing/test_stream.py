@@ -108,7 +108,7 @@ class TestStream(PTransform["Pipeline", PCollection[Any]]):
         return self._with(f"add_elements([{shown}])", values, timestamps_us)
 
     def advance_watermark_to(self, watermark: TimestampLike) -> Self:
-        """From here on, what is older than ``watermark`` is late.
+        """Move the watermark: elements before ``watermark`` that come from here on are late.
 
         Raises:
             PipelineError: the watermark would go back.
@@ -119,7 +119,7 @@ class TestStream(PTransform["Pipeline", PCollection[Any]]):
         return self._with(call, watermark_us=watermark_us)
 
     def advance_watermark_to_infinity(self) -> Self:
-        """All that is still to come is late."""
+        """Move the watermark to the end of time: all elements that come from here on are late."""
         return self._with("advance_watermark_to_infinity()", watermark_us=MAX_TIMESTAMP_US)
 
     def advance_processing_time_to(self, now: TimestampLike) -> Self:

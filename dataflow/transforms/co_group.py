@@ -21,9 +21,9 @@ class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]])
     """``{"left": a, "right": b} | df.CoGroupByKey()``: ``(key, {"left": [values], "right": [values]})``.
 
     Inputs are collections of ``(key, value)`` pairs, windowed alike; where windows do not merge, some of them may have
-    been grouped and others not, e.g. to put to each element what its window came to.  The result has a group for every
-    key and window that any of them has, with an empty list where an input has nothing.  An inner join keeps the groups
-    in which no list is empty.  Where an input may be retracted, so may the groups be.
+    been grouped and others not, e.g. to join each element with the result of its window.  The result has a group for
+    every key and window that any of them has, with an empty list where an input has nothing.  An inner join keeps the
+    groups in which no list is empty.  Where an input may be retracted, so may the groups be.
     They are lists however large they are; what does not fit can be tagged and grouped with `GroupByKey`.
     Each pane is the whole group: where a trigger fires for every few elements in a window that lasts, a key with many
     elements costs the square of their number.  `Join` emits only the changed pairs of two collections.

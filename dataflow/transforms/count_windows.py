@@ -1,4 +1,4 @@
-"""CountWindows: windows of so many elements, over a logical time that each key has for itself.
+"""CountWindows: windows of so many elements, over a logical time of each key.
 
 The paper's tuple-based windows: the elements of a key have the logical timestamps 0, 1, 2, ... in their order, and
 windows are intervals of that time.  A window is complete when the sequence of its key has passed its end; the

@@ -47,7 +47,7 @@ class LocalTransport:
         return self._address
 
     def send(self, address: str, message: bytes) -> None:
-        """Into the other's inbox."""
+        """Put a message into the other endpoint's inbox."""
         self._network.put(address, message)
 
     def receive(self, timeout_ms: int) -> list[bytes]:
@@ -55,7 +55,7 @@ class LocalTransport:
         return self._network.take(self._address)
 
     def forget(self, address: str) -> None:
-        """Nothing is queued here."""
+        """Do nothing: nothing is queued here."""
 
     def close(self) -> None:
         """Leave the network."""

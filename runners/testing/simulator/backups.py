@@ -1,7 +1,7 @@
-"""Backups: what a store has had, kept now and then, so that it can lose what came afterwards.
+"""Backups: contents of a store, kept now and then, so that it can lose what came afterwards.
 
 As a standby that lags and is promoted, or a base backup that is restored: state, tokens and result tables go back
-together, and what is in the memory of drivers and workers does not.  The books of the checks go back with them, because
+together, and the memory of drivers and workers does not.  The records of the checks go back with them, because
 what is gone never happened.  Or only the part of one computation goes back (`Backups.tear`).
 """
 
@@ -16,16 +16,16 @@ from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.panes import PaneLog
 from runners.testing.simulator.parts import take_back
 
-#: What changes with a commit: of the store, of the ledger, and of the log of panes.
+#: The contents that change with a commit: of the store, of the ledger, and of the log of panes.
 _CONTENTS = (
     *("_jobs", "_tables", "_tokens"),
     *("_bundles", "_tokens", "_watermarks_us", "_percentiles_us", "_marks", "_record_ids"),
     *("_delivered", "_sent", "_payloads", "_open", "_kept", "_retired", "_inputs_us", "_torn"),
     *("_said", "_last", "_many", "changes"),
 )
-#: How many are kept.
+#: The number of backups that are kept.
 _KEPT_MAX = 4
-#: One round in so many leaves one.
+#: A backup is taken in one of so many rounds.
 _EVERY_ROUNDS = 25
 
 
@@ -34,28 +34,28 @@ class Backups:
 
     Args:
         seed: decides when one is taken, and which is restored.
-        store: whose.
-        books: of the run's checks.
+        store: the store.
+        books: the records of the run's checks.
     """
 
     def __init__(self, seed: int, store: MemoryStore, *books: Ledger | PaneLog) -> None:
         self._random = Random(f"backups {seed}")  # noqa: S311 - to be repeated, not to be secret
         self._store, self._books = store, books
         self._kept: list[list[dict[str, Any]]] = []
-        #: That from which a part is, where the rest is later.
+        #: The backup that a part of the store was restored from, where the rest is later.
         self._torn: list[dict[str, Any]] | None = None
 
     def take(self) -> None:
-        """Keep what there is now; only sometimes."""
+        """Take a backup, in some of the calls."""
         if self._random.randrange(_EVERY_ROUNDS) == 0 and not self.is_torn:
             self._kept = [*self._kept[1 - _KEPT_MAX :], self._contents()]
 
     def restore(self) -> bool:
-        """Lose what came after one of them; whether there is one."""
+        """Restore a backup, losing what came after it; returns whether there is one."""
         if not self._kept:
             return False
         number = self._random.randrange(len(self._kept))
-        # Those that were taken later are of a future that there is none of.
+        # Later backups are of a future that no longer exists.
         kept, self._kept = self._kept[number], self._kept[:number]
         self._put(kept)
         return True
@@ -71,7 +71,7 @@ class Backups:
         return self._torn is not None
 
     def tear(self, plan: ExecutionPlan) -> str | None:
-        """Lose what came after one of them in the part of one computation only; which; None if that cannot be.
+        """Restore a backup of one computation only, and return which; None if that is impossible.
 
         Not behind a split or merge, nor where others write to the same tables, which go back with it.
         """
@@ -89,7 +89,7 @@ class Backups:
             return None
         for book, contents in zip(self._books, part[1:], strict=True):
             book.take_back(name, contents)
-        # Nobody would restore what was torn when it was kept.
+        # A backup that was taken while the store was torn would not be restored.
         self._kept, self._torn = self._kept[:number], then
         return name
 
@@ -99,7 +99,7 @@ class Backups:
         self._put(self._torn)
 
     def forget(self) -> None:
-        """There is a new version of the job, and nobody runs the former one any more."""
+        """Drop all backups: there is a new version of the job, and the former one runs no more."""
         self._kept.clear()
 
     def _contents(self) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ What strikes, where it can:
 * the answer to a commit is lost;
 * what an attempt has sent is lost when a part of its receivers have had it, and it is run again for the others (an
   executor that is lost in mid-shuffle);
-* two attempts at one task go on side by side, and the one whose output nobody has ends later (speculation, zombies);
+* two attempts at one task go on side by side, and the one whose output is not used ends later (speculation, zombies);
 * the driver dies; its attempts may go on while the next run is under way.
 
 `tests/simulation/test_batch.py` defines what the outcome must be.
@@ -43,16 +43,16 @@ JOB = "batch"
 RUNS_MAX = 30
 _ATTEMPTS_MAX = 4
 _SPLITS, _RANGES = 3, 3
-#: What an attempt may keep in memory, as bytes.
+#: Bytes that an attempt may keep in memory.
 _SPILL_BYTES = (0, 300, 1 << 30)
 
 
 class DriverDiedError(Exception):
-    """The run is over, but for attempts that do not know."""
+    """The driver has died: the run is over, but for attempts that do not know."""
 
 
 class AttemptDiedError(OSError):
-    """An attempt is gone; another one may have more luck."""
+    """An attempt has died; another one may have more luck."""
 
 
 @attrs.frozen
@@ -113,9 +113,9 @@ class SimulatedBatch:
         self._random = Random(f"batch {seed}")  # noqa: S311 - must be reproducible
         self.store = MemoryStore()
         self._numbers = itertools.count()
-        #: Attempts that nobody waits for any more.
+        #: Attempts whose output is not awaited any more.
         self._zombies: list[Iterator[Shipment]] = []
-        #: What struck, by kind.
+        #: How often each kind of fault struck.
         self.struck: Counter[str] = Counter()
         self.runs = 0
 
@@ -130,7 +130,7 @@ class SimulatedBatch:
         return pipeline.graph()
 
     def run(self) -> None:
-        """To the end, however often the driver dies.
+        """Run to the end, however often the driver dies.
 
         Raises:
             DataflowError: a run was refused, or has failed.
@@ -163,7 +163,7 @@ class SimulatedBatch:
         return [dict(zip(spec.columns, row, strict=True)) for row in self.store.read_table(spec)]
 
     def strikes(self, what: str) -> bool:
-        """Whether it does, this time."""
+        """Whether a fault strikes, this time."""
         if self._random.random() >= self._rate:
             return False
         self.struck[what] += 1
@@ -172,7 +172,7 @@ class SimulatedBatch:
     def work(
         self, execution: ExecutionPlan, job: JobRow, bound: frozenset[RangeId], found: Layout
     ) -> Work:
-        """What the attempts of a run know."""
+        """The settings of the attempts of a run."""
         shipped: Any = _ShippedPlan(dumps_code(execution, "the pipeline"))
         failures: Any = _Failures()
         return Work(
@@ -193,21 +193,21 @@ class SimulatedBatch:
         )
 
     def number(self) -> int:
-        """One that no other attempt has."""
+        """A number that no other attempt has."""
         return next(self._numbers)
 
     def shuffled(self, several: Sequence[Any]) -> list[Any]:
-        """In any order."""
+        """The items, in any order."""
         found = list(several)
         self._random.shuffle(found)
         return found
 
     def is_heads(self) -> bool:
-        """One of two."""
+        """One of two outcomes, by chance."""
         return self._random.random() < 0.5
 
     def abandon(self, attempt: Iterator[Shipment]) -> None:
-        """Nobody waits for an attempt any more, and it may not know."""
+        """Keep an attempt as a zombie: its output is not awaited any more, and it may not know."""
         self.struck["zombie"] += 1
         self._zombies.append(attempt)
 
@@ -240,7 +240,7 @@ class _Run:
         self._batch, self._job = batch, job
         self._layout = layout(execution, job.ranges)
         self._work = batch.work(execution, job, bound, self._layout)
-        #: What the tasks that are done have sent, as it lies on their executors.
+        #: The shipments of the tasks that are done, as they are on their executors.
         self._sent: dict[RangeId, list[Shipment]] = {}
 
     def run(self) -> None:
@@ -262,7 +262,7 @@ class _Run:
             raise DriverDiedError
 
     def _lose_something(self, level: int) -> None:
-        """What the next task is to receive is lost with an executor, and sent again for it and those after it."""
+        """Lose the input of the next task with an executor, so that it is sent again for it and those after it."""
         levels = self._layout.levels
         while self._batch.strikes("lost output"):
             there = sorted(each for each in self._sent if levels[each.computation] < level)
@@ -270,7 +270,7 @@ class _Run:
                 self._sent[range_id] = self._done(range_id)
 
     def _done(self, range_id: RangeId) -> list[Shipment]:
-        """What a task has sent, after as many attempts as it takes."""
+        """The shipments of a task, after as many attempts as it takes."""
         for _ in range(_ATTEMPTS_MAX):
             attempt = self._attempt(range_id)
             if self._batch.strikes("speculation"):

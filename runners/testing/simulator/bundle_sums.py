@@ -8,10 +8,10 @@ import dataflow as df
 
 
 class BundleSums(df.DoFn):
-    """Says the sums of a bundle when it ends, each at the time of one of its elements."""
+    """Emits the sums of a bundle when it ends, each at the time of one of its elements."""
 
     def start_bundle(self) -> None:
-        """Forget what a bundle that failed has left."""
+        """Clear what a bundle that failed has left."""
         self._sums: dict[Any, tuple[int, datetime]] = {}
 
     def process(
@@ -21,12 +21,12 @@ class BundleSums(df.DoFn):
         at: datetime = df.DoFn.TimestampParam,
         window: df.Window = df.DoFn.WindowParam,
     ) -> None:
-        """Add it up."""
+        """Add up the values."""
         place = element[0], window
         total, _ = self._sums.get(place, (0, at))
         self._sums[place] = total + element[1], at
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Say the sums."""
+        """Emit the sums."""
         for (key, window), (total, at) in self._sums.items():
             yield df.WindowedValue((key, total), at, window)

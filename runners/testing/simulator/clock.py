@@ -17,7 +17,7 @@ class Drift:
 
 
 class SkewedClock:
-    """See `runners.core.ground.clock`.
+    """The clocks of one process; see `runners.core.ground.clock`.
 
     Args:
         true: the time that all share.
@@ -33,7 +33,7 @@ class SkewedClock:
         self._ahead_us += us
 
     def correct(self) -> None:
-        """Tell the true time again."""
+        """Show the true time again."""
         self._ahead_us -= self.now_us() - self._true.now_us()
 
     def now_us(self) -> int:

@@ -1,7 +1,7 @@
 """Cluster: one driver and its workers, the real ones, in one thread over a virtual clock, network and store.
 
 Everything that happens is decided by a seed.  A process that is paused inside a step stands on the stack while the
-others go on above it, so it can be stopped anywhere and go on later as if nothing were.
+others go on above it, so it can be stopped anywhere and go on later as if nothing had happened.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -69,7 +69,7 @@ class Cluster:
         graph: the pipeline.
         seed: decides everything.
         faults: the kinds that can strike.
-        store: keeps the job, perhaps what there is of it already; new by default.
+        store: keeps the job, which it may already have in part; new by default.
         taps: of the pipeline's groupings, whose panes are to be checked.
         workers: places for workers.
         ranges_per_grouping: key ranges.

@@ -147,7 +147,7 @@ class Dice:
         return Drift(self._strikes.choice(_ORIGINS_MS), self._strikes.choice(_RATES_OF_CLOCKS))
 
     def one_of(self, names: Sequence[str]) -> str:
-        """Whom it strikes."""
+        """One of the names, by chance."""
         return self._strikes.choice(names)
 
     def is_heads(self) -> bool:

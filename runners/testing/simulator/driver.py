@@ -1,4 +1,4 @@
-"""Driver: a master and what is beside it, as in a real driver, but with all of it in one thread."""
+"""Driver: a master and its helpers, as in a real driver, but with all of it in one thread."""
 
 from runners.core.ground.clock import Clock
 from runners.errors import StoreError, StoreRestartedError

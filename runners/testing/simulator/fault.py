@@ -47,8 +47,8 @@ class Fault(StrEnum):
     LOST_REPLY = "lost-reply"
     #: The same, and the commit reaches the store later; or it reaches it twice, the second time later.
     LATE_COMMIT = "late-commit"
-    #: A commit takes long inside the store, with its fences locked, and its connection is gone: who takes its ranges
-    #: over waits for it, or ends it.
+    #: A commit takes long inside the store, with its fences locked, and its connection is gone: a worker that takes its
+    #: ranges over waits for it, or ends it.
     SLOW_COMMIT = "slow-commit"
     #: A commit gave way to others too often (lock time-outs, deadlocks), and is refused; nothing else is.
     REFUSED = "refused"
@@ -56,7 +56,7 @@ class Fault(StrEnum):
     OUTAGE = "outage"
     #: The store is at an earlier moment: a standby that lagged has taken over, or a backup was restored.
     LOST_COMMITS = "lost-commits"
-    #: What the store has of one computation is at an earlier moment, and nobody has restarted anything.
+    #: The store's part of one computation is at an earlier moment, without a restart.
     LOST_PART = "lost-part"
     #: Messages take time, on each link another.
     DELAY = "delay"
@@ -68,7 +68,7 @@ class Fault(StrEnum):
     PARTITION = "partition"
     #: What one process sends, or what it is sent, is lost, for a while or for good; the other direction works.
     ONE_WAY = "one-way"
-    #: A connection whose other end is gone: it takes what it is given, for a while, and nothing arrives.
+    #: A connection whose other end is gone: it accepts messages, for a while, and nothing arrives.
     HALF_OPEN = "half-open"
     #: One worker cannot reach the store, for a while or for good, and everybody else can; messages go to and fro.
     STORE_CUT = "store-cut"

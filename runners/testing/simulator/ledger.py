@@ -75,12 +75,12 @@ class Ledger:
         self._payloads: dict[tuple[Channel, int], bytes] = {}
         #: Committed and not delivered: by channel, then sequence; when the first window that it is about expires.
         self._open: dict[Channel, dict[int, _Pending]] = defaultdict(dict)
-        #: The furthest input watermark that any master has believed.
+        #: The furthest input watermark that any master has had.
         self._inputs_us: dict[str, int] = {}
         #: Committed and not deleted: the sequences of each channel.
         self._kept: dict[Channel, set[int]] = defaultdict(set)
         self._retired: set[RangeId] = set()
-        #: Of every production that was ever made.
+        #: The payload of every production that was ever made.
         self._made: dict[tuple[Channel, int], _Pending] = {}
         #: Computations whose part of the store has gone back by itself.
         self._torn: set[str] = set()

@@ -38,7 +38,7 @@ class VirtualNetwork:
     Args:
         clock: the virtual time.
         dice: decide what fails.
-        look: is shown every delivery that is sent.
+        look: called with every delivery that is sent.
         trace: of the run; its story has what masters and workers send about the ranges.
     """
 
@@ -49,13 +49,13 @@ class VirtualNetwork:
         self._inboxes: dict[str, list[tuple[int, int, Link, bytes]]] = {}
         self._free_ms: dict[Link, int] = {}
         self._cut_until_ms: dict[str, int] = {}
-        #: Until when what somebody sends, or is sent, is lost; and what goes on one link.
+        #: Until when messages from a process, to a process, or on a link are lost.
         self._mute_until_ms: dict[tuple[str, bool], float] = {}
         self._half_open_until_ms: dict[Link, int] = {}
         self._number = 0
 
     def look_away(self) -> None:
-        """Show what is sent to nobody from here on."""
+        """Call ``look`` no more from here on."""
         self._look = _pass_over
 
     def endpoint(self, address: str, sync: Callable[[], None]) -> "VirtualTransport":
@@ -77,7 +77,7 @@ class VirtualNetwork:
         self._cut_until_ms[address] = self._clock.monotonic_ms() + duration_ms
 
     def mute(self, address: str, duration_ms: float, *, is_deaf: bool) -> None:
-        """Lose what somebody sends for a while, or, if it is deaf, what it is sent; the other way works."""
+        """Lose what a process sends for a while, or, if it is deaf, what it is sent; the other way works."""
         self._mute_until_ms[address, is_deaf] = self._clock.monotonic_ms() + duration_ms
 
     def put(self, link: Link, message: bytes) -> None:
@@ -115,7 +115,7 @@ class VirtualNetwork:
         self._half_open_until_ms[link] = self._clock.monotonic_ms() + duration_ms
 
     def _swallows(self, link: Link, now_ms: int) -> bool:
-        """Whether what is sent on a link is lost, and nobody notices."""
+        """Whether messages on a link are lost, unnoticed."""
         sender, receiver = link
         until_ms = (
             self._half_open_until_ms.get(link, 0),
@@ -126,7 +126,7 @@ class VirtualNetwork:
 
     @property
     def is_broken(self) -> bool:
-        """Whether somebody who is there cannot be reached, or reaches nobody, or not one."""
+        """Whether a process that is there cannot be reached, or cannot reach all others."""
         now_ms = self._clock.monotonic_ms()
         ends = {
             *(name for name, until_ms in self._cut_until_ms.items() if until_ms > now_ms),
@@ -180,7 +180,7 @@ class VirtualTransport:
         return self._address
 
     def send(self, address: str, message: bytes) -> None:
-        """On the link to the other."""
+        """Send a message on the link to the other."""
         self._sync()
         self._network.put((self._address, address), message)
 
@@ -189,7 +189,7 @@ class VirtualTransport:
         return self._network.take(self._address)
 
     def forget(self, address: str) -> None:
-        """What is on its way to the other is lost."""
+        """Lose what is on its way to the other."""
         self._network.drop((self._address, address))
 
     def close(self) -> None:

@@ -91,7 +91,7 @@ def changes_of(rows: Iterable[Sequence[Any]]) -> list[Change[Any]]:
 
 
 class PaneLog:
-    """What has been committed of all taps, in order; checks every pane against those before it."""
+    """The committed panes of all taps, in order; checks every pane against those before it."""
 
     def __init__(self, taps: Iterable[Tap]) -> None:
         self._taps = {each.table: each for each in taps}
@@ -120,7 +120,7 @@ class PaneLog:
         replace(self.changes, then["changes"], name.__eq__)
 
     def add(self, table: TableSpec, rows: Iterable[Sequence[Any]]) -> None:
-        """What a commit has added to a table, which need not be that of a tap.
+        """Take in the rows that a commit has added to a table, which need not be that of a tap.
 
         Raises:
             InvariantError: I2, the panes do not add up.

@@ -1,7 +1,7 @@
 """Parts: what a store has of one computation, restored to an earlier moment while the rest stays.
 
-As a part of a database that is restored by itself, or a store of its own that goes back alone.  Of a channel the
-sender has what is on its way and what was acknowledged, and the receiver what was delivered.
+It simulates a part of a database that is restored by itself, or a store of its own that goes back alone.  Of a channel
+the sender has the productions on their way and the acknowledgements, and the receiver the delivered marks.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, MutableMapping
@@ -18,11 +18,11 @@ _V = TypeVar("_V")
 def take_back(
     store: MemoryStore, then: Mapping[str, Any], name: str, tables: Collection[str]
 ) -> bool:
-    """Have a computation, and some result tables, as they were then; whether that can be.
+    """Restore a computation, and some result tables, to an earlier moment; returns whether that is possible.
 
     Args:
         store: now.
-        then: the contents of the store at that moment; not shared with anybody.
+        then: the contents of the store at that moment; not shared.
         name: of the computation.
         tables: that only it writes to.
     """
@@ -39,7 +39,7 @@ def take_back(
 def replace(
     now: MutableMapping[_K, _V], then: Mapping[_K, _V], is_of: Callable[[_K], bool]
 ) -> None:
-    """Have those entries as they were then whose keys are of the part."""
+    """Restore the entries whose keys belong to the part."""
     for key in [each for each in now if is_of(each)]:
         del now[key]
     now.update({key: value for key, value in then.items() if is_of(key)})

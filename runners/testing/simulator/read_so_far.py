@@ -33,7 +33,7 @@ def _cut(read: Read, ends: Sequence[tuple[bytes, bytes | None]]) -> Read:
 
 
 class _Cut(Source):
-    """The splits that a job has made of a source, up to where it is in them."""
+    """The splits that a job has made of a source, up to their positions in the job."""
 
     def __init__(self, inner: Source, ends: Sequence[tuple[bytes, bytes | None]]) -> None:
         self._inner, self._ends = inner, ends

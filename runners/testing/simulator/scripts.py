@@ -1,7 +1,7 @@
 """Scripts: the input of a simulated pipeline, out of a seed: `(key, number)` pairs, each number once.
 
-Some scripts keep their word, so that nothing is late; in others the watermark guesses, and splits are silent for a
-while, from birth or later, and come back; in others records come several times.
+In some scripts the watermark is never ahead of a record, so that nothing is late; in others it guesses, and splits are
+idle for a while, from birth or later, and come back; in others records come several times.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def in_order(random: Random) -> ScriptedSource:
 
 
 def guessing(random: Random) -> ScriptedSource:
-    """The watermark follows the newest record at a distance, and is often wrong; splits fall silent."""
+    """The watermark follows the newest record at a distance, and is often wrong; splits become idle."""
     scripts = []
     for drawn in _drawn(random):
         disorder_us = random.choice([0, 30, 300]) * US_PER_SECOND

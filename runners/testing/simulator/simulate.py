@@ -18,7 +18,7 @@ from runners.testing.simulator.simulation import BuildLike, Scenario, Simulation
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """What a number of seeds did.
+    """The outcome of a number of seeds.
 
     ``virtual_s``: simulated seconds.  ``real_s``: how long that took.  ``commits``: bundles that were committed and
     checked.  ``faults``: how often each kind struck.

@@ -1,4 +1,4 @@
-"""Simulation: one pipeline under one seed, and everything that must hold of it.
+"""Simulation: one pipeline under one seed, with all checks of it.
 
 Three oracles: the `Ledger` and the `PaneLog` look at every commit; the direct runner defines the result, on which
 nothing that the simulator does may have an influence; and a seed without faults is one of the seeds.
@@ -82,8 +82,8 @@ class Simulation:
         tables: whose rows must be those of the direct runner; None for all that have a key.
         whole: a grouping into lists in which, or among its late records, each value must be exactly once.
         workers: of the cluster.
-        is_told: whether the story is wanted.
-        store: makes the store of a pipeline, in which there may be something of the job already; new by default.
+        is_told: whether the story of the run is recorded.
+        store: makes the store of a pipeline, which may have a part of the job already; new by default.
         scenario: how the job is run, and what is asked of it.
     """
 
@@ -135,7 +135,7 @@ class Simulation:
             self.pipeline.run().wait_until_finish()
 
     def execute(self, graph: PipelineGraph) -> "SimulatedResult":
-        """What the pipeline's runner does."""
+        """Run the pipeline, as its runner."""
         direct = self._directly(with_sources(graph, self._promise.watch))
         self.cluster.can_be_late = not self._promise.is_kept
         kept = None
@@ -266,14 +266,14 @@ class _Runner:
 
 
 class SimulatedResult:
-    """What a simulated run left; see `dataflow.runner.PipelineResult`."""
+    """The result of a simulated run; see `dataflow.runner.PipelineResult`."""
 
     def __init__(self, cluster: Cluster, graph: PipelineGraph) -> None:
         self._cluster = cluster
         self._tables: dict[str, TableSpec] = {each.name: each for each in graph.tables()}
 
     def wait_until_finish(self) -> PipelineState:
-        """Nothing to wait for: the run has ended, at its end."""
+        """Return at once: the run has come to its end."""
         return PipelineState.FINISHED
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
@@ -283,26 +283,26 @@ class SimulatedResult:
         return [dict(zip(spec.columns, each, strict=True)) for each in rows]
 
     def send_signal(self, name: str) -> None:
-        """Too late, as after any run.  Raises `SignalError`."""
+        """Refuse a signal, as after any run.  Raises `SignalError`."""
         self._cluster.store.send_signal(JOB, name)
 
     def drain(self) -> None:
-        """Too late, as after any run.  Raises `RequestError`."""
+        """Refuse to drain, as after any run.  Raises `RequestError`."""
         self._cluster.store.send_request(JOB, Request(Verb.DRAIN))
 
     def cancel(self) -> None:
-        """Nothing to stop: the run has ended."""
+        """Do nothing: the run has ended."""
 
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records that came after their window was gone."""
         return [stored_late_mapping(each) for each in self._cluster.store.read_late(JOB)]
 
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
-        """Records that user code could not take."""
+        """Records that made user code fail."""
         return [stored_dead_mapping(each) for each in self._cluster.store.read_dead_letters(JOB)]
 
     def late_counts(self) -> Mapping[str, int]:
-        """How many of them each transform dropped."""
+        """How many late records each transform dropped."""
         return count_by_transform(
             (each["transform"], each["count"]) for each in self._cluster.store.read_late(JOB)
         )

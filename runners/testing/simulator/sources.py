@@ -1,6 +1,6 @@
 """Sources in a simulation: read in small bundles, with points at which the reader's process can die.
 
-`Promise` watches a source without faults, to know whether it keeps its word.
+`Promise` watches a source without faults, to know whether its records stay behind no watermark.
 """
 
 from collections.abc import Callable, Sequence
@@ -121,7 +121,7 @@ def fragile(
 
 @attrs.define
 class Promise:
-    """Whether the sources of a pipeline keep their word, so that nothing can be late.
+    """Whether no source of a pipeline goes behind its watermark, so that nothing can be late.
 
     ``is_kept``: no record was behind the watermark of its split, and none came after a silence.
     """

@@ -52,7 +52,7 @@ class SharedStore:
     ) -> None:
         self.inner, self._ledger, self._clock, self._trace = inner, ledger, clock, trace
         self._down_until_ms = 0
-        #: Changes when it may have lost something.
+        #: Changes when the store may have lost something.
         self.incarnation = "1"
         self._on_the_wire: list[tuple[int, str, Production]] = []
         self._transactions = Transactions(clock, trace)
@@ -68,14 +68,14 @@ class SharedStore:
         return self._clock.monotonic_ms()
 
     def restart(self) -> None:
-        """Be another one from now on; what was on its way to the former one never arrives."""
+        """Become another incarnation from now on; what was on its way to the former one never arrives."""
         self.incarnation = str(int(self.incarnation) + 1)
         self._on_the_wire.clear()
         self._transactions.end_all()
         self._trace.note("store", "is at an earlier moment")
 
     def tear(self, name: str) -> None:
-        """A part of it is at an earlier moment; what is under way ends."""
+        """Put a part of the store at an earlier moment; transactions under way end."""
         self._transactions.end_all()
         self._trace.note("store", f"has {name} as it was at an earlier moment, and nothing else")
 
@@ -102,11 +102,11 @@ class SharedStore:
         return outcome
 
     def post(self, who: str, production: Production, delay_ms: int) -> None:
-        """A commit whose connection is dead already; it arrives later."""
+        """Send a commit whose connection is dead already; it arrives later."""
         self._on_the_wire.append((self._clock.monotonic_ms() + delay_ms, who, production))
 
     def begin(self, who: str, production: Production, duration_ms: int) -> bool:
-        """A commit that has passed its fences, and takes a while; False, and nothing begun, if it would be fenced."""
+        """Begin a commit that passes its fences, and takes a while; False, and nothing begun, if it would be fenced."""
         rows = self._ledger.before(production)
         for fence in production.fences:
             row = rows.get(fence.range_id)
@@ -152,7 +152,7 @@ class SimulatedStore:
         who: the process.
         dice: decide what fails.
         sync: called at the points where the process can die or be paused.
-        incarnation: the only one to have to do with, as for a store of Postgres.
+        incarnation: the only one to work with, as for a store of Postgres.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class SimulatedStore:
         return outcome
 
     def resolve(self, production: Production) -> CommitOutcome:
-        """Look up what became of a commit."""
+        """Look up the outcome of a commit."""
         self._sync(SyncPoint.BEFORE_RESOLVE)
         if self._is_away:
             return Indeterminate("the store is out of reach")
@@ -277,7 +277,7 @@ class SimulatedStore:
         return self._shared.inner.read_requests(job, after)
 
     def check(self) -> None:
-        """Have to do with one incarnation only.  Raises `StoreRestartedError`."""
+        """Check that the store is the one incarnation to work with.  Raises `StoreRestartedError`."""
         check_incarnation(self._bound_to, self._shared.incarnation, "the simulated store")
 
     def __getattr__(self, verb: str) -> Any:

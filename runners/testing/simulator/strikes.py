@@ -1,4 +1,4 @@
-"""Strikes: what befalls one process between two rounds."""
+"""Strikes: the faults that befall one process between two rounds."""
 
 import math
 from collections.abc import Sequence
@@ -58,5 +58,5 @@ def strike(
 
 
 def _duration_ms(dice: Dice) -> float:
-    """For a while, or as long as the process lives."""
+    """How long a fault lasts: for a while, or as long as the process lives."""
     return math.inf if dice.is_heads() else dice.duration_ms()

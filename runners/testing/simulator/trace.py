@@ -16,7 +16,7 @@ STORY_LINES_MAX = 120
 class Event:
     """One line of the story.
 
-    ``keys``: the keys that it is about, as text; none where it is about everybody, such as a crash.
+    ``keys``: the keys that it is about, as text; none where it is about all of them, such as a crash.
     """
 
     at_ms: int
@@ -33,7 +33,7 @@ def _told_batch(batch: SourceBatch) -> str:
 
 
 class Trace:
-    """Of one run.
+    """The trace of one run.
 
     Args:
         clock: the virtual time.
@@ -46,20 +46,20 @@ class Trace:
         self._events: list[Event] = []
 
     def note(self, who: str, what: str) -> None:
-        """Something that is part of the run: the same seed notes the same."""
+        """Record something that is part of the run: the same seed records the same."""
         at_ms = self._clock.monotonic_ms()
         self._digest.update(f"{at_ms} {who} {what}\n".encode())
         if self.is_told:
             self._events.append(Event(at_ms, who, what, frozenset()))
 
     def tell(self, who: str, details: Callable[[], Iterable[tuple[str, frozenset[str]]]]) -> None:
-        """Something that only the story needs; ``details`` gives lines and the keys that they are about."""
+        """Record something that only the story needs; ``details`` gives lines and the keys that they are about."""
         if self.is_told:
             at_ms = self._clock.monotonic_ms()
             self._events.extend(Event(at_ms, who, what, keys) for what, keys in details())
 
     def read(self, who: str, batch: SourceBatch) -> None:
-        """What a poll of a source split has found."""
+        """Record the findings of a poll of a source split."""
         self.note(who, f"reads {len(batch.values)} records, {batch.status.value}")
         self.tell(who, lambda: [(_told_batch(batch), frozenset())])
 

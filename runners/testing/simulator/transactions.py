@@ -1,7 +1,7 @@
-"""Transactions: those that are open in the store, with the fences that they hold locked, as in Postgres.
+"""Transactions: the open ones of the store, with the fences that they have locked, as in Postgres.
 
-Whoever takes a range over, or looks up what became of a commit, waits until the range is free; a session that keeps it
-locked beyond the time-out is ended, and its transaction never happened.
+A worker that takes a range over, or looks up the outcome of a commit, waits until the range is free; a session that
+keeps it locked beyond the time-out is ended, and its transaction never happened.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -20,7 +20,7 @@ _WAIT_MS = 50
 
 @attrs.frozen(eq=False)
 class Transaction:
-    """One that has done everything but to come to its end, which it does at a moment of its own."""
+    """A transaction that has done everything but end, which it does at a moment of its own."""
 
     who: str
     production: Production
@@ -28,12 +28,12 @@ class Transaction:
 
     @property
     def locked(self) -> frozenset[RangeId]:
-        """The ranges whose fences it holds."""
+        """The ranges whose fences it has locked."""
         return frozenset(fence.range_id for fence in self.production.fences)
 
 
 class Transactions:
-    """The open ones of a store.
+    """The open transactions of a store.
 
     Args:
         clock: the virtual time.
@@ -45,7 +45,7 @@ class Transactions:
         self._open: list[Transaction] = []
 
     def begin(self, who: str, production: Production, duration_ms: int) -> None:
-        """Somebody's transaction holds its fences, and ends after a while."""
+        """Open a transaction of a process, which locks its fences, and ends after a while."""
         due_ms = self._clock.monotonic_ms() + duration_ms
         self._trace.note(who, f"has a commit that takes {duration_ms} ms")
         self._open.append(Transaction(who, production, due_ms))
@@ -56,7 +56,7 @@ class Transactions:
         return bool(self._open)
 
     def end_all(self) -> None:
-        """The server is another one: none of them ever happens."""
+        """End all without effect: the server is another one."""
         self._open.clear()
 
     def ending(self, *, is_over: bool) -> Iterable[Transaction]:
@@ -67,11 +67,11 @@ class Transactions:
         return ending
 
     def wait_for(self, ranges: Collection[RangeId], land: Callable[[], None]) -> None:
-        """Let time pass until nobody holds any of these ranges, and end who holds one for too long.
+        """Let time pass until none of these ranges is locked, and end a transaction that locks one for too long.
 
         Args:
-            ranges: which.
-            land: has what is due happen.
+            ranges: the ranges.
+            land: carries out what is due.
         """
         until_ms = self._clock.monotonic_ms() + LOCK_TIMEOUT_MS
         while holders := [each for each in self._open if each.locked.intersection(ranges)]:

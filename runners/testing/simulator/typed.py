@@ -35,12 +35,12 @@ class TypedSource(Source):
 
     @classmethod
     def of(cls, inner: Source, random: Random) -> "TypedSource":
-        """One of several kinds."""
+        """A source with settings that are drawn by chance."""
         return cls(inner, random.choice([2, 5, 1_000]), random.choice([1, 1, 1 << 58]))
 
     @property
     def has_arrival_order(self) -> bool:
-        """As the other has."""
+        """Whether the other source has an order of arrival."""
         return self.inner.has_arrival_order
 
     def splits(self, desired: int) -> Sequence[Any]:

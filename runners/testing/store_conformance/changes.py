@@ -74,7 +74,7 @@ def check_changes_in_any_order(connect: StoreFactory) -> None:
             try:
                 owners[who].commit(tables=[TableWrite(table=table, changes=changes)])
             except TableConflictError:
-                # Nothing of it has happened.
+                # None of its changes has happened.
                 ended[False] += 1
                 continue
             ended[True] += 1
@@ -93,7 +93,7 @@ def _changes(before: Row | None, after: Row | None) -> list[RowChange]:
 
 
 def check_rows_are_taken_back_whole(connect: StoreFactory) -> None:
-    """Of every type, nulls and NaN included; another value in any column is another row."""
+    """Rows of every type are retracted as a whole, nulls and NaN included; one other value makes another row."""
     columns = {"id": int, "share": float, "name": str, "flag": bool, "raw": bytes, "at": datetime}
     table = TableSpec(name="whole", columns=columns, key=("id",))
     noon = datetime(2024, 1, 1, 12, tzinfo=UTC)

@@ -28,7 +28,7 @@ def mark(owner: Owner, range_id: RangeId) -> CommitMark:
 
 
 def check_channels_whose_ends_agree(connect: StoreFactory) -> None:
-    """Of this and of former owners, with and without the guarantees: nothing is lost, so nothing is refused."""
+    """Channels of current and former owners, with and without guarantees: nothing is lost, so nothing is refused."""
     store = opened(connect)
     for number in (1, 2, 3):
         sender, receiver = Owner(store, LOW), Owner(store, HIGH)
@@ -51,7 +51,7 @@ def check_channels_whose_ends_agree(connect: StoreFactory) -> None:
 
 
 def check_a_delivery_of_a_commit_that_is_gone_is_refused(connect: StoreFactory) -> None:
-    """A receiver that has taken in what its sender does not know any more must not make that durable."""
+    """A receiver that has taken in a delivery which its sender has lost must not make that durable."""
     store = opened(connect)
     first = Owner(store, LOW)
     first.commit()
@@ -76,7 +76,7 @@ def check_a_delivery_of_a_commit_that_is_gone_is_refused(connect: StoreFactory) 
 
 
 def check_an_acknowledgement_of_a_commit_that_is_gone_is_refused(connect: StoreFactory) -> None:
-    """A sender must not delete what its receiver does not have any more, and it stays."""
+    """A sender must not delete a production that its receiver has lost; the production stays."""
     store = opened(connect)
     sender, receiver = Owner(store, LOW), Owner(store, HIGH)
     sender.commit(checkpoints=[Checkpoint(_CHANNEL, 1, 0, b"kept")])

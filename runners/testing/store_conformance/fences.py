@@ -46,7 +46,7 @@ def check_acquire_moves_the_token(connect: StoreFactory) -> None:
 
 
 def check_acquire_needs_job_and_range(connect: StoreFactory) -> None:
-    """What is not there cannot be taken, and nothing is taken then."""
+    """A job or range that does not exist cannot be taken, and nothing is taken then."""
     store = opened(connect)
     owner = Owner(store, LOW)
     expect_error(StoreError, lambda: store.acquire("nobody", [LOW], "w"), "an unknown job")

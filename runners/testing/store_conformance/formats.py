@@ -26,7 +26,7 @@ def _spec(number: int, *older: int, job: str = JOB) -> JobSpec:
 
 
 def check_a_job_says_its_format(connect: StoreFactory) -> None:
-    """It is that of the code which has created it, for who opens it and for who lists jobs."""
+    """The format is that of the code which has created the job, for each who opens it and each who lists jobs."""
     store = connect()
     expect_equal(store.open_job(_spec(3)).stored_format, 3, "the format of a new job")
     job = connect().read_job(JOB)
@@ -35,7 +35,7 @@ def check_a_job_says_its_format(connect: StoreFactory) -> None:
 
 
 def check_newer_code_goes_on_and_older_code_gets_nothing(connect: StoreFactory) -> None:
-    """Code that reads a job's format has the job in its own from then on, with all there is; who had it is fenced."""
+    """Code that reads a job's format has the job in its own from then on, with all state; a former owner is fenced."""
     store = connect()
     before = store.open_job(_spec(3))
     Owner(store, LOW, SPLIT).commit(positions={SPLIT: b"line 9"}, watermarks_us={LOW: 5})
@@ -52,7 +52,7 @@ def check_newer_code_goes_on_and_older_code_gets_nothing(connect: StoreFactory) 
 
 
 def check_a_format_that_is_not_read_is_refused(connect: StoreFactory) -> None:
-    """Whether older or newer; nothing is changed, also not by an update."""
+    """A format that is older or newer is refused; nothing is changed, also not by an update."""
     store = connect()
     before = store.open_job(_spec(3))
     for spec in (_spec(2, 1), _spec(4), _spec(5, 4)):

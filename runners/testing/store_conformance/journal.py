@@ -40,7 +40,7 @@ def check_the_journal_is_in_order(connect: StoreFactory) -> None:
 
 
 def check_the_journal_goes_when_it_is_settled(connect: StoreFactory) -> None:
-    """Up to a bundle, of one range; what comes with the settlement itself stays."""
+    """Compaction deletes entries up to a bundle, of one range; entries that come with it stay."""
     store = opened(connect)
     owner = Owner(store, LOW, HIGH)
     for payload in (b"1", b"2", b"3"):

@@ -1,4 +1,4 @@
-"""Checks of what a job keeps for people, and leaves behind: how it is purged, and what may not be."""
+"""Checks of the rows that a job keeps for people, and leaves behind: how they are purged, and which may not be."""
 
 from functools import partial
 
@@ -66,7 +66,7 @@ def check_late_records_and_dead_letters_are_purged(connect: StoreFactory) -> Non
 
 
 def check_replays_are_about_the_same_rows_until_they_end(connect: StoreFactory) -> None:
-    """However often one is begun; the next one is about what has come since."""
+    """A replay has the same rows however often it is begun; the next one has those that have come since."""
     store = opened(connect)
     owner = Owner(store, LOW)
     expect_equal(store.begin_replay(JOB, "late"), None, "a replay of no late record")
@@ -91,7 +91,7 @@ def check_replays_are_about_the_same_rows_until_they_end(connect: StoreFactory) 
 
 
 def check_what_records_contain_is_text(connect: StoreFactory) -> None:
-    """For people, who unpickle nothing; whatever characters user data put into it."""
+    """The contents of records are text for people, who unpickle nothing; whatever characters user data put into it."""
     store = opened(connect)
     contents = "ann\0, \ud800"
     owner = Owner(store, LOW)
@@ -104,7 +104,7 @@ def check_what_records_contain_is_text(connect: StoreFactory) -> None:
 
 
 def _merged(store: Store) -> tuple[Owner, RangeId]:
-    """A job whose last range but one was merged away; who owns the rest, and the range that is no more."""
+    """A job whose last range but one was merged away; the owner of the rest, and the range that no longer exists."""
     low, high = RANGES
     middle = (low.low + low.high) // 2
     parts = attrs.evolve(low, high=middle), attrs.evolve(low, low=middle)
@@ -125,7 +125,7 @@ def _merged(store: Store) -> tuple[Owner, RangeId]:
 
 
 def check_ranges_that_were_merged_are_pruned(connect: StoreFactory) -> None:
-    """Long after they had nothing left to do, with their channels; never while something is on its way from them."""
+    """Merged ranges go, with their channels, long after their last work; never while deliveries from them are open."""
     store = opened(connect)
     owner, gone = _merged(store)
     channel = Channel(gone, LOW)
@@ -153,7 +153,7 @@ def check_ranges_that_were_merged_are_pruned(connect: StoreFactory) -> None:
 
 
 def check_the_last_index_is_not_pruned(connect: StoreFactory) -> None:
-    """Or the next range that is born would be taken for the one that is gone."""
+    """The last index is kept, or the next new range would be taken for the one that is gone."""
     store = opened(connect)
     low, high = RANGES
     owner = Owner(store, LOW, HIGH)

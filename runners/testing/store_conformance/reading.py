@@ -78,7 +78,7 @@ def check_pages_are_all_cells_in_order(connect: StoreFactory) -> None:
 
 
 def check_a_former_owner_reads_nothing(connect: StoreFactory) -> None:
-    """Who has lost one of its ranges sees nothing that the new owner has written, nor anything of a new job."""
+    """A former owner of one of its ranges sees nothing that the new owner has written, nor anything of a new job."""
     store = opened(connect)
     zombie = Owner(store, LOW, HIGH)
     zombie.commit(cells=[cell(b"k", b"old"), cell(b"k", b"old", _HIGH_KEYS.low)])

@@ -72,7 +72,7 @@ def check_record_ids_behind_the_horizon(connect: StoreFactory) -> None:
 
 
 def check_record_ids_of_zombies(connect: StoreFactory) -> None:
-    """Who lost a range neither adds ids nor takes any away."""
+    """An owner that has lost a range neither adds ids nor deletes any."""
     store = opened(connect)
     owner = Owner(store, SPLIT)
     owner.commit(record_ids={SPLIT: [(IDS[0], 0)]})
@@ -87,7 +87,7 @@ def check_record_ids_of_zombies(connect: StoreFactory) -> None:
 
 
 def check_record_ids_are_forgotten_with_their_job(connect: StoreFactory) -> None:
-    """Nobody has any of another job, of none, or of one that was reset; also who asked before."""
+    """There are no ids of another job, of an unknown one, or of one that was reset; also for former readers."""
     store = opened(connect)
     store.open_job(attrs.evolve(job_spec("second"), tables=[]))
     Owner(store, SPLIT).commit(record_ids={SPLIT: [(IDS[0], 0)]})

@@ -73,7 +73,7 @@ def check_requests_are_answered_once(connect: StoreFactory) -> None:
 
 
 def check_requests_that_nobody_would_carry_out_are_refused(connect: StoreFactory) -> None:
-    """To a job that is finished, in batch, or not there; and nothing is kept then."""
+    """Requests to a job that is finished, in batch, or unknown are refused; and nothing is kept then."""
     store = opened(connect)
     store.open_job(attrs.evolve(job_spec("history", mode="batch"), tables=[]))
     odd = Request(Verb.MOVE, ("a\0b[0]", "1"))

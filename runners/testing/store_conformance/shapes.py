@@ -135,7 +135,7 @@ def check_a_range_that_nobody_has_made_is_refused(connect: StoreFactory) -> None
 
 
 def check_a_merge_gives_all_keys_to_one(connect: StoreFactory) -> None:
-    """The other one keeps its channels until it is untied, and is at its end then."""
+    """The other range keeps its channels until the handover ends, and is at its end then."""
     store = opened(connect)
     owner = Owner(store, LOW, HIGH)
     high = RANGES[1].low
@@ -157,7 +157,7 @@ def check_a_merge_gives_all_keys_to_one(connect: StoreFactory) -> None:
 
 
 def check_untied_ranges_have_owners_of_their_own(connect: StoreFactory) -> None:
-    """A split range that is untied is acquired alone, and the other owner is not fenced by it."""
+    """A split range whose handover has ended is acquired alone, and the other owner is not fenced by it."""
     store = opened(connect)
     Owner(store, LOW).commit(reshape=_SPLIT)
     both = Owner(store, LOW, _BORN)

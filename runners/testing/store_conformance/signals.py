@@ -49,7 +49,7 @@ def check_signals_are_numbered_for_each_job(connect: StoreFactory) -> None:
 
 
 def check_signals_that_nobody_would_hear_are_refused(connect: StoreFactory) -> None:
-    """Of an unknown name, to a job that is finished, in batch, or not there; and nothing is kept then."""
+    """Signals of an unknown name, to a job that is finished, in batch, or unknown are refused; and nothing is kept."""
     store = opened(connect)
     store.open_job(attrs.evolve(job_spec("history", mode="batch"), tables=[]))
     store.send_signal(JOB, "peek")

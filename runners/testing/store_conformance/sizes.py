@@ -31,7 +31,7 @@ def _value(number: int, size: int = VALUE_BYTES_MAX) -> bytes:
 
 
 def check_a_value_that_is_too_large_is_refused(connect: StoreFactory) -> None:
-    """As an error, and not as a commit that nobody knows of, or is fenced; the owner goes on."""
+    """A value that is too large is an error, and not a commit with an unknown outcome, or fenced; the owner goes on."""
     store = opened(connect)
     store.value_bytes_max = VALUE_BYTES_MAX
     owner = Owner(store, LOW)

@@ -1,4 +1,4 @@
-"""What a store keeps of the troubles of a job."""
+"""Checks of the troubles of a job that a store keeps."""
 
 from runners.millwheel.model.troubles import TROUBLES_MAX, Trouble, TroubleKind
 from runners.testing.store_conformance.world import (
