@@ -1,8 +1,7 @@
 """Names of cells and timers of the semantic core as the store's bytes; cells themselves are `runners.stored.cells`.
 
-A cell key is the window's bounds (nothing where windows merge, because the cell is per key)
-followed by the encoded key;
-a timer's tag is the bounds of its window.
+A cell key is the window's bounds (nothing where windows merge, because the cell is per key) followed by the encoded
+key; a timer's tag is the bounds of its window.
 """
 
 import struct
@@ -17,7 +16,7 @@ _BOUNDS = struct.Struct(">qq")
 
 
 def encode_window(window: Window) -> bytes:
-    """A window's bounds; they sort as the windows do not, which nobody needs."""
+    """Encode a window's bounds; the bytes do not sort as windows do, and need not."""
     return _BOUNDS.pack(window.start_us, window.end_us)
 
 

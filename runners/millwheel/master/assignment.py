@@ -1,8 +1,8 @@
-"""Assignment: which slot has which ranges, and which are on their way from one to another.
+"""Assignment: which slot has which ranges, and which are on their way from one slot to another.
 
-A range moves in one of two ways.  A worker that is heard is asked to let go of it, and when it has, the next one is
-given it.  Of a worker that is not heard any more its ranges are given away at once: the next owner takes their fences
-first, so whatever the old one still does is fenced (MillWheel, sections 6.2 and 7.1).
+A range moves in one of two ways.  A live worker is asked to release it, and when it has, the next one is given it.
+The ranges of a worker whose lease is over are given away at once: the next owner moves their tokens first, so whatever
+the old one still does is fenced (MillWheel, sections 6.2 and 7.1).
 
 **Invariant:** every range has exactly one slot, at all times; a slot without a worker has its ranges until it has one,
 or until they are given away.
@@ -58,7 +58,7 @@ class Assignment:
         return not self._leaving and len(self._confirmed) == len(self._slot)
 
     def awaited(self) -> BySlot:
-        """Ranges that workers have been given and have not said that they own."""
+        """Ranges that workers have been given and have not confirmed yet."""
         waiting: dict[int, list[RangeId]] = defaultdict(list)
         for range_id, slot in self._slot.items():
             if range_id not in self._confirmed and range_id not in self._leaving:
@@ -80,11 +80,11 @@ class Assignment:
         return _merged(given, {slot: self.ranges_of(slot)})
 
     def confirm(self, slot: int, ranges: Iterable[RangeId]) -> None:
-        """The worker of a slot has taken ranges over."""
+        """Note that the worker of a slot has taken ranges over."""
         self._confirmed.update(each for each in ranges if self._slot.get(each) == slot)
 
     def expire(self, slot: int, live: Sequence[int]) -> BySlot:
-        """The worker of a slot is not heard any more: its ranges go to those of the slots ``live``."""
+        """Give the ranges of a slot, whose worker has lost its lease, to the slots ``live``."""
         mine = self.ranges_of(slot)
         self._confirmed.difference_update(mine)
         given: dict[int, list[RangeId]] = defaultdict(list)
@@ -99,9 +99,9 @@ class Assignment:
         return {target: tuple(found) for target, found in given.items()}
 
     def move(self, ranges: Iterable[RangeId], slot: int) -> BySlot:
-        """Have ranges go to a slot; whom to ask for which.
+        """Have ranges go to a slot; returns which slot to ask for which ranges.
 
-        Those that are on their way already, or tied, are left alone.
+        Those that are on their way already, or in a handover, are left alone.
         """
         asked: dict[int, list[RangeId]] = defaultdict(list)
         in_handover = {*self._heads, *self._heads.values()}

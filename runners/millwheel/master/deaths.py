@@ -16,7 +16,7 @@ DEATHS_MAX = 8
 
 
 class Deaths:
-    """Deaths of workers of one job, as its driver has heard of them; another driver begins to count anew.
+    """Deaths of workers of one job, as far as its driver was notified of them; another driver begins at none.
 
     Args:
         job: its name, for the error.
@@ -27,7 +27,7 @@ class Deaths:
         self._job, self._troubles = job, troubles
         #: By range: how many bundles it had committed, and how many workers have ended at the next one.
         self._counts: dict[RangeId, tuple[int, int]] = {}
-        #: Those whose last worker ended without a word.
+        #: Those whose last worker ended without reporting an error.
         self._suspects: dict[RangeId, int] = {}
 
     def note(self, died: Died) -> JobFailedError | None:

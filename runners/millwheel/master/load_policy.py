@@ -1,12 +1,12 @@
 """LoadPolicy: which one change to the ranges, if any, would spread the load of a job better.
 
 * A slot that is much busier than the others gives a range away, where that makes the busiest one less busy.
-* Where no range is small enough for that, the hottest is split, so that a part of it is; that moves later, when it is
-  untied.
+* Where no range is small enough for that, the hottest is split, so that a part of it is; that part moves later, when
+  the handover has ended.
 * Neighbours that are both cold, in one slot, are merged, down to a number of ranges.
 
-It never goes back and forth: it waits until an imbalance has lasted, makes one change, and then looks away until what
-it has done can be seen.  A move must make the busiest slot less busy by a good part, and what is split is much warmer
+It never goes back and forth: it waits until an imbalance has lasted, makes one change, and then waits until the effect
+of the change can be seen.  A move must make the busiest slot less busy by a good part, and what is split is much warmer
 than what is merged.
 
 Pure: numbers in, a decision out.  MillWheel, section 7.1; ADR 0017.
@@ -121,7 +121,7 @@ class LoadPolicy:
         return change
 
     def disturbed(self) -> None:
-        """The last interval says nothing: something else was going on."""
+        """Disregard the last interval: something else was going on."""
         self._since = 0
 
     def _change(self, views: Collection[RangeView]) -> Change | None:

@@ -1,8 +1,8 @@
 """Master: gives ranges to workers, keeps the watermarks, and knows when the job is done.
 
-Ranges are dealt to slots, and follow whichever worker registers for a slot last.  A worker that is not heard for as
-long as its lease loses its ranges to the others, and gets them back when it has been replaced (`.assignment`).  Ranges
-can be moved, split and merged while the job runs (`.shapes`).
+Ranges are dealt to slots, and belong to the worker that registered last for their slot.  A worker that sends nothing
+for as long as its lease loses its ranges to the others; its slot gets them back when it has been replaced
+(`.assignment`).  Ranges can be moved, split and merged while the job runs (`.shapes`).
 
 `Master.step` does one round and never waits.  MillWheel, sections 4.1 and 7.
 """
@@ -123,7 +123,7 @@ class Master:
         self._end_handovers()
         self._ask_again()
         if self._has_moved:
-            # Once for all that have come: while many workers start, each of them would hear of each other one.
+            # One message for all changes: while many workers start, each would be notified of each other one.
             self._has_moved = False
             self._send_all(self._routes())
         if self._pace.is_time():
@@ -151,9 +151,10 @@ class Master:
         return self._signals.latest
 
     def on_signals(self, signals: Iterable[Signal]) -> None:
-        """Take in what the store has after `latest_signal`, in order; once before the first `step`, then now and then.
+        """Add the signals that the store has after `latest_signal`, in order; call before the first `step`, then often.
 
-        The first time because a range must not be given to a worker before what it has not acted on is known.
+        Before the first `step`, because a range must not be given to a worker before the signals are known by which it
+        has not fired yet.
         """
         self._pace.has_news |= self._signals.post(signals)
 
@@ -188,9 +189,9 @@ class Master:
         return self._assignment.is_at_rest and self._shapes.is_at_rest
 
     def move(self, ranges: Iterable[RangeId], slot: int) -> BySlot:
-        """Have ranges go to the worker of a slot, while the job runs; which will, by the slot where they are now.
+        """Have ranges go to the worker of a slot, while the job runs; returns which will, by the slot they are in now.
 
-        Those that are on their way already, or tied, are left alone.
+        Those that are on their way already, or in a handover, are left alone.
 
         Raises:
             ValueError: there is no such slot.
@@ -205,17 +206,17 @@ class Master:
         """Have a key range divided while the job runs; its upper keys get a range of their own.
 
         Args:
-            range_id: which.
+            range_id: the range to divide.
             at: the first key hash of the new range; None: its owner divides its state in halves.
 
         Returns:
             The new range, which may be moved as soon as nothing is on its way by the former bounds.
 
         Raises:
-            ShapeError: there is no such range, or it is changing hands or shape.
+            ShapeError: there is no such range, or it is changing its owner or its keys.
         """
         asked = self._shapes.split(range_id, at, self.is_stable)
-        # It counts before it is there: what it will hold back is held back by then.
+        # It counts before it exists, so that its hold is in place by then.
         self._adopt(asked.born, range_id)
         self._ask(asked)
         return asked.born
@@ -231,9 +232,9 @@ class Master:
         self.move([gone], self._assignment.slot_of(range_id))
 
     def drain(self) -> None:
-        """Have sources end where they are, so that every window says what it has, and the job is done.
+        """Have sources end where they are, so that every window fires, and the job is done.
 
-        Whoever starts another master of this job says so again.
+        Another master of this job has to be asked to drain again.
         """
         self._is_draining = self._pace.has_news = True
 
@@ -243,7 +244,7 @@ class Master:
         self._workers_replaced = before.workers_replaced
 
     def stop(self) -> None:
-        """Tell every worker that the job is over."""
+        """Report to every worker that the job is over."""
         self._send_all(Stop())
 
     def statistics(self) -> MasterStatistics:
@@ -276,7 +277,7 @@ class Master:
         self.troubles.note(TroubleKind.RESUMED if is_over else TroubleKind.WAIT, place, reason)
 
     def _look_for_missing(self) -> None:
-        """Note slots that nobody has come for, or whose worker is gone: whoever runs the workers may have no room."""
+        """Note slots that have no worker, or have lost it: the cluster that runs the workers may have no room."""
         now_ms = self._clock.monotonic_ms()
         for index, slot in enumerate(self._slots):
             if slot.worker is None or not slot.is_within_lease(now_ms):
@@ -303,7 +304,7 @@ class Master:
 
     def _give_up(self, error: Exception, place: str) -> None:
         if isinstance(error, LostCommitsError):
-            # Whoever mends the store wants to know later why the job has ended.
+            # Kept for the person who repairs the store, who will want to know why the job has ended.
             self.troubles.note(TroubleKind.DEATH, place, reason_of(error))
         self.failure = self.failure or error
 
@@ -314,14 +315,14 @@ class Master:
         slot.worker, slot.address, slot.expired = register.worker, register.address, None
         slot.heard_ms = self._clock.monotonic_ms()
         given = self._assignment.place(register.slot)
-        # Senders must not go on sending to whoever had these ranges.
+        # Senders must not go on sending to the former owner of these ranges.
         self._has_moved = True
-        # Told even of no range: a worker that knows of none is ready to be given some.
+        # Sent even with no range: a worker that knows that it has none is ready to be given some.
         self._assign({register.slot: (), **given})
         self._revoke(self._assignment.bring_home(register.slot))
 
     def _confirm(self, message: Ready | Released) -> None:
-        """A worker has taken ranges over, or let go of them."""
+        """Note that a worker has taken ranges over, or has released them."""
         slot = self._slots[message.slot]
         if slot.worker != message.worker:
             return
@@ -339,7 +340,7 @@ class Master:
         if self._slots[message.slot].worker != message.worker:
             return
         for range_id in message.ranges:
-            # An answer that comes twice may be about an earlier tie, and from where the range was then.
+            # An answer that comes twice may be about an earlier handover, and from where the range was then.
             is_here = self._assignment.slots.get(range_id) == message.slot
             if is_here and self._shapes.is_in_handover(range_id):
                 is_retired = self._shapes.ended_handovers(range_id)
@@ -392,7 +393,7 @@ class Master:
         if now_ms - self._asked_ms < ASK_AGAIN_MS:
             return
         self._asked_ms = now_ms
-        # What is on its way is lost with its connection, and these are said only when something changes.
+        # A message is lost with its connection, and these are sent only when something changes.
         self._has_moved = True
         awaited = self._assignment.awaited().items()
         self._assign({at: it for at, it in awaited if self._slots[at].is_within_lease(now_ms)})
@@ -434,11 +435,11 @@ class Master:
         strays = [each for each in report.watermarks_us if slots.get(each, -1) != report.slot]
         strays = [each for each in strays if each in slots or each in self._retired]
         if strays:
-            # They came with a range that is tied to them, which nobody knew, or were retired by another while it slept.
+            # They came with a range that is in handover with them, unknown here, or were retired while it was asleep.
             self._send(slot, Revoke(ranges=tuple(strays)))
             return
         if not all(map(self._authority.knows, report.watermarks_us)):
-            # It has divided a range, and the message that says so is not here.
+            # It has divided a range, and its message about that has not arrived.
             return
         try:
             self.witness.on_report(report.commits)
@@ -468,9 +469,10 @@ class Master:
             self._transport.send(slot.address, encode(message))
 
     def _heard(self) -> list[Slot]:
-        """Whom to tell that the master lives: a worker that hears it, and is not heard, would never end itself.
+        """The slots to which signs of life go: a worker that got them without its lease would never end itself.
 
-        While another one is heard it loses its slot, and hears nothing any more; but all of them can be unheard.
+        While another worker lives, a worker that has lost its lease loses its slot too, and gets no messages any more.
+        But all of them can have lost it.
         """
         now_ms = self._clock.monotonic_ms()
         return [slot for slot in self._slots if slot.is_within_lease(now_ms)]

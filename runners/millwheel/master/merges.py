@@ -31,7 +31,7 @@ class Merges:
                 continue
             self._wanted.remove(wanted)
             if self._assignment.slot_of(wanted[0]) == self._assignment.slot_of(wanted[1]):
-                # Somebody may have had them split meanwhile; then there is nothing to merge.
+                # Other requests may have had them split meanwhile; then there is nothing to merge.
                 with suppress(ShapeError):
                     asked = self._shapes.merge(*wanted)
                     self._assignment.handover(asked.gone, asked.range_id)

@@ -1,19 +1,19 @@
-"""Pace: when the workers are told news; the more there are, the more seldom, so that one driver can do it.
+"""Pace: when workers are sent news; the more workers there are, the less often, so that one driver is fast enough.
 
-A message costs the driver the same whatever is in it, and news goes to every worker.  What waits is only how far event
-time has come: records pass from worker to worker.
+A message costs the driver the same whatever is in it, and news goes to every worker.  Only watermarks and signals wait:
+records pass from worker to worker.
 """
 
 from runners.core.ground.clock import Clock
 
-#: Workers hear from the master at least this often; silence means that it is gone.
+#: Workers get a message from the master at least this often; silence means that it is gone.
 SIGN_OF_LIFE_MS = 200
 #: Messages with news that all workers together are sent in a millisecond, about: a fifth of a core.
 TELLS_PER_MS = 10
 
 
 class Pace:
-    """When one master sends news; ``has_news``: whether there is something that workers have not been told.
+    """When one master sends news; ``has_news``: whether there is news that workers have not been sent.
 
     Args:
         workers: how many.
@@ -33,7 +33,7 @@ class Pace:
         return max(0, min(most_ms, self._sent_ms + self._interval_ms - self._clock.monotonic_ms()))
 
     def is_time(self) -> bool:
-        """Whether all are to be told now; they are, if so."""
+        """Whether it is time to send news to all workers; if so, the caller does that now."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._sent_ms < (self._interval_ms if self.has_news else SIGN_OF_LIFE_MS):
             return False

@@ -1,4 +1,4 @@
-"""RequestDesk: where what people ask of a running job is laid beside its master, and what has come of it is said.
+"""RequestDesk: takes requests to a running job to its master, and returns the answers to them.
 
 The invariants are those of `runners.millwheel.model.requests`.
 """
@@ -19,7 +19,7 @@ PATIENCE_MS = 30_000
 
 @attrs.frozen
 class _Pending:
-    """A change under way: when it is there, and what is to be said then."""
+    """A change under way: how to see that it is done, and the answer to give then."""
 
     is_there: Callable[[], bool]
     answer: Answer
@@ -27,11 +27,11 @@ class _Pending:
 
 
 class RequestDesk:
-    """Lives beside the master, in its thread: has it carry requests out, and says what has come of them.
+    """Lives beside the master, in its thread: has it carry requests out, and collects the answers.
 
     Args:
         master: of the job.
-        clock: how long people are kept waiting.
+        clock: for how long a person is kept waiting.
     """
 
     def __init__(self, master: Master, clock: Clock) -> None:
@@ -61,7 +61,7 @@ class RequestDesk:
                 self._carry_out(each)
 
     def answers(self) -> Sequence[tuple[int, Answer]]:
-        """What there is to say since the last time, by number; never waits."""
+        """Return the answers since the last call, with the numbers of their requests; never waits."""
         now_ms = self._clock.monotonic_ms()
         for number, pending in list(self._pending.items()):
             if pending.is_there():
@@ -94,7 +94,11 @@ class RequestDesk:
             self._pending[asked.number] = _Pending(is_there, answer, due_by_ms)
 
     def _change(self, verb: Verb, arguments: Sequence[str]) -> tuple[Callable[[], bool], str]:
-        """Begin; when it is there, and what to say then.  Raises `ValueError`: it cannot be done, or not now."""
+        """Begin a change; returns how to see that it is done, and the text of the answer then.
+
+        Raises:
+            ValueError: it cannot be done, or not now.
+        """
         master = self._master
         range_id = RangeId.parse(arguments[0])
         if range_id not in master.ranges:

@@ -1,4 +1,4 @@
-"""Slot: one place for a worker, as the master sees it; and what it tells of all of them."""
+"""Slot: one place for a worker, as the master sees it; and what follows from all of them together."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -8,11 +8,11 @@ from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.wire.messages import Report
 
-#: A worker that is not heard for so long loses its ranges, if there is another one to take them.
+#: A worker that sends nothing for so long loses its ranges, if there is another one to take them.
 LEASE_TTL_MS = 10_000
 #: Longest lease of a slot whose worker was only slow: each time it is given twice as long.
 LEASE_TTL_MAX_MS = 600_000
-#: For so long nothing must have happened before it is believed that nothing is on its way: some reports of each worker.
+#: A pause must last so long before it is believed that nothing is on its way: some reports of each worker.
 PAUSE_TTL_MS = 300
 
 
@@ -28,25 +28,25 @@ class Slot:
     expired: str | None = None
     is_ready: bool = False
     is_quiet: bool = False
-    #: Since when its worker reads nothing and has nothing on its way; None while it does, or has.
+    #: Since when its worker reads nothing and has nothing on its way; None while that is not so.
     paused_ms: int | None = None
     counts: Counts = attrs.field(factory=Counts)
-    #: Source splits that its worker has polled, with nothing in them; as of when, by the master's clock.
+    #: Source splits that its worker has polled, and that had nothing; as of when, by the master's clock.
     idle: Collection[RangeId] = ()
     as_of_ms: int = 0
 
     def vacate(self) -> None:
-        """Nothing is known of its next worker."""
+        """Forget the worker's state: nothing is known of the next one."""
         self.counts, self.is_ready, self.is_quiet, self.paused_ms = Counts(), False, False, None
         self.idle = ()
 
     def confirm(self) -> None:
-        """Its worker has taken ranges over; what it has said of all its ranges before was not said of these."""
+        """Note that the worker has taken ranges over: its earlier reports on all its ranges did not include these."""
         self.is_ready, self.is_quiet, self.paused_ms = True, False, None
         self.idle = ()
 
     def is_within_lease(self, now_ms: int) -> bool:
-        """Whether its worker has been heard for long enough to be believed alive."""
+        """Whether the worker has sent a message recently enough to be believed alive."""
         return now_ms - self.heard_ms <= self.lease_ttl_ms
 
     def forgive(self, worker: str) -> None:
@@ -56,7 +56,7 @@ class Slot:
             self.lease_ttl_ms = min(2 * self.lease_ttl_ms, LEASE_TTL_MAX_MS)
 
     def on_report(self, report: Report) -> None:
-        """Note what the worker says of all its ranges together; `heard_ms` is when."""
+        """Note the worker's report on all its ranges together; `heard_ms` is when it came."""
         self.is_quiet, self.counts = report.is_quiet, report.counts
         self.idle, self.as_of_ms = report.idle, report.as_of_ms
         if not report.is_paused:
@@ -66,10 +66,10 @@ class Slot:
 
 
 def are_paused(slots: Sequence[Slot], now_ms: int) -> bool:
-    """Whether all workers have been paused for so long that each has said so again since the last one was.
+    """Whether all workers have been paused for so long that each has reported so again since the last one was.
 
-    One that is quiet can be sent something by another that is not, and be quiet again before it reports; but not
-    twice without one of them saying so.
+    A paused worker can be sent something by one that is not paused, and be paused again before it reports; but that
+    cannot happen twice without a report of one of them.
     """
     paused_ms = [slot.paused_ms for slot in slots if slot.is_ready and slot.paused_ms is not None]
     if len(paused_ms) < len(slots):
@@ -79,7 +79,7 @@ def are_paused(slots: Sequence[Slot], now_ms: int) -> bool:
 
 
 def live_slots(slots: Sequence[Slot], now_ms: int) -> list[int]:
-    """The slots whose worker is ready and has been heard within its lease."""
+    """The slots whose worker is ready and within its lease."""
     return [
         index for index, slot in enumerate(slots) if slot.is_ready and slot.is_within_lease(now_ms)
     ]
@@ -88,10 +88,10 @@ def live_slots(slots: Sequence[Slot], now_ms: int) -> list[int]:
 def idle_splits(
     slots: Sequence[Slot], owners: Mapping[RangeId, int], now_ms: int
 ) -> Collection[RangeId]:
-    """Source splits that hold nobody back: the worker of their slot has polled them within its lease, in vain.
+    """Source splits that hold no watermark back: the worker of their slot polled them within its lease, with no result.
 
-    What a worker has said of a split ends with the worker, with its lease, and when the split goes elsewhere: nobody
-    knows what comes into a split that nobody reads.
+    A report on a split ends with the worker, with its lease, and when the split goes to another slot: what comes into a
+    split that no worker reads is not known.
 
     Args:
         slots: all of the job.

@@ -1,8 +1,8 @@
 """WatermarkAuthority: input watermarks of all computations, from the output watermarks of all ranges.
 
 A consumer's input watermark is the minimum over every range of every computation that sends to it.  A range that has
-not reported counts with its last value, so a lost worker holds time still instead of letting it jump.
-A consumer that follows a percentile has a second one, which leaves the slowest records out of account
+not reported counts with its last value, so a lost worker stops the watermark instead of letting it jump.
+A consumer that follows a percentile has a second watermark, which leaves the slowest records out of account
 (`runners.core.stages.percentile_watermark`).
 
 **Invariant:** no watermark ever goes back, across owners and restarts: every range starts from what it last committed.
@@ -49,8 +49,8 @@ class WatermarkAuthority:
             for name in senders
         }
         self._idle: Collection[RangeId] = ()
-        # Acting on a watermark is committed with it, and it was true of all senders when it was: the furthest range
-        # speaks for its whole computation.
+        # A range commits its input watermark, which no sender can go behind.  So the one that is furthest counts for
+        # its whole computation.
         self._inputs_us = {
             name: self._furthest_us(name, committed_us)
             for name, computations in senders.items()
@@ -90,7 +90,7 @@ class WatermarkAuthority:
             self._followed_percentiles_us[range_id] = self._followed_percentiles_us[like]
 
     def retire(self, range_id: RangeId) -> None:
-        """A range has nothing left to do: nobody waits for it any more."""
+        """Remove a range that has nothing left to do, so that no watermark waits for it."""
         del self._outputs_us[range_id]
         self._ranges[range_id.computation].remove(range_id)
         self._followed_percentiles_us.pop(range_id, None)
@@ -102,15 +102,15 @@ class WatermarkAuthority:
         percentiles_us: Mapping[RangeId, int] = _NONE,
         progress: Mapping[RangeId, SplitProgress] = MappingProxyType({}),
     ) -> None:
-        """Take in what a worker says of its ranges; `advance` says what comes of it.
+        """Note a worker's report on its ranges; `advance` moves the watermarks accordingly.
 
-        The two are apart because a report is about a few ranges, and time about all: with many workers there are many
-        reports at once.
+        The two are apart because a report is about a few ranges, and the watermarks about all: with many workers there
+        are many reports at once.
 
         Args:
             outputs_us: their output watermarks.
-            percentiles_us: percentile watermark on which they have acted, of those that follow one.
-            progress: where they are, of source splits of which somebody follows a percentile.
+            percentiles_us: percentile watermark up to which they have fired, of those that follow one.
+            progress: where they are, of source splits of which a grouping follows a percentile.
         """
         for range_id, watermark_us in outputs_us.items():
             self._outputs_us[range_id] = max(self._outputs_us[range_id], watermark_us)
@@ -121,10 +121,10 @@ class WatermarkAuthority:
         self._progress.update(progress)
 
     def advance(self, idle: Collection[RangeId] = ()) -> bool:
-        """Let time pass by what was reported; whether a computation, or who waits for the slowest source, may go on.
+        """Advance the watermarks by what was reported; returns whether one of them, or the slowest source, has moved.
 
         Args:
-            idle: source splits that hold nobody back for now: somebody has them, has polled them, and they had nothing
+            idle: source splits that hold no watermark back for now: their worker has polled them, and they had nothing
                 (`runners.millwheel.master.slots.idle_splits`).
         """
         self._idle = idle
@@ -156,9 +156,10 @@ class WatermarkAuthority:
         return min(outputs_us, default=MAX_TIMESTAMP_US)
 
     def _spread_to_senders(self) -> None:
-        """What a computation has acted on, those that send to it had acted on too, if perhaps without a commit.
+        """Raise the input watermark of each sender to that of its receivers.
 
-        If they took records behind it now, these would be late for a computation that need not have lost them.
+        It had reached that before, if perhaps without a commit.  If senders took records behind it now, these would be
+        late for a receiver that need not have lost them.
         """
         changed = list(self._inputs_us)
         while changed:
@@ -197,7 +198,7 @@ class WatermarkAuthority:
         )
 
     def _acted(self, senders: Iterable[RangeId], percentile: float) -> Iterable[int]:
-        """Up to where ranges of groupings have said what a follower of some percentile waits for."""
+        """Yield how far ranges of groupings have emitted what a follower of some percentile waits for."""
         for each in senders:
             if self._percentiles.get(each.computation, 0) >= percentile:
                 yield self._followed_percentiles_us.get(each, MIN_TIMESTAMP_US)

@@ -1,9 +1,9 @@
-"""Witness: what workers have said that they committed, so that a store that has lost some of it is found out.
+"""Witness: which commits workers have reported, so that a store that has lost some of them is found out.
 
-Whoever runs a job starts again from the store when that may have lost something
-(`runners.millwheel.store.port.Store.incarnation`).  But the world has seen what is lost, so it must be said.  And a
-part of a store may be older than the rest, and nobody be told: so a range is given to its next owner with what is known
-of it.
+The driver of a job starts again from the store when that may have lost something
+(`runners.millwheel.store.port.Store.incarnation`).  But others have already seen what is lost, so the loss must be
+reported.  A part of a store may also be older than the rest, without any sign of that: so a range is given to its next
+owner with the last commit that is known of it (ADR 0042).
 
 Pure bookkeeping.
 """
@@ -39,10 +39,11 @@ class Witness:
         self._marks.pop(range_id, None)
 
     def on_report(self, commits: Mapping[RangeId, CommitMark]) -> None:
-        """A worker says how far its ranges are committed; also one that has been replaced since.
+        """Note how far the ranges of a worker are committed, as it reports; also one that has been replaced since.
 
         Raises:
-            LostCommitsError: two owners of a range say what cannot both be, so the later one began with too little.
+            LostCommitsError: reports of two owners of a range contradict each other, so the later one began with too
+                little.
         """
         for range_id, mark in commits.items():
             if range_id in self._retired:
@@ -64,7 +65,7 @@ class Witness:
             place: which store, for the message.
 
         Raises:
-            LostCommitsError: something is missing; says what was reported and what there is, in numbers.
+            LostCommitsError: something is missing; the message has what was reported and what there is, in numbers.
         """
         if job is None:
             lost = ["the job itself"]

@@ -18,7 +18,7 @@ class Guarantees:
     All state of a grouping with weak productions stays in memory.
 
     Attributes:
-        strong_productions: what the computation says is durable before it is sent.  Otherwise it is sent at once, and
+        strong_productions: what the computation emits is durable before it is sent.  Otherwise it is sent at once, and
             the computation's own commit waits until it has arrived, at most for a second.
         exactly_once: which deliveries it has taken in is durable, so that none counts twice.
     """

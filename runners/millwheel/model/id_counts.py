@@ -25,7 +25,7 @@ class IdCounts:
         return IdCounts(**dict(zip(names, map(sum, zip(mine, theirs, strict=True)), strict=True)))
 
     def of_the_past(self) -> "IdCounts":
-        """The counts of a worker that is gone, and has taken its filters along."""
+        """The counts of a worker that is gone, together with its filters."""
         return attrs.evolve(self, kept=0)
 
     @property

@@ -55,7 +55,7 @@ class Fence:
 
     range_id: RangeId
     token: int
-    #: The number this commit takes; the store must hold ``bundle - 1``.
+    #: The number this commit takes; the store must have ``bundle - 1``.
     bundle: int
 
 
@@ -70,9 +70,9 @@ class CommitMark(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What a receiver says of itself when it acknowledges: the commit as of which what it took in is durable.
+    """What a receiver reports when it acknowledges: the commit as of which what it took in is durable.
 
-    ``is_remembered``: that it took it in is durable, too, and not only what came of it.
+    ``is_remembered``: whether the number of the delivery is durable too, and not only its effects.
     """
 
     mark: CommitMark

@@ -70,5 +70,5 @@ def even_ranges(count: int) -> tuple[KeyRange, ...]:
 
 
 def range_index(key_hash: int, count: int) -> int:
-    """The index of the range of `even_ranges` that holds ``key_hash``, in constant time."""
+    """The index of the range of `even_ranges` that contains ``key_hash``, in constant time."""
     return min(key_hash // (KEY_SPACE_END // count), count - 1)

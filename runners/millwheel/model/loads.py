@@ -21,7 +21,7 @@ _HASHES_MAX = 64
 
 @attrs.frozen
 class RangeLoad:
-    """What a range has taken in since its worker has it: how many records, and the key hashes of some of the last."""
+    """What a range has taken in since its worker owns it: how many records, and the key hashes of some of the last."""
 
     records: int = 0
     hashes: tuple[int, ...] = ()
@@ -36,13 +36,13 @@ class LoadMeter:
         self._skip = self._chance = 0
 
     def count(self, range_id: RangeId, records: int) -> None:
-        """A range has taken in so many."""
+        """Count records that a range has taken in."""
         self._records[range_id] = self._records.get(range_id, 0) + records
 
     def take_in(
         self, range_id: RangeId, partials: Sequence[Any], hash_of: Callable[[Any], int]
     ) -> None:
-        """A range has taken in partials; ``hash_of`` is asked for some of their keys."""
+        """Count partials that a range has taken in; ``hash_of`` is called for some of their keys."""
         self.count(range_id, len(partials))
         for key in self._sample(partials):
             self._note(range_id, hash_of(key))
@@ -67,7 +67,7 @@ class LoadMeter:
             self._hashes.setdefault(range_id, deque(maxlen=_HASHES_MAX)).append(key_hash)
 
     def forget(self, range_id: RangeId) -> None:
-        """The range is somebody else's now, or has other keys."""
+        """Forget a range that another worker owns now, or that has other keys."""
         self._records.pop(range_id, None)
         self._hashes.pop(range_id, None)
 

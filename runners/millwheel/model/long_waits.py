@@ -1,6 +1,6 @@
-"""LongWaits: who has waited for so long that people should know, said once, and once more when it is over.
+"""LongWaits: waits that last so long that people should know, each reported once, and once more when it is over.
 
-A moment of waiting is nothing to speak of: whoever sends faster than others receive waits all the time, for moments.
+Short waits are normal: a sender that is faster than its receivers waits all the time, for moments.
 """
 
 from collections.abc import Callable, Hashable
@@ -8,15 +8,15 @@ from typing import Protocol
 
 from runners.core.ground.clock import Clock
 
-#: What it is told of a wait that is over; how long it was comes after the first line.
+#: The reason reported of a wait that is over; how long it was comes after the first line.
 OVER = "what it waited for has come"
 
 
 class Told(Protocol):
-    """Takes a place and a reason; ``is_over``: that of the wait is no reason any more."""
+    """Takes a report: a place and a reason; ``is_over``: the wait has ended."""
 
     def __call__(self, place: str, reason: str, *, is_over: bool) -> None:
-        """Be told."""
+        """Take the report."""
 
 
 class LongWaits:
@@ -24,8 +24,8 @@ class LongWaits:
 
     Args:
         clock: for how long each has lasted.
-        told_after_ms: how long one must have lasted to be told.
-        tell: of it.
+        told_after_ms: how long one must have lasted to be reported.
+        tell: takes the reports.
     """
 
     def __init__(self, clock: Clock, told_after_ms: int, tell: Told) -> None:
@@ -34,7 +34,7 @@ class LongWaits:
         self._told: set[Hashable] = set()
 
     def waits(self, place: Hashable, why: Callable[[], str]) -> None:
-        """A place cannot go on now; ``why`` is asked only if that is told."""
+        """Note that a place cannot go on now; ``why`` is called only if the wait is reported."""
         now_ms = self._clock.monotonic_ms()
         since_ms = self._since_ms.setdefault(place, now_ms)
         if now_ms - since_ms >= self._told_after_ms and place not in self._told:
@@ -42,7 +42,7 @@ class LongWaits:
             self._tell(str(place), why(), is_over=False)
 
     def goes_on(self, place: Hashable) -> None:
-        """It can."""
+        """Note that a place can go on."""
         since_ms = self._since_ms.pop(place, None)
         if since_ms is not None and place in self._told:
             self._told.remove(place)
@@ -50,6 +50,6 @@ class LongWaits:
             self._tell(str(place), f"{OVER}\nafter {waited_s:.0f} s", is_over=True)
 
     def forget(self, place: Hashable) -> None:
-        """Nobody here waits for it any more."""
+        """Forget a place: its wait does not matter any more, and its end is not reported."""
         self._since_ms.pop(place, None)
         self._told.discard(place)

@@ -1,7 +1,7 @@
 """Production: everything that one step of a worker commits, as one value.
 
-One production is one transaction (DESIGN section 6): state, timers, delivered sequence numbers, outgoing productions,
-source position, watermark and signals of that moment, late rows, and the rows of the user's tables.  Either all of it
+One production is one transaction (ADR 0004): state, timers, delivered sequence numbers, outgoing productions, source
+position, watermark and signals of that moment, late rows, and the rows of the user's tables.  Either all of it
 happened or none of it did.  MillWheel, sections 6.1 and 6.2.
 
 Nothing here knows SQL, Spark or the network.
@@ -63,7 +63,7 @@ class Checkpoint(NamedTuple):
 
     channel: Channel
     sequence: int
-    #: Smallest event time inside: what it holds its sender's watermark at until acknowledged.
+    #: Smallest event time inside: the hold on its sender's output watermark until it is acknowledged.
     min_timestamp_us: int
     payload: bytes
 
@@ -132,12 +132,12 @@ class StoredDeadLetter:
 class Reshape:
     """New bounds for key ranges of one computation: a split, or a merge (`runners.millwheel.control.shapes`).
 
-    Alone in its production, which fences all ranges that lose or gain keys; the one that is born has no fence yet.
+    Alone in its production, which fences all ranges that lose or gain keys; a new range has no fence yet.
 
     Attributes:
         keys: what the ranges cover from here on; None: nothing any more.
-        handover_with: the range that keeps its place.  The others belong to its owner until they are untied, because
-            what was sent before is still addressed by the former bounds.
+        handover_with: the range that keeps its place.  The others belong to its owner until the handover has ended,
+            because what was sent before is still addressed by the former bounds.
     """
 
     keys: Mapping[RangeId, KeyRange | None]
@@ -161,7 +161,7 @@ class Production:
     fences: Sequence[Fence]
     cells: Sequence[CellWrite] = ()
     timers: Sequence[TimerWrite] = ()
-    #: Changes of state, in their order; whoever takes the range over applies them to its cells and timers.
+    #: Changes of state, in their order; the next owner of the range applies them to its cells and timers.
     journal: Sequence[JournalEntry] = ()
     #: Cells and timers have what the journal has up to this bundle, per range; those entries may be deleted.
     compacted: Mapping[RangeId, int] = attrs.field(factory=dict)
@@ -172,7 +172,7 @@ class Production:
     checkpoints: Sequence[Checkpoint] = ()
     #: Per channel whose sender is fenced here: productions up to and including this sequence may be deleted.
     acknowledged: Mapping[Channel, int] = attrs.field(factory=dict)
-    #: Of these, what the receiver has said with it.
+    #: The receipts that came with these acknowledgements.
     receipts: Mapping[Channel, Receipt] = attrs.field(factory=dict)
     #: Where to read on, per source range; opaque to the store.
     positions: Mapping[RangeId, bytes] = attrs.field(factory=dict)
@@ -180,9 +180,9 @@ class Production:
     record_ids: Mapping[RangeId, Sequence[tuple[bytes, int]]] = attrs.field(factory=dict)
     #: Ids with an earlier event time are forgotten, those of this production too, per source range.
     record_id_horizons_us: Mapping[RangeId, int] = attrs.field(factory=dict)
-    #: Event time up to which the range has acted, per range.
+    #: Input watermark up to which the range has fired (for a source: up to which it has read), per range.
     watermarks_us: Mapping[RangeId, int] = attrs.field(factory=dict)
-    #: Percentile watermark that the range has acted on, per range whose triggers follow one.
+    #: Percentile watermark up to which the range has fired, per range whose triggers follow one.
     percentiles_us: Mapping[RangeId, int] = attrs.field(factory=dict)
     #: How far the range has come with the job's signals, per range.
     signal_marks: Mapping[RangeId, SignalMark] = attrs.field(factory=dict)

@@ -1,15 +1,15 @@
 """Requests: what people ask of a running job from outside, by way of its store.
 
-A job's requests are numbered from 1 by the store, which keeps them and what was answered.  The driver reads new ones
-and lays them on the desk beside its master (`runners.millwheel.master.request_desk`), which has them carried out.
+A job's requests are numbered from 1 by the store, which keeps them and their answers.  The driver reads new ones and
+gives them to the request desk beside its master (`runners.millwheel.master.request_desk`), which has them carried out.
 
 **Invariants**
 
 * A request has one answer: the first that is given.
-* To drain and to cancel is carried out by whichever driver is there, also by the next one, until it is answered.
-  A drain is answered in the transaction that finishes the job.
-* A change of ranges is carried out by the driver that has read it, or by nobody: one that starts answers those that it
-  finds, because it cannot know how far the last one had come with them.
+* A request to drain or to cancel is carried out by the driver of the moment, also by the next one, until it is
+  answered.  A drain is answered in the transaction that finishes the job.
+* A change of ranges is carried out by the driver that has read it, or not at all: a driver that starts answers those
+  that it finds, because it cannot know how far the last one had come with them.
 
 MillWheel, section 7.1 (moves, splits and merges).
 """
@@ -31,7 +31,7 @@ class Verb(StrEnum):
     SPLIT = "split"
     #: Of a range with its neighbour, whose keys it takes in.
     MERGE = "merge"
-    #: Sources end where they are, and the job when every window has said what it has.
+    #: Sources end where they are, and the job when every window has fired.
     DRAIN = "drain"
     #: The job stops; running it again continues it.
     CANCEL = "cancel"

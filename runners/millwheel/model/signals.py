@@ -1,15 +1,16 @@
 """Signals: names that are sent to a running job from outside, on their way to the windows that listen.
 
 A job's signals are numbered from 1 by the store, which keeps them.  The master reads new ones and lets them follow the
-data through the job, as watermarks do: a source passes a signal on at once, and a grouping when it has acted on it;
-but a range passes it on only when all that it sent before has been acknowledged.  So a signal is never ahead of what it
-is about: whatever a source had read before it heard it, and whatever an earlier grouping said because of it.
+data through the job, as watermarks do: a source passes a signal on at once, and a grouping when its windows have fired
+by it; but a range passes it on only when all that it sent before has been acknowledged.  So a signal never overtakes
+data: a window receives it after all that a source had read before the source received it, and after all that an earlier
+grouping emitted because of it.
 
 **Invariants**
 
-* A key range acts on signals in the order of their numbers, on each once.  How far it has come (`SignalMark`) is
-  committed with the state that this left, so it does not depend on who owns the range.
-* That is so where no window has changed as well: a window that opens afterwards does not hear what is over, not even
+* A key range processes signals in the order of their numbers, each once.  How far it has come (`SignalMark`) is
+  committed with the state that results, so it does not depend on who owns the range.
+* That is so even if no window has changed: a window that opens afterwards does not receive an earlier signal, not even
   after a crash.
 
 Dataflow Model, section 2.3.
@@ -33,25 +34,25 @@ class Signal(NamedTuple):
 
 
 class SignalMark(NamedTuple):
-    """How far a key range has come: it has acted on all signals up to ``number``.
+    """How far a key range has come: it has processed all signals up to ``number``.
 
-    And on the next one in the cells whose unsigned key hash is below ``next_hash``: a range with very many cells does
-    that in several commits.  Of two marks of a range the greater one is the later one.
+    It has also processed the next one in the cells whose unsigned key hash is below ``next_hash``: a range with very
+    many cells does that in several commits.  Of two marks of a range the greater one is the later one.
     """
 
     number: int = 0
     next_hash: int = 0
 
 
-#: That of a range that has acted on none.
+#: The mark of a range that has processed no signal.
 NO_SIGNALS = SignalMark()
 
 
 @attrs.frozen(kw_only=True)
 class SignalNews:
-    """What the master tells workers: up to which signal each computation is to act, and the signals themselves.
+    """What the master sends to workers: up to which signal each computation is to go, and the signals themselves.
 
-    Of these only those that some range may not have acted on, in the order of their numbers.
+    Only those that some range may not have processed, in the order of their numbers.
     """
 
     inputs: Mapping[str, int] = attrs.field(factory=dict)
@@ -59,7 +60,7 @@ class SignalNews:
 
 
 class SignalBoard:
-    """Lives in the master: which signals there are, and up to which one each computation is to act.
+    """Lives in the master: which signals there are, and up to which one each computation is to go.
 
     Args:
         plan: the pipeline.
@@ -86,8 +87,8 @@ class SignalBoard:
             if trigger is not None and trigger.signals:
                 self._listening += self._ranges[name]
                 self._heard |= trigger.signals
-        # Acting on a signal is committed with it, and all senders had passed it on by then: the range that has come
-        # furthest speaks for its whole computation.
+        # A range commits the signals that it has processed, and all senders had passed these on by then: so the range
+        # that has come furthest counts for its whole computation.
         self._inputs = {
             name: max((committed[each].number for each in self._ranges[name]), default=0)
             for name in plan.stages
@@ -103,14 +104,14 @@ class SignalBoard:
 
     @property
     def news(self) -> SignalNews:
-        """What workers are to know."""
+        """What workers are to receive."""
         if not self.is_listening:
             return SignalNews()
         inputs = {name: min(number, self.latest) for name, number in self._inputs.items()}
         return SignalNews(inputs=inputs, signals=tuple(self._signals))
 
     def post(self, signals: Iterable[Signal]) -> bool:
-        """Take signals in that the store has, those after `latest` in their order; whether there were any."""
+        """Add signals that the store has, those after `latest` in their order; returns whether there were any."""
         before = self.latest
         for signal in signals:
             self.latest = signal.number
@@ -120,26 +121,26 @@ class SignalBoard:
         return self.latest > before
 
     def add(self, range_id: RangeId, like: RangeId) -> None:
-        """A range that comes from another has passed on what that one has."""
+        """Add a range that comes from another: it has passed on the same signals."""
         self._outputs[range_id] = self._outputs[like]
         self._ranges[range_id.computation].append(range_id)
         if like in self._listening:
             self._listening.append(range_id)
 
     def retire(self, range_id: RangeId) -> None:
-        """A range has nothing left to do."""
+        """Remove a range that has nothing left to do."""
         del self._outputs[range_id]
         self._ranges[range_id.computation].remove(range_id)
         if range_id in self._listening:
             self._listening.remove(range_id)
 
     def report(self, outputs: Mapping[RangeId, int]) -> None:
-        """Take in how far ranges have passed signals on; `pass_on` says what comes of it."""
+        """Note how far ranges have passed signals on; `pass_on` lets computations go on accordingly."""
         for range_id, number in outputs.items():
             self._outputs[range_id] = max(self._outputs[range_id], number)
 
     def pass_on(self) -> bool:
-        """Let computations go on by what was reported; whether some may."""
+        """Let computations go on by what was reported; returns whether any may."""
         is_further = False
         for name, senders in self._senders.items():
             behind = [self._outputs[each] for sender in senders for each in self._ranges[sender]]

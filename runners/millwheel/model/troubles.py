@@ -1,7 +1,7 @@
-"""Troubles: why workers of a job end or wait, how often, and when, and that they go on; what people are told of it.
+"""Troubles: why workers of a job end or wait, how often, and when, and that they go on; reported to people.
 
-Nothing depends on it: a job is right whatever is noted here.  It is bounded, so a trouble of which there are very many
-kinds pushes out older ones.
+No result depends on it: a job is right whatever is noted here.  It is bounded, so a trouble of which there are very
+many kinds pushes out older ones.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import attrs
 
 #: Kinds of trouble that are remembered of a job.
 TROUBLES_MAX = 100
-#: Of a reason; what comes after it is in the log of whoever has said it.
+#: Of a reason; the rest of it is in the log of the process that reported it.
 REASON_CHARS_MAX = 4_000
 
 
@@ -111,7 +111,7 @@ def reason_of(error: BaseException) -> str:
             None if current.__suppress_context__ else current.__context__
         )
     lines = [_one(each) for each in reversed(chain)]
-    # An error of ours quotes its cause: then the cause says nothing of its own.
+    # An error of this package quotes its cause; then the line of the cause adds nothing.
     kept = [
         line
         for index, line in enumerate(lines)

@@ -1,9 +1,9 @@
-"""Caution: who is at work on what, for whoever watches the process; and steps that have ended a process before.
+"""Caution: which step a worker is in the middle of, for the process that watches it; and steps that ended a process.
 
-A record can end the process that works on it (a crash of native code, `os._exit`), or never come back.  Nothing can be
-caught then, so somebody outside must know which step it was (`Watch.begin`), and the next owner of the range runs user
-code on trial, in a process of its own (`Watch.trial`), before it runs it itself: so the record is found like one that
-raises (`runners.core.user_code.poison`).
+A record can end the process that works on it (a crash of native code, `os._exit`), or never come back.  The process
+itself cannot catch that, so the one that watches it must know which step it was in (`Watch.begin`).  The next owner of
+the range runs user code on trial, in a process of its own (`Watch.trial`), before it runs it itself.  So the record is
+found in the same way as one for which user code raises (`runners.core.user_code.poison`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,18 +34,18 @@ class _Unwatched:
     trial: Trial | None = None
 
     def begin(self, at: Mapping[RangeId, int]) -> None:
-        """Nobody is to know."""
+        """Do nothing: no process watches."""
 
     def end(self) -> None:
-        """Nobody is to know."""
+        """Do nothing: no process watches."""
 
 
-#: Where nobody watches.
+#: For workers that no process watches.
 UNWATCHED: Watch = _Unwatched()
 
 
 class Caution:
-    """Notes what one worker is at work on, for whoever watches its process.
+    """Reports what one worker is working on to the process that watches it.
 
     Args:
         computations: by name.

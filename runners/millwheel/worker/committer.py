@@ -1,13 +1,13 @@
-"""Committer: makes what a step did durable, and only then lets the world know; or, where the user says so, before.
+"""Committer: makes what a step did durable and then sends it; or sends it first, where the user allows that.
 
-**Strong productions** (the default): a step is one commit, with its productions in it; then they are sent, and what it
-took in is acknowledged.
+**Strong productions** (the default): a step is one commit that contains its productions.  After the commit they are
+sent, and the deliveries that the step took in are acknowledged.
 
-**Weak productions**, for code that may run twice: they are sent at once, and are not in the commit, which waits until
-the receivers have acknowledged them.  Steps that wait are committed together.  What is not acknowledged within a second
-is committed with the production in it after all, so that a slow receiver does not hold up the senders before it
-(MillWheel, section 6.1.3 and figure 11).  After a crash the steps that had not been committed are done again, and so
-receivers may have their productions twice.
+**Weak productions**, for code that may run twice: they are sent at once, and the commit does not contain them.  The
+commit waits until the receivers have acknowledged them; steps that wait are committed together.  A production that is
+not acknowledged within a second is committed with the step after all, so that a slow receiver does not hold up the
+senders before it (MillWheel, section 6.1.3 and figure 11).  After a crash the steps that had not been committed are
+done again, so receivers may get their productions twice.
 
 **Invariant:** a delivery is acknowledged when its effects are durable, weak or not; so nothing is ever lost.
 """
@@ -76,10 +76,14 @@ class Committer:
         self.counts: Counter[str] = Counter()
 
     def commit(self, draft: Draft | None, taken_in: Iterable[Channel] = ()) -> None:
-        """What a step did, and the channels that it has taken deliveries from.
+        """Commit what a step did, and acknowledge the deliveries that it took in.
+
+        Args:
+            draft: what the step did; None: nothing, so there is only something to acknowledge.
+            taken_in: the channels that it took deliveries from.
 
         Raises:
-            WorkerStoppedError: it is not durable, or nobody knows.
+            WorkerStoppedError: the commit did not happen, or it is unknown whether it did.
         """
         if draft is None:
             self._courier.acknowledge(taken_in)
@@ -101,7 +105,7 @@ class Committer:
         self._resolve(name)
 
     def commit_at_once(self, draft: Draft) -> None:
-        """Commit what sends nothing, also where productions are weak.  Raises as `commit` does."""
+        """Commit a draft that sends nothing, also where productions are weak.  Raises as `commit` does."""
         draft.seal()
         self._make_durable(draft)
 

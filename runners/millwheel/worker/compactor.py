@@ -7,7 +7,7 @@ from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.owned_computation import Computation
 
-#: A worker that has had nothing to do for so long shows its state to whoever looks into the store.
+#: A worker that has had nothing to do for so long compacts, so that readers of the store see its state.
 IDLE_MS = 1_000
 
 
@@ -51,10 +51,12 @@ class Compactor:
         return worked
 
     def rest(self, *, worked: bool, is_last: bool, in_cells: bool) -> bool:
-        """After a round: settle something if there was nothing else to do for a while; whether there was anything.
+        """Compact something after a round if there was nothing else to do for a while; returns whether there was any.
 
-        ``is_last``: there will be nothing else for long, so this is the time; ``in_cells``: somebody else may then go
-        on with what is in cells and timers.
+        Args:
+            worked: whether the round did anything else.
+            is_last: there will be no other work for long, so compact without waiting.
+            in_cells: columns are released into cells too, so that another owner can go on from cells and timers.
         """
         if worked:
             self._worked_ms = self._clock.monotonic_ms()
@@ -66,7 +68,7 @@ class Compactor:
         return any(self._compact(name, each) for name, each in self._computations.items())
 
     def compact_all(self, name: str) -> None:
-        """Settle all of a computation, so that its ranges may be given other keys."""
+        """Compact all of a computation, so that its ranges may be given other keys."""
         computation = self._computations[name]
         self._committer.flush(name)
         self._release_columns(name, computation)

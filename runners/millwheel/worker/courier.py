@@ -1,7 +1,8 @@
-"""Courier: takes a worker's deliveries and acknowledgements to whoever owns their range, until they are answered.
+"""Courier: takes a worker's deliveries and acknowledgements to the owner of their range, until they are answered.
 
-What a range has sent stays in its outbox until it is acknowledged; here is only the way: another range of the same
-worker, an address, or for now nobody, because the range is changing hands.  MillWheel, sections 4.2 and 6.1.
+What a range has sent stays in its outbox until it is acknowledged.  The courier knows only where to send it: to another
+range of the same worker, to an address, or nowhere for now, because the range is changing owners.
+MillWheel, sections 4.2 and 6.1.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +59,7 @@ class Courier:
             owned.outbox.acknowledge(message.channel, message.sequence, message.receipt)
 
     def acknowledge(self, channels: Iterable[Channel]) -> None:
-        """Tell senders how far their channels have been committed."""
+        """Report to senders how far their channels have been committed."""
         for channel in channels:
             owned = self._ranges.get(channel.receiver)
             if owned is None or not owned.delivered.get(channel, 0):
@@ -82,7 +83,7 @@ class Courier:
         self._send_again(changed, self._ranges)
 
     def send_all_of(self, senders: Iterable[RangeId]) -> None:
-        """Send what ranges that have just been taken over have not had acknowledged."""
+        """Send what is unacknowledged in the outboxes of ranges that have just been taken over."""
         self._send_again(self._receivers, senders)
 
     def resend_stale(self) -> None:
@@ -90,8 +91,8 @@ class Courier:
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._resent_ms >= RESEND_INTERVAL_MS:
             self._resent_ms = now_ms
-            # Also to ranges of this worker: one that sends what is not durable may have left a gap behind its former
-            # owner's, and then what comes after the gap is taken in only when it has become the oldest.
+            # Also to ranges of this worker: a sender whose productions are not durable may leave a gap after those of
+            # the range's former owner, and what comes after the gap is taken in only when it has become the oldest.
             self._send_again(self._receivers, self._ranges)
 
     @property

@@ -54,7 +54,7 @@ _LATER_WINS = (
 class Draft:
     """Collects what a step does to ranges that one worker owns, and becomes one `Production`.
 
-    Every range that is touched is fenced, and hands over the acknowledgements it holds.
+    Every range that is touched is fenced, and the acknowledgements in its outbox go into the production.
     """
 
     def __init__(self, job: str) -> None:
@@ -133,10 +133,10 @@ class Draft:
     ) -> None:
         """Write rows, and send payloads in the name of the first touched range.
 
-        Whose name does not matter, as long as the range is fenced: it keeps the production until
-        it is acknowledged, and
-        holds its output watermark at ``hold_us`` until then.
-        That is what the step had acted on before: nothing in the payloads is earlier, unless it is late already.
+        Which of the touched ranges is the sender does not matter, as long as it is fenced: it keeps the production
+        until that is acknowledged, and holds its output watermark at ``hold_us`` until then.
+        ``hold_us`` is the input watermark that the step had reached before (ADR 0007): nothing in the payloads is
+        earlier, unless it is late already.
         """
         self._tables.extend(tables)
         sender = self._ranges[min(self._ranges)]
@@ -200,9 +200,9 @@ class Draft:
             )
 
     def absorb(self, later: "Draft") -> None:
-        """Take in what a later step did, so that both are one commit.
+        """Add what a later step did, so that both are one commit.
 
-        What changes ranges, or settles a journal, is a commit of its own, before which nothing may wait.
+        A step that changes ranges, or compacts a journal, is a commit of its own, and no earlier step may wait then.
         """
         mine, theirs = vars(self), vars(later)
         for name in _IN_ORDER:

@@ -97,7 +97,7 @@ class GroupingComputation:
             steps=steps,
         )
         self._cells = CellCache(self._stored.read, cache_bytes)
-        #: What is held in place of cells and timers.
+        #: The state that is kept as columns, in place of cells and timers.
         self.columns = ColumnState(self._stage.panes, cache_bytes, steps)
         #: What is durable and not in cells and timers yet.
         self.journal = Journal(
@@ -113,7 +113,7 @@ class GroupingComputation:
         self._timers_size = StepSize(steps)
         #: Which of them has a key.
         self._map = KeyMap({})
-        #: How far it has acted; nothing may be taken in that was sent to it while it is before what the master says.
+        #: The input watermark.  While it is behind the watermark of the master, no delivery may be taken in.
         self.time = InputWatermark(
             self._ranges, follows_percentile=self._stage.percentile is not None
         )
@@ -130,7 +130,7 @@ class GroupingComputation:
         """Load the timers of a range just acquired, and its cells while there is room; `advance` before anything else.
 
         Raises:
-            StoreError: it is somebody else's already.
+            StoreError: another worker owns the range already.
         """
         owned = OwnedRange.taken(
             taken,
@@ -192,13 +192,13 @@ class GroupingComputation:
             self._cells.start_anew()
 
     def split(self, asked: Split) -> Draft:
-        """Give the upper keys of a range to one that is born; acquire both anew when that is committed."""
+        """Give the upper keys of a range to a new one; acquire both again when that is committed."""
         cells = [*self._cells, *(timer[0] for timer in self._timers)]
         hashes = (self._stage.codec.encode(cell_id[0]).hash for cell_id in dict.fromkeys(cells))
         return split(self._job, self._ranges, asked, hashes)
 
     def merge(self, asked: Merge) -> Draft:
-        """Give all keys of a range to its neighbour; acquire both anew when that is committed."""
+        """Give all keys of a range to its neighbour; acquire both again when that is committed."""
         return merge(self._job, self._ranges, asked)
 
     def _map_keys(self) -> None:
@@ -240,7 +240,7 @@ class GroupingComputation:
         return self._released(draft, self.columns.release(windows), partials, now_us)
 
     def _not_buffered(self, draft: Draft, owned: OwnedRange, payload: bytes) -> Sequence[Partial]:
-        """Hold what of a delivery to a range can be held as columns, and note it; the rest of it."""
+        """Keep as columns, and note, what can be kept so of a delivery to a range; returns the rest of it."""
         taken_in = decode_partials(payload)
         by_range: Mapping[RangeId, Sequence[Partial]] = {owned.range_id: taken_in}
         if any(each.handover_with for each in self._ranges.values()):
@@ -260,7 +260,7 @@ class GroupingComputation:
     def _released(
         self, draft: Draft, released: Iterable[Release], partials: list[Partial], now_us: int
     ) -> Draft:
-        """Give partials to the machine, and what was held as columns."""
+        """Process partials by the window machine, together with what was kept as columns for their windows."""
         for range_id, entry, parts in released:
             self.journal.note_entry(draft, self._ranges[range_id], 0, encode_released(entry))
             for part in parts:
@@ -273,7 +273,7 @@ class GroupingComputation:
         return self._drafted(draft, self._stage.add(self._cells, partials, clock), hold_us)
 
     def release_columns(self, now_us: int) -> Iterator[Draft]:
-        """Have cells in place of all that is held as columns.
+        """Turn all that is kept as columns into cells.
 
         Commit each draft before the next is asked for, and nothing in between.
         """
@@ -286,7 +286,7 @@ class GroupingComputation:
         self._stage.try_first(trial)
 
     def on_signals(self, news: SignalNews, now_us: int) -> Iterator[Draft]:
-        """Act on the signals that it may act on, one after the other, a bounded number of cells at a time.
+        """Fire windows by the signals that are due here, one signal after the other, a bounded number of cells at once.
 
         Commit each draft before the next is asked for, and nothing in between.
         """
@@ -296,7 +296,7 @@ class GroupingComputation:
                 yield from self._signal(signal, now_us)
         for owned in self._ranges.values():
             owned.act_on_signals(SignalMark(last))
-            # Also where no window has changed: after a crash, one that opens later must not hear it.
+            # Also where no window has changed: after a crash, one that opens later must not fire by this signal.
             if self._stage.signals and owned.signal_mark > owned.signal_mark_committed:
                 draft = Draft(self._job)
                 draft.touch(owned)
@@ -309,7 +309,7 @@ class GroupingComputation:
             first_hash = heard_hash if number == signal.number - 1 else 0
             for page, next_hash in self._stored.pages(owned, first_hash, self._steps.cells):
                 self._cells.bring_back(page)
-                # What the store does not have yet hears it too.
+                # The signal goes to cells that the store does not have yet too.
                 told = dict.fromkeys(
                     [*page, *self._uncommitted(owned.range_id, first_hash, next_hash)]
                 )
@@ -349,7 +349,7 @@ class GroupingComputation:
         clock = self._clock(watermark_us, percentile_us, now_us)
         timers_max = self._timers_size.allowed(self._steps.timers)
         due = self._timers.pop_due(
-            # What is held as columns speaks in turn with the timers.
+            # Windows that are kept as columns fire in turn with the timers.
             watermark_us=min(watermark_us, self.columns.next_end_us),
             now_us=now_us,
             percentile_watermark_us=percentile_us,
@@ -372,7 +372,7 @@ class GroupingComputation:
         return draft
 
     def _fire_columns(self, draft: Draft, watermark_us: int, clock: StageClock) -> Step:
-        """Let what is held as columns speak, up to the next timer."""
+        """Fire the windows that are kept as columns, up to the next timer."""
         timer_us = self._timers.next_event_us()
         until_us = watermark_us if timer_us is None else min(watermark_us, timer_us - 1)
         popped, until_us = self.columns.pop_due(until_us)
@@ -383,7 +383,7 @@ class GroupingComputation:
 
     @property
     def _output_watermark_us(self) -> int:
-        """What bounds everything that any of the ranges can have told the world."""
+        """A bound on every output watermark that any of the ranges can have reported."""
         hold_us, input_watermark_us = self._holds.next_us(), self.time.least_us
         return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
 
@@ -421,7 +421,7 @@ class GroupingComputation:
     def _locate(self, key: Any) -> OwnedRange:
         range_id = self._map.find(self._stage.codec.encode(key).hash)
         if range_id is None:
-            # Who sent it knows newer bounds: the ranges have been reshaped by somebody else, and are not ours.
+            # The sender knows newer bounds: another owner has reshaped the ranges, and they are not this worker's.
             raise WorkerStoppedError(f"{self._name} has no range for key {key!r} here any more")
         return self._ranges[range_id]
 

@@ -7,7 +7,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reading_pace import Hindrance
 
-#: It is told of what cannot go on at all for so long; a slow receiver lets its senders go on sooner, now and then.
+#: A wait without any progress is reported after so long; a slow receiver lets its senders go on sooner, now and then.
 HELD_UP_TOLD_AFTER_MS = 10_000
 
 

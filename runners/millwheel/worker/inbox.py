@@ -1,11 +1,11 @@
-"""Inbox: deliveries that have come and have not been processed yet.
+"""Inbox: deliveries that have arrived and have not been processed yet.
 
 **Invariants**
 
-* What waits on a channel has no gap, follows what the range has accepted, and is there once: a sender that is not
-  answered sends everything again.
-* So what waits is never more than what senders have unacknowledged, and they stop at a limit of their own: that is how
-  a slow computation slows down the one before it, and in the end the source (DESIGN section 7).
+* The deliveries that wait on a channel have no gap, follow what the range has accepted, and are each there once: a
+  sender that is not answered sends everything again.
+* So they are never more than what senders have unacknowledged, and senders stop at a limit of their own.  In this way a
+  slow computation slows down the one before it, and in the end the source (backpressure).
 """
 
 from collections import defaultdict, deque
@@ -33,7 +33,7 @@ class Inbox:
         return sum(map(len, self._waiting.values()))
 
     def put(self, delivery: Deliver) -> bool:
-        """Take a delivery in; whether it was processed long ago, and its sender should hear so again."""
+        """Add a delivery; returns whether it was processed before, so that its sender needs another acknowledgement."""
         channel, sequence = delivery.channel, delivery.sequence
         owned = self._ranges.get(channel.receiver)
         if owned is None:

@@ -1,4 +1,4 @@
-"""ActedTime: the event time up to which the key ranges of a computation on a worker have acted, all together."""
+"""InputWatermark: the event time up to which all key ranges of a computation on a worker have fired their timers."""
 
 from collections.abc import Mapping
 
@@ -21,13 +21,13 @@ class InputWatermark:
         self.watermark_us = MIN_TIMESTAMP_US
         #: The same for the percentile watermark, which matters where the triggers follow one.
         self.percentile_us = MIN_TIMESTAMP_US
-        #: Whether a range has been taken for which something may be due that has fired for the others.
+        #: Whether a range was taken over that may still have to fire what has fired for the other ranges.
         self.is_behind = False
         #: How far its former owner had come: what was true of all senders then is true for the other ranges too.
         self._taken_us = self._taken_percentile_us = MIN_TIMESTAMP_US
 
     def take(self, owned: OwnedRange) -> None:
-        """A range has been taken over."""
+        """Add a range that was taken over."""
         self.is_behind = True
         self._taken_us = max(self._taken_us, owned.watermark_us)
         if owned.percentile_us is not None:
@@ -40,7 +40,7 @@ class InputWatermark:
         )
 
     def with_known(self, watermark_us: int, percentile_us: int) -> tuple[int, int]:
-        """The watermarks, as far as they are known: what the master says may be older than what was acted on."""
+        """The watermarks as far as they are known: those of the master may be behind the ones reached here."""
         return (
             max(watermark_us, self.watermark_us, self._taken_us),
             max(percentile_us, self.percentile_us, self._taken_percentile_us),
@@ -48,10 +48,10 @@ class InputWatermark:
 
     @property
     def least_us(self) -> int:
-        """The event time up to which each of the ranges has acted."""
+        """The lowest input watermark of the ranges."""
         if not self.is_behind:
             return self.watermark_us
-        # The former owner of a range just taken may have done less.
+        # The former owner of a range just taken over may have reached less.
         return min([self.watermark_us, *(owned.watermark_us for owned in self._ranges.values())])
 
     def act_in_part(self, until_us: int) -> None:

@@ -1,9 +1,8 @@
 """Outbox: what a range has committed and not yet seen acknowledged.
 
-Send, process, commit, acknowledge, delete: an entry is durable before it is sent, is sent again
-until it is acknowledged, and
-holds its sender's output watermark back all the while.  The receiver's dedup is one number per channel, so a channel is
-always sent in order, from its oldest entry on.
+Send, process, commit, acknowledge, delete: an entry is durable before it is sent, is sent again until it is
+acknowledged, and holds its sender's output watermark all the while.  The receiver deduplicates by one number per
+channel, so a channel is always sent in order, from its oldest entry on.
 
 MillWheel, section 6.1 (strong productions).  Pure bookkeeping: no sockets, no store.
 """
@@ -41,7 +40,7 @@ class Outbox:
         self._open: dict[Channel, deque[Checkpoint]] = {}
         self._sent = dict(sent)
         self._acknowledged: dict[Channel, int] = {}
-        #: What receivers have said with it, of channels that are in there or were.
+        #: The receipts that came with acknowledgements, of channels that are in the outbox or were.
         self.receipts: dict[Channel, Receipt] = {}
         #: Of each channel in there, the first.
         self._undeleted: dict[Channel, int] = {}
@@ -69,13 +68,13 @@ class Outbox:
 
     @property
     def has_acknowledged(self) -> bool:
-        """Whether `take_acknowledged` has something to say."""
+        """Whether `take_acknowledged` has something to return."""
         return bool(self._acknowledged)
 
     @property
     def hold_us(self) -> int | None:
         """The event time at which unacknowledged work holds the output watermark; None if there is none."""
-        # A channel's entries are made under a watermark that never goes back, so its oldest holds the most.
+        # The hold of a channel's entries never goes back from one to the next, so that of its oldest is the lowest.
         return min((entries[0].min_timestamp_us for entries in self._open.values()), default=None)
 
     def create(self, channel: Channel, min_timestamp_us: int, payload: bytes) -> Checkpoint:
@@ -89,7 +88,7 @@ class Outbox:
         return checkpoint
 
     def acknowledge(self, channel: Channel, sequence: int, receipt: Receipt | None = None) -> None:
-        """Everything on the channel up to ``sequence`` has been committed by the receiver, as its receipt says."""
+        """Note that the receiver has committed everything on the channel up to ``sequence``, as its receipt shows."""
         entries = self._open.get(channel)
         while entries and entries[0].sequence <= sequence:
             checkpoint = entries.popleft()
@@ -159,13 +158,13 @@ class Outbox:
 
 
 class Trail(Generic[ValueT]):
-    """News that follow what a range sends: each is passed on when all that was sent before it has been acknowledged.
+    """Values that follow what a range sends: each is passed on when all that was sent before it has been acknowledged.
 
-    So whoever hears of it has committed what it is about.
+    So a receiver that gets a value has committed everything that was sent before it.
 
     Args:
         outbox: that of the range.
-        first: what is passed on before there is news.
+        first: what is passed on before there is a value.
         is_kept: whether what was sent before must not only be acknowledged, but gone from the store.
     """
 

@@ -1,7 +1,7 @@
 """Computations: what a worker does with the ranges it owns, one step at a time.
 
 A step takes what has come (records of a source, deliveries, due timers) and returns a `Draft`, which the worker commits
-before anyone hears of it.  Two kinds: `SourceComputation` injects, `GroupingComputation` groups.
+before it sends anything of it.  There are two kinds: `SourceComputation` reads, `GroupingComputation` groups.
 
 MillWheel, sections 4 and 5; the semantics are `runners.core`'s.
 """
@@ -35,7 +35,7 @@ def build_computations(
     tries, cache_bytes = options.tries, options.state_cache_bytes
     groupings = sum(not stage.is_source for stage in plan.stages.values())
     if cache_bytes is not None and groupings:
-        # In equal parts: which of them will have much state, nobody knows yet.
+        # In equal parts: it is not known yet which of them will have much state.
         cache_bytes //= groupings
     computations: dict[str, Computation] = {}
     for name, stage in plan.stages.items():

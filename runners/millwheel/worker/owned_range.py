@@ -1,8 +1,7 @@
-"""OwnedRange: a range as its owner holds it in memory.
+"""OwnedRange: a range as its owner has it in memory.
 
-Soft state is consistent because a range has one writer: everything here is what the store has,
-plus what the next commit
-will add.  When a commit is fenced all of it is thrown away.
+Soft state is consistent because a range has one writer: everything here is what the store has, plus what the next
+commit will add.  When a commit is fenced all of it is thrown away.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,15 +26,15 @@ SEQUENCES_PER_OWNER = 1 << 32
 class OwnedRange:
     """Fence, deliveries and watermark of one range.
 
-    ``watermark_us``: the event time up to which the range has acted; for a source, up to which it has read.
-    ``window_hold_us``: the event time of the earliest pane that a window is still to say.
+    ``watermark_us``: the input watermark, up to which the range has fired; for a source, up to which it has read.
+    ``window_hold_us``: the event time of the earliest pane that a window is still to emit.
     ``is_idle``: a source split that was polled and had nothing.
-    ``percentile_us``: the percentile watermark on which the range has acted; None where its triggers follow none.
-    ``delivered``: how far its channels have been taken in, durably; ``accepted``: and in memory.
-    ``remembers``: whether it is durable what was taken in.
+    ``percentile_us``: the percentile watermark up to which the range has fired; None where its triggers follow none.
+    ``delivered``: how far its channels have been taken in, durably; ``accepted``: how far in memory.
+    ``remembers``: whether the numbers of the deliveries that were taken in are durable, to deduplicate by them.
     ``keys``: what it covers, of a key range that has not been merged into another; ``handover_with``: see `Reshape`.
-    ``sketch``: of a source split: the event times that it has had, if somebody follows a percentile of them.
-    ``signal_mark``: how far it has come with the job's signals; ``signal_mark_committed``: that by its last commit.
+    ``sketch``: of a source split: the event times that it has had, if a grouping follows a percentile of them.
+    ``signal_mark``: up to which of the job's signals it has fired; ``signal_mark_committed``: that of its last commit.
     """
 
     range_id: RangeId
@@ -64,7 +63,7 @@ class OwnedRange:
         self._signals = Trail(self.outbox, 0)
         self._percentiles = Trail(self.outbox, None)
         self._progress = Trail(self.outbox, None)
-        # Where a production is sent to must exist for as long as somebody may find it in the store.
+        # The range that a production is addressed to must exist for as long as the production is in the store.
         self._routings = Trail(self.outbox, 0, is_kept=True)
 
     @classmethod
@@ -102,7 +101,7 @@ class OwnedRange:
         return None if self.outbox.is_volatile(checkpoint) else self.mark
 
     def receipt(self) -> Receipt:
-        """What it says of itself when it acknowledges what it has committed."""
+        """The receipt that goes with its acknowledgements of what it has committed."""
         return Receipt(self.mark, self.remembers)
 
     def fence(self) -> Fence:
@@ -122,7 +121,10 @@ class OwnedRange:
         return accepted
 
     def remember(self, delivered: Mapping[Channel, int]) -> None:
-        """What was taken in before the range was acquired anew, by the same worker; not all of it need be stored."""
+        """Restore how far channels were taken in before the same worker acquired the range again.
+
+        Not all of that need be in the store.
+        """
         for channel, sequence in delivered.items():
             for known in (self.delivered, self.accepted):
                 known[channel] = max(sequence, known.get(channel, 0))
@@ -134,7 +136,7 @@ class OwnedRange:
         self.signal_mark = max(self.signal_mark, mark)
 
     def passed_signal(self) -> int:
-        """The number of the last signal that receivers may act on; 0 if there is none."""
+        """The number of the last signal that receivers may fire by; 0 if there is none."""
         return self._signals.passed()
 
     def passed_percentile_us(self) -> int | None:
@@ -160,7 +162,10 @@ class OwnedRange:
         return self._routings.passed()
 
     def advance_output(self) -> int:
-        """The output watermark: what has been acted on, held back by what is not acknowledged or not said yet."""
+        """Advance and return the output watermark.
+
+        It is the input watermark, or the hold of what is unacknowledged or not emitted yet where that is lower.
+        """
         holds_us = [self.watermark_us, self.outbox.hold_us, self.window_hold_us]
         watermark_us = min(hold_us for hold_us in holds_us if hold_us is not None)
         self.output_watermark_us = max(self.output_watermark_us, watermark_us)

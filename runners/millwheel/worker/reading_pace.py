@@ -1,4 +1,4 @@
-"""ReadingPace: how many records of each source split a worker may read now; none where somebody would be overrun."""
+"""ReadingPace: how many records a worker may read of each source split now; none where a receiver would be overrun."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -44,7 +44,7 @@ class ReadingPace:
         self._last_read: dict[str, RangeId] = {}
 
     def begin(self, range_id: RangeId) -> None:
-        """A range has been taken over."""
+        """Start counting for a range that was taken over."""
         self._buckets[range_id] = TokenBucket(self._clock, self._options.records_per_second)
 
     def end(self, range_id: RangeId) -> None:

@@ -1,4 +1,4 @@
-"""What a worker tells the master of the ranges that it owns."""
+"""What a worker reports to the master about the ranges that it owns."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,18 +10,18 @@ from runners.millwheel.worker.owned_range import OwnedRange
 
 #: Longest silence towards the master.
 REPORT_INTERVAL_MS = 100
-#: While a worker is busy everything it does is news; how often it says so bounds how far watermarks lag behind.
+#: Everything that a busy worker does is news; how often it reports bounds how far watermarks lag behind.
 BUSY_REPORT_INTERVAL_MS = 10
 #: Reports of all workers together that the driver is sent in a millisecond, about: less than half of its core.
 REPORTS_PER_MS = 4
 
 
 class Reporter:
-    """Tells the master how far a worker is: what is new at once, or now and then while it is busy or one of many.
+    """Reports to the master how far a worker is: news at once, or at intervals while it is busy or one of many.
 
     Args:
         slot: of the worker.
-        worker: what it is called.
+        worker: its name.
         workers: how many there are.
         clock: for the intervals.
         send: sends to the master.
@@ -72,7 +72,7 @@ class Reporter:
             self._send(report)
 
     def say_again(self) -> None:
-        """Say what was said last: there is nothing new, but the worker lives."""
+        """Send the last report again: there is no news, but it shows that the worker lives."""
         if self._last is not None:
             self._reported_ms = self._clock.monotonic_ms()
             self._send(self._last)

@@ -13,9 +13,9 @@ Ranges = Mapping[RangeId, OwnedRange]
 
 
 def split(job: str, ranges: Ranges, asked: Split, hashes: Iterable[int]) -> Draft:
-    """Give the upper keys of a range to one that is born.
+    """Give the upper keys of a range to a new one.
 
-    ``hashes``: those of the keys with state, as far as they are known; what is in memory speaks for the rest.
+    ``hashes``: those of the keys with state, as far as they are known; where state is divided is found from these.
     """
     keys = ranges[asked.range_id].keys
     assert keys is not None
@@ -44,7 +44,7 @@ def _reshaped(job: str, ranges: Ranges, reshape: Reshape) -> Draft:
 
 
 def _middle(keys: KeyRange, hashes: Iterable[int]) -> int:
-    """Where half of the state is on either side; where there is too little to say, in the middle of the keys."""
+    """The hash with half of the state on either side; the middle of the keys where too few hashes are known."""
     inside = sorted(key_hash for key_hash in hashes if key_hash in keys)
     middle = inside[len(inside) // 2] if inside else keys.low
     return middle if middle > keys.low else (keys.low + keys.high) // 2

@@ -19,7 +19,7 @@ _OPTIONS = WorkerOptions()
 
 
 class Router:
-    """Divides partials among the ranges of the groupings, by the last routing that it was told to follow.
+    """Divides partials among the ranges of the groupings, by the last routing that the master sent.
 
     Args:
         plan: the pipeline.

@@ -1,13 +1,13 @@
-"""How large what a step commits may be: in all, in each of its parts, and in the one thing that has no parts.
+"""How large what a step commits may be: in all, in each of its parts, and in a single value, which has no parts.
 
-Records have any size, so that their number bounds nothing.  A step takes in as much as, by what the last one has
-shown, causes so many bytes (`StepSize`); what it writes goes in pieces (`Pieces`), however much it has become.
-A single value that is larger than the store may be given is refused by name, before anything is committed.
+Records have any size, so their number bounds nothing.  A step takes in about as much as causes so many bytes, by the
+measure of the step before (`StepSize`).  What it writes is divided into pieces (`Pieces`), however much that is.
+A single value that is larger than the store accepts is refused by name, before anything is committed.
 
 **Invariants**
 
 * A piece is no larger than `StepLimits.piece_bytes`, or is a single thing.
-* A step takes one thing in at least.
+* A step takes at least one thing in.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,18 +42,18 @@ class StepSize:
         return max(1, min(most, self._allowed))
 
     def caused(self, count: int, nbytes: int) -> None:
-        """So many things were taken in, and so much was to be committed because of them."""
+        """Note how many things a step took in, and how many bytes were to be committed because of them."""
         if count:
             fitting = count * self._bytes_max // max(1, nbytes)
             self._allowed = max(1, min(fitting, _GROWTH * self._allowed))
 
 
 class Pieces:
-    """Makes bytes of the things of sequences that look alike, and so mostly needs to do so only once for each.
+    """Encodes sequences of things in pieces.  Things that look alike mostly need to be encoded only once.
 
     Args:
-        value_bytes_max: no single thing may be larger.
-        what: is said of a thing that is, e.g. "transform 'sum' (main.py:7) cannot keep the state of key 1".
+        value_bytes_max: no single thing may be larger, in bytes.
+        what: describes a thing that is, for the error: "transform 'sum' (main.py:7) cannot keep the state of key 1".
         steps: how large a piece may be.
     """
 
@@ -69,11 +69,11 @@ class Pieces:
     def of(
         self, things: Sequence[T], dump: Callable[[Sequence[T]], bytes]
     ) -> Iterator[tuple[Sequence[T], bytes]]:
-        """The things in their order, as pieces and the bytes of each; nothing of nothing.
+        """Yield the things in their order, as pieces and the bytes of each; no piece if there is no thing.
 
         Args:
             things: of a sequence that may be divided.
-            dump: makes bytes of a piece.
+            dump: encodes a piece.
 
         Raises:
             TransformError: one of them is too large.
@@ -105,7 +105,7 @@ class Pieces:
 
 
 def too_large(what: str, size_bytes: int, bytes_max: int) -> TransformError:
-    """The error about one thing that is too large; ``what`` says which and whose."""
+    """The error about one thing that is too large; ``what`` names it and its transform."""
     return TransformError(
         f"{what}: it has {size_bytes:,} bytes, and may have {bytes_max:,}",
         detail="all of it is one value to the store, and is written again whenever it changes",

@@ -116,7 +116,7 @@ class SourceComputation:
             split.seen.release()
 
     def on_signals(self, news: SignalNews, now_us: int) -> Iterable[Draft]:
-        """Pass signals on, behind everything read so far; there is nothing to commit."""
+        """Pass signals on, after everything read so far; there is nothing to commit."""
         for split in self._splits.values():
             split.owned.act_on_signals(
                 SignalMark(news.inputs.get(split.owned.range_id.computation, 0))
@@ -175,7 +175,7 @@ class SourceComputation:
         return draft, batch.records
 
     def _new(self, split: _Split, bundle: Bundle, draft: Draft) -> tuple[Bundle, Sequence[NewId]]:
-        """What of a bundle counts, with its ids; what comes too late to tell goes into the draft."""
+        """The new records of a bundle, with their ids; those too late to deduplicate go into the draft."""
         if split.seen is None:
             return bundle, ()
         deduplicated = split.seen.deduplicate(bundle, watermark_us=split.owned.watermark_us)
@@ -184,7 +184,7 @@ class SourceComputation:
         return deduplicated.bundle, deduplicated.ids
 
     def _remember(self, split: _Split, ids: Sequence[NewId], draft: Draft) -> None:
-        """Commit what was new, and forget what nobody can ask for with the watermark here."""
+        """Commit the ids that were new, and forget those that no record can have with the watermark here."""
         if split.seen is None:
             return
         watermark_us = split.owned.watermark_us

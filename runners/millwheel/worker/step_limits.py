@@ -5,15 +5,15 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class StepLimits:
-    """Bounds how large a commit is, and how long others wait until they are heard; results do not depend on it.
+    """Bounds how large a commit is, and how long other computations wait for their turn; results do not depend on it.
 
     Attributes:
         records: that a source hands over.
         column_records: the same where they come as columns, of which many are little work.
         deliveries: that a computation takes in.
         timers: that fire.
-        cells: that hear a signal.
-        panes: of what is held as columns that speak, unless more are of windows with the same end.
+        cells: that receive a signal.
+        panes: that are emitted of windows kept as columns, unless more are of windows with the same end.
         compacted: cells, and timers, that are brought up to date with the journal.
         nbytes: that it causes to be written, about; but one record, delivery, timer or cell may cause more.
         piece_bytes: an entry of the journal, and what is sent to one range at once, unless it is a single thing.

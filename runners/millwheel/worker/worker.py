@@ -1,7 +1,7 @@
-"""Worker: owns ranges, steps their computations, commits, and only then speaks.
+"""Worker: owns ranges, steps their computations, commits, and sends only after the commit.
 
-The imperative shell around the pure parts: `Worker.step` does one round of work and never waits; whoever runs it
-decides how to wait (`runners.streaming.worker_task` on a cluster, a loop in a test).
+The imperative shell around the pure parts: `Worker.step` does one round of work and never waits; its caller decides how
+to wait (`runners.streaming.worker_task` on a cluster, a loop in a test).
 
 **Invariants**
 
@@ -66,7 +66,7 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.task_traceback import traceback_of
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
-#: A range that has something acknowledged to delete, and nothing else to commit, waits so long where others have work.
+#: Where other ranges have work, a range whose only work is to delete acknowledged productions waits so long.
 FLUSH_INTERVAL_MS = 1_000
 
 
@@ -118,18 +118,18 @@ class Worker:
         self._percentiles_us: dict[str, int] = {}
         self._slowest_source_us = MIN_TIMESTAMP_US
         self._is_draining = self._is_pausing = False
-        #: What the master said last of signals, until it is acted on.
+        #: The master's last news of signals, until windows have fired by them.
         self._news: SignalNews | None = None
-        #: When the master said what was heard last, by its own clock.
+        #: When the master sent the message received last, by its own clock.
         self._sent_ms = 0
         #: When acknowledgements were last handed over for their own sake.
         self._flushed_ms = clock.monotonic_ms()
-        #: When the master was last heard.
+        #: When a message of the master was received last.
         self.heard_ms = clock.monotonic_ms()
         self.is_stopped = False
 
     def start(self) -> None:
-        """Set user code up and tell the master that this worker is here."""
+        """Set user code up and register with the master."""
         for computation in self._computations.values():
             computation.setup()
         self._send_to_master(
@@ -164,8 +164,8 @@ class Worker:
             return False
         except (WorkerStoppedError, StoreError):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the job must hear of it
-            # User code or input: the next worker would meet the same.
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job must be notified of it
+            # User code or input: the next worker would fail in the same way.
             self._fail(error)
             return False
         self._reporter.report(
@@ -184,11 +184,11 @@ class Worker:
         for name, computation in self._computations.items():
             if isinstance(computation, GroupingComputation):
                 if self._is_held_up(name, computation):
-                    continue  # those who receive from it are slow: neither more input nor more output
-                # First the watermark: whoever owned a range before may have acted on it, and told the world so, without
-                # a commit; a record behind it must be late here, or what it makes is late for the next computation.
+                    continue  # its receivers are slow: neither more input nor more output
+                # The watermark comes first: a former owner of a range may have fired by it, and reported that, without
+                # a commit.  A record behind it must be late here, or its output is late for the next computation.
                 worked |= self._advance(name, computation)
-                # All of it: until then some of what is due has spoken, and the rest would take a record in.
+                # All that is due must have fired: until then windows are still open that a record must not go into.
                 if not computation.time.is_before(*self._said(name)):
                     worked |= self._take_deliveries(name, computation)
             else:
@@ -205,7 +205,7 @@ class Worker:
 
     @property
     def _is_ending(self) -> bool:
-        """Whether nothing more will come, or for long."""
+        """Whether nothing more will come, or nothing for long."""
         is_over = all(us >= MAX_TIMESTAMP_US for us in self._inputs_us.values())
         return is_over or self._is_draining or self._is_pausing
 
@@ -231,7 +231,7 @@ class Worker:
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
-        """Fire some of what is due, so that others are heard in between; whether there was anything."""
+        """Fire some of what is due, so that other computations get their turn; returns whether anything was due."""
         said, now_us = self._said(name), self._clock.now_us()
         if not computation.has_due(*said, now_us):
             return False
@@ -244,7 +244,7 @@ class Worker:
         return [owned for range_id, owned in self._ranges.items() if range_id.computation == name]
 
     def _said(self, name: str) -> tuple[int, int]:
-        """How far the master says that a computation may go, by the watermark and by its percentile."""
+        """The watermark and the percentile watermark that the master last sent for a computation."""
         least_us = MIN_TIMESTAMP_US
         return self._inputs_us.get(name, least_us), self._percentiles_us.get(name, least_us)
 
@@ -252,7 +252,7 @@ class Worker:
         worked, unfinished = False, computation.unfinished()
         for owned in unfinished:
             owned.is_idle = (
-                False  # what it was found to be before says nothing, unless it is polled now
+                False  # an earlier poll does not count, unless the split is polled again now
             )
         if self._is_pausing:
             return False
@@ -362,9 +362,9 @@ class Worker:
         range_ids: Sequence[RangeId],
         commits: Mapping[RangeId, CommitMark] = MappingProxyType({}),
     ) -> Sequence[RangeId]:
-        """Take ranges over, and catch up with what they had acted on; also those that are tied to them.
+        """Take ranges over, with those that are in handover with them, and catch up with their watermarks.
 
-        ``commits``: how far some ranges were committed, by what others have said.
+        ``commits``: how far some ranges were committed, as other workers have reported.
 
         Raises:
             LostCommitsError: the store does not have all that they had committed.
@@ -377,7 +377,7 @@ class Worker:
         for heard in (commits, {each: owned.mark for each, owned in known.items()}):
             check_not_older(spec.job, taken, heard)
         for range_id in known:
-            # It may have been somebody else's meanwhile: what is in memory of it says nothing.
+            # Another worker may have owned it meanwhile, so what is in memory of it does not count.
             self._computations[range_id.computation].release(range_id)
         for range_id, each in taken.items():
             computation: Computation = self._computations[range_id.computation]
@@ -396,7 +396,7 @@ class Worker:
 
     def _say_ready(self, range_ids: Iterable[RangeId]) -> None:
         ranges = dict.fromkeys(range_ids)
-        # A range that is tied to one of them belongs to what is said of it: together they have all keys.
+        # A range that is in handover with one of them goes into the same report: together they have all keys.
         heads = {self._ranges[each].handover_with or each for each in ranges}
         ranges |= {
             each: None for each, owned in self._ranges.items() if owned.handover_with in heads
@@ -430,7 +430,7 @@ class Worker:
         self._say_ready([each for each in (asked.range_id, other) if each in self._ranges])
 
     def _end_handovers(self, end_handover: EndHandover) -> None:
-        """Let ranges go their own way, and retire those that have nothing left to do."""
+        """End the handover of ranges, and retire those that have nothing left to do."""
         done = []
         for range_id in end_handover.ranges:
             owned = self._ranges.get(range_id)
@@ -444,7 +444,7 @@ class Worker:
                 self._committer.commit(draft)
                 owned.handover_with = None
             if owned is not None and owned.keys is None:
-                # Perhaps its former owner has retired it already, and nobody heard of it.
+                # Perhaps its former owner has retired it already, and the master was not notified of it.
                 self._forget(range_id)
         if done:
             ended_handovers = HandoverEnded(
@@ -453,7 +453,7 @@ class Worker:
             self._send_to_master(ended_handovers)
 
     def _release(self, revoke: Revoke) -> None:
-        # When all that it did is committed there is nothing to say any more; what waits is sent again.
+        # When all that it did is committed there is nothing left to send; what is unacknowledged is sent again.
         for range_id in revoke.ranges:
             if range_id in self._ranges:
                 self._committer.flush(range_id.computation)
@@ -469,12 +469,12 @@ class Worker:
         self._courier.inbox.forget(range_id)
 
     def say_waiting(self, reason: str, place: str | None = None, *, is_over: bool = False) -> None:
-        """Tell the master that there is something without which the worker cannot go on, and that it lives.
+        """Report to the master that the worker lives, and that it cannot go on without something, or goes on again.
 
         Args:
-            reason: what that is.
-            place: what of it waits; none: all of it.
-            is_over: it goes on; the reason is why.
+            reason: what it waits for, or why it goes on.
+            place: what waits; empty: the whole worker.
+            is_over: it goes on.
         """
         waiting = Waiting(
             slot=self._spec.slot,
@@ -486,7 +486,7 @@ class Worker:
         self._send_to_master(waiting)
 
     def say_alive(self) -> None:
-        """Tell the master so in the middle of a step, which takes long for a reason that is known."""
+        """Report to the master that the worker lives, in the middle of a step that is known to take long."""
         self._reporter.say_again()
 
     def _counts(self) -> Counts:

@@ -1,15 +1,15 @@
 """IdFilter: a Bloom filter over the ids that one split of a source remembers, in front of the exact table.
 
-"No" is certain; "maybe" is asked of the table.  The filter grows with what it holds, and lets go of what is behind the
-horizon: it is made of *generations*, each for as many ids as it was made for.  A full one is followed by another, and
+"No" is certain; for "maybe" the table is asked.  The filter grows with its ids, and drops those that are behind the
+horizon: it is made of *generations*, each with room for a fixed number of ids.  A full one is followed by another, and
 is dropped when all of its ids are behind the horizon.
 
 **Invariants**
 
-* An id that was added and is not behind the horizon is a maybe.  A bit that is missing would count a record twice, so a
-  filter is never stored: it lives in memory, and is built anew from the table.
-* Of new ids, no more than the target rate are maybes, however many the filter holds: each generation has half of what
-  is left of the rate (Almeida et al., *Scalable Bloom Filters*, 2007).
+* For an id that was added and is not behind the horizon the answer is maybe.  A missing bit would count a record twice,
+  so a filter is never stored: it lives in memory, and is rebuilt from the table.
+* Of new ids, no more than the target rate are maybes, however many ids there are: each generation has half of what is
+  left of the rate (Almeida et al., *Scalable Bloom Filters*, 2007).
 
 MillWheel, section 6.1.1.
 """
@@ -24,7 +24,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 # A digest is a hash already; the filter wants it as a signed number of 128 bits.
 _hash = partial(int.from_bytes, byteorder="big", signed=True)
-#: A filter that holds so many times what was left of it when it was built last is worth building again.
+#: A filter with so many times the ids that were left when it was built last is worth building again.
 _GARBAGE_FACTOR = 2
 
 

@@ -77,7 +77,7 @@ class SeenIds:
         return deduplicated
 
     def worth_keeping(self, ids: Sequence[NewId], watermark_us: int) -> list[NewId]:
-        """The new ids that somebody may ask for when the split's watermark is here."""
+        """The new ids that later records may have when the split's watermark is here."""
         until_us = horizon_us(self._settings.slack_us, watermark_us)
         return [each for each in ids if each.timestamp_us >= until_us]
 

@@ -1,21 +1,22 @@
 """CellCache: the cells of a grouping that are in memory, bounded in bytes; the others are in the store.
 
-Every step makes what it has changed durable in the journal (`runners.millwheel.worker.state.journal`), which is settled
-now and then; then a cell in memory is what the store has, and letting it go writes nothing.  Before a step its cells
-are read, all that are missing in one go; after a settlement so many go that the rest fits.  Those go first that windows
-say are needed last, not those that were used longest ago.
+Every step makes its changes durable in the journal (`runners.millwheel.worker.state.journal`), which is compacted now
+and then.  After that a cell in memory is the same as in the store, and evicting it writes nothing.  Before a step its
+cells are read, all missing ones at once; after a compaction so many are evicted that the rest fits.  Those that will be
+needed last, by the timers of their windows, are evicted first, and not those that were used longest ago.
 
 **Invariants**
 
-* What a step needs is there, whatever the bound is: nothing goes between the read before a step and its end.
-* What is not settled stays, and is not read: the store has an older value, or one of a cell that is gone.
-* After a settlement the other cells in memory take no more than the bound.
-* Where nothing had to go, a cell that is not there is not in the store either, and nobody asks it.
+* The cells that a step needs are in memory, whatever the bound is: none is evicted between the read before a step and
+  its end.
+* A cell that is not compacted stays in memory, and is not read: the store has an older value, or one of a deleted cell.
+* After a compaction the other cells in memory take no more than the bound.
+* As long as nothing was evicted, a cell that is not in memory is not in the store either, and the store is not asked.
 
-The bound is of values as the store has them, and of what an entry takes beside.  It is not of timers, which all stay in
-memory.
+The bound counts values as the store has them, and the overhead of an entry.  It does not count timers, which all stay
+in memory.
 
-MillWheel, sections 6.3 and 8.3, figure 16; DESIGN section 6.
+MillWheel, sections 6.3 and 8.3, figure 16; ADR 0023.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 #: What a cell takes in memory beside its value: its place in the mappings, its id, the objects that it is made of.
 ENTRY_BYTES = 1_000
-#: Entries that a queue may have too many before it is made anew.
+#: Outdated entries that a queue may have before it is rebuilt.
 _OUTDATED_MAX = 64
 
 
@@ -85,11 +86,11 @@ class FurthestFirst(Generic[KeyT]):
 class CellCache(dict[CellId, Any]):
     """The cells in memory: a mapping for the semantic core, which may change it in a step.
 
-    Call `need` before a step, `wrote` for each cell that it has touched, and what `compact` returns when some of these
-    are in the store as they are; other steps may come in between.
+    Call `need` before a step, `wrote` for each cell that the step has changed, `compact` when cells are written to the
+    store as they are, and what `compact` returns when that is committed; other steps may come in between.
 
     Args:
-        read: those of some cells that the store has, as the owner of their ranges sees them.
+        read: reads those of some cells that the store has, as the owner of their ranges sees them.
         bytes_max: the bound; None: none, and then nothing is counted either.
     """
 
@@ -101,7 +102,7 @@ class CellCache(dict[CellId, Any]):
         super().__init__()
         self._read, self._bytes_max = read, bytes_max
         self._writes = 0
-        #: The number of the last change of a cell, until it is settled.
+        #: The number of the last change of a cell, until it is compacted.
         self._uncommitted: dict[CellId, int] = {}
         #: Of the cells in memory, and of those just gone, those that the store has; rather too many than too few.
         self._stored: set[CellId] = set()
@@ -115,7 +116,7 @@ class CellCache(dict[CellId, Any]):
 
     @property
     def counts(self) -> CacheCounts:
-        """What it holds and has done."""
+        """How much it has in memory, and what it has done."""
         return CacheCounts(
             bytes_buffered=self._bytes,
             hits=self._hits,
@@ -190,7 +191,7 @@ class CellCache(dict[CellId, Any]):
             if cell_id in self._uncommitted
         }
         for cell_id in written:
-            # From here on, or from a commit that was lost, whose owner then knows nothing of it.
+            # True from here on; if the commit is lost, this worker stops and its successor does not have this set.
             if cell_id in self:
                 self._stored.add(cell_id)
             else:
@@ -242,7 +243,7 @@ class CellCache(dict[CellId, Any]):
         self._absent = inf
 
     def forget(self, is_gone: Callable[[CellId], bool]) -> None:
-        """Cells of a kind belong to somebody else now."""
+        """Forget the cells of ranges that another worker owns now."""
         for cell_id in [cell_id for cell_id in self if is_gone(cell_id)]:
             del self[cell_id]
             self._weigh(cell_id, None)

@@ -1,11 +1,11 @@
-"""ColumnState: what the key ranges of a grouping hold as columns, and as which columns the journal has it.
+"""ColumnState: the state that key ranges of a grouping keep as columns, and its entries in the journal.
 
-Only where windows speak once (`runners.core.single_firing.single_panes`).  A window that has a cell is *single* until
-its end: what comes for it goes to the machine, for all keys, and nothing of it is held here.
+It is used only where windows fire once (`runners.core.single_firing.single_panes`).  A window that has a cell is
+*single* until its end: partials for it go to the window machine, for all keys, and no columns are kept for it.
 
-The journal has entries of three kinds about columns: partials that were taken in; `Whole`, all that a range holds, in
-place of whatever came before; and `Released`, windows that have become single.  What has spoken is not noted: a range
-does not hold what ends at or before the event time up to which it has acted, and that is a part of every commit.
+The journal has three kinds of entries about columns: partials that were taken in; `Whole`, all columns of a range,
+which replaces all entries before it; and `Released`, windows that have become single.  There is no entry for windows
+that have fired: a range keeps nothing that ends at or before its input watermark, which is a part of every commit.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from runners.stored.journal import Released, Whole, encode_whole
 from runners.stored.partials import encode_partials
 from windowing.window import Window
 
-#: What a range held of some windows, and what the journal is to say of it.
+#: The range, the entry of the journal, and the columns that the range had for the windows in it.
 Release = tuple[RangeId, Released, list[PartialColumns]]
 
 
@@ -35,9 +35,9 @@ class ColumnState:
     """The columns that one computation buffers on one worker.
 
     Args:
-        panes: what its windows say; None: nothing is ever held.
-        bytes_max: how much may be held between two steps; None: whatever there is.
-        steps: how much of it speaks in one step.
+        panes: the panes that its windows emit; None: nothing is ever kept as columns.
+        bytes_max: how many bytes may be kept between two steps; None: as many as there are.
+        steps: how many panes are emitted in one step.
     """
 
     def __init__(
@@ -48,37 +48,40 @@ class ColumnState:
         # No row of columns is large.
         self._pieces = Pieces(VALUE_BYTES_MAX, repr, steps)
         self._singles: set[Window] = set()
-        #: None of the partials that were taken in last: what partials look like that can be held.
+        #: No rows, in the form of the partials taken in last: other partials that can be kept are converted to it.
         self._like: PartialColumns | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is held."""
+        """Whether no columns are kept."""
         return not any(map(len, self._buffered.values()))
 
     @property
     def nbytes(self) -> int:
-        """What is held takes so many bytes."""
+        """The bytes that the columns take."""
         return sum(buffered.nbytes for buffered in self._buffered.values())
 
     @property
     def is_crowded(self) -> bool:
-        """Whether it takes more than it may, or cannot be kept small; then all of it is to be released."""
+        """Whether they take more than the bound, or cannot be kept small; then all of them are to be released."""
         if self._bytes_max is not None and self.nbytes > self._bytes_max:
             return True
         return any(buffered.is_unfoldable for buffered in self._buffered.values())
 
     @property
     def next_end_us(self) -> int:
-        """The end of the first window of which something is held."""
+        """The end of the first window for which there are columns."""
         return min((buffered.next_end_us for buffered in self._buffered.values()), default=NEVER_US)
 
     def take_in(
         self, range_id: RangeId, partials: Sequence[Partial], input_watermark_us: int
     ) -> tuple[PartialColumns | None, Sequence[Partial]]:
-        """Hold those that can be held, of a range; these, and the others.
+        """Keep those partials of a range that can be kept as columns; returns these, and the others.
 
-        ``input_watermark_us``: the event time up to which windows have spoken.
+        Args:
+            range_id: the range that they are for.
+            partials: what has come for it.
+            input_watermark_us: the event time up to which windows have fired.
         """
         if self._panes is None:
             return None, partials
@@ -113,7 +116,7 @@ class ColumnState:
     def make_single(
         self, partials: Iterable[Partial], input_watermark_us: int
     ) -> Collection[Window]:
-        """The windows of partials that go to the machine are single from here on; these windows."""
+        """Make the windows of partials that go to the machine single from here on; returns these windows."""
         if self._panes is None:
             return ()
         windows = {window for _, window, _, _ in partials if window.end_us > input_watermark_us}
@@ -121,7 +124,7 @@ class ColumnState:
         return windows
 
     def note_cells(self, timers: Iterable[TimerId]) -> None:
-        """Cells have these timers: one for each."""
+        """Make the windows of these timers single: each timer is that of a cell."""
         if self._panes is not None:
             self._singles.update(window for _, window, _ in timers)
 
@@ -131,16 +134,17 @@ class ColumnState:
         return self._singles
 
     def has_fired(self, input_watermark_us: int) -> None:
-        """Windows that end by then have spoken, and have no cells any more."""
+        """Forget single windows that end by then: they have fired, and have no cells any more."""
         if self._singles:
             self._singles = {
                 window for window in self._singles if window.end_us > input_watermark_us
             }
 
     def pop_due(self, until_us: int) -> tuple[Mapping[RangeId, list[PartialColumns]], int]:
-        """Remove and return what is of windows that end by then, or of the first of them, if there are many.
+        """Remove and return the columns of windows that end by then; of many windows, only of the first ones.
 
-        With it the event time up to which that is all.
+        Returns:
+            The columns by range, and the event time up to which these are all.
         """
         ends_us = np.concatenate([each.ends_us(until_us) for each in self._buffered.values()])
         if len(ends_us) > self._steps.panes:
@@ -155,7 +159,7 @@ class ColumnState:
     def release(
         self, windows: Collection[Window] | None = None, range_id: RangeId | None = None
     ) -> Iterator[Release]:
-        """Remove and yield what is held of some windows, or all, in each range, or one; these windows become single."""
+        """Remove and yield the columns of some windows, or all, in each range, or one; these windows become single."""
         for each, buffered in self._buffered.items():
             if range_id in (None, each):
                 parts = buffered.pop_all() if windows is None else buffered.pop_windows(windows)
@@ -166,19 +170,19 @@ class ColumnState:
 
     @property
     def is_conflicting(self) -> bool:
-        """Whether a range holds something of windows that are single, because of cells that came with another."""
+        """Whether a range has columns for windows that are single because of cells that came with another range."""
         buffered = [part for each in self._buffered.values() for part in each.parts]
         return bool(self._singles) and any(is_of(part, self._singles).any() for part in buffered)
 
     @property
     def range_ids(self) -> Sequence[RangeId]:
-        """The ranges that hold something."""
+        """The ranges that have columns."""
         return [range_id for range_id, buffered in self._buffered.items() if len(buffered)]
 
     def whole(self, range_id: RangeId) -> Iterator[tuple[int, bytes]]:
-        """All that a range holds, in as few partials as can be: entries of the journal, and how many are in each.
+        """Yield all columns of a range, in as few partials as can be: entries of the journal, and the rows in each.
 
-        The first of them is in place of whatever came before.
+        The first entry replaces whatever came before.
         """
         buffered = self._buffered.get(range_id)
         if not buffered:
@@ -214,12 +218,12 @@ class ColumnState:
             buffered.hold(part)
 
     def forget_fired(self, owned: OwnedRange) -> None:
-        """What a range that was taken over has said already is held no longer."""
+        """Forget the columns of a range that was taken over whose windows have fired already."""
         if owned.range_id in self._buffered:
             self._buffered[owned.range_id].pop_due(owned.watermark_us)
 
     def forget(self, range_id: RangeId) -> None:
-        """A range is somebody else's now."""
+        """Forget a range that another worker owns now."""
         self._buffered.pop(range_id, None)
 
     def _of(self, range_id: RangeId) -> ColumnWindows:

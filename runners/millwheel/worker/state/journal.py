@@ -1,21 +1,21 @@
-"""Journal: state that is durable as a list of changes, and only later, if it still exists then, in cells and timers.
+"""Journal: state that is durable as a list of changes first, and in cells and timers later, if it still exists then.
 
 Most windows open and close within seconds, and writing a row for each change of each of them costs more than all the
-rest of a step.  So a step commits what it has changed as one blob for each range, and memory is ahead of the tables of
-cells and timers.  Whoever takes a range over applies its entries to what the tables have.  Before the journal becomes
-long, and when there is time, cells and timers are brought up to date, a bounded number of them at a time, and the
-entries go.
+rest of a step.  So a step commits its changes as one blob for each range, and memory is ahead of the tables of cells
+and timers.  The next owner of a range applies the entries to what the tables have.  Before the journal becomes long,
+and when there is time, it is compacted: cells and timers are brought up to date, a bounded number of them at a time,
+and the entries are deleted.
 
-What a range holds as columns (`runners.millwheel.worker.state.column_state`) has no other place than the journal.
-Where the entries go, one remains, or none: all that is held.
+The columns of a range (`runners.millwheel.worker.state.column_state`) are durable only in the journal.  After a
+compaction at most one entry remains for them, which has all of them.
 
 **Invariants**
 
 * What the tables have, with the entries applied in their order, is the state of the last commit.  An entry has whole
-  cells, not differences, so a table that is ahead of an entry loses nothing: a later entry has what is newer.
+  cells, not differences, so it does no harm if a table is ahead of an entry: a later entry has the newer value.
 * A cell that the journal is ahead of is in memory, and is not read (`CellCache`).
-* Entries go when all that they are about is in the tables as it was then, or newer, or in a newer entry of the same
-  commit.
+* An entry is deleted when all that it is about is in the tables as it was then, or newer, or in a newer entry of the
+  same commit.
 * Before the keys of a range change, its journal is empty.
 """
 
@@ -38,7 +38,7 @@ from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.stored.cells import encode_cell
 from runners.stored.journal import Changes, decode_entry, encode_changes
 
-#: A computation's journal on one worker is not longer than this, and what settling it takes beside.
+#: The journal of a computation on one worker is not longer than this, and what compacting it takes in addition.
 JOURNAL_BYTES_MAX = 16 << 20
 
 #: What has changed in a range: cells, None for those that are gone, and timers.
@@ -62,10 +62,10 @@ class Journal:
         computation: its name.
         cells: those in memory.
         stored: those in the store.
-        columns: what is held as columns.
+        columns: the state that is kept as columns.
         locate: as `Locate`.
-        pieces: makes bytes of cells by their ids.
-        steps: how much it settles in one step.
+        pieces: encodes cells by their ids.
+        steps: how much is compacted in one step.
     """
 
     def __init__(
@@ -85,22 +85,22 @@ class Journal:
         self._timers: dict[TimerId, int | None] = {}
         #: Timers that their table has, rather too many than too few.
         self._stored_timers: set[TimerId] = set()
-        #: Ranges with entries, but for those that have nothing else than all that they hold as columns.
+        #: Ranges with entries, except those whose only entries are all of their columns.
         self._ranges: dict[RangeId, OwnedRange] = {}
         #: Those of them that have had one since the round began.
         self._noted: set[RangeId] = set()
-        #: What entries have taken since the last round, and what has remained of those before it.
+        #: The bytes of entries since the last round, and of those that have remained from before it.
         self._bytes = self._remaining_bytes = 0
         self._round: _Round | None = None
 
     @property
     def is_compacted(self) -> bool:
-        """Whether cells and timers are up to date, and the journal has nothing but what is held as columns."""
+        """Whether cells and timers are up to date, and the journal has nothing but columns."""
         return not self._ranges
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to settle, whatever else there is to do."""
+        """Whether it is time to compact, whatever else there is to do."""
         # What remains is written again each time, so as much has to come first.
         return self._round is not None or self._bytes > max(
             JOURNAL_BYTES_MAX, self._remaining_bytes
@@ -114,10 +114,10 @@ class Journal:
     def note(
         self, draft: Draft, touched: Iterable[CellId], timers: Mapping[TimerId, int | None]
     ) -> None:
-        """Let a draft have what its step has changed; fences the ranges of it.
+        """Add what a step has changed to its draft; fences the ranges of it.
 
         Raises:
-            WorkerStoppedError: a key belongs to nobody here.
+            WorkerStoppedError: no range of this worker has the key.
         """
         changes: dict[RangeId, _Changes] = {}
         # Of a key, because most steps are about fewer keys than cells, and about each cell twice.
@@ -167,13 +167,13 @@ class Journal:
         self._bytes += len(payload)
 
     def note_fired(self, draft: Draft, owned: OwnedRange) -> None:
-        """A range has said something of what it held as columns: the entry of that is to go.  Fences the range."""
+        """Note that windows of a range's columns have fired: the entry with them is to go.  Fences the range."""
         draft.touch(owned)
         self._ranges[owned.range_id] = owned
         self._noted.add(owned.range_id)
 
     def replay(self, owned: OwnedRange, entries: Iterable[bytes]) -> Mapping[TimerId, int | None]:
-        """Apply the entries of a range that was taken over, before its cells are read; the timers they are about.
+        """Apply the entries of a range that was taken over, before its cells are read; returns the timers in them.
 
         Raises:
             StoreError: they are about keys that the range does not have.
@@ -195,7 +195,7 @@ class Journal:
                     self._cells.pop(cell_id, None)
                 else:
                     self._cells[cell_id] = cell
-                # Its table may have it: nobody knows what the former owner has settled.
+                # Its table may have it: it is not known what the former owner has compacted.
                 self._cells.wrote(cell_id, None if cell is None else size, is_stored=True)
         self._columns.forget_fired(owned)
         self._timers.update(timers)
@@ -230,7 +230,7 @@ class Journal:
             self._noted.clear()
             self._bytes = 0
         is_empty = True
-        # Of what was born and is gone there may be any number, and nothing to write.
+        # There may be any number of cells that came and went since the last round, for which nothing is written.
         while is_empty and self._round is not None:
             cells, written, is_last = self._cell_writes(draft, self._round.cells)
             timers = list(islice(self._round.timers, self._steps.compacted))
@@ -294,7 +294,7 @@ class Journal:
         return writes
 
     def forget(self, range_id: RangeId, is_gone: Callable[[CellId], bool]) -> None:
-        """A range, with cells of a kind, is somebody else's now; what is left is settled anew."""
+        """Forget a range, with its cells, that another worker owns now; the round of compaction begins again."""
         self._ranges.pop(range_id, None)
         self._round = None
         for timer in [timer for timer in self._timers if is_gone(timer[0])]:

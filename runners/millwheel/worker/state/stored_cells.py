@@ -1,9 +1,9 @@
 """StoredCells: the cells of one computation in the store, as the owner of its ranges reads them between two commits.
 
-Nothing is locked while reading.  It is safe because a range has one writer, who is the one who reads; and whoever has
-lost a range without knowing reads nothing any more: the store looks at the tokens and at the cells in the same instant,
-so what it answers is never newer than what the asker has committed itself.  The fence of the commit alone would not be
-enough: user code that meets the state after a record together with that record may fail, and the job with it.
+Reading locks nothing.  That is safe because a range has one writer, which is the reader; and a worker that has lost a
+range without knowing reads nothing any more: the store reads the tokens and the cells in the same instant, so what
+it returns is never newer than what the reader has committed itself.  The fence of the commit alone would not be enough:
+user code that gets a record together with the state after that record may fail, and the job with it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ class StoredCells:
         """Read those of these cells that exist, in the order given.
 
         Raises:
-            StoreError: a range of the computation is somebody else's by now.
+            StoreError: another worker owns a range of the computation by now.
         """
         by_key = {self.key_of(cell_id): cell_id for cell_id in cell_ids}
         tokens = {range_id: owned.token for range_id, owned in self._owned.items()}
@@ -88,13 +88,13 @@ class StoredCells:
     def pages(
         self, owned: OwnedRange, first_hash: int = 0, cells: int = CELLS_PER_PAGE
     ) -> Iterator[tuple[Mapping[CellId, bytes], int]]:
-        """The cells of a range from a key hash on, in the order of the hashes, about so many at a time.
+        """Yield the cells of a range from a key hash on, in the order of the hashes, about so many at a time.
 
-        Fewer where they are large.  With each page the hash at which the next one begins, 0 after the last.  Cells of
-        one hash are never divided.
+        Fewer where they are large.  With each page comes the hash at which the next one begins, 0 after the last.
+        Cells of one hash are never divided.
 
         Raises:
-            StoreError: the range is somebody else's by now.
+            StoreError: another worker owns the range by now.
         """
         while True:
             count = self._page_size.allowed(cells)
