@@ -9,7 +9,7 @@ from runners.millwheel.model.requests import Answer, Request
 from runners.millwheel.store.port import JobRow, Store
 from runners.system_clock import SystemClock
 
-#: Nobody is waited for longer than this, but for a drain, which takes as long as it takes.
+#: An answer is waited for no longer than this, except that to a drain, which takes as long as it takes.
 ANSWER_TIMEOUT_S = 60.0
 _LOOK_INTERVAL_S = 0.05
 
@@ -17,16 +17,16 @@ _LOOK_INTERVAL_S = 0.05
 def wait_for_answer(
     store: Store, job: str, number: int, timeout_s: float | None = ANSWER_TIMEOUT_S
 ) -> Answer:
-    """What has come of a request, as soon as it is known.
+    """Wait for the answer to a request, and return it as soon as it is known.
 
     Args:
         store: where the job is.
         job: its name.
         number: of the request.
-        timeout_s: how long to wait; None: for ever.
+        timeout_s: how long to wait, in seconds; None: for ever.
 
     Raises:
-        RequestError: the job was reset, or nobody has answered in time.
+        RequestError: the job was reset, or there was no answer in time.
         StoreError: the store cannot be read.
     """
     clock = SystemClock()
@@ -46,10 +46,10 @@ def wait_for_answer(
 
 
 def ask(store: Store, job: str, request: Request) -> str:
-    """Send a request, and wait until it is done; the sentence that was answered.
+    """Send a request, and wait until it is done; returns the sentence that was answered.
 
     Raises:
-        RequestError: nobody would carry it out, or has, or it cannot be; the message says why.
+        RequestError: it is not carried out by any driver, was not in time, or cannot be; the message has the reason.
         StoreError: there is no such job, or no store.
     """
     answer = wait_for_answer(store, job, store.send_request(job, request))
@@ -70,7 +70,7 @@ def ranges_of(job: JobRow) -> Sequence[Mapping[str, Any]]:
 
     * ``range``: its name, as `Request` takes it;
     * ``first_hash``, ``last_hash``: the key hashes that it has; None of a split of a source;
-    * ``worker``: who has it, or had it last; None: nobody has had it yet;
+    * ``worker``: its owner, or the last one; None: it has had none yet;
     * ``watermark_us``: how far it has come, by its last commit; None: it has made none;
     * ``is_finished``: a split of a source that has been read to its end;
     * ``handover_with``: the range with which it is being split or merged, so that it cannot move; None: with none.

@@ -1,17 +1,17 @@
-"""History: how far the backfill of a job is, as the store has it, and the commit that ends it.
+"""Backfill progress: how far the backfill of a job is, as the store has it, and the commit that ends it.
 
 A streaming job may begin with a backfill: the batch engine reads its sources up to a point, and leaves in the store
-what a stream would have there if it had been paused at that point.  Until that is whole the position of a split is a
-`SplitMark`, which no stream can read on from.  `go_live` turns all marks into positions in one commit; before it the
-job is nobody's but the backfill's, and behind it nobody's but the stream's.
+what a stream would have there if it had been paused at that point.  Until the backfill is complete the position of a
+split is a `SplitMark`, from which no stream can go on reading.  `go_live` turns all marks into positions in one commit;
+before it only the backfill may change the job, and after it only the stream.
 
 **Invariants**
 
-* How far a split is read is durable before anybody has been given what was read, so whoever reads it again, for those
-  who have lost it, reads the same records.
+* How far a split is read is durable before any record of it is passed on, so a task that reads it again, because the
+  records were lost, reads the same records.
 * The positions of all splits appear in one commit, after everything that was read before them is in the store.
 
-DESIGN section 8.
+ADR 0022.
 """
 
 from enum import Enum
@@ -23,7 +23,7 @@ from runners.millwheel.store.port import Committed, Indeterminate, JobRow, Range
 from runners.stored.places import SplitMark, decode_split_mark, encode_position
 from windowing.timestamps import MAX_TIMESTAMP_US
 
-#: Who has a job whose history is loaded, until a stream takes it over.
+#: The owner of a job's ranges during its backfill, until a stream takes them over.
 OWNER = "backfill"
 
 
@@ -35,7 +35,7 @@ def mark_of(row: RangeRow) -> SplitMark | None:
 class BackfillState(Enum):
     """What a job has of a backfill."""
 
-    #: Nothing: it has not been begun, by whomever.
+    #: Nothing: no backfill and no stream has begun.
     NONE = "none"
     #: A part; only a backfill can go on.
     HALF = "half"
@@ -58,7 +58,7 @@ def backfill_state(job: JobRow) -> BackfillState:
 
 
 def begun(job: JobRow) -> SplitMark | None:
-    """What a backfill that is under way was told: any mark of a split; None if it has left none."""
+    """Any mark of a split, with the point and processing time of the backfill under way; None if there is no mark."""
     sources = (row for row in job.ranges.values() if row.split is not None)
     return next(filter(None, map(mark_of, sources)), None)
 
@@ -85,7 +85,7 @@ def check_backfill_is_whole(job: JobRow) -> None:
 
 
 def check_may_be_loaded(job: JobRow) -> None:
-    """Refuse to load history into a job that has gone live.
+    """Refuse to begin a backfill of a job that has gone live.
 
     Raises:
         BackfillError: that is so.
@@ -100,13 +100,13 @@ def check_may_be_loaded(job: JobRow) -> None:
 
 
 def go_live(store: Store, job: str) -> None:
-    """Put the positions in place of the marks, when every range of a job is loaded.
+    """Replace the marks by positions, when every range of a job is loaded.
 
     Called again after an error it does what is left to do, if anything.
 
     Raises:
-        BackfillError: a range is not loaded, or somebody else is at work on the job.
-        StoreUnreachableError: nobody knows whether it is done.
+        BackfillError: a range is not loaded, or another process is changing the job.
+        StoreUnreachableError: it is unknown whether it is done.
     """
     found = store.read_job(job)
     rows = {} if found is None else found.ranges

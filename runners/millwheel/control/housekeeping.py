@@ -34,7 +34,7 @@ class Retention:
 
     @classmethod
     def of(cls, *, keep_late: DurationLike | None, keep_dead: DurationLike | None) -> "Retention":
-        """As a user says it.
+        """Make one from lengths of time as a user writes them.
 
         Raises:
             PipelineError: one of them is negative.
@@ -50,7 +50,7 @@ class Housekeeper:
         job: its name in the store.
         retention: of late records and dead letters.
         clock: for the time between two rounds; the store knows how old its rows are.
-        signals_acted_on: the number of the last signal that every range which listens has acted on.
+        signals_acted_on: returns the number of the last signal that every range which listens has processed.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Housekeeper:
         self._job, self._retention, self._clock = job, retention, clock
         self._signals_acted_on = signals_acted_on
         self._due_ms = clock.monotonic_ms()
-        #: The ranges that the master knows to be retired; it says so from its own thread.
+        #: The ranges that the master knows to be retired; set from the master's thread.
         self.retired: Collection[RangeId] = frozenset()
 
     def step(self, store: Store) -> None:
-        """Do a round, if it is time; then say in the log what was deleted.
+        """Do a round, if it is time, and log what was deleted.
 
         Raises:
             StoreError: the store is out of reach; the next round comes at its time all the same.

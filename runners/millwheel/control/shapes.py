@@ -1,17 +1,17 @@
 """Shapes: how the key ranges of a job are divided now, and the splits and merges under way.
 
-A split has the owner of a range commit that its upper keys belong to a new one; a merge, that the keys of a range
+In a split the owner of a range commits that its upper keys belong to a new one; in a merge, that the keys of a range
 belong to its neighbour.  State stays where it is: cells are found by the hash of their key.  What has been sent and not
-acknowledged is still addressed by the former bounds, so the two ranges are *tied*: one worker owns both, and takes in
-for either what is for the other.  When every sender follows the new routing, and all that it sent before has been
-acknowledged, they are untied: a new range may move, one that has lost its keys is retired.
+acknowledged is still addressed by the former bounds, so the two ranges are in a *handover*: one worker owns both, and
+takes in for either what is for the other.  When every sender follows the new routing, and all that it sent before has
+been acknowledged, the handover ends: a new range may move, and one that has lost its keys is retired.
 
 **Invariants**
 
 * The keyed ranges of a computation cover the key space with no gap and no overlap, in the store and in every routing.
 * A range that was asked for, or that may exist, holds watermarks back (`WatermarkAuthority.add`) from before it is
   committed until it is retired.
-* Tied ranges have one owner: whoever acquires one of them in the store gets the others with it.
+* Ranges in a handover have one owner: a worker that acquires one of them in the store gets the others with it.
 
 MillWheel, sections 4.1 and 7.1; ADR 0017.  Pure bookkeeping; lives in the master, which sends the messages.
 """
@@ -59,14 +59,14 @@ class Merge:
 
 
 class RangeShape(NamedTuple):
-    """What a range covers (None: nothing any more), and to which other it is tied, in the store."""
+    """The keys of a range in the store (None: none any more), and the range with which it is in a handover."""
 
     keys: KeyRange | None
     handover_with: RangeId | None
 
 
 class ShapeError(ValueError):
-    """A range cannot be split or merged like this, or not now; the text says why."""
+    """A range cannot be split or merged like this, or not now; the text has the reason."""
 
 
 class Shapes:
@@ -90,10 +90,10 @@ class Shapes:
             range_id: row.handover_with for range_id, row in rows.items() if row.handover_with
         }
         self._number = 1
-        #: By tied range, the routing that senders must follow before it can be untied.
+        #: By range in a handover, the routing that senders must follow before the handover can end.
         self._since = dict.fromkeys(self._heads, self._number)
         self._passed: dict[RangeId, int] = {}
-        #: What was asked of the owner of a range and has not been heard to be done.
+        #: What was asked of the owner of a range, and was not reported as done.
         self.asked: dict[RangeId, Split | Merge] = {}
 
     @property
@@ -112,8 +112,8 @@ class Shapes:
         """Ask for a split.
 
         Raises:
-            ShapeError: there is no such key range, it is tied, or the hash is not inside it; or a range of the
-                computation is changing hands.
+            ShapeError: there is no such key range, it is in a handover, or the hash is not inside it; or a range of the
+                computation is changing its owner.
         """
         keys = self._free(range_id)
         self._check_stable(range_id.computation, is_stable)
@@ -132,7 +132,7 @@ class Shapes:
         """Ask for a merge of two ranges of one owner.
 
         Raises:
-            ShapeError: they are no neighbours, or tied.
+            ShapeError: they are no neighbours, or one is in a handover.
         """
         self._check_neighbours(range_id, gone)
         asked = Merge(range_id=range_id, gone=gone)
@@ -147,7 +147,7 @@ class Shapes:
         self._check_stable(range_id.computation, is_stable)
 
     def _check_stable(self, computation: str, is_stable: Callable[[RangeId], bool]) -> None:
-        """Until its ranges are where they belong nobody knows whether a former owner has divided one."""
+        """Refuse while a range is changing its owner: it is not known then whether the former one has divided it."""
         for each in self._keys:
             if each.computation == computation and not is_stable(each):
                 raise ShapeError(f"{each} is changing hands")
@@ -159,7 +159,7 @@ class Shapes:
             raise ShapeError(f"{range_id} and {gone} are no neighbours")
 
     def learn(self, found: Mapping[RangeId, RangeShape]) -> Mapping[RangeId, RangeId]:
-        """A worker says what its ranges are in the store; those not known to be tied, with what they are tied to.
+        """Note what a worker's ranges are in the store; returns handovers that are new here, by range the other one.
 
         An owner can have split or merged ranges on behalf of a driver that is gone.
         The routing is a new one if anything has changed.
@@ -195,7 +195,7 @@ class Shapes:
         return handovers
 
     def report(self, passed: Mapping[RangeId, int]) -> None:
-        """Take in up to which routing ranges have nothing on its way that follows an older one."""
+        """Note up to which routing ranges have nothing on its way that follows an older one."""
         for range_id, number in passed.items():
             self._passed[range_id] = max(number, self._passed.get(range_id, 0))
 
@@ -205,7 +205,7 @@ class Shapes:
         return frozenset(each.born for each in self.asked.values() if isinstance(each, Split))
 
     def ripe(self) -> list[RangeId]:
-        """Tied ranges for which nothing is on its way by the former bounds."""
+        """Ranges in a handover for which nothing is on its way by the former bounds."""
         return [
             range_id
             for range_id, number in self._since.items()
@@ -213,14 +213,14 @@ class Shapes:
         ]
 
     def is_in_handover(self, range_id: RangeId) -> bool:
-        """Whether a range is known to be tied, and not only asked to be."""
+        """Whether a range is known to be in a handover, and not only asked to be split or merged."""
         return range_id in self._heads and not any(
             range_id == (each.born if isinstance(each, Split) else each.gone)
             for each in self.asked.values()
         )
 
     def ended_handovers(self, range_id: RangeId) -> bool:
-        """A range has been untied; whether it is retired by that."""
+        """Note that the handover of a range has ended; returns whether it is retired by that."""
         self._heads.pop(range_id, None)
         self._since.pop(range_id, None)
         is_retired = range_id not in self._keys

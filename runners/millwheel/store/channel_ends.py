@@ -1,16 +1,18 @@
-"""Channel ends: what sender and receiver of a channel have of it, and whether both can be of one past.
+"""Channel ends: what sender and receiver of a channel have of it, and whether the two can belong to one history.
 
-Three numbers of a channel: up to which its productions are *acknowledged* (the sender has that), *delivered* (the
-receiver has that), and *made* (the sender's).  A receiver acknowledges what it has committed, and a sender sends what
-it has committed, so acknowledged <= delivered <= made in a store that has lost nothing.  One end that has lost commits
-breaks this, or takes the numbers up again for something else; so beside each number stands the *commit* of the other
-end that it relies on, which must be in that end's history.  A range that is taken over is looked at as a whole, and
-each commit at what it relies on itself, so there is no moment between the two at which a loss goes unseen.
+A channel has three numbers: up to which its productions are *acknowledged* (known to the sender), *delivered* (known to
+the receiver), and *made* (known to the sender).  A receiver acknowledges only what it has committed, and a sender sends
+only what it has committed, so acknowledged <= delivered <= made in a store that has lost nothing.  If one end has lost
+commits, this does not hold, or the end uses the lost numbers again for something else.  So each number is stored with
+the *commit* of the other end that it relies on, which must be in that end's history.  All channels of a range that is
+taken over are checked, and each commit checks what it relies on itself, so there is no moment at which a loss goes
+unseen.
 
-What is not durable, by the guarantees that its computation does without, is told without that, and nothing is asked of
-it: so it does not matter which guarantees a job had before.
+Where a computation does without a guarantee, so that a production or the number of a delivery is not durable, there is
+no such commit and no check: so it does not matter which guarantees a job had before.
 
-Several stores would go back one by one; in one store it takes a part of the database that is older than the rest.
+With several stores, one of them could go back by itself; within one store that takes a part of the database that is
+older than the rest.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,11 +35,11 @@ HINT = (
 
 @attrs.frozen(kw_only=True)
 class ChannelEnds:
-    """Of one channel.
+    """The two ends of one channel.
 
     ``made``: the highest number of a production that the sender has made durable.
     ``origin``: the sender's commit by which production ``delivered`` was durable; None: it was sent before that.
-    ``receipt``: what the receiver said when it acknowledged up to ``acknowledged``; None: nothing, as in old versions.
+    ``receipt``: the receipt for ``acknowledged``; None: there was none, as in old versions.
     """
 
     channel: Channel
@@ -51,10 +53,10 @@ class ChannelEnds:
 def check_channels(
     job: str, ends: Iterable[ChannelEnds], has: Callable[[RangeId, CommitMark], bool]
 ) -> None:
-    """Refuse ranges whose channels say that the store has lost something.
+    """Refuse ranges whose channels show that the store has lost something.
 
     Args:
-        job: whose.
+        job: its name.
         ends: of the channels of ranges that are being taken over.
         has: whether a range has made a commit.
 
@@ -101,7 +103,7 @@ def lost_by(job: str, range_id: RangeId, mark: CommitMark | None = None) -> Lost
 def check_not_older(
     job: str, taken: Mapping[RangeId, TakenRange], heard: Mapping[RangeId, CommitMark]
 ) -> None:
-    """Refuse ranges that have been taken over, and were further when they were last heard of.
+    """Refuse ranges that have been taken over, and had committed more by the last report on them.
 
     Raises:
         LostCommitsError: that is so.

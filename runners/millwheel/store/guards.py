@@ -1,4 +1,4 @@
-"""What both adapters check and say alike; above all, that a production stays inside its fences.
+"""What both adapters check, with the same errors; above all, that a production stays inside its fences.
 
 A write outside the fenced ranges would be durable although another worker owns the range, which is
 exactly what the fence exists to prevent.  So it is always checked, on the side that writes.
@@ -53,7 +53,7 @@ def check_fences(production: Production) -> None:
     """Refuse a production without a fence, or with two on one range.
 
     Raises:
-        StoreError: anyone could commit it, or nobody.
+        StoreError: without a fence any worker could commit it, with two of them none.
     """
     if not production.fences:
         raise _outside("could be committed by anyone, at any time", production)
@@ -62,10 +62,10 @@ def check_fences(production: Production) -> None:
 
 
 def check_sizes(production: Production, value_bytes_max: int) -> None:
-    """Refuse a production with a value that is larger than a store takes; of all of them together nothing is asked.
+    """Refuse a production with a value that is larger than a store takes; all of them together may have any size.
 
     Raises:
-        StoreError: says what it is and how large.
+        StoreError: a value is too large; names it and its size.
     """
     values: Sequence[tuple[str, Iterable[bytes | None]]] = (
         ("a cell", (write.value for write in production.cells)),
@@ -138,7 +138,7 @@ def _check_reshape(
     keys: Mapping[RangeId, KeyRange | None],
     known: Collection[RangeId],
 ) -> None:
-    """Refuse new bounds that leave out a key, or have one twice, or belong to somebody else."""
+    """Refuse new bounds that leave out a key, have one twice, or are of ranges that the production does not fence."""
     before = [each for range_id in reshape.keys if (each := keys.get(range_id)) is not None]
     after = [each for each in reshape.keys.values() if each is not None]
     strangers = {each for each in reshape.keys if each in known} - keys.keys()
@@ -319,7 +319,7 @@ def check_update(update: JobUpdate, job: JobRow, counts: StateCounts) -> None:
 
 
 def check_incarnation(bound_to: str | None, found: str, place: str) -> None:
-    """Refuse to go on with a store that may have lost what this process knows of, or another one that it has heard.
+    """Refuse to go on with a store that may have lost commits that this process, or another one, relies on.
 
     Args:
         bound_to: the incarnation of the store that the process began with (`Store.incarnation`); None: any.
@@ -338,7 +338,7 @@ def check_incarnation(bound_to: str | None, found: str, place: str) -> None:
 
 
 def check_version(job: str, known: int | None, stored: int) -> None:
-    """Refuse ranges of a job to whoever runs another version of it.
+    """Refuse ranges of a job to a worker that runs another version of it.
 
     Raises:
         JobMismatchError: the versions differ.
@@ -354,7 +354,7 @@ def check_version(job: str, known: int | None, stored: int) -> None:
 def check_is_listening(
     job: str, name: str, *, mode: str, is_finished: bool, known: Collection[str]
 ) -> None:
-    """Refuse a signal that nobody would hear.
+    """Refuse a signal that no window would receive.
 
     Args:
         job: the job that it is for.
@@ -381,7 +381,7 @@ def check_is_listening(
 
 
 def check_is_served(job: str, request: Request, *, mode: str, is_finished: bool) -> None:
-    """Refuse a request that nobody would carry out, or that a store could not keep.
+    """Refuse a request that no driver would carry out, or that a store could not keep.
 
     Raises:
         RequestError: the job is finished, or runs in batch, or an argument is no text.

@@ -1,19 +1,17 @@
-"""The store: where the exactly-once core keeps its truth, in verbs of the domain.
+"""The store: where the exactly-once core keeps all durable state, in verbs of the domain.
 
-Two adapters implement it, memory and Postgres, and one conformance suite holds for both (`runners.testing`).
+Two adapters implement it, memory and Postgres, and one conformance suite tests both (`runners.testing`).
 Rules that every adapter keeps:
 
 * **The fence is a lock, not a check.**  `Store.commit` takes the row of every fenced range inside its transaction and
-  writes only when token and bundle number both match; `Store.acquire` takes the same rows first
-  and moves the token, and only
-  then reads (DESIGN section 6; MillWheel figure 12).
+  writes only when token and bundle number both match; `Store.acquire` takes the same rows first and moves the token,
+  and only then reads (ADR 0004; MillWheel figure 12).
 * **Losing a race is a result**, not an exception: `Fenced`.
-* **Not knowing is a result of its own**: `Indeterminate`, when the connection died around the
-  commit.  It is resolved by
-  `Store.resolve`, which reads the bundle number back, and never by sending the commit again.
+* **Not knowing is a result of its own**: `Indeterminate`, when the connection died around the commit.  It is resolved
+  by `Store.resolve`, which reads the bundle number back, and never by sending the commit again.
 * A store error that certainly changed nothing is retried inside the adapter or raised as `StoreError`.
 
-MillWheel, section 6; DESIGN section 6.
+MillWheel, section 6; ADR 0004.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -38,7 +36,7 @@ class Committed:
 
 @attrs.frozen
 class Fenced:
-    """None of the production happened, and none of it ever will: another owner holds one of its ranges."""
+    """None of the production happened, and none of it ever will: another worker owns one of its ranges."""
 
     range_id: RangeId
 
@@ -108,7 +106,7 @@ class RangeRow:
     watermark_us: int | None
     is_finished: bool
     signal_mark: SignalMark = NO_SIGNALS
-    #: None until a range whose triggers follow a percentile has acted on one.
+    #: None until a range whose triggers follow a percentile has fired by one.
     percentile_us: int | None = None
     #: The range whose owner must own this one too (`Production.reshape`).
     handover_with: RangeId | None = None
@@ -134,7 +132,7 @@ class JobRow:
     is_finished: bool
     ranges: Mapping[RangeId, RangeRow]
     signals: frozenset[str] = frozenset()
-    #: Finished because somebody has asked its sources to end.
+    #: Finished because of a request to drain.
     is_drained: bool = False
     computations: Mapping[str, str | None] = attrs.field(factory=dict)
     version: int = 0
@@ -196,8 +194,9 @@ class JobSummary:
 
     ``ranges`` counts them, ``open_ranges`` those in which there is something left to do: none of a job that is
     finished.  ``watermark_us`` is the lowest that a range has committed; None while there is a split of a source
-    without one.  A key range without one has had nothing yet.
-    ``driver`` is who runs the job now, as host and process; None: nobody does, or a batch, which nobody can see.
+    without one.  A key range without one has had nothing yet, and does not count.
+    ``driver`` is the process that runs the job now, with its host; None: there is none, or it is a batch, which leaves
+    no trace in the store.
     """
 
     job: str
@@ -272,10 +271,11 @@ class Store(Protocol):
     value_bytes_max: int
 
     def incarnation(self) -> str:
-        """What tells this store from itself after a restart, a failover or a restore; opaque.
+        """An opaque value that is another one after a restart, a failover or a restore of the store.
 
-        While it stays the same nothing acknowledged is gone.  An adapter can be bound to one when it is made: when
-        there is another, every verb raises `StoreRestartedError`: what the process knows or has heard may be lost.
+        While it stays the same nothing acknowledged is gone.  An adapter can be bound to one when it is made.  When the
+        store has another one, every verb raises `StoreRestartedError`, because commits may be lost that this process
+        has made, or has been notified of.
         """
 
     def open_job(self, spec: JobSpec) -> JobRow:
@@ -284,21 +284,21 @@ class Store(Protocol):
         Existing ranges (and splits) win over those of ``spec``, so that positions keep their meaning.
         Idempotent, and safe when two drivers call it at once.
 
-        A job in an older format of stored bytes is one of the spec's from then on, and counts as updated: whoever has
-        the former version can `acquire` nothing any more.
+        A job in an older format of stored bytes has the format of the spec from then on, and counts as updated: workers
+        of the former version can `acquire` nothing any more.
 
         Raises:
             StoredFormatError: it is in a format that the spec does not read.
             JobMismatchError: the name is taken by a job with another fingerprint or mode, or other state.
             TableMismatchError: a result table exists with other columns or key.
-            TableOwnedError: another job writes to a result table, and the spec does not say that it is shared.
+            TableOwnedError: another job writes to a result table, and the spec does not declare it as shared.
             TableMissingError: the job has written to a result table that is not there any more.
         """
 
     def update_job(self, update: JobUpdate) -> JobRow:
         """Go over to a new version of a job, whole or not at all; idempotent.
 
-        Whoever owns a range of it is fenced from then on, and whoever has the former version can `acquire` none.
+        The owners of its ranges are fenced from then on, and workers of the former version can `acquire` none.
         Computations that are not kept lose everything that is theirs, and what is on its way from and to them.
         Result tables that are not written any more stay as they are.
 
@@ -315,7 +315,7 @@ class Store(Protocol):
     def reset_job(self, job: str) -> None:
         """Forget the job and drop the result tables that it created; no error if there is no such job.
 
-        Whoever still owns a range of it is fenced from then on.
+        The owners of its ranges are fenced from then on.
         """
 
     def result_tables(self, job: str) -> Sequence[ResultTable]:
@@ -328,12 +328,13 @@ class Store(Protocol):
         """All jobs, by name."""
 
     def send_signal(self, job: str, name: str) -> int:
-        """Keep a signal for the job, and say its number: from 1 without a gap, in the order of sending.
+        """Keep a signal for the job, and return its number: from 1 without a gap, in the order of sending.
 
-        Once it returns, every range will act on it, exactly once (`runners.millwheel.model.signals`).
+        Once it returns, every range will process it, exactly once (`runners.millwheel.model.signals`).
 
         Raises:
-            SignalError: nobody would hear it: the job is finished, or runs in batch, or does not listen to the name.
+            SignalError: no window would receive it: the job is finished, or runs in batch, or does not listen to the
+                name.
             StoreError: there is no such job.
         """
 
@@ -346,18 +347,18 @@ class Store(Protocol):
     def note_troubles(self, job: str, troubles: Sequence[Trouble]) -> None:
         """Keep troubles of a job, each with how often this driver has met it since the last time.
 
-        The same kind, place and first line of a reason is one trouble: its count grows, and its reason is the last one.
-        Only the latest `TROUBLES_MAX` of a job are kept.  Of an unknown job nothing is.
+        Troubles with the same kind, place and first line of the reason are one: its count grows, and its reason is the
+        last one.  Only the latest `TROUBLES_MAX` of a job are kept, and none of an unknown job.
         """
 
     def read_troubles(self, job: str) -> Sequence[StoredTrouble]:
         """The troubles of a job, the latest first; none of an unknown job."""
 
     def send_request(self, job: str, request: Request) -> int:
-        """Keep a request for the job, and say its number: from 1 without a gap, in the order of sending.
+        """Keep a request for the job, and return its number: from 1 without a gap, in the order of sending.
 
         Raises:
-            RequestError: nobody would carry it out: the job is finished, or runs in batch.
+            RequestError: no driver would carry it out: the job is finished, or runs in batch.
             StoreError: there is no such job.
         """
 
@@ -377,11 +378,11 @@ class Store(Protocol):
         owner: str,
         version: int | None = None,
     ) -> Mapping[RangeId, TakenRange]:
-        """Take ranges over from whoever has them: move every token first, then read.
+        """Take ranges over from their owners: move every token first, then read.
 
         ``version``: of the job that the owner knows; None: whichever it has.
 
-        Ranges that are tied to them, or to which they are, come with them, asked for or not.
+        Ranges that are in a handover with them come with them, asked for or not.
         Waits for a commit in flight on these ranges to end.  After a failure it may simply be
         called again (the token moves once more).
 
@@ -412,13 +413,13 @@ class Store(Protocol):
         """
 
     def commit(self, production: Production) -> CommitOutcome:
-        """Make the production durable, whole, if every fence holds.
+        """Make the production durable, whole, if every fence is valid.
 
-        A range that is born with it (`Production.reshape`) has what the one that it comes from has committed:
-        watermarks and signal mark.
+        A new range (`Production.reshape`) starts with what the range that it comes from has committed: watermarks and
+        signal mark.
 
         Raises:
-            StoreError: it cannot be committed as it is, by whomever; nothing of it was.
+            StoreError: no worker can commit it as it is; nothing of it was committed.
         """
 
     def resolve(self, production: Production) -> CommitOutcome:
@@ -449,7 +450,7 @@ class Store(Protocol):
     def finish_job(self, job: str, *, is_drained: bool = False) -> None:
         """Mark the job as done, and answer every request that is not answered, in one transaction.  The first counts.
 
-        ``is_drained``: somebody has asked its sources to end; whoever did is told `DRAINED`, others `FINISHED`.
+        ``is_drained``: because of a request to drain; such requests are answered `DRAINED`, others `FINISHED`.
         """
 
     def read_table(self, table: TableSpec) -> Sequence[Row]:
@@ -503,7 +504,7 @@ class Store(Protocol):
         retired: Collection[RangeId] = (),
         signals_up_to: int = 0,
     ) -> Mapping[str, int]:
-        """Delete what the job has left behind and nobody will ask for; how many rows, by `PRUNED` kind.
+        """Delete what the job has left behind and no process will ask for; returns the rows, by `PRUNED` kind.
 
         Ranges that were merged into others, with their channels and fences; former owners of ranges; requests that were
         answered; signals.  Idempotent, and safe while the job runs.
@@ -511,10 +512,10 @@ class Store(Protocol):
         Args:
             job: its name.
             older_than_s: only what was done with at least so long ago, in seconds.  It has to be longer than a message
-                can be on its way, or a worker asleep: a day, say.
-            retired: the ranges that whoever gives ranges to workers knows to be retired.  It may not have heard of all
-                that are, and would have a worker take over one that is gone.
-            signals_up_to: every range that listens to signals has acted on those up to this number.
+                can be on its way, or a worker asleep, for example a day.
+            retired: the ranges that the master knows to be retired.  It may not know of all that are, and would have a
+                worker take over one that is deleted.
+            signals_up_to: every range that listens to signals has processed those up to this number.
         """
 
     def statistics(self, job: str) -> Mapping[str, int]:

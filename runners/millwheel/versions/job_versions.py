@@ -53,10 +53,10 @@ def open_version(
     update: Update | None,
     say: Callable[[str], None],
 ) -> JobRow:
-    """Open the job; if it runs another pipeline, update it, after saying what that does.
+    """Open the job; if it runs another pipeline, update it, after reporting what that does.
 
-    Nobody else may be running it (`JobKeeper`).  Former workers that are still there are fenced before anything is
-    counted, so that what the plan says is still so when it is carried out.
+    No other driver may be running it (`JobKeeper`).  Former workers that are still there are fenced before anything is
+    counted, so that the plan is still right when it is carried out.
 
     Raises:
         JobMismatchError: it runs another pipeline and ``update`` is None; the hint is the plan.

@@ -5,7 +5,7 @@ the shape of a grouping is its windowing, its `CombineFn` with what its empty ac
 timers that its DoFn declares; that of a source is its class, which alone understands its splits and positions, and what
 it reads.  What functions do is not part of it.
 
-DESIGN section 6; MillWheel, section 3.2.
+ADR 0019; MillWheel, section 3.2.
 """
 
 import json
@@ -60,10 +60,10 @@ class StateShape:
         return cls(found["parts"], tuple(found["senders"]), found.get("tables", {}))
 
     def unreadable(self, new: "StateShape") -> list[str]:
-        """Why code of shape ``new`` cannot read this state; nothing if it can.
+        """Why code of shape ``new`` cannot read this state; empty if it can.
 
-        More state of a DoFn is none for every key that there is already, which it can read; and what was not noted of
-        a job of former days is taken to be as it is.
+        State that only the new DoFn declares is empty for every key that there is already, so it can be read.  What was
+        not noted of a job of an old version is assumed to be unchanged.
         """
         names = dict.fromkeys([*self.parts, *new.parts])
         return [
@@ -119,7 +119,7 @@ def _accumulator(combine_fn: CombineFn) -> str:
     """What an empty accumulator is made of: code that has changed under the same name shows there, if anywhere."""
     try:
         return _made_of(combine_fn.create_accumulator())
-    except Exception:  # noqa: BLE001 - what fails here is said where it is used, with the user's line
+    except Exception:  # noqa: BLE001 - what fails here is reported where it is used, with the user's line
         return "unknown"
 
 

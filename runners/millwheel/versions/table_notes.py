@@ -1,6 +1,7 @@
-"""What an update means for rows and elements that the old version has said and may have to take back.
+"""What an update means for rows and elements that the old version has emitted and may have to retract.
 
-Functions are not compared (`runners.millwheel.versions.state_shape`), so whoever updates is told what theirs must keep.
+Functions are not compared (`runners.millwheel.versions.state_shape`), so the notes tell the user what the new functions
+must keep.
 Pure.
 """
 
@@ -41,11 +42,11 @@ def notes_on_tables(
 def notes_on_groupings(
     name: str, old_senders: Collection[str], new: ExecutionPlan
 ) -> Iterator[str]:
-    """About a computation that keeps its state, whose input may be taken back.
+    """Yield notes about a computation that keeps its state, whose input may be retracted.
 
     Args:
-        name: what it is called.
-        old_senders: those who fed it and still do, by their new names.
+        name: its name.
+        old_senders: the computations that sent to it and still do, by their new names.
         new: the new version.
     """
     if not new.graph.pcollections[new.stages[name].root.inputs[0]].retracted_by:
@@ -61,7 +62,7 @@ def notes_on_groupings(
 def notes_on_rows_that_stay(
     name: str, known: Mapping[str, StateShape | None], new: ExecutionPlan
 ) -> Iterator[str]:
-    """About a computation that begins without state, and writes rows that may be taken back where there are some."""
+    """Yield notes about a computation without state that writes rows that may be retracted to a table with old rows."""
     written = {table for shape in known.values() if shape for table in shape.tables.values()}
     for label, table, is_retracted in _tables(new, name):
         if is_retracted and table in written:
@@ -72,7 +73,7 @@ def notes_on_rows_that_stay(
 
 
 def _tables(plan: ExecutionPlan, name: str) -> Iterator[tuple[str, str, bool]]:
-    """The tables that a computation writes: label, name, and whether rows can be taken back."""
+    """The tables that a computation writes: label, name, and whether rows can be retracted."""
     for node in plan.stages[name].nodes:
         if isinstance(node.operation, WriteTable):
             is_retracted = plan.graph.pcollections[node.inputs[0]].retracted_by is not None

@@ -1,6 +1,6 @@
 """What becomes of the state of a job when it goes over to a new version of its pipeline.
 
-Pure: `plan_update` says what would be kept, begun anew, and lost; `UpdatePlan.carried_out_by` is what to tell a store.
+Pure: `plan_update` plans what is kept, begun anew, and lost; `UpdatePlan.carried_out_by` is the update for the store.
 A computation is known by its name, the label of its transform, and keeps its state as long as the new code can read it
 (`runners.millwheel.versions.state_shape`).
 """
@@ -37,13 +37,13 @@ class ComputationFate:
     """One computation of the old version or the new one.
 
     Attributes:
-        name: what it is called in the new version; of one that is removed, what it was called.
-        before: what it was called; None if it is new.
+        name: its name in the new version; of one that is removed, its name in the old one.
+        before: its name in the old version; None if it is new.
         fate: what becomes of it.
         reasons: why the new code cannot read its state.
         cells, timers: how much state it has.
         positions: splits of a source that have been read from.
-        in_flight: productions that are lost with it, or that nobody would wait for any more.
+        in_flight: productions that are lost with it, or that no watermark would wait for any more.
     """
 
     name: str
@@ -122,7 +122,7 @@ class UpdatePlan:
             )
 
     def carried_out_by(self, spec: JobSpec) -> JobUpdate:
-        """What to tell the store, for it to become this spec."""
+        """The update for the store, by which the job becomes this spec."""
         return JobUpdate(spec=spec, kept=self.kept, version=self.version, counts=self.counts)
 
     def __str__(self) -> str:
@@ -144,13 +144,13 @@ class UpdatePlan:
 def plan_update(
     stored: JobRow, counts: StateCounts, new: ExecutionPlan, renamed: Mapping[str, str]
 ) -> UpdatePlan:
-    """What an update would do.
+    """Plan what an update would do.
 
     Args:
         stored: the job as it is.
-        counts: what it has.
+        counts: how much state it has.
         new: the pipeline that it is to run.
-        renamed: computations that are called otherwise in it: by the name that they had, and the new name.
+        renamed: computations with another name in it: by the old name, the new one.
 
     Raises:
         PipelineError: ``renamed`` has a name that is not there, or is taken.
@@ -231,7 +231,7 @@ def _check_renamed(
 def _orphans(
     counts: StateCounts, kept: Mapping[str, str], shapes: Mapping[str, StateShape]
 ) -> Iterator[tuple[tuple[str, str], str]]:
-    """Edges whose productions are lost, or hold back nobody's watermark any more, and with whom they go."""
+    """Edges whose productions are lost, or hold no watermark any more, each with the computation that they go with."""
     for sender, receiver in counts.in_flight:
         if sender not in kept:
             yield (sender, receiver), sender

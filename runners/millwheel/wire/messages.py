@@ -1,4 +1,4 @@
-"""What the master and the workers of a job tell each other.  Plain values; `encode` makes bytes of them."""
+"""The messages between the master and the workers of a job.  Plain values; `encode` makes bytes of them."""
 
 import zlib
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from runners.stored.framing import current_format, frame, number_of, opened
 
 @attrs.frozen(kw_only=True)
 class Register:
-    """Worker to master: here I am, for this slot; whoever held it before is gone."""
+    """Worker to master: here I am, for this slot; the worker that had it before is gone."""
 
     slot: int
     worker: str
@@ -45,7 +45,7 @@ class Assign:
     sent_ms: int
     #: Ranges whose next step has ended a process, and how many bundles of each were committed by then.
     suspects: Mapping[RangeId, int]
-    #: How far the master has heard that they are committed.
+    #: How far they are committed, as far as it was reported to the master.
     commits: Mapping[RangeId, CommitMark] = attrs.field(factory=dict)
 
 
@@ -53,7 +53,7 @@ class Assign:
 class Ready:
     """Worker to master: I have taken these ranges over, and can be sent what is for them.
 
-    ``shapes``: what the store says of them, where they are key ranges.
+    ``shapes``: their keys and handovers in the store, where they are key ranges.
     """
 
     slot: int
@@ -71,7 +71,7 @@ class Revoke:
 
 @attrs.frozen(kw_only=True)
 class Released:
-    """Worker to master: I do not own these ranges, or not any more, and have said all that I shall say of them."""
+    """Worker to master: I do not own these ranges (any more), and shall send no more reports on them."""
 
     slot: int
     worker: str
@@ -80,14 +80,14 @@ class Released:
 
 @attrs.frozen(kw_only=True)
 class EndHandover:
-    """Master to worker: nothing is on its way any more for which these ranges must stay with their neighbours."""
+    """Master to worker: end the handover of these ranges, because nothing is on its way by the former bounds."""
 
     ranges: tuple[RangeId, ...]
 
 
 @attrs.frozen(kw_only=True)
 class HandoverEnded:
-    """Worker to master: that is committed; those of them that cover nothing are not there any more."""
+    """Worker to master: the end of the handover is committed; those ranges that cover no keys are deleted."""
 
     slot: int
     worker: str
@@ -109,7 +109,7 @@ class Watermarks:
     ``percentiles_us``: percentile watermark per computation whose triggers follow one.
     ``slowest_source_us``: output watermark of the source split that is furthest behind, idle ones left out.
     ``is_draining``: sources are to end where they are; ``is_pausing``: to read no further for now.
-    ``sent_ms``: when the master says so, by its own clock; `Report.as_of_ms` says it back.
+    ``sent_ms``: when the master sends this, by its own clock; the worker sends it back as `Report.as_of_ms`.
     """
 
     inputs_us: Mapping[str, int]
@@ -126,12 +126,12 @@ class Report:
     """Worker to master, also as a sign of life: how far its ranges are, and what it has done.
 
     ``watermarks_us``: output watermark per owned range.  ``idle``: source splits that were polled and had nothing.
-    ``as_of_ms``: `sent_ms` of what the worker had heard before it polled them: by the master's clock nothing that is
-    said here is older, however long the report was on its way.
+    ``as_of_ms``: `sent_ms` of the last message that the worker had received before it polled them: by the master's
+    clock nothing in this report is older, however long the report was on its way.
 
     ``signals``: number of the last signal that each owned range has passed on.
-    ``percentiles_us``: percentile watermark that each range has acted on, where there is one.
-    ``progress``: where each source split is, where somebody follows a percentile.
+    ``percentiles_us``: percentile watermark up to which each range has fired, where there is one.
+    ``progress``: where each source split is, where a grouping follows a percentile.
     ``routings``: up to which routing each range has nothing on its way that follows an older one.
     ``commits``: how far each range is committed, by this worker or before.
     ``is_quiet``: nothing is unacknowledged, and no acknowledgement waits to be committed; ``is_paused``: and sources
@@ -150,7 +150,7 @@ class Report:
     is_quiet: bool
     is_paused: bool
     counts: Counts
-    #: That it has been heard again is no news by itself.
+    #: A report that differs only in this is no news.
     as_of_ms: int = attrs.field(eq=False)
 
 
@@ -168,10 +168,10 @@ class Failed:
 
 @attrs.frozen(kw_only=True)
 class Died:
-    """From beside a worker to the master: its process has ended, or its work has failed, and why.
+    """From the process that watches a worker to the master: the worker has ended, or its work has failed, and why.
 
-    ``at``: the ranges whose records it was at work on, and how many bundles of each were committed by then; none where
-    it was not in user code.  ``is_silent``: the process has ended without a word, so it is the code that ended it.
+    ``at``: the ranges whose records it was working on, and how many bundles of each were committed by then; none where
+    it was not in user code.  ``is_silent``: the process has ended without an error, so the code itself ended it.
     """
 
     slot: int
@@ -203,9 +203,9 @@ class Stop:
 class Deliver:
     """Worker to worker: one production.
 
-    ``is_oldest``: everything before it on its channel has been acknowledged, so it may be taken in whatever the
-    receiver remembers; the numbers of productions that are not durable have gaps where their sender has changed.
-    ``origin``: the sender's commit as of which it is durable; None: it is not, yet.
+    ``is_oldest``: everything before it on its channel has been acknowledged, so it may be taken in whatever number the
+    receiver expects; the numbers of productions that are not durable have gaps where their sender has changed.
+    ``origin``: the sender's commit as of which it is durable; None: it is not durable yet.
     """
 
     channel: Channel
@@ -293,7 +293,7 @@ def decode(blob: bytes) -> Any:
     """The inverse of `encode`; only for bytes that the transport has authenticated.
 
     Raises:
-        StoredFormatError: whoever has sent it is of a version of this package with another format.
+        StoredFormatError: the sender is of a version of this package with another format.
     """
     number = number_of(blob)
     if number != current_format().number:

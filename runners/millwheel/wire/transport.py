@@ -1,7 +1,7 @@
 """The transport port: bytes between the master and the workers of one job.
 
 Contract: `Transport.send` never waits; what one endpoint sends another arrives in order while both live, or not at all.
-Nothing arrives from anyone who does not hold the job's key, because what arrives is unpickled.
+Nothing arrives from a process without the job's key, because what arrives is unpickled.
 Loss is allowed: deliveries are acknowledged and sent again (`runners.millwheel.worker.outbox`).
 """
 

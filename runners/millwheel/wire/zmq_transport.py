@@ -1,8 +1,8 @@
 """ZeroMQ over TCP, encrypted and authenticated by CURVE with one key pair per job.
 
-Every endpoint holds the same key pair, and only that public key is let in: whoever cannot prove that he has
-the job's secret key gets no byte through (payloads are pickles).  The pair travels inside the task
-closure and is never logged.
+Every endpoint has the same key pair, and only that public key is let in: a process that cannot prove that it has the
+job's secret key gets no byte through (payloads are pickles).  The pair travels inside the task closure and is never
+logged.
 """
 
 import socket
@@ -35,7 +35,7 @@ class ZmqTransport:
 
     Args:
         keys: the job's.
-        host: the interface to bind, and the address that others are told.
+        host: the interface to bind, which is also the address that others send to.
     """
 
     def __init__(self, keys: JobKeys, host: str = "127.0.0.1") -> None:
@@ -120,7 +120,7 @@ def _connected(
 
 
 class _OnlyThisKey:
-    """Lets one public key in; ZeroMQ has checked by then that its owner holds the secret one."""
+    """Lets one public key in; ZeroMQ has checked by then that its owner has the secret one."""
 
     def __init__(self, public: bytes) -> None:
         self._public = public

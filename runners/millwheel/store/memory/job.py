@@ -67,7 +67,7 @@ class StoredJob:
     checkpoints: dict[Channel, dict[int, Checkpoint]] = attrs.field(factory=dict)
     delivered: dict[Channel, int] = attrs.field(factory=dict)
     acknowledged: dict[Channel, int] = attrs.field(factory=dict)
-    #: What the other end has said of the numbers above, where it has.
+    #: The commit or receipt of the other end that came with the numbers above, where one came.
     origins: dict[Channel, CommitMark] = attrs.field(factory=dict)
     receipts: dict[Channel, Receipt] = attrs.field(factory=dict)
     #: Event times by digest, of each range.
@@ -199,7 +199,7 @@ def read_page(
 
 
 def apply_journal(job: StoredJob, production: Production) -> None:
-    """Delete entries that are settled, and keep new ones."""
+    """Delete entries that are compacted, and keep new ones."""
     for range_id, bundle in production.compacted.items():
         kept = [each for each in job.journal.get(range_id, ()) if each[0] > bundle]
         job.journal[range_id] = kept
@@ -244,7 +244,7 @@ def is_in_history(job: StoredJob, range_id: RangeId, mark: CommitMark) -> bool:
 
 
 def check_ends(job: StoredJob, production: Production) -> None:
-    """Refuse what relies on a commit of somebody else that is not there.  Raises `LostCommitsError`."""
+    """Refuse what relies on a commit of another range that is not there.  Raises `LostCommitsError`."""
     for channel, origin in production.origins.items():
         if not is_in_history(job, channel.sender, origin):
             raise lost_by(job.spec.job, channel.sender, origin)
@@ -294,8 +294,8 @@ def add_tables(tables: dict[str, StoredTable], spec: JobSpec) -> None:
     """Create the tables of a job that are not there.
 
     Raises:
-        TableMismatchError: one is there, and is another; nothing was created.
-        TableOwnedError: one is another job's; the same.
+        TableMismatchError: one is there, with other columns or key; nothing was created.
+        TableOwnedError: one is another job's; nothing was created.
     """
     for table in spec.tables:
         existing = tables.get(table.name)
@@ -369,7 +369,7 @@ def forget_owners(job: StoredJob, until_ms: int) -> int:
 
 
 def forget_signals(job: StoredJob, until_ms: int, up_to: int) -> int:
-    """Forget signals that were acted on; how many.  The last one stays, because the next is numbered after it."""
+    """Forget signals that all ranges have processed; returns how many.  The last stays, to number the next after it."""
     gone = {
         each.number
         for each in job.signals[:-1]

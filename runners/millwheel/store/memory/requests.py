@@ -24,7 +24,7 @@ class MemoryRequests(ABC):
         """The job of that name."""
 
     def send_request(self, job: str, request: Request) -> int:
-        """Keep a request for the job, and say its number."""
+        """Keep a request for the job, and return its number."""
         with self._lock:
             stored = self._job(job)
             check_is_served(job, request, mode=stored.spec.mode, is_finished=stored.is_finished)
@@ -50,7 +50,7 @@ class MemoryRequests(ABC):
                     stored.answered_ms[number] = self._clock.monotonic_ms()
 
     def finish_job(self, job: str, *, is_drained: bool = False) -> None:
-        """Mark the job as done, and leave nobody waiting."""
+        """Mark the job as done, and answer all open requests."""
         with self._lock:
             stored = self._job(job)
             if not stored.is_finished:

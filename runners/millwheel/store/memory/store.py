@@ -206,7 +206,7 @@ class MemoryStore(MemoryRequests):
             return self._troubles.read(job)
 
     def send_signal(self, job: str, name: str) -> int:
-        """Keep a signal for the job, and say its number."""
+        """Keep a signal for the job, and return its number."""
         with self._lock:
             stored = self._job(job)
             check_is_listening(
@@ -271,7 +271,7 @@ class MemoryStore(MemoryRequests):
             return fenced or read_page(self._jobs[job], range_id, first_hash, cells)
 
     def commit(self, production: Production) -> CommitOutcome:
-        """Apply the production, whole, if every fence holds."""
+        """Apply the production, whole, if every fence is valid."""
         check_fences(production)
         check_sizes(production, self.value_bytes_max)
         for write in production.tables:
@@ -492,7 +492,7 @@ class MemoryStore(MemoryRequests):
                 row,
                 bundle=fence.bundle,
                 position=production.positions.get(range_id, row.position),
-                # A watermark only ever advances (I4), whoever reports it.
+                # A watermark only ever advances (I4), whichever process reports it.
                 watermark_us=max((us for us in watermarks if us is not None), default=None),
                 percentile_us=max((us for us in percentiles if us is not None), default=None),
                 is_finished=row.is_finished or range_id in production.finished,

@@ -10,7 +10,7 @@ from runners.millwheel.store.guards import escape_text
 
 
 class MemoryTroubles:
-    """The part of a `MemoryStore` that keeps them; its lock is held by whoever calls."""
+    """The part of a `MemoryStore` that keeps them; the caller has its lock."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, dict[tuple[str, str, str], StoredTrouble]] = {}

@@ -11,7 +11,7 @@ from runners.millwheel.store.memory.job import StoredJob, new_range
 from runners.millwheel.store.port import JobUpdate, RangeRow, StateCounts
 
 ValueT = TypeVar("ValueT")
-#: A range, and the token of somebody who had it.
+#: A range, and the token of a former owner.
 Owner = tuple[RangeId, int]
 
 
