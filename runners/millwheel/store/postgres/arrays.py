@@ -3,7 +3,7 @@
 Packing here, instead of letting psycopg adapt lists, cuts the client's share of a large commit to
 a third: the element type is known, so no value is inspected.  None is SQL's NULL everywhere.
 
-Values are taken on trust: `runners.core.tables.changelog.check_write` and `store.guards` have seen them.
+Values are not checked here: `runners.core.tables.changelog.check_write` and `store.guards` have done that.
 """
 
 import struct
@@ -39,7 +39,7 @@ _POSTGRES_EPOCH_US = to_timestamp_us(datetime(2000, 1, 1, tzinfo=UTC))
 
 
 class PackedArray(bytes):
-    """The binary form of a one-dimensional array; subclasses say of what."""
+    """The binary form of a one-dimensional array; subclasses define the type of its elements."""
 
     array_oid: ClassVar[int]
     element_oid: ClassVar[int]
@@ -76,7 +76,7 @@ class _NumberArray(PackedArray):
     """Elements of one size."""
 
     typecode: ClassVar[str]
-    #: What is taken away from every number.
+    #: What is subtracted from every number.
     origin: ClassVar[int] = 0
 
     @classmethod
@@ -199,7 +199,7 @@ class TextArray(PackedArray):
 
     @classmethod
     def pack(cls, values: Sequence[str]) -> bytes:
-        """In UTF-8, which is what every connection of ours speaks."""
+        """In UTF-8, the client encoding of every connection of this package."""
         return ByteaArray.pack([value.encode() for value in values])
 
 

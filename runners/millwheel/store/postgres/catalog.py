@@ -72,7 +72,7 @@ class JobIds:
 
     @property
     def queries(self) -> Mapping[str, bytes]:
-        """Statements on the job's own tables; who sends one must hold a fence of the job, or its row."""
+        """Statements on the job's own tables; the transaction must have locked a fence of the job, or its row."""
         return job_queries(self.number)
 
     def range(self, range_id: RangeId) -> NumberedRange:
@@ -261,7 +261,7 @@ def read_jobs(connection: Connection[Any]) -> list[JobSummary]:
 def delete_job(connection: Connection[Any], number: int) -> None:
     """Delete the job, and the result tables that only it wrote.  Inside a transaction.
 
-    What its commits wrote stays behind in tables of nobody: see partitions.py.
+    What its commits wrote stays behind in tables that belong to no job: see partitions.py.
     """
     tables = connection.execute(QUERIES["droppable_tables"], {"job_id": number}).fetchall()
     connection.execute(QUERIES["bequeath_tables"], {"job_id": number})

@@ -1,7 +1,7 @@
 """Cells in the database, as the owner of their ranges reads them beside its commits.
 
-Tokens and cells are read by one statement, and so as of one instant: whoever is not the owner any more sees nothing of
-what the next one has written.
+Tokens and cells are read by one statement, and so as of one instant: a former owner sees nothing of what the next one
+has written.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

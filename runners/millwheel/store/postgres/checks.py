@@ -1,7 +1,7 @@
 """Refuse a server that cannot keep the promise of a commit.
 
-A guarantee that depends on a setting nobody looked at is no guarantee: better no start than rows
-that vanish with the next power cut.  DESIGN: refusals; faults F7 and F26.
+A guarantee that depends on a setting that was not checked is no guarantee: better no start than rows that vanish with
+the next power cut.  Faults F7 and F26 (`runners.testing.simulator.fault`).
 """
 
 from typing import Any
@@ -18,13 +18,13 @@ SERVER_VERSION_MIN = 140000
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """What a server says about itself."""
+    """What a server reports about itself."""
 
     version_number: int
     is_in_recovery: bool
     fsync: str
     full_page_writes: str
-    #: When it was started: nobody else was at this very microsecond, and it is not this server after a restore.
+    #: When it was started, to the microsecond: unique to this start of this server, and another one after a restore.
     incarnation: str
 
 
@@ -42,10 +42,10 @@ def read_facts(connection: Connection[Any]) -> ServerFacts:
 
 
 def refuse_unsuitable(facts: ServerFacts, place: str) -> None:
-    """Refuse to work on this server, saying what to change.
+    """Refuse to work on an unsuitable server, with an error about what to change.
 
     Args:
-        facts: what the server said.
+        facts: what the server reports.
         place: host and database, for the message; never the password.
 
     Raises:

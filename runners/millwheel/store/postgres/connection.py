@@ -1,4 +1,4 @@
-"""One connection to Postgres: opened patiently, configured for commits, judged before use.
+"""One connection to Postgres: opened patiently, configured for commits, checked before use.
 
 **Invariant:** the DSN is a secret.  Errors and logs name the place (host, port, database, user) and
 nothing else of it, and no driver error that could quote it is kept as a cause.
@@ -70,17 +70,17 @@ def connect(
 ) -> psycopg.Connection[Any]:
     """Open a connection, waiting for a server that is starting up, and set the session up.
 
-    Nothing is in a transaction unless it says so.
+    The connection is in autocommit mode: a transaction begins only with an explicit BEGIN.
 
     Args:
         dsn: libpq connection string or URI.
-        timeout_s: how long to go on trying.
+        timeout_s: how long to go on trying, in seconds.
         lock_timeout_ms: how long a statement waits for a lock before the server ends it.
         idle_timeout_ms: how long the session may sit inside a transaction before the server ends
             it: a frozen client must not keep its locks.
         set_up: what else a session needs before its first use; idempotent, because a connection that is lost
             meanwhile is opened again.
-        waits: told why, each time that it is tried again.
+        waits: called with the reason, each time that it is tried again.
 
     Raises:
         StoreUnreachableError: no server answered in time, or it refused the login.

@@ -42,13 +42,13 @@ class JobLock:
     def __init__(self, dsn: str, job: str, *, connect_timeout_s: float = 30.0) -> None:
         self._dsn, self._job, self._connect_timeout_s = dsn, job, connect_timeout_s
         host = socket.gethostname().encode("ascii", "replace")[:_HOST_BYTES_MAX].decode()
-        #: What tells our earlier session from another driver's.
+        #: The name of this driver's sessions, which another driver's do not have.
         self._name = f"dataflow driver {host}:{os.getpid()} {secrets.token_hex(4)}"
         self._connection: psycopg.Connection[Any] | None = None
         self._has_held = False
 
     def hold(self) -> None:
-        """Take the lock, or make sure that it is still held; to be called now and then.
+        """Take the lock, or make sure that the session still has it; to be called now and then.
 
         Raises:
             JobRunningError: another driver has it.
@@ -58,7 +58,7 @@ class JobLock:
             return
         opened = self._connect()
         try:
-            # Whoever has the job after us is no dead predecessor, so there is nothing to wait for.
+            # A driver that has taken the job over is no dead predecessor, so there is nothing to wait for.
             self._take(opened, wait_max_s=0.0 if self._has_held else _WAIT_MAX_S)
         except psycopg.Error as error:
             can_pass = is_passing(error, opened)

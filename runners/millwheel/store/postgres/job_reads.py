@@ -1,4 +1,4 @@
-"""Reads of a job's own tables beside its commits, by whoever owns one of its ranges, or thinks so.
+"""Reads of a job's own tables beside its commits, by the owner of a range, or a former owner that does not know.
 
 Nothing is locked: a job may be reset meanwhile, and its tables be gone.
 """

@@ -14,7 +14,7 @@ from runners.millwheel.store.postgres.arrays import Int4Array
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES, job_queries
 
-#: Rows that one transaction deletes: short enough that nobody waits for it, and no log grows by much.
+#: Rows that one transaction deletes: so few that others wait only briefly, and no log grows by much.
 _PURGED_AT_ONCE = 10_000
 _EVERY_NUMBER = (1 << 63) - 1
 
@@ -116,7 +116,7 @@ class KeptRowVerbs(JobReads):
     def _on_own(
         self, query: str, job: str, parameters: Mapping[str, Any]
     ) -> Sequence[tuple[Any, ...]]:
-        """What a statement on tables of the job answers; nothing if there is no such job."""
+        """Run a statement on tables of the job and return its rows; none if there is no such job."""
 
         def work(opened: Connection[Any]) -> Sequence[tuple[Any, ...]]:
             found = opened.execute(QUERIES["keep_job"], {"name": job}).fetchone()

@@ -1,10 +1,10 @@
 """What an error from the server means: did the transaction certainly not happen?
 
-An allow-list.  An error is "certainly did not happen" only with proof: the server says which
-statement failed and that the transaction is aborted.  Everything else, above all a connection that
-ended, is unknown, and unknown is an outcome of its own (`Indeterminate`), never a guess.
+An allow-list.  An error is "certainly did not happen" only with proof: the server reports which statement failed and
+that the transaction is aborted.  Everything else, above all a connection that ended, is unknown, and unknown is an
+outcome of its own (`Indeterminate`), never a guess.
 
-Judged by SQLSTATE and protocol state, never by the words of a message, which are translated.
+The proof is the SQLSTATE and the state of the protocol, never the words of a message, which are translated.
 """
 
 from collections.abc import Collection
@@ -35,8 +35,8 @@ _RETRYABLE_SQLSTATES = frozenset(
     {
         "40001",  # serialization failure: the database enforces it, or a user's trigger raised it
         "40P01",  # deadlock: two jobs write the same keys of one table in different order
-        LOCK_TIMEOUT_SQLSTATE,  # somebody altered or locked a table
-        QUERY_CANCELED_SQLSTATE,  # somebody cancelled a statement; our sessions have no time-out for them
+        LOCK_TIMEOUT_SQLSTATE,  # a table was altered or locked by another session
+        QUERY_CANCELED_SQLSTATE,  # a person cancelled a statement; our sessions have no time-out for them
     }
 )
 
@@ -83,8 +83,8 @@ def _has_rolled_back(error: Error, status: TransactionStatus) -> bool:
     """Whether the failing statement was COMMIT, or BEGIN: the session lives, and is in no transaction any more.
 
     An ERROR answered to COMMIT (a deferred constraint or trigger, a serialization failure, a cancelled statement) is
-    raised before the commit is recorded, and Postgres rolls back; behind that point it knows nothing less than PANIC.
-    Whatever the libraries on this side raise has no severity, and proves nothing.
+    raised before the commit is recorded, and Postgres rolls back; after that point its only error is PANIC.
+    Errors that the client libraries raise have no severity, and prove nothing.
     """
     return status is TransactionStatus.IDLE and error.diag.severity_nonlocalized == "ERROR"
 
@@ -99,7 +99,7 @@ def _gave_way(error: Error) -> bool:
 
 
 def reason(error: Error) -> str:
-    """What the server, or the library, says, in one line."""
+    """The error of the server, or of the library, in one line."""
     words = str(error).split()
     return f"{error.sqlstate or type(error).__name__}: {' '.join(words)}"
 

@@ -1,11 +1,11 @@
 """Tables of jobs that are gone, dropped one by one.
 
-A reset makes a job's tables nobody's, in the transaction in which the job and its fences go: so whoever commits for it
-finds no fence, and is fenced before naming a table.  Only then are they dropped, each in a transaction of its own:
-whoever drops holds one table and wants no other, which leaves nothing to deadlock with.
+A reset takes a job's tables away from the job in the transaction that deletes the job and its fences.  So a worker that
+commits for it finds no fence, and is fenced before it names a table.  Only then are the tables dropped, each in a
+transaction of its own: such a transaction locks one table and wants no other, which leaves nothing to deadlock with.
 
-Somebody may be reading one (a person with psql, for an hour).  Whoever waits to drop a table makes everybody else who
-wants it wait, so the wait is short, and the table is left for the next time that a job is opened or reset.
+A table may be in use (by a person with psql, for an hour).  A transaction that waits to drop a table makes all others
+that want it wait too, so the wait is short, and the table is left for the next time that a job is opened or reset.
 """
 
 import logging

@@ -1,10 +1,11 @@
 """Patience: whether, and when, to try again what certainly did nothing.
 
-Two reasons to wait, which need different patience.  Somebody else was first (a lock, a deadlock): over within
-milliseconds, and after a few times it is an error.  The server or the network is not there, or out of disk, memory or
-connections: over when a person or a restart has seen to it, so it is worth as long as a server that is starting up.
+There are two reasons to wait, which need different patience.  Another transaction was first (a lock, a deadlock): that
+is over within milliseconds, and after a few times it is an error.  Or the server or the network is not there, or out of
+disk, memory or connections: that is over when a person or a restart has repaired it, so it is worth waiting for as long
+as for a server that is starting up.
 
-Pauses grow, and are of chance within their bound: many workers lose their server at the same moment, and must not come
+Pauses grow, and are random within their bound: many workers lose their server at the same moment, and must not come
 back at the same moment.
 """
 
@@ -13,9 +14,9 @@ import time
 
 #: How often a transaction that gave way to another is tried.
 ATTEMPTS_MAX = 4
-#: SQLSTATE classes of "somebody else was first".
+#: SQLSTATE classes of "another transaction was first".
 _CONFLICT_CLASSES = {"40", "55"}
-#: Somebody has a statement of ours cancelled.
+#: A statement was cancelled from another session.
 _CANCELED = "57014"
 #: The server ended a transaction because it is short of something: disk, memory, connections.
 _SHORTAGE_CLASS = "53"
@@ -67,4 +68,4 @@ class Patience:
 
 
 def ignore(_: str) -> None:
-    """Nobody wants to know why something waits."""
+    """Do nothing: for callers that need not know why something waits."""

@@ -61,7 +61,7 @@ class Pipeline:
 
         Raises:
             psycopg.Error: the first statement that failed, or the connection ended.  What an error
-                proves is for outcomes.py to say.
+                proves is decided in outcomes.py.
         """
         together: list[Query] = []
         for each in statements:
@@ -86,7 +86,7 @@ class Pipeline:
             pgconn = self._connection.pgconn
             if pgconn.status != ConnStatus.BAD:
                 raise
-            # What fails next on a connection that is gone says how it was used, not why it is gone.
+            # The next error on a connection that is gone is about how it was used, not about why it is gone.
             words = pgconn.get_error_message().strip()
             raise OperationalError(f"{words} ({error})" if words else str(error)) from error
 
@@ -135,7 +135,7 @@ def _exchange(pgconn: PGconn) -> Generator[Wait, Ready | int, list[PGresult]]:
             yield Wait.R
             pgconn.consume_input()
         result = pgconn.get_result()
-        # Between the answers of two statements, libpq says None.
+        # Between the answers of two statements, libpq returns None.
         if result is None:
             continue
         if result.status == ExecStatus.PIPELINE_SYNC:

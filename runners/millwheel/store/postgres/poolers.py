@@ -1,8 +1,8 @@
-"""Find out that a connection pooler stands in front of Postgres, and refuse one that shares sessions.
+"""Detect a connection pooler in front of Postgres, and refuse one that shares sessions.
 
-A store's connection is a session: its settings, its prepared statements and the lock of the driver live in it, and so
-does the proof that everything it does is done at one server.  A pooler that gives each transaction to whichever session
-is free (pgbouncer with ``pool_mode = transaction``) has all of that fail in ways that name something else.
+A store's connection is a session: its settings, its prepared statements and the lock of the driver belong to it, and so
+does the proof that everything it does is done at one server.  A pooler that gives each transaction to any free session
+(pgbouncer with ``pool_mode = transaction``) makes all of that fail, with errors about something else.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """The named statements of ``sql/queries.sql``, and the migrations beside it.
 
 The file is a list of ``-- name: x`` lines, each followed by comments and one statement.
-Nothing is composed here but the names of a job's own tables; statements on user tables, whose names are not ours, are
-in tables.py.
+Nothing is composed here but the names of a job's own tables; statements on user tables, whose names the user chooses,
+are in tables.py.
 """
 
 import re

@@ -18,7 +18,7 @@ class RequestVerbs(JobReads):
     """The verbs of the port that are about requests, and the end of a job, which answers them."""
 
     def send_request(self, job: str, request: Request) -> int:
-        """Keep a request for the job, once however often the connection is lost, and say its number."""
+        """Keep a request for the job, once however often the connection is lost, and return its number."""
         token = self._transact(lambda opened: opened.execute(QUERIES["next_token"]).fetchone())
         assert token is not None
         return self._transact(lambda opened: _insert(opened, job, request, token[0]))
@@ -32,7 +32,7 @@ class RequestVerbs(JobReads):
         self._transact(lambda opened: _answer(opened, job, number, answer))
 
     def finish_job(self, job: str, *, is_drained: bool = False) -> None:
-        """Mark the job as done, and leave nobody waiting."""
+        """Mark the job as done, and answer all open requests."""
         self._transact(lambda opened: _finish(opened, job, is_drained=is_drained))
 
 
@@ -40,7 +40,7 @@ def _insert(connection: Connection[Any], job: str, request: Request, attempt: in
     found = connection.execute(QUERIES["lock_job"], {"name": job}).fetchone()
     if found is None:
         raise unknown_job(job)
-    # Only now: an attempt that was cut off may have held the lock to its end.
+    # Only now that the lock is taken: an attempt that was cut off may have had it to its end.
     sent = connection.execute(QUERIES["find_request"], {"request": attempt}).fetchone()
     if sent is None:
         number, mode, _, is_finished, *_ = found

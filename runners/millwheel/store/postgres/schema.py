@@ -31,7 +31,7 @@ def migrate(connection: Connection[Any], migrations: Sequence[Migration] = MIGRA
     with connection.transaction():
         connection.execute(QUERIES["lock_catalog"])
         connection.execute(QUERIES["create_schema"])
-        # Somebody else may have migrated while this waited for the lock.
+        # Another program may have migrated while this one waited for the lock.
         version = _version(connection, latest)
         for migration in migrations:
             if migration.version > version:

@@ -1,7 +1,7 @@
-"""Ids of records in the database: what a worker asks beside its commits.
+"""Ids of records in the database, which a worker reads beside its commits.
 
-The answers are for the owner of the range, whose commits alone change them; to anybody else they are of no use, as the
-commit that follows is fenced.  So nothing is locked, and a job that was reset meanwhile has no ids.
+The answers are for the owner of the range, whose commits alone change them; for any other worker they are of no use, as
+the commit that follows is fenced.  So nothing is locked, and a job that was reset meanwhile has no ids.
 """
 
 from collections.abc import Collection, Mapping, Sequence

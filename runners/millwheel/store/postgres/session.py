@@ -3,11 +3,11 @@
 **Invariants**
 
 * A transaction is repeated only if it is idempotent, or certainly did nothing (outcomes.py).
-* What no standby has confirmed, though the server was told to wait for one, is not reported as durable: whoever lifts
-  the wait (`pg_cancel_backend`, say) makes Postgres answer COMMIT with a warning beside it, and a failover then loses
-  what was "committed".
-* A session that is bound to an incarnation of the server never speaks to another one: after a restart, a failover or a
-  restore commits may be gone of which this process, or another one that it has heard, still knows.
+* What no standby has confirmed, though the server is configured to wait for one, is not reported as durable.  If the
+  wait is cancelled (for example by `pg_cancel_backend`), Postgres answers COMMIT with a warning beside it, and a
+  failover then loses what was "committed".
+* A session that is bound to an incarnation of the server never uses another one: after a restart, a failover or a
+  restore commits may be gone that this process, or one that it has received messages from, still relies on.
 
 Not thread-safe.
 """
@@ -50,15 +50,15 @@ _WAIT_FOR_STANDBY = "SyncRepWaitForLSN"
 
 
 class Session:
-    """See the module.
+    """One connection at a time, and transactions on it; see the module.
 
     Args:
         dsn: libpq connection string or URI; never shown.
-        incarnation: of the server, the only one to speak to; None: any.
-        connect_timeout_s: how long to wait for a server that is starting up, or short of disk or memory.
+        incarnation: of the server, the only one to use; None: any.
+        connect_timeout_s: how long to wait for a server that is starting up, or short of disk or memory, in seconds.
         lock_timeout_ms: how long a statement waits for a lock.
         idle_timeout_ms: how long it may sit in an open transaction.
-        waits: told why, each time that something which did nothing is tried again.
+        waits: called with the reason, each time that something which did nothing is tried again.
         when_lost: called when what was learnt on a connection is not to be believed any more.
     """
 
@@ -84,7 +84,7 @@ class Session:
         self._tables: TableStatements | None = None
         #: Of the server that it is connected to.
         self._incarnation = ""
-        #: What the server has said of the last COMMIT, if no standby has confirmed it.
+        #: The server's warnings about the last COMMIT, if no standby has confirmed it.
         self._unconfirmed: list[str] = []
 
     def connect(self) -> psycopg.Connection[Any]:
@@ -172,7 +172,7 @@ class Session:
             opened.close()
             return Indeterminate(f"COMMIT was answered with {tag}")
         if self._unconfirmed:
-            # Whoever looks it up does so in a transaction that waits for the standby too.
+            # The transaction that looks the commit up waits for the standby too.
             self._warn_of_unconfirmed()
             return Indeterminate(f"no standby has confirmed the commit: {self._unconfirmed[0]}")
         return Committed()
@@ -199,7 +199,7 @@ class Session:
                 with nullcontext() if is_one_statement else opened.transaction():
                     result = work(opened)
                     if is_confirming:
-                        # Even if there is nothing to do any more its COMMIT waits for all that was written before.
+                        # Even with nothing left to do, its COMMIT waits for all that was written before.
                         opened.execute(QUERIES["write_something"])
             except psycopg.Error as error:
                 if not is_passing(error, opened) or not self._waits(patience, error):

@@ -1,7 +1,7 @@
 """A `Production` as the statements of its transaction, packed and ready to send.
 
-Everything that can go wrong on this side (a value that does not fit, a range nobody knows) goes
-wrong here, before the first byte of the transaction is on the wire.
+Everything that can go wrong on this side (a value that does not fit, an unknown range) goes wrong here, before the
+first byte of the transaction is on the wire.
 Only statements that have work are made; their order is fixed, fences first.
 """
 
@@ -61,10 +61,10 @@ def commit_statements(
 
 
 def check_messages(production: Production, statements: Sequence[Statement]) -> None:
-    """Refuse what Postgres cannot take in: it would end the connection, and nobody would know why.
+    """Refuse what Postgres cannot take in: it would end the connection, without an error about the reason.
 
     Raises:
-        StoreError: a statement is too large; names whose step it is.
+        StoreError: a statement is too large; names the computation whose step it is.
     """
     for statement in statements:
         if isinstance(statement, CopyRows):
@@ -82,7 +82,7 @@ def check_messages(production: Production, statements: Sequence[Statement]) -> N
 
 
 def _fences(production: Production, ids: JobIds) -> Statement:
-    """In the order of range ids, as `acquire` locks them too: so nobody waits in a circle."""
+    """In the order of range ids, as `acquire` locks them too: so no two transactions wait for each other."""
     fences = sorted((ids.range(fence.range_id).number, fence) for fence in production.fences)
     range_ids = [fence.range_id for _, fence in fences]
     return QUERIES["take_fences"], {

@@ -8,7 +8,7 @@ connection ends under them.
 never sends a production again unless the first attempt certainly did nothing.
 
 Not here: SQL (``sql/``), names (catalog.py), tokens (takeover.py), user tables (tables.py).
-MillWheel, section 6; DESIGN section 6.
+MillWheel, section 6; ADR 0004.
 """
 
 import logging
@@ -72,17 +72,17 @@ class PostgresStore(
 ):
     """The store port on Postgres; see `runners.millwheel.store.port.Store` for the contract.
 
-    Holds one connection, opened at the first use and again after it was lost; not thread-safe.
+    Has one connection, opened at the first use and again after it was lost; not thread-safe.
     Made from a DSN alone, so each worker process makes its own.
 
     Args:
         dsn: libpq connection string or URI; never shown.
-        incarnation: what `incarnation` has said, to have nothing to do with any other; None: whichever is there.
-        connect_timeout_s: how long to wait for a server that is starting up, or short of disk or memory.
+        incarnation: what `incarnation` returned before, to refuse any other; None: whichever is there.
+        connect_timeout_s: how long to wait for a server that is starting up, or short of disk or memory, in seconds.
         lock_timeout_ms: how long a statement waits for a lock; also how long `acquire` waits for
             a commit in flight before it ends that session.
         idle_timeout_ms: how long a session may sit in an open transaction.
-        waits: told why, each time that something which did nothing is tried again.
+        waits: called with the reason, each time that something which did nothing is tried again.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class PostgresStore(
         return self._transact(catalog.read_jobs)
 
     def send_signal(self, job: str, name: str) -> int:
-        """Keep a signal for the job, once however often the connection is lost, and say its number."""
+        """Keep a signal for the job, once however often the connection is lost, and return its number."""
         token = self._transact(lambda opened: opened.execute(QUERIES["next_token"]).fetchone())
         assert token is not None
         return self._transact(lambda opened: signals.insert_signal(opened, job, name, token[0]))
@@ -191,7 +191,7 @@ class PostgresStore(
         return taken
 
     def commit(self, production: Production) -> CommitOutcome:
-        """Make the production durable, whole, in one round trip, if every fence holds."""
+        """Make the production durable, whole, in one round trip, if every fence is valid."""
         check_fences(production)
         check_sizes(production, self.value_bytes_max)
         for write in production.tables:
@@ -212,7 +212,7 @@ class PostgresStore(
         if isinstance(outcome, Lost):
             raise lost_by(production.job, ids.by_number[outcome.range_number])
         if isinstance(outcome, int):
-            # The ranges may belong to a job made anew under the old name: look again next time.
+            # The ranges may belong to a job made anew under the old name: read their numbers again next time.
             self._ids.pop(production.job, None)
             return Fenced(ids.by_number[outcome])
         return outcome
@@ -221,7 +221,7 @@ class PostgresStore(
         """The numbers of all ranges that a production names, each of which another connection may just have made.
 
         Raises:
-            StoreError: a range that is not fenced is not there, though the fences hold.
+            StoreError: a range that is not fenced is not there, though the fences are valid.
         """
         named, ids = production.named_ranges(), self._ids.get(production.job)
         if ids is not None and named <= ids.ranges.keys():
@@ -230,7 +230,7 @@ class PostgresStore(
         rows = {} if found is None else found[0].ranges
         for fence in production.fences:
             if fence.range_id not in rows or rows[fence.range_id].token != fence.token:
-                # Also the end of whoever names what an update has left behind.
+                # Also when the production names what an update has deleted.
                 self._ids.pop(production.job, None)
                 return Fenced(fence.range_id)
         assert found is not None

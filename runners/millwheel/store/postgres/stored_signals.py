@@ -1,6 +1,7 @@
 """Signals on their way through the database: numbered under the lock of their job.
 
-**Invariant:** numbers have no gap and become visible in their order, so whoever has read up to one has missed none.
+**Invariant:** numbers have no gap and become visible in their order, so a reader that has read up to one has missed
+none.
 """
 
 from typing import Any
@@ -13,16 +14,16 @@ from runners.millwheel.store.postgres.queries import QUERIES
 
 
 def insert_signal(connection: Connection[Any], job: str, name: str, request: int) -> int:
-    """Keep a signal, unless this ``request`` already has; its number.  Inside a transaction.
+    """Keep a signal, unless this ``request`` already has; returns its number.  Inside a transaction.
 
     Raises:
-        SignalError: nobody would hear it.
+        SignalError: no window would receive it.
         StoreError: there is no such job.
     """
     found = connection.execute(QUERIES["lock_job"], {"name": job}).fetchone()
     if found is None:
         raise unknown_job(job)
-    # Only now: an attempt that was cut off may have held the lock to its end.
+    # Only now that the lock is taken: an attempt that was cut off may have had it to its end.
     sent = connection.execute(QUERIES["find_signal"], {"request": request}).fetchone()
     if sent is None:
         number, mode, _, is_finished, known = found

@@ -63,9 +63,9 @@ def take_over(
 
 
 def _lock_families(connection: Connection[Any], numbers: list[int]) -> bool:
-    """Lock ranges and those that are tied to them, which are added; whether all of them are there.
+    """Lock ranges, and add and lock those in a handover with them; returns whether all of them are there.
 
-    Ties change under the locks of the ranges only, so what is found when all are locked is so.
+    Handovers begin and end under the locks of their ranges only, so what is found when all are locked stays true.
     """
     while True:
         locked = lock_fences(connection, numbers)
@@ -123,7 +123,7 @@ def compact(connection: Connection[Any], ids: JobIds, production: Production) ->
     landed = [last_bundles.get(number, -1) >= fence.bundle for number, fence in fences.items()]
     if landed and all(landed) and len(landed) == len(production.fences):
         return Committed()
-    # A range with which an update has begun anew knows nothing of the token.
+    # Ranges that an update has created anew have no record of the token.
     is_known = len(fences) == len(production.fences) and last_bundles.keys() == fences.keys()
     if any(landed) and is_known:
         raise StoreError(
@@ -213,7 +213,7 @@ def _outgoing(
     rows: Iterable[tuple[Any, ...]],
     made: Mapping[int, Mapping[Channel, int]],
 ) -> Iterator[ChannelEnds]:
-    """Channels out of ranges, with what receivers say of their senders; ``made``: by sender."""
+    """Channels out of ranges, with the commits of senders that receivers have stored; ``made``: by sender."""
     for sender, receiver, delivered, token, bundle in rows:
         if receiver in names and token is not None:
             channel = Channel(names[sender], names[receiver])
@@ -231,7 +231,7 @@ def _incoming(
     rows: Iterable[tuple[Any, ...]],
     delivered: Mapping[int, Mapping[Channel, int]],
 ) -> Iterator[ChannelEnds]:
-    """Channels into ranges, with what senders have heard of their receivers; ``delivered``: by receiver."""
+    """Channels into ranges, with the receipts of receivers that senders have stored; ``delivered``: by receiver."""
     for receiver, sender, acknowledged, token, bundle, is_remembered in rows:
         if sender in names:
             channel = Channel(names[sender], names[receiver])

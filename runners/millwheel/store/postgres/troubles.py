@@ -16,7 +16,7 @@ class TroubleVerbs(JobReads):
     """The verbs of the port that are about troubles."""
 
     def note_troubles(self, job: str, troubles: Sequence[Trouble]) -> None:
-        """Keep troubles; a connection that is lost may have them counted once more, which harms nobody."""
+        """Keep troubles; if the connection is lost they may be counted once more, which does no harm."""
         self._transact(lambda opened: _note(opened, job, troubles))
 
     def read_troubles(self, job: str) -> Sequence[StoredTrouble]:

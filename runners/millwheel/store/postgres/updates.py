@@ -1,8 +1,8 @@
 """Going over to a new version of a job, in one transaction.
 
-All fences are locked before anything is looked at: what was in flight has landed or never will, no range is taken over,
-and none is born.  The tokens of what stays move, so that the workers of the former version are fenced; those that ask
-for ranges later find the version (takeover.py).
+All fences are locked before anything is read: what was in flight has landed or never will, no range is taken over, and
+none is created.  The tokens of what stays move, so that the workers of the former version are fenced; when they ask for
+ranges later, the version refuses them (takeover.py).
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ class UpdateVerbs(JobReads):
         """How much the job has."""
 
         def work(opened: Connection[Any]) -> StateCounts:
-            # To the end of the transaction nobody resets it, and so its tables are there.
+            # No other transaction can reset the job before this one ends, so its tables are there.
             kept = opened.execute(QUERIES["keep_job"], {"name": job}).fetchone()
             found = read_job(opened, job)
             return _count(opened, found[1]) if kept and found else StateCounts()
