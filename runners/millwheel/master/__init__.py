@@ -1,1 +1,1 @@
-"""The master of a job: who owns which range, how ranges are cut, how far event time has come."""
+"""The master of a job: which worker owns which range, how ranges are divided, how far event time has come."""

@@ -41,7 +41,7 @@ class Assignment:
         self._confirmed: set[RangeId] = set()
         #: Ranges that must have the slot of another one.
         self._heads = dict(heads)
-        #: Where ranges go that their worker has been asked to let go of.
+        #: The slots that ranges go to which their worker has been asked to release.
         self._leaving: dict[RangeId, int] = {}
 
     def ranges_of(self, slot: int) -> tuple[RangeId, ...]:
@@ -49,7 +49,7 @@ class Assignment:
         return tuple(range_id for range_id, owner in self._slot.items() if owner == slot)
 
     def is_stable(self, range_id: RangeId) -> bool:
-        """Whether the worker of the range's slot owns it, and is not asked to let it go."""
+        """Whether the worker of the range's slot owns it, and is not asked to release it."""
         return range_id in self._confirmed and range_id not in self._leaving
 
     @property
@@ -66,14 +66,14 @@ class Assignment:
         return {slot: tuple(found) for slot, found in waiting.items()}
 
     def asked_back(self) -> BySlot:
-        """Ranges that workers have been asked to let go of, and have not."""
+        """Ranges that workers have been asked to release, and have not."""
         waiting: dict[int, list[RangeId]] = defaultdict(list)
         for range_id in self._leaving:
             waiting[self._slot[range_id]].append(range_id)
         return {slot: tuple(found) for slot, found in waiting.items()}
 
     def place(self, slot: int) -> BySlot:
-        """A slot has a new worker; what to give to whom."""
+        """Note that a slot has a new worker; returns which ranges to give to which slot."""
         mine = self.ranges_of(slot)
         self._confirmed.difference_update(mine)
         given = self._arrive(range_id for range_id in mine if range_id in self._leaving)
@@ -109,7 +109,7 @@ class Assignment:
             if range_id in in_handover or range_id not in self._slot:
                 continue
             if self.is_stable(range_id) and self._slot[range_id] != slot:
-                # Where it is wanted is where it comes back to when a worker has been replaced.
+                # The slot that it was moved to is the one it comes back to when a worker has been replaced.
                 self._leaving[range_id] = self._home[range_id] = slot
                 asked[self._slot[range_id]].append(range_id)
         return {owner: tuple(found) for owner, found in asked.items()}
@@ -120,11 +120,11 @@ class Assignment:
         return dict(self._slot)
 
     def slot_of(self, range_id: RangeId) -> int:
-        """Where a range is."""
+        """The slot of a range."""
         return self._slot[range_id]
 
     def handover(self, range_id: RangeId, head: RangeId) -> None:
-        """From here on a range has the slot of another, and goes where that one goes; it may be a new one."""
+        """Begin a handover: a range, which may be new, has the slot of another one and moves with it from here on."""
         if self._slot.get(range_id) != self._slot[head]:
             self._confirmed.discard(range_id)
         self._slot[range_id], self._home[range_id] = self._slot[head], self._home[head]
@@ -134,18 +134,18 @@ class Assignment:
         self._heads[range_id] = head
 
     def end_handover(self, range_id: RangeId, *, is_retired: bool) -> None:
-        """From here on a range may go where it likes, or is not there any more."""
+        """End a handover: the range may move from here on, or is retired."""
         self._heads.pop(range_id, None)
         if is_retired:
             del self._slot[range_id], self._home[range_id]
             self._confirmed.discard(range_id)
 
     def bring_home(self, slot: int) -> BySlot:
-        """Have the ranges that were dealt to a slot come back to it; whom to ask for which."""
+        """Have the ranges that were dealt to a slot come back to it; returns which slot to ask for which ranges."""
         return self.move([each for each, home in self._home.items() if home == slot], slot)
 
     def release(self, slot: int, ranges: Collection[RangeId]) -> BySlot:
-        """The worker of a slot has let go of ranges; what to give to whom."""
+        """Note that the worker of a slot has released ranges; returns which ranges to give to which slot."""
         return self._arrive(
             each for each in ranges if each in self._leaving and self._slot[each] == slot
         )
@@ -160,7 +160,7 @@ class Assignment:
 
 
 def _merged(one: BySlot, other: BySlot) -> BySlot:
-    """Of two answers the ranges of each slot, each once."""
+    """The ranges of each slot in two answers, each range once."""
     slots = dict.fromkeys((*one, *other))
     return {
         slot: tuple(dict.fromkeys((*one.get(slot, ()), *other.get(slot, ())))) for slot in slots

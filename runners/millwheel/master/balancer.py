@@ -16,7 +16,7 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.loads import RangeLoad
 
-#: What the policy looks at.
+#: The interval over which the policy sees loads.
 INTERVAL_MS = 1_000
 
 
@@ -45,11 +45,14 @@ class Balancer:
         self._policy = LoadPolicy(slots, options)
         self._looked_ms = clock.monotonic_ms()
         self._before: dict[RangeId, RangeLoad] = {}
-        #: What it has had changed since this driver started, oldest first.
+        #: The changes that it has asked for since this driver started, oldest first.
         self.changes: list[Change] = []
 
     def step(self) -> None:
-        """To be called after each step of the master; never waits."""
+        """Ask for a change, if it is time and the policy has one.
+
+        To be called after each step of the master; never waits.
+        """
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._looked_ms < self._interval_ms:
             return
@@ -64,7 +67,7 @@ class Balancer:
         for range_id, slot in sorted(master.ranges.items()):
             load = statistics.loads.get(range_id, RangeLoad())
             earlier = before.get(range_id, RangeLoad()).records
-            # A worker counts from the moment at which it has the range.
+            # A worker counts from the moment at which it took the range over.
             records = load.records - earlier if load.records >= earlier else load.records
             views.append(
                 RangeView(
@@ -77,7 +80,7 @@ class Balancer:
             )
         change = self._policy.decide(views)
         if change is not None:
-            # What cannot be done now is decided again, if it still makes sense then.
+            # A change that cannot be made now is decided again, if it still makes sense then.
             with suppress(ShapeError):
                 self._carry_out(change)
                 self.changes.append(change)

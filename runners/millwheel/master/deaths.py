@@ -1,7 +1,7 @@
 """Deaths: at which step workers have ended, and how often without having got any further.
 
-A record that ends its process would otherwise be tried for ever, by one worker after the other, while another part of
-the job goes on.
+Without this a record that ends its process would be tried for ever, by one worker after the other, while another part
+of the job goes on.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ class Deaths:
         self._suspects: dict[RangeId, int] = {}
 
     def note(self, died: Died) -> JobFailedError | None:
-        """A worker has ended; the error, if it is one too many at this step."""
+        """Note that a worker has ended; returns the error, if it is one too many at this step."""
         place = ", ".join(map(str, sorted(died.at))) or f"slot {died.slot}"
         self._troubles.note(TroubleKind.DEATH, place, died.reason)
         if not died.at:
@@ -55,5 +55,5 @@ class Deaths:
         )
 
     def suspects(self, ranges: Iterable[RangeId]) -> Mapping[RangeId, int]:
-        """The ranges, of these, whose next step has ended a process, and how many bundles they had committed."""
+        """Those of these ranges whose next step has ended a process, with how many bundles they had committed."""
         return {each: self._suspects[each] for each in ranges if each in self._suspects}

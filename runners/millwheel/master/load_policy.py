@@ -27,11 +27,11 @@ class RangeView:
     """A range as the policy sees it.
 
     Attributes:
-        range_id: which.
+        range_id: its name.
         slot: where it is.
         keys: what it covers; None of a split of a source, which moves and is never divided.
-        records: what it has taken in over the last interval.
-        hashes: key hashes of some of that.
+        records: how many it has taken in over the last interval.
+        hashes: key hashes of some of these.
     """
 
     range_id: RangeId
@@ -98,7 +98,7 @@ class PolicyOptions:
 
 
 class LoadPolicy:
-    """Asked once in an interval; remembers for how long things have been as they are.
+    """Decides once in an interval; remembers for how long the load has been as it is.
 
     Args:
         slots: how many there are, all of them with a worker.
@@ -130,7 +130,7 @@ class LoadPolicy:
             self.disturbed()
             return None
         is_too_hot = slots.hottest_load > (1 + options.imbalance) * slots.mean
-        # Which one it is may change from one interval to the next, where two are as hot.
+        # Which slot is too hot may change from one interval to the next, where two are equally hot.
         self._since = self._since + 1 if is_too_hot is self._is_too_hot else 1
         self._is_too_hot = is_too_hot
         if not is_too_hot:
@@ -142,14 +142,14 @@ class LoadPolicy:
         return self._move(mine, slots) or self._split(mine, slots)
 
     def _move(self, mine: Sequence[RangeView], slots: "_Slots") -> MoveRange | None:
-        """The range that leaves the busier of the two slots least busy, if that is worth it."""
+        """The move that makes the busier of the two slots least busy, if it is worth it."""
         best = min(mine, key=lambda view: (slots.busier(view.records), view.range_id))
         if slots.gain(best.records) < self._options.gain:
             return None
         return MoveRange(best.range_id, slots.coldest)
 
     def _split(self, mine: Sequence[RangeView], slots: "_Slots") -> SplitRange | None:
-        """The hottest range of which a part could move and be worth it; there, where that part is the best one."""
+        """A split of the hottest range of which a part could move and be worth it, where that part is the best one."""
         for view in sorted(mine, key=lambda each: (-each.records, each.range_id)):
             cuts = [(slots.gain(share * view.records), share, at) for at, share in self._cuts(view)]
             gain, _, at = max(cuts, default=(0.0, 0.0, 0))
@@ -158,7 +158,7 @@ class LoadPolicy:
         return None
 
     def _cuts(self, view: RangeView) -> Iterator[tuple[int, float]]:
-        """Where a range could be divided, and what the lighter side would have of its load."""
+        """Yield where a range could be divided, with the share of its load on the lighter side."""
         keys = view.keys
         hashes = sorted(each for each in view.hashes if keys is not None and each in keys)
         if len(hashes) < self._options.hashes_min:
@@ -169,7 +169,7 @@ class LoadPolicy:
                 yield hashes[index], share
 
     def _merge(self, views: Collection[RangeView], mean: float) -> MergeRanges | None:
-        """The coldest two neighbours of one slot, of a computation that has ranges to spare."""
+        """A merge of the coldest two neighbours of one slot, of a computation that has ranges to spare."""
         pairs = [
             (low.records + high.records, low.range_id, high.range_id)
             for low, high in _neighbours(views, self._options.ranges_min)
@@ -182,7 +182,7 @@ class LoadPolicy:
 
 
 class _Slots:
-    """How busy they are."""
+    """The load of each slot."""
 
     def __init__(self, count: int, views: Collection[RangeView]) -> None:
         loads = [0] * count
@@ -193,18 +193,18 @@ class _Slots:
         self.hottest_load, self._coldest_load = max(loads), min(loads)
 
     def busier(self, moved: float) -> float:
-        """Load of the busier of the two, if so much moved from the hottest to the coldest."""
+        """Load of the busier of the hottest and the coldest slot, if so much moved from the one to the other."""
         return max(self.hottest_load - moved, self._coldest_load + moved)
 
     def gain(self, moved: float) -> float:
-        """What that would take from the hottest, as a part of what it has beyond the mean."""
+        """How much less busy the busier of them is then, as a part of what the hottest has beyond the mean."""
         return (self.hottest_load - self.busier(moved)) / (self.hottest_load - self.mean)
 
 
 def _neighbours(
     views: Collection[RangeView], ranges_min: int
 ) -> Iterator[tuple[RangeView, RangeView]]:
-    """Key ranges side by side, of computations that have more than so many."""
+    """Yield key ranges side by side, of computations that have more than so many."""
     by_name: dict[str, list[tuple[int, RangeView]]] = defaultdict(list)
     for view in views:
         if view.keys is not None:

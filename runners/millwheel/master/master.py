@@ -60,7 +60,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 
 #: A worker that does not answer is asked again after this long; only a lost message needs it.
 ASK_AGAIN_MS = 2_000
-#: A slot without a worker is a trouble after this long: Spark has been starting, or replacing one that died.
+#: A slot without a worker is reported after this long: until then Spark is starting it, or replacing one that died.
 MISSING_TOLD_AFTER_MS = 15_000
 
 
@@ -78,10 +78,10 @@ class Master:
         self._shapes = Shapes(job.ranges, senders)
         handovers = {each: row.handover_with for each, row in rows.items() if row.handover_with}
         self._assignment = Assignment(ranges, slots, handovers)
-        #: Whether the worker of a range's slot owns it, and is not asked to let it go.
+        #: Whether the worker of a range's slot owns it, and is not asked to release it.
         self.is_stable = self._assignment.is_stable
         self._merges = Merges(self._shapes, self._assignment)
-        #: Since it was asked again last.
+        #: The ranges whose handover workers have been asked to end, since that was last asked again.
         self._told_to_end: set[RangeId] = set()
         self._asked_ms, self._pace = clock.monotonic_ms(), Pace(slots, clock)
         #: Ranges that were merged into others.
@@ -96,20 +96,20 @@ class Master:
         marks = {range_id: row.signal_mark for range_id, row in rows.items()}
         self._signals = SignalBoard(plan, ranges, marks)
         self._has_reports = self._is_draining = self.is_pausing = False
-        #: Whether a range has changed hands, and not everybody knows.
+        #: Whether a range has changed its owner, and workers have not been sent the new routes.
         self._has_moved = False
-        #: What workers that are gone have done.
+        #: The counts of workers that are gone.
         self._counts_before, self._workers_replaced = Counts(), 0
         self.failure: Exception | None = None
-        #: What has been committed, for who finds that the store is not what it was.
+        #: The commits that workers have reported, to compare with a store that has restarted.
         self.witness = Witness(job)
-        #: Why workers have ended, and wait.
+        #: Why workers have ended, or wait.
         self.troubles = TroubleBook()
         self._deaths = Deaths(job.job, self.troubles)
         self._missing = LongWaits(clock, MISSING_TOLD_AFTER_MS, self._note_wait)
 
     def step(self, wait_ms: int = 0) -> None:
-        """One round: what has arrived, then news to the workers."""
+        """Do one round: handle what has arrived, then send news to the workers."""
         for blob in self._transport.receive(self._pace.patience_ms(wait_ms)):
             self._handle(decode(blob))
         if self._has_reports:
@@ -160,7 +160,7 @@ class Master:
 
     @property
     def is_done(self) -> bool:
-        """Whether the end of time has passed through everything and nothing is left to acknowledge."""
+        """Whether every watermark is at the end of time and nothing is left to acknowledge."""
         return (
             self._authority.lowest_output_us() >= MAX_TIMESTAMP_US
             and self._shapes.is_at_rest
@@ -170,7 +170,7 @@ class Master:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is read, and nothing on its way, and has not been for a while."""
+        """Whether for a while nothing has been read, and nothing has been on its way."""
         return self._assignment.is_at_rest and are_paused(self._slots, self._clock.monotonic_ms())
 
     @property
@@ -225,7 +225,7 @@ class Master:
         """Have a key range take in its neighbour while the job runs, which is moved to it first if need be.
 
         Raises:
-            ShapeError: there are no such ranges, or they are no neighbours, or are changing hands or shape.
+            ShapeError: there are no such ranges, or they are no neighbours, or are changing their owner or keys.
         """
         self._shapes.check_merge(range_id, gone, self.is_stable)
         self._merges.want(range_id, gone)
@@ -239,7 +239,7 @@ class Master:
         self._is_draining = self._pace.has_news = True
 
     def go_on_counting(self, before: MasterStatistics) -> None:
-        """Count what a master before this one has had done; before the first `step`."""
+        """Add the counts of a master before this one; before the first `step`."""
         self._counts_before = Counts() + before.of_the_past()
         self._workers_replaced = before.workers_replaced
 

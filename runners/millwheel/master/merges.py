@@ -21,11 +21,11 @@ class Merges:
         self._wanted: list[tuple[RangeId, RangeId]] = []
 
     def want(self, range_id: RangeId, gone: RangeId) -> None:
-        """A range is to take in another, as soon as it can."""
+        """Note that a range is to take in another, as soon as it can."""
         self._wanted.append((range_id, gone))
 
     def begin(self) -> Iterator[Merge]:
-        """The merges that can begin now; the owner of their ranges is to be asked."""
+        """Return the merges that can begin now; the owner of their ranges is to be asked."""
         for wanted in list(self._wanted):
             if not all(map(self._assignment.is_stable, wanted)):
                 continue

@@ -8,7 +8,7 @@ from runners.core.ground.clock import Clock
 
 #: Workers get a message from the master at least this often; silence means that it is gone.
 SIGN_OF_LIFE_MS = 200
-#: Messages with news that all workers together are sent in a millisecond, about: a fifth of a core.
+#: About how many messages with news all workers together are sent in a millisecond: a fifth of a core.
 TELLS_PER_MS = 10
 
 

@@ -13,7 +13,7 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.requests import CANCELLED, GONE, NOT_YET, Answer, StoredRequest, Verb
 
-#: How long the one who asked is kept waiting; what takes longer goes on all the same.
+#: How long a request waits for its answer; a change that takes longer goes on all the same.
 PATIENCE_MS = 30_000
 
 
@@ -43,7 +43,7 @@ class RequestDesk:
         self.is_draining = self.is_cancelled = False
 
     def inherit(self, found: Iterable[StoredRequest]) -> None:
-        """Take in what the store has when the driver starts."""
+        """Take in the requests that the store has when the driver starts."""
         for each in found:
             self.latest = each.number
             if each.answer is not None:
@@ -54,7 +54,7 @@ class RequestDesk:
                 self._answers.append((each.number, GONE))
 
     def on_requests(self, found: Iterable[StoredRequest]) -> None:
-        """Take in what the store has after `latest`, in order."""
+        """Take in the requests that the store has after `latest`, in order."""
         for each in found:
             self.latest = each.number
             if each.answer is None:

@@ -18,7 +18,7 @@ PAUSE_TTL_MS = 300
 
 @attrs.define
 class Slot:
-    """One place for a worker, and who is in it."""
+    """One place for a worker, and the worker that is in it."""
 
     worker: str | None = None
     address: str | None = None
@@ -50,7 +50,7 @@ class Slot:
         return now_ms - self.heard_ms <= self.lease_ttl_ms
 
     def forgive(self, worker: str) -> None:
-        """If it is the worker that has lost its lease it was only slow, and its successor is given more time."""
+        """Give the successor of a worker that has lost its lease more time, if that worker was only slow."""
         if self.expired == worker:
             self.expired = None
             self.lease_ttl_ms = min(2 * self.lease_ttl_ms, LEASE_TTL_MAX_MS)

@@ -79,11 +79,11 @@ class WatermarkAuthority:
         return self._percentiles_us
 
     def knows(self, range_id: RangeId) -> bool:
-        """Whether the range counts."""
+        """Whether the range is one whose watermark counts."""
         return range_id in self._outputs_us
 
     def add(self, range_id: RangeId, like: RangeId) -> None:
-        """A range that comes from another counts from here on, as far as that one is."""
+        """Add a range that comes from another, with the watermarks of that one."""
         self._outputs_us[range_id] = self._outputs_us[like]
         self._ranges[range_id.computation].append(range_id)
         if like in self._followed_percentiles_us:
@@ -174,7 +174,7 @@ class WatermarkAuthority:
         return max((us for us in known_us if us is not None), default=MIN_TIMESTAMP_US)
 
     def _waited_for(self, name: str) -> list[RangeId]:
-        """The ranges that a computation's input waits for: where all are idle, time stands still."""
+        """The ranges that a computation's input waits for: where all are idle, all of them, so its watermark stays."""
         senders = [each for sender in self._senders[name] for each in self._ranges[sender]]
         waiting = [each for each in senders if each not in self._idle]
         # Only a split that may still move counts: the end of one split is not the end of its idle neighbour.

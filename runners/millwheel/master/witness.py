@@ -34,7 +34,7 @@ class Witness:
         self._retired = job.ranges.keys() - self._marks.keys()
 
     def retire(self, range_id: RangeId) -> None:
-        """A range was merged into another: the store may delete what there is of it (`Store.prune`)."""
+        """Forget a range that was merged into another: the store may delete it (`Store.prune`)."""
         self._retired |= {range_id}
         self._marks.pop(range_id, None)
 
@@ -54,7 +54,7 @@ class Witness:
             self._marks[range_id] = CommitMark(*map(max, known, mark))
 
     def known(self, ranges: Iterable[RangeId]) -> Mapping[RangeId, CommitMark]:
-        """How far those of some ranges are committed of which that is known."""
+        """How far ranges are committed, where that is known."""
         return {each: self._marks[each] for each in ranges if each in self._marks}
 
     def check(self, job: JobRow | None, place: str) -> None:

@@ -17,13 +17,13 @@ from runners.millwheel.worker.owned_range import OwnedRange
 
 
 class Watch(Protocol):
-    """Who watches the process of a worker from outside."""
+    """Watches the process of a worker from outside."""
 
     def begin(self, at: Mapping[RangeId, int]) -> None:
-        """From here on user code works on these ranges; how many bundles of each are committed."""
+        """Note that user code starts on these ranges, and how many bundles of each are committed."""
 
     def end(self) -> None:
-        """It has come back."""
+        """Note that user code has returned."""
 
     @property
     def trial(self) -> Trial | None:
@@ -57,13 +57,13 @@ class Caution:
         self._suspects: dict[RangeId, int] = {}
 
     def suspect(self, ranges: Mapping[RangeId, int]) -> None:
-        """The next steps of ranges have ended a process when so many bundles of them were committed."""
+        """Note ranges whose next step has ended a process, by how many bundles were committed then."""
         if self._watch.trial is not None:
             self._suspects.update(ranges)
 
     @contextmanager
     def at(self, ranges: Iterable[OwnedRange]) -> Iterator[None]:
-        """User code is at work on ranges of one computation; on trial first, if it has ended a process here."""
+        """Report that user code runs on ranges of one computation; on trial first, if it has ended a process here."""
         at = {owned.range_id: owned.bundle for owned in ranges}
         is_suspect = bool(self._suspects) and self._are_suspect(at)
         computation = self._computations[next(iter(at)).computation] if is_suspect else None
@@ -73,7 +73,7 @@ class Caution:
                 computation.try_first(self._watch.trial)
             yield
         except Exception:
-            # It has come back; what ends the process is no `Exception`, and is to be seen at this step.
+            # User code has returned; what ends the process is no `Exception`, and must be reported at this step.
             self._watch.end()
             raise
         self._watch.end()

@@ -53,8 +53,8 @@ class Committer:
 
     Args:
         worker: its name, for errors.
-        store: where to.
-        courier: takes deliveries and acknowledgements away.
+        store: commits productions.
+        courier: sends deliveries and acknowledgements.
         clock: for stragglers.
         guarantees: of computations that do not have both.
     """
@@ -72,7 +72,7 @@ class Committer:
         #: Of computations with weak productions: the steps whose productions are being waited for, and those after.
         self._closed: dict[str, _Waiting] = {}
         self._open: dict[str, _Waiting] = {}
-        #: Late records, dead letters and stragglers that were committed; and what the worker counts itself.
+        #: Committed late records, dead letters and stragglers; and what the worker counts itself.
         self.counts: Counter[str] = Counter()
 
     def commit(self, draft: Draft | None, taken_in: Iterable[Channel] = ()) -> None:
@@ -110,14 +110,14 @@ class Committer:
         self._make_durable(draft)
 
     def resolve(self) -> bool:
-        """Commit what has been acknowledged, or has waited long enough; whether there was anything."""
+        """Commit what has been acknowledged, or has waited long enough; returns whether there was anything."""
         worked = False
         for name in {**self._closed, **self._open}:
             worked |= self._resolve(name)
         return worked
 
     def flush(self, computation: str) -> None:
-        """Commit all that is left of a computation, as strong productions; then its ranges may change hands."""
+        """Commit all that is left of a computation, as strong productions; then its ranges may change their owner."""
         for waiting in (self._closed.pop(computation, None), self._open.pop(computation, None)):
             if waiting is not None:
                 self._finish(waiting)
@@ -163,7 +163,7 @@ class Committer:
         self.counts["dead"] += len(production.dead)
 
     def _stopped(self, first: CommitOutcome, last: CommitOutcome) -> WorkerStoppedError:
-        """Why the worker cannot go on: what became of the commit, and what it was answered with at first."""
+        """The error that stops the worker: the final outcome of the commit, and the first one."""
         if isinstance(last, Fenced):
             said = f"{last.range_id} is not this worker's (any more), so nothing of its last commit happened"
         else:

@@ -1,4 +1,4 @@
-"""Settler: decides when a worker brings cells and timers up to date with their journals."""
+"""Compactor: decides when a worker brings cells and timers up to date with their journals."""
 
 from collections.abc import Mapping
 
@@ -32,14 +32,14 @@ class Compactor:
         self._worked_ms = clock.monotonic_ms()
 
     def is_compacted(self, *, in_cells: bool) -> bool:
-        """Whether the store has state in its place; ``in_cells``: that of cells and timers, for all of it."""
+        """Whether no journal is left to compact; ``in_cells``: and no state that the journal has as columns either."""
         return all(
             each.journal.is_compacted and (each.columns.is_empty or not in_cells)
             for each in self._computations.values()
         )
 
     def relieve(self) -> bool:
-        """Between two steps: shorten long journals, and let state go that has no room; whether there was any."""
+        """Between two steps: compact long journals, and release columns that have no room; returns whether any was."""
         worked = False
         for name, computation in self._computations.items():
             journal = computation.journal
@@ -85,7 +85,7 @@ class Compactor:
     def _compact(self, name: str, computation: GroupingComputation) -> bool:
         if computation.journal.is_compacted:
             return False
-        # What waits to be committed is older than what is written now, and must not come after it.
+        # Steps that wait to be committed are older than what is written now, and must not come after it.
         self._committer.flush(name)
         draft = computation.compact()
         if draft is not None:

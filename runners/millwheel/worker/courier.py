@@ -15,7 +15,7 @@ from runners.millwheel.wire.transport import Transport
 from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.owned_range import OwnedRange
 
-#: Unacknowledged deliveries are sent again after this long; only a lost message needs it, or one that came after a gap.
+#: Unacknowledged deliveries are sent again after this long; needed only after a lost message, or one after a gap.
 RESEND_INTERVAL_MS = 2_000
 
 
@@ -37,7 +37,7 @@ class Courier:
         self.inbox = Inbox(ranges)
 
     def send(self, checkpoint: Checkpoint) -> None:
-        """Bring a production of one of the worker's ranges to its receiver."""
+        """Send a production of one of the worker's ranges to its receiver."""
         channel, sequence, _, payload = checkpoint
         owned = self._ranges[channel.sender]
         is_oldest = owned.outbox.is_oldest(checkpoint)
@@ -48,12 +48,12 @@ class Courier:
             self._send(channel.receiver, delivery)
 
     def take_in(self, delivery: Deliver) -> None:
-        """A delivery has come; one that was processed long ago is acknowledged again."""
+        """Take in a delivery that has arrived; one that was processed long ago is acknowledged again."""
         if self.inbox.put(delivery):
             self.acknowledge([delivery.channel])
 
     def take_acknowledged(self, message: Acknowledge) -> None:
-        """A receiver has committed what it was sent."""
+        """Take in an acknowledgement: a receiver has committed what it was sent."""
         owned = self._ranges.get(message.channel.sender)
         if owned is not None:
             owned.outbox.acknowledge(message.channel, message.sequence, message.receipt)
@@ -71,7 +71,7 @@ class Courier:
                 self._send(channel.sender, message)
 
     def reroute(self, addresses: Mapping[RangeId, str]) -> None:
-        """Ranges have changed hands; their new owners are sent everything that is not acknowledged."""
+        """Send everything unacknowledged to the new owners of ranges that have changed their owner."""
         changed = {
             range_id
             for range_id, address in addresses.items()
@@ -87,7 +87,7 @@ class Courier:
         self._send_again(self._receivers, senders)
 
     def resend_stale(self) -> None:
-        """Send again, now and then, what may have been lost."""
+        """Send again, at intervals, what may have been lost."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._resent_ms >= RESEND_INTERVAL_MS:
             self._resent_ms = now_ms
@@ -105,7 +105,7 @@ class Courier:
                 self.send(checkpoint)
 
     def _send(self, range_id: RangeId, message: Deliver | Acknowledge) -> None:
-        # Without a route the range is changing hands: its next owner is sent everything, or sends
+        # Without a route the range is changing its owner: the next owner is sent everything, or sends
         # again and is answered.
         address = self._routes.get(range_id)
         if address is not None:

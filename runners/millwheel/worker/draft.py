@@ -29,7 +29,7 @@ class _Progress(NamedTuple):
     signal_mark: SignalMark
 
 
-#: What two steps that become one commit have done one after the other, and what the later one knows better.
+#: What is added up when two steps become one commit, in their order; in the rest the later step replaces the earlier.
 _IN_ORDER = (
     "_cells",
     "_timers",
@@ -95,7 +95,7 @@ class Draft:
         self._journal.append(JournalEntry(owned.range_id, cells, payload))
 
     def compact(self, owned: OwnedRange, bundle: int) -> None:
-        """All that a range has noted up to a bundle is in its cells and timers."""
+        """Delete the entries of a range's journal up to a bundle: they are in its cells and timers now."""
         self.touch(owned)
         self._compacted[owned.range_id] = bundle
 
@@ -159,7 +159,7 @@ class Draft:
         self._reshape = reshape
 
     def end_handover(self, owned: OwnedRange) -> None:
-        """Let a range go its own way; one that has no keys any more is at its end."""
+        """End the handover of a range; one that has no keys any more is retired."""
         self.touch(owned)
         self._ended_handovers.add(owned.range_id)
         if owned.keys is None:
@@ -175,12 +175,12 @@ class Draft:
             self._horizons_us[owned.range_id] = horizon_us
 
     def when_committed(self, act: Callable[[], None]) -> None:
-        """Do something as soon as it is durable, and not otherwise."""
+        """Call this as soon as the production is durable, and not otherwise."""
         self._afterwards.append(act)
 
     @property
     def nbytes(self) -> int:
-        """How large it is, about: all that can be large."""
+        """About how many bytes it has: all that can be large."""
         written = [entry.payload for entry in self._journal]
         written += [checkpoint.payload for checkpoint in self.checkpoints]
         written += [record.payload for record in self._late]
@@ -189,11 +189,11 @@ class Draft:
 
     @property
     def computation(self) -> str:
-        """Whose step it is."""
+        """The computation whose step it is."""
         return next(iter(self._ranges)).computation
 
     def seal(self) -> None:
-        """The step has ended: how far its ranges have come until here goes with what it did."""
+        """End the step: how far its ranges have come until here goes with what it did."""
         for range_id, owned in self._ranges.items():
             self._progress[range_id] = _Progress(
                 owned.watermark_us, owned.percentile_us, owned.signal_mark
@@ -219,7 +219,7 @@ class Draft:
         return not any(map(self._is_open, self.checkpoints))
 
     def leave_out_acknowledged(self) -> int:
-        """Do not make productions durable that have arrived; how many remain."""
+        """Leave out productions that have arrived, which need not become durable; returns how many remain."""
         self.checkpoints = [each for each in self.checkpoints if self._is_open(each)]
         return len(self.checkpoints)
 
@@ -273,7 +273,7 @@ class Draft:
         )
 
     def committed(self) -> None:
-        """The production is durable: the next one on these ranges takes the next bundle number."""
+        """Note that the production is durable: the next one on these ranges takes the next bundle number."""
         for range_id, owned in self._ranges.items():
             owned.bundle += 1
             owned.signal_mark_committed = self._progress[range_id].signal_mark

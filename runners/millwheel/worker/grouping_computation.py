@@ -49,14 +49,14 @@ class GroupingComputation:
     """The key ranges of one grouping that this worker owns; their cells live together in memory.
 
     Args:
-        job: the whole.
-        plan: its pipeline.
-        stage: the part.
+        job: its name.
+        plan: the pipeline.
+        stage: the stage of the grouping.
         router: divides what it sends.
-        table: where cells are that are not in memory.
+        table: has the cells that are not in memory.
         tries: see `StageExecutor`.
-        guarantees: what it may do without.
-        cache_bytes: how much of the cells is in memory between two steps; None: all.
+        guarantees: those that it has.
+        cache_bytes: how many bytes of cells stay in memory between two steps; None: all.
         steps: how much it does in one step.
         value_bytes_max: of all that is kept of a key and window.
     """
@@ -80,12 +80,12 @@ class GroupingComputation:
         self._stage = GroupingStage(plan, stage, tries=tries)
         self._is_merging = self._stage.machine.is_merging
         strategy = plan.graph.pcollections[stage.root.inputs[0]].strategy
-        #: Whether cells can hold back the watermark behind the grouping.
+        #: Whether cells can have a hold on the output watermark of the grouping.
         self._can_hold = strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
         self._timers = Timers()
         self._holds: TimerQueue[tuple[CellId, Window]] = TimerQueue()
         self._ranges: dict[RangeId, OwnedRange] = {}
-        #: What they have to do.
+        #: The load of the ranges.
         self.meter = LoadMeter()
         self._stored = StoredCells(
             table,
@@ -99,7 +99,7 @@ class GroupingComputation:
         self._cells = CellCache(self._stored.read, cache_bytes)
         #: The state that is kept as columns, in place of cells and timers.
         self.columns = ColumnState(self._stage.panes, cache_bytes, steps)
-        #: What is durable and not in cells and timers yet.
+        #: State that is durable and not in cells and timers yet.
         self.journal = Journal(
             stage.name,
             self._cells,
@@ -111,7 +111,7 @@ class GroupingComputation:
         )
         #: How many timers fire in one step.
         self._timers_size = StepSize(steps)
-        #: Which of them has a key.
+        #: Which of the ranges has a key.
         self._map = KeyMap({})
         #: The input watermark.  While it is behind the watermark of the master, no delivery may be taken in.
         self.time = InputWatermark(
@@ -119,11 +119,11 @@ class GroupingComputation:
         )
 
     def setup(self) -> None:
-        """Start the life of the user's code on this worker."""
+        """Set up the user's code on this worker."""
         self._stage.setup()
 
     def close(self) -> None:
-        """End it."""
+        """Tear the user's code down."""
         self._stage.teardown()
 
     def take(self, taken: TakenRange) -> OwnedRange:
@@ -173,7 +173,7 @@ class GroupingComputation:
                         self._holds.set((cell_id, window), hold_us)
 
     def release(self, range_id: RangeId) -> None:
-        """Let go of a range, and of everything that is kept of it in memory."""
+        """Forget a range, and everything that is kept of it in memory."""
         encode, find = self._stage.codec.encode, self._map.find
 
         def is_gone(cell_id: CellId) -> bool:
@@ -208,7 +208,7 @@ class GroupingComputation:
 
     @property
     def cache_counts(self) -> CacheCounts:
-        """What its cells in memory take, and what has become of others."""
+        """How large the cells in memory are, and how many were read and evicted."""
         counts = self._cells.counts
         return attrs.evolve(counts, bytes_buffered=counts.bytes_buffered + self.columns.nbytes)
 
@@ -218,7 +218,7 @@ class GroupingComputation:
         return sum(owned.outbox.open_bytes for owned in self._ranges.values())
 
     def deliver(self, deliveries: Sequence[Deliver], now_us: int) -> Draft | None:
-        """Take deliveries in; None if none of them was new."""
+        """Process deliveries; returns the draft, None if none of them was new."""
         draft, is_new = Draft(self._job), False
         partials: list[Any] = []
         for delivery in deliveries:
@@ -282,7 +282,7 @@ class GroupingComputation:
             yield self._released(Draft(self._job), released, [], now_us)
 
     def try_first(self, trial: Trial | None) -> None:
-        """Run user code on trial before it is run; None: at once."""
+        """Run user code in the trial process before it is run here; None: at once."""
         self._stage.try_first(trial)
 
     def on_signals(self, news: SignalNews, now_us: int) -> Iterator[Draft]:
@@ -341,7 +341,7 @@ class GroupingComputation:
         return is_due or self.time.is_before(watermark_us, percentile_us)
 
     def advance(self, watermark_us: int, percentile_us: int, now_us: int) -> Draft | None:
-        """Fire what is due, a bounded number of timers at a time; None when all have fired."""
+        """Fire what is due, a bounded number of timers at a time; returns None when all have fired."""
         watermark_us, percentile_us = self.time.with_known(watermark_us, percentile_us)
         if self.time.is_behind and self.columns.is_conflicting:
             released = self.columns.release(self.columns.singles)
@@ -426,7 +426,7 @@ class GroupingComputation:
         return self._ranges[range_id]
 
     def compact(self) -> Draft | None:
-        """Bring some of the cells and timers up to date with the journal; None if all of them are."""
+        """Bring some of the cells and timers up to date with the journal; returns None if all of them are."""
         draft = Draft(self._job)
         return draft if self.journal.compact(draft) else None
 

@@ -12,10 +12,10 @@ HELD_UP_TOLD_AFTER_MS = 10_000
 
 
 def why_not_read(hindrance: Hindrance, owned: OwnedRange, sources: Iterable[OwnedRange]) -> str:
-    """Why a split is not read.
+    """The reason, for people, why a split is not read.
 
     Args:
-        hindrance: of it.
+        hindrance: why this worker does not read it.
         owned: the split.
         sources: all splits of its worker.
     """
@@ -28,7 +28,7 @@ def why_not_read(hindrance: Hindrance, owned: OwnedRange, sources: Iterable[Owne
 def unacknowledged(
     senders: Iterable[OwnedRange], hindrance: Hindrance = Hindrance.RECEIVERS
 ) -> str:
-    """Who has most of what was sent and is not acknowledged."""
+    """The receiver with the most unacknowledged bytes, for people."""
     found: dict[RangeId, int] = {}
     for owned in senders:
         for receiver, size in owned.outbox.open_bytes_by_receiver().items():

@@ -18,7 +18,7 @@ from runners.millwheel.worker.step_limits import STEP_LIMITS
 
 
 class Inbox:
-    """What waits for the ranges of one worker.
+    """Deliveries that wait for the ranges of one worker.
 
     Args:
         ranges: those that it owns; kept up to date by the worker.
@@ -47,7 +47,7 @@ class Inbox:
     def take(
         self, computation: str, deliveries_max: int, bytes_max: int = STEP_LIMITS.nbytes
     ) -> list[Deliver]:
-        """Remove and return what has waited longest for a computation, and is not more than a step should take in."""
+        """Remove and return the oldest deliveries for a computation, no more than a step should take in."""
         waiting, taken, size = self._waiting[computation], list[Deliver](), 0
         while waiting and len(taken) < deliveries_max:
             size += len(waiting[0].payload)

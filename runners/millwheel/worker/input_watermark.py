@@ -23,7 +23,7 @@ class InputWatermark:
         self.percentile_us = MIN_TIMESTAMP_US
         #: Whether a range was taken over that may still have to fire what has fired for the other ranges.
         self.is_behind = False
-        #: How far its former owner had come: what was true of all senders then is true for the other ranges too.
+        #: How far the former owner of a range taken over had come: all senders had, so it holds for the others too.
         self._taken_us = self._taken_percentile_us = MIN_TIMESTAMP_US
 
     def take(self, owned: OwnedRange) -> None:
@@ -34,7 +34,7 @@ class InputWatermark:
             self._taken_percentile_us = max(self._taken_percentile_us, owned.percentile_us)
 
     def is_before(self, watermark_us: int, percentile_us: int) -> bool:
-        """Whether there may be something to do at these watermarks."""
+        """Whether timers may be due at these watermarks."""
         return (
             self.is_behind or watermark_us > self.watermark_us or percentile_us > self.percentile_us
         )
@@ -55,12 +55,12 @@ class InputWatermark:
         return min([self.watermark_us, *(owned.watermark_us for owned in self._ranges.values())])
 
     def act_in_part(self, until_us: int) -> None:
-        """All that was due until then has been done."""
+        """Note that all timers that were due until then have fired."""
         for owned in self._ranges.values():
             owned.watermark_us = max(owned.watermark_us, until_us)
 
     def act_on(self, watermark_us: int, percentile_us: int) -> None:
-        """All that was due has been done."""
+        """Note that all timers that were due have fired."""
         self.watermark_us = max(self.watermark_us, watermark_us)
         self.percentile_us = max(self.percentile_us, percentile_us)
         self.is_behind = False

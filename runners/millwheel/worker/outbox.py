@@ -42,7 +42,7 @@ class Outbox:
         self._acknowledged: dict[Channel, int] = {}
         #: The receipts that came with acknowledgements, of channels that are in the outbox or were.
         self.receipts: dict[Channel, Receipt] = {}
-        #: Of each channel in there, the first.
+        #: Of each channel with acknowledged productions that are not deleted yet, the first of these.
         self._undeleted: dict[Channel, int] = {}
         self._open_bytes = 0
         for checkpoint in sorted(checkpoints, key=lambda each: each.sequence):
@@ -54,7 +54,7 @@ class Outbox:
         return self._open_bytes
 
     def open_bytes_by_receiver(self) -> Mapping[RangeId, int]:
-        """For whom they are."""
+        """The same by the range that they were sent to."""
         found: dict[RangeId, int] = {}
         for channel, entries in self._open.items():
             size = sum(len(each.payload) for each in entries)
@@ -78,7 +78,7 @@ class Outbox:
         return min((entries[0].min_timestamp_us for entries in self._open.values()), default=None)
 
     def create(self, channel: Channel, min_timestamp_us: int, payload: bytes) -> Checkpoint:
-        """The next production on a channel; to be sent after it is committed."""
+        """Create the next production on a channel; to be sent after it is committed."""
         sent = max(self._sent.get(channel, 0), self._weak_from or 0)
         sequence = self._sent[channel] = sent + 1
         checkpoint = Checkpoint(channel, sequence, min_timestamp_us, payload)
@@ -118,7 +118,7 @@ class Outbox:
         return (checkpoint.channel, checkpoint.sequence) in self._volatile
 
     def keep(self, checkpoint: Checkpoint) -> None:
-        """A production is durable now."""
+        """Note that a production is durable now."""
         self._volatile.discard((checkpoint.channel, checkpoint.sequence))
 
     def newest(self) -> Mapping[Channel, int]:
@@ -142,7 +142,7 @@ class Outbox:
         )
 
     def take_acknowledged(self) -> Mapping[Channel, int]:
-        """What the next commit is to delete; afterwards it counts as deleted."""
+        """Return what the next commit is to delete; afterwards it counts as deleted."""
         taken, self._acknowledged, self._undeleted = self._acknowledged, {}, {}
         return taken
 
@@ -175,7 +175,7 @@ class Trail(Generic[ValueT]):
         self._latest = self._passed = first
 
     def note(self, value: ValueT) -> None:
-        """What was sent so far is ahead of the value, what is sent from here on is behind it."""
+        """Note a value, which is passed on when all that was sent so far is acknowledged."""
         if value != self._latest:
             self._latest = value
             self._waiting.append((value, self._outbox.newest()))

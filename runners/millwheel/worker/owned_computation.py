@@ -60,7 +60,7 @@ def build_computations(
                 store,
                 tries=tries,
                 guarantees=guarantees,
-                # What is not committed yet must not be read back as it was.
+                # State that is not committed yet must not be read again from the store, which has an older one.
                 cache_bytes=cache_bytes if guarantees.strong_productions else None,
                 steps=options.steps,
                 value_bytes_max=options.value_bytes_max,
@@ -69,7 +69,7 @@ def build_computations(
 
 
 def counts_of(computations: Iterable[Computation], committed: Mapping[str, int]) -> Counts:
-    """What a worker has done: all of its computations, and its `Committer`."""
+    """The counts of a worker: of all its computations, and of its `Committer`."""
     ids, cells = IdCounts(), CacheCounts()
     loads: dict[RangeId, RangeLoad] = {}
     for each in computations:

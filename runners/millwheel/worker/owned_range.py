@@ -70,9 +70,9 @@ class OwnedRange:
     def taken(
         cls, taken: TakenRange, *, is_weak: bool = False, remembers: bool = True
     ) -> "OwnedRange":
-        """A range just acquired; ``is_weak``: what it sends is not durable at once."""
+        """Make one of a range just acquired; ``is_weak``: what it sends is not durable at once."""
         row = taken.row
-        # Above whatever an earlier owner can have used, and a number that is still one in the store.
+        # Above all numbers that an earlier owner can have used, and within the numbers of the store.
         weak_from = row.token * SEQUENCES_PER_OWNER if is_weak else None
         owned = cls(
             range_id=row.range_id,
@@ -97,7 +97,7 @@ class OwnedRange:
         return CommitMark(self.token, self.bundle)
 
     def origin_of(self, checkpoint: Checkpoint) -> CommitMark | None:
-        """The commit as of which a production is durable that it sends now; None: it is not."""
+        """The commit as of which a production that is sent now is durable; None: it is not durable."""
         return None if self.outbox.is_volatile(checkpoint) else self.mark
 
     def receipt(self) -> Receipt:
@@ -105,13 +105,13 @@ class OwnedRange:
         return Receipt(self.mark, self.remembers)
 
     def fence(self) -> Fence:
-        """What the next commit must show."""
+        """The fence of the next commit."""
         return Fence(range_id=self.range_id, token=self.token, bundle=self.bundle + 1)
 
     def accept(self, deliveries: Sequence[Deliver]) -> list[Deliver]:
-        """Accept the deliveries that are next on their channels.
+        """Accept the deliveries that are next on their channels, and return them.
 
-        What was seen before is passed over, and so is what comes after a gap: the sender will send the channel again.
+        A delivery that came before is passed over, and so is one after a gap: the sender will send the channel again.
         """
         accepted = []
         for delivery in deliveries:
@@ -130,7 +130,7 @@ class OwnedRange:
                 known[channel] = max(sequence, known.get(channel, 0))
 
     def act_on_signals(self, mark: SignalMark) -> None:
-        """Note how far it has come; never back.  What it has sent so far is ahead of the signals that it passes on."""
+        """Advance the signal mark, never back; signals are passed on after everything that was sent so far."""
         if mark.number > self.signal_mark.number:
             self._signals.note(mark.number)
         self.signal_mark = max(self.signal_mark, mark)
@@ -140,7 +140,7 @@ class OwnedRange:
         return self._signals.passed()
 
     def passed_percentile_us(self) -> int | None:
-        """How far the range has come by the percentile that it follows, as far as receivers know; None: not known."""
+        """The percentile watermark of the range, as far as receivers have what was sent before; None: not known."""
         self._percentiles.note(self.percentile_us)
         passed_us = self._percentiles.passed()
         if passed_us is None or self.window_hold_us is None:
@@ -148,13 +148,13 @@ class OwnedRange:
         return min(passed_us, self.window_hold_us)
 
     def passed_progress(self) -> SplitProgress | None:
-        """Where a source split is, as far as receivers know; None: not known."""
+        """The progress of a source split, as far as receivers have what was sent before; None: not known."""
         if self.sketch is not None:
             self._progress.note(self.sketch.progress())
         return self._progress.passed()
 
     def follow_routing(self, number: int) -> None:
-        """What it sends from here on is divided by the routing of that number."""
+        """Note that everything sent from here on is divided by the routing of that number."""
         self._routings.note(number)
 
     def passed_routing(self) -> int:

@@ -25,7 +25,7 @@ class Hindrance(Enum):
 
 
 def is_overrun(open_bytes: int) -> bool:
-    """Whether who sends must wait: so much of what it has sent is not acknowledged."""
+    """Whether a sender must wait, because so many bytes of what it has sent are not acknowledged."""
     return open_bytes > UNACKNOWLEDGED_BYTES_MAX
 
 
@@ -34,7 +34,7 @@ class ReadingPace:
 
     Args:
         options: how fast a split may be read, and how far it may be ahead of the others.
-        clock: for the speed.
+        clock: to measure the speed.
     """
 
     def __init__(self, options: WorkerOptions, clock: Clock) -> None:
@@ -48,7 +48,7 @@ class ReadingPace:
         self._buckets[range_id] = TokenBucket(self._clock, self._options.records_per_second)
 
     def end(self, range_id: RangeId) -> None:
-        """It has been let go."""
+        """Stop counting for a range that was released."""
         del self._buckets[range_id]
 
     def in_turn(self, sources: Sequence[OwnedRange]) -> Sequence[OwnedRange]:
@@ -89,6 +89,6 @@ class ReadingPace:
         return self._buckets[owned.range_id].available(most)
 
     def spend(self, range_id: RangeId, records: int) -> None:
-        """So many have been read."""
+        """Note how many records have been read."""
         self._buckets[range_id].spend(records)
         self._last_read[range_id.computation] = range_id

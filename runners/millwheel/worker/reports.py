@@ -8,7 +8,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.wire.messages import Report
 from runners.millwheel.worker.owned_range import OwnedRange
 
-#: Longest silence towards the master.
+#: Longest time without a report to the master.
 REPORT_INTERVAL_MS = 100
 #: Everything that a busy worker does is news; how often it reports bounds how far watermarks lag behind.
 BUSY_REPORT_INTERVAL_MS = 10
@@ -52,7 +52,7 @@ class Reporter:
         is_pausing: bool,
         as_of_ms: int,
     ) -> None:
-        """Report, if it is time or there is news; ``is_idle``: whether everything is durable, and in its place."""
+        """Report, if it is time or there is news; ``is_idle``: whether everything is durable, and compacted."""
         now_ms = self._clock.monotonic_ms()
         silence_ms = now_ms - self._reported_ms
         least_ms = BUSY_REPORT_INTERVAL_MS if is_busy else 0

@@ -35,18 +35,18 @@ class Router:
             for stage in plan.groupings()
         }
         self._maps: Mapping[str, KeyMap] = {}
-        #: That of the routing that it follows; 0 before the first.
+        #: The number of the routing that it follows; 0 before the first.
         self.number = 0
 
     def follow(self, routing: Routing) -> None:
-        """Divide by this from here on, unless it knows a newer one."""
+        """Divide by this routing from here on, unless it is older than the one in use."""
         if routing.number > self.number:
             self.number, self._maps = routing.number, routing.maps()
             gaps = [name for name, ranges in self._maps.items() if not ranges.is_whole]
             assert not gaps, f"some keys of {gaps} have no range, or two: {routing}"
 
     def payloads(self, groups: Mapping[str, Sequence[Partial]]) -> list[tuple[RangeId, bytes]]:
-        """What each range is sent, in pieces of a bounded size and in their order.
+        """The payloads for each range, in pieces of a bounded size and in their order.
 
         Raises:
             KeyEncodingError: a key has no deterministic encoding; names the grouping.

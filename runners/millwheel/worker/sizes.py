@@ -23,7 +23,7 @@ T = TypeVar("T")
 #: A value that has no parts: all that is kept of a key and window, what a bundle has for them, a field of a row.
 VALUE_BYTES_MAX = 256 << 20
 
-#: By how much more a step may take in than the one before it.
+#: A step may take in at most so many times as much as the one before it.
 _GROWTH = 8
 
 
@@ -61,9 +61,9 @@ class Pieces:
         self, value_bytes_max: int, what: Callable[[Any], str], steps: StepLimits = STEP_LIMITS
     ) -> None:
         self._value_bytes_max, self._what = value_bytes_max, what
-        # Or the limit would be that of a piece.
+        # Otherwise a single value within a piece could be larger than its own limit.
         self._piece_bytes = min(steps.piece_bytes, value_bytes_max)
-        #: Of each thing, in the piece before.
+        #: The bytes of each thing in the piece before.
         self._bytes_each = 1
 
     def of(
@@ -81,7 +81,7 @@ class Pieces:
         start = 0
         while start < len(things):
             count = max(1, self._piece_bytes // self._bytes_each)
-            # What is all in one piece stays the very sequence that it is.
+            # A sequence that fits into one piece is not copied.
             piece = things if not start and count >= len(things) else things[start : start + count]
             start += len(piece)
             yield from self._dumped(piece, dump)
@@ -116,5 +116,5 @@ def too_large(what: str, size_bytes: int, bytes_max: int) -> TransformError:
 
 
 def of_key(where: str, what: str, key: Any) -> str:
-    """What of a key cannot be, for `Pieces`."""
+    """Describe a key that cannot be stored or sent, for `Pieces`."""
     return f"{where} cannot {what} of key {shown(key)}"

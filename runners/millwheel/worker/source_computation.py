@@ -40,7 +40,7 @@ class _Split:
     owned: OwnedRange
     reader: SourceReader
     is_finished: bool
-    #: What has been read of it before, if its records have ids.
+    #: The ids of the records read before, if they have ids.
     seen: SeenIds | None
     #: How many records it reads in one step.
     size: StepSize
@@ -74,15 +74,15 @@ class SourceComputation:
         self._executor = StageExecutor(plan, stage, tries=tries)
         self._is_sketched = any(percentile_of(plan.graph, group) for group in stage.groups)
         self._splits: dict[RangeId, _Split] = {}
-        #: What they have to do.
+        #: The load of the splits.
         self.meter = LoadMeter()
 
     def setup(self) -> None:
-        """Start the life of the user's code on this worker."""
+        """Set up the user's code on this worker."""
         self._executor.setup()
 
     def close(self) -> None:
-        """End it, and close the readers."""
+        """Tear the user's code down, and close the readers."""
         for split in self._splits.values():
             split.reader.close()
         self._executor.teardown()
@@ -108,7 +108,7 @@ class SourceComputation:
         return owned
 
     def release(self, range_id: RangeId) -> None:
-        """Let go of a split."""
+        """Forget a split, and close its reader."""
         split = self._splits.pop(range_id)
         self.meter.forget(range_id)
         split.reader.close()
@@ -124,7 +124,7 @@ class SourceComputation:
         return ()
 
     def end(self, range_id: RangeId) -> Draft:
-        """A split ends where it is: its position is kept, and time goes on without it."""
+        """End a split where it is: its position is kept, and no watermark waits for it any more."""
         split = self._splits[range_id]
         split.owned.watermark_us, split.is_finished = MAX_TIMESTAMP_US, True
         split.owned.is_idle = False
@@ -135,7 +135,7 @@ class SourceComputation:
         return draft
 
     def try_first(self, trial: Trial | None) -> None:
-        """Run user code on trial before it is run; None: at once."""
+        """Run user code in the trial process before it is run here; None: at once."""
         self._executor.trial = trial
 
     def unfinished(self) -> list[OwnedRange]:
@@ -147,7 +147,7 @@ class SourceComputation:
         return self._splits[range_id].reader.reads_columns
 
     def read(self, range_id: RangeId, records_max: int, *, now_us: int) -> tuple[Draft | None, int]:
-        """Read on in one split; the draft (None if there was nothing) and the number of records."""
+        """Read on in one split; returns the draft (None if there was nothing) and the number of records."""
         split = self._splits[range_id]
         owned = split.owned
         batch = split.reader.read(split.size.allowed(records_max))

@@ -72,7 +72,7 @@ FLUSH_INTERVAL_MS = 1_000
 
 @attrs.frozen(kw_only=True)
 class WorkerSpec:
-    """What a worker is started with; ``workers``: how many there are.  Travels inside the task closure."""
+    """The parameters of one worker; ``workers``: how many there are.  Travels inside the task closure."""
 
     job: str
     slot: int
@@ -122,7 +122,7 @@ class Worker:
         self._news: SignalNews | None = None
         #: When the master sent the message received last, by its own clock.
         self._sent_ms = 0
-        #: When acknowledgements were last handed over for their own sake.
+        #: When acknowledged productions were last deleted by a commit of their own.
         self._flushed_ms = clock.monotonic_ms()
         #: When a message of the master was received last.
         self.heard_ms = clock.monotonic_ms()
@@ -144,7 +144,7 @@ class Worker:
             computation.close()
 
     def step(self, wait_ms: int = 0) -> bool:
-        """One round: what has arrived, then deliveries, timers and sources; whether there was anything to do.
+        """Do one round: what has arrived, then deliveries, timers and sources; returns whether there was anything.
 
         Raises:
             WorkerStoppedError: the worker lost its ranges or does not know its state any more.
@@ -159,7 +159,7 @@ class Worker:
                 worked=worked, is_last=self._is_ending, in_cells=self._is_pausing
             )
         except LostCommitsError as error:
-            # The next worker would meet the same.
+            # The next worker would fail in the same way.
             self._fail(error)
             return False
         except (WorkerStoppedError, StoreError):
@@ -299,7 +299,7 @@ class Worker:
         waiting = [owned for owned in self._ranges.values() if owned.outbox.has_acknowledged]
         if is_overdue:
             for name in dict.fromkeys(owned.range_id.computation for owned in waiting):
-                # What waits to be committed is older, and hands over what its own ranges have.
+                # Steps that wait to be committed are older, and delete what their own ranges have.
                 self._committer.flush(name)
         draft = None
         for owned in waiting:
@@ -353,7 +353,7 @@ class Worker:
         self._follow(assign.routing)
         if self._spec.options.tries is not None:
             self._caution.suspect(assign.suspects)
-        # It is asked again when its answer is lost.
+        # The master assigns again when an answer is lost.
         missing = [range_id for range_id in assign.ranges if range_id not in self._ranges]
         self._say_ready(dict.fromkeys([*assign.ranges, *self._acquire(missing, assign.commits)]))
 
@@ -415,7 +415,7 @@ class Worker:
         self._send_to_master(ready)
 
     def _reshape(self, asked: Split | Merge) -> None:
-        """Split or merge ranges, once however often it is asked to."""
+        """Split or merge ranges, once however often the master asks for it."""
         computation = self._computations[asked.range_id.computation]
         other = asked.born if isinstance(asked, Split) else asked.gone
         if asked.range_id not in self._ranges or not isinstance(computation, GroupingComputation):
@@ -435,7 +435,7 @@ class Worker:
         for range_id in end_handover.ranges:
             owned = self._ranges.get(range_id)
             if owned is not None and owned.keys is None and not owned.outbox.is_empty:
-                continue  # what it has sent is not acknowledged, or not deleted; it is asked again
+                continue  # what it has sent is not acknowledged, or not deleted; the master will ask again
             done.append(range_id)
             if owned is not None and owned.handover_with is not None:
                 self._committer.flush(range_id.computation)

@@ -11,13 +11,13 @@ from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 
 @attrs.frozen(kw_only=True)
 class WorkerOptions:
-    """Chosen by the user, at each run anew.
+    """Options of the user, for one run.
 
     Attributes:
         records_per_second: of each source split; None: as fast as it can.
         tries: of a record that makes user code fail (`runners.core.user_code.poison`); None: the first failure stops
             the job.
-        step_timeout_ms: how long user code may be at work on the records of one step; None: as long as it likes.
+        step_timeout_ms: how long user code may work on the records of one step; None: as long as it likes.
         skew_limit_us: how far the event time of a source split may be ahead of the slowest one; None: as far as it
             likes.
         state_cache_bytes: how much state a worker keeps in memory between two steps; None: all that it has.

@@ -56,12 +56,12 @@ class IdFilter:
 
     @property
     def generations(self) -> int:
-        """How many there are."""
+        """The number of generations."""
         return len(self._generations)
 
     @property
     def size_bytes(self) -> int:
-        """Of all bits together."""
+        """The bytes of all bits together."""
         return sum(each.bloom.size_in_bits for each in self._generations) // 8
 
     def maybes(self, digests: Iterable[bytes]) -> list[bytes]:
@@ -93,13 +93,13 @@ class IdFilter:
         self._generations = [each for each in self._generations if each.latest_us >= horizon_us]
 
     def note_built(self) -> None:
-        """Note that all that the table has has been added."""
+        """Note that all ids in the table have been added."""
         self._built_with = len(self)
 
     def is_worth_building(self, horizon_us: int) -> bool:
-        """Whether much of it may be behind the horizon, kept by some ids that are far ahead of the others.
+        """Whether many of its ids may be behind the horizon, in generations kept by a few that are far ahead.
 
-        Building costs as many rows of the table as have been added since, at most.
+        Building it again reads as many rows of the table as have been added since, at most.
         """
         return len(self) > _GARBAGE_FACTOR * (self._built_with + self._expected) and any(
             each.earliest_us < horizon_us for each in self._generations[:-1]
@@ -107,7 +107,7 @@ class IdFilter:
 
     def _newest(self) -> _Generation:
         if not self._generations or self._generations[-1].count >= self._generations[-1].capacity:
-            # As large as all before it together, so that there are few of them.
+            # A new generation has room for as many as all before it together, so that there are few of them.
             capacity = max(self._expected, len(self))
             rate = self._rate / 2 ** (len(self._generations) + 1)
             self._generations.append(_Generation(Bloom(capacity, rate, _hash), capacity))

@@ -1,11 +1,11 @@
 """SeenIds: which records of a source's split have been read before, exactly, and cheaply where they have not.
 
-The truth is the store's table of ids, which is written in the same commit as what the records cause.  A filter in front
-of it answers most questions (`runners.millwheel.worker.dedup.id_filter`).  It is loaded from the table a page at a
-time, beside the reading; until it is whole, everything is asked of the table.  So a lost filter, or a large one, delays
-no takeover.
+The exact answer is in the store's table of ids, which is written in the same commit as what the records cause.  A
+filter in front of it answers most questions (`runners.millwheel.worker.dedup.id_filter`).  The filter is loaded from
+the table a page at a time, while records are read; until it is complete, the table is asked about every record.  So a
+lost filter, or a large one, delays no takeover.
 
-MillWheel, section 6.1.1.
+MillWheel, section 6.1.1; ADR 0018.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,7 +25,7 @@ COLLECT_PARTS = 8
 
 
 class IdTable(Protocol):
-    """The part of `runners.millwheel.store.port.Store` that is needed here."""
+    """The part of `runners.millwheel.store.port.Store` that `SeenIds` needs."""
 
     def known_record_ids(
         self, job: str, range_id: RangeId, digests: Sequence[bytes]
@@ -59,7 +59,7 @@ class SeenIds:
         self._loaded: bytes | None = b""
 
     def deduplicate(self, bundle: Bundle, *, watermark_us: int) -> Deduplicated:
-        """Which of the records just read are new; their ids are in no table yet.
+        """Return those of the records just read that are new; their ids are in no table yet.
 
         Raises:
             TransformError: a record has no id, and that is no dead letter.
@@ -91,17 +91,17 @@ class SeenIds:
         return until_us
 
     def note_committed(self, ids: Sequence[NewId]) -> None:
-        """The table has them now."""
+        """Note that the table has these ids now."""
         for each in ids:
             self._uncommitted.pop(each.digest, None)
 
     def release(self) -> None:
-        """Let go of the filter."""
+        """Drop the filter."""
         self._counts.kept -= len(self._filter)
         self._filter = self._empty()
 
     def _tidy(self, watermark_us: int) -> None:
-        """Drop what is behind the horizon, and go on loading."""
+        """Drop ids behind the horizon, and go on loading."""
         until_us = horizon_us(self._settings.slack_us, watermark_us)
         self._filter.collect(until_us)
         if self._loaded is None and self._filter.is_worth_building(until_us):

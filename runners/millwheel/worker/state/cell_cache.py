@@ -32,14 +32,14 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
-#: What a cell takes in memory beside its value: its place in the mappings, its id, the objects that it is made of.
+#: Bytes that a cell takes in memory beside its value: its place in the mappings, its id, the objects it is made of.
 ENTRY_BYTES = 1_000
 #: Outdated entries that a queue may have before it is rebuilt.
 _OUTDATED_MAX = 64
 
 
 class FurthestFirst(Generic[KeyT]):
-    """Which of some keys to let go first: the one needed furthest in the future, of those the one used longest ago.
+    """A queue of keys to evict: first the one needed furthest in the future, of those the one used longest ago.
 
     Each operation takes O(log n), amortized.
     """
@@ -54,14 +54,14 @@ class FurthestFirst(Generic[KeyT]):
         return len(self._used)
 
     def use(self, key: KeyT, needed_us: int) -> None:
-        """A key is used now, and will be needed at an instant."""
+        """Note that a key is used now, and will be needed at an instant."""
         self._number += 1
         self._used[key] = (-needed_us, self._number)
         heappush(self._heap, (-needed_us, self._number, key))
         self._tidy()
 
     def forget(self, key: KeyT) -> None:
-        """A key is gone, if it was there."""
+        """Forget a key that is gone, if it was there."""
         self._used.pop(key, None)
         self._tidy()
 
@@ -71,7 +71,7 @@ class FurthestFirst(Generic[KeyT]):
             heapify(self._heap)
 
     def pop(self) -> KeyT:
-        """Remove and return the key to let go first.
+        """Remove and return the key to evict first.
 
         Raises:
             IndexError: there is none.
@@ -104,13 +104,13 @@ class CellCache(dict[CellId, Any]):
         self._writes = 0
         #: The number of the last change of a cell, until it is compacted.
         self._uncommitted: dict[CellId, int] = {}
-        #: Of the cells in memory, and of those just gone, those that the store has; rather too many than too few.
+        #: The cells in memory, or just gone, that the store has; rather too many than too few.
         self._stored: set[CellId] = set()
         #: Bytes by cell, in the order of use.
         self._sizes: dict[CellId, int] = {}
-        #: Of those that are committed; from the first time that something has to go.
+        #: The order of eviction of compacted cells; None until a cell has to be evicted for the first time.
         self._order: FurthestFirst[CellId] | None = None
-        #: How many cells of our ranges are in the store and not here; rather too many than too few.
+        #: How many cells of this worker's ranges are only in the store; rather too many than too few.
         self._absent: float = 0
         self._bytes = self._hits = self._misses = self._loads = self._evictions = 0
 
@@ -127,7 +127,7 @@ class CellCache(dict[CellId, Any]):
 
     @property
     def is_full(self) -> bool:
-        """Whether something would have to go."""
+        """Whether the cells take more than the bound."""
         return self._bytes_max is not None and self._bytes > self._bytes_max
 
     @property
@@ -135,7 +135,7 @@ class CellCache(dict[CellId, Any]):
         return self._bytes_max is not None and 2 * self._bytes < self._bytes_max
 
     def need(self, cell_ids: Iterable[CellId]) -> None:
-        """Have the cells of a step in memory.  Raises what reading them raises."""
+        """Read those cells of a step that are missing in memory.  Raises what reading them raises."""
         if not self._absent:
             return
         needed = dict.fromkeys(cell_ids)
@@ -151,13 +151,13 @@ class CellCache(dict[CellId, Any]):
             self.bring_back(dict(self._read(missing)))
 
     def bring_back(self, cells: Mapping[CellId, bytes]) -> None:
-        """Have cells in memory that the store has."""
+        """Put cells into memory that were read from the store."""
         before = len(self)
         self.take_in(cells)
         self._absent -= len(self) - before
 
     def take_in(self, cells: Mapping[CellId, bytes]) -> None:
-        """Take in cells that have come with a range."""
+        """Put cells into memory that have come with a range."""
         for cell_id, value in cells.items():
             if cell_id not in self and cell_id not in self._uncommitted:
                 self[cell_id] = decode_cell(value)
@@ -167,7 +167,7 @@ class CellCache(dict[CellId, Any]):
                     self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
 
     def wrote(self, cell_id: CellId, size: int | None, *, is_stored: bool = False) -> None:
-        """A step has changed a cell to what takes about so many bytes; None: it is gone.
+        """Note that a step has changed a cell, and about how many bytes it has now; None: it is deleted.
 
         ``is_stored``: the store may have it, although it was never read.
         """
@@ -184,7 +184,7 @@ class CellCache(dict[CellId, Any]):
         return cell_id in self._stored
 
     def compact(self, cell_ids: Iterable[CellId]) -> Callable[[], None]:
-        """Cells are being written as they are now; call what is returned when that is committed."""
+        """Note that cells are being written as they are now; call what is returned when that is committed."""
         written = {
             cell_id: self._uncommitted[cell_id]
             for cell_id in cell_ids
@@ -208,11 +208,11 @@ class CellCache(dict[CellId, Any]):
 
     @property
     def uncommitted(self) -> Collection[CellId]:
-        """Cells of which the store has another value, or none yet, or still one."""
+        """Cells that the store has in an older state: with another value, not yet, or still though deleted."""
         return self._uncommitted.keys()
 
     def trim(self) -> None:
-        """Let go of so much that the rest fits, between two steps."""
+        """Evict so many cells that the rest fits; to be called between two steps."""
         if not self.is_full:
             if self._order is not None and not self._absent and self._is_half_empty:
                 self._order = None
@@ -239,7 +239,7 @@ class CellCache(dict[CellId, Any]):
             self._bytes += size
 
     def leave_out(self) -> None:
-        """There are cells in the store that were not read at all."""
+        """Note that there are cells in the store that were not read at all."""
         self._absent = inf
 
     def forget(self, is_gone: Callable[[CellId], bool]) -> None:
@@ -254,7 +254,7 @@ class CellCache(dict[CellId, Any]):
         self._stored = {cell_id for cell_id in self._stored if not is_gone(cell_id)}
 
     def start_anew(self) -> None:
-        """No range is owned any more."""
+        """Note that no range is owned any more."""
         self._absent = 0
 
 

@@ -48,7 +48,7 @@ Locate = Callable[[Any], OwnedRange]
 
 
 class _Round(NamedTuple):
-    """Cells and timers to be brought up to date, and up to which bundle the journal is about them."""
+    """One round of compaction: the cells and timers to write, and up to which bundle entries of the journal then go."""
 
     cells: Iterator[CellId]
     timers: Iterator[TimerId]
@@ -87,7 +87,7 @@ class Journal:
         self._stored_timers: set[TimerId] = set()
         #: Ranges with entries, except those whose only entries are all of their columns.
         self._ranges: dict[RangeId, OwnedRange] = {}
-        #: Those of them that have had one since the round began.
+        #: Those of them that have had an entry since the round began.
         self._noted: set[RangeId] = set()
         #: The bytes of entries since the last round, and of those that have remained from before it.
         self._bytes = self._remaining_bytes = 0
@@ -101,7 +101,7 @@ class Journal:
     @property
     def is_full(self) -> bool:
         """Whether it is time to compact, whatever else there is to do."""
-        # What remains is written again each time, so as much has to come first.
+        # The remaining entry is written again by each round, so at least as many bytes must have come before that.
         return self._round is not None or self._bytes > max(
             JOURNAL_BYTES_MAX, self._remaining_bytes
         )
@@ -120,7 +120,7 @@ class Journal:
             WorkerStoppedError: no range of this worker has the key.
         """
         changes: dict[RangeId, _Changes] = {}
-        # Of a key, because most steps are about fewer keys than cells, and about each cell twice.
+        # The range of a key is looked up once: most steps have fewer keys than cells, and each cell twice.
         of_key: dict[Any, _Changes] = {}
 
         def changes_of(key: Any) -> _Changes:
@@ -151,7 +151,7 @@ class Journal:
             return
 
         def entry(some: Sequence[tuple[CellId, Any]]) -> bytes:
-            # Mostly there is one.
+            # Mostly there is one piece.
             return encode_changes(some, timers if some[0] is cells[0] else [])
 
         for some, payload in self._pieces.of(cells, entry):
@@ -161,7 +161,7 @@ class Journal:
                 self._cells.wrote(cell_id, None if cell is None else size)
 
     def note_entry(self, draft: Draft, owned: OwnedRange, size: int, payload: bytes) -> None:
-        """Let a draft have an entry of a range about so many partials in columns, or cells; fences it."""
+        """Add an entry of a range to a draft, with so many partials in columns, or cells; fences the range."""
         draft.note(owned, size, payload)
         self.note_fired(draft, owned)
         self._bytes += len(payload)
@@ -211,11 +211,11 @@ class Journal:
             )
 
     def has_stored(self, timers: Iterable[TimerId]) -> None:
-        """Timers that were found in their table."""
+        """Note timers that were found in their table."""
         self._stored_timers.update(timers)
 
     def compact(self, draft: Draft) -> bool:
-        """Bring some cells and timers up to date; False, and nothing in the draft, if all of them are.
+        """Bring some cells and timers up to date; returns False, with nothing in the draft, if all of them are.
 
         Everything noted before must be committed.
         """
@@ -226,7 +226,7 @@ class Journal:
             self._round = _Round(
                 iter(list(self._cells.uncommitted)), iter(list(self._timers)), bundles
             )
-            # What is noted from here on is of the next round.
+            # Whatever is noted from here on belongs to the next round.
             self._noted.clear()
             self._bytes = 0
         is_empty = True
@@ -258,13 +258,13 @@ class Journal:
     def _cell_writes(
         self, draft: Draft, cells: Iterator[CellId]
     ) -> tuple[list[CellId], list[CellWrite], bool]:
-        """The next cells of a round, as many as a step may have, what is to be written of them, and if it was all."""
+        """The next cells of a round, as many as a step may have, their writes, and whether these were the last."""
         looked_at, writes, size = list[CellId](), list[CellWrite](), 0
         for cell_id in islice(cells, self._steps.compacted):
             looked_at.append(cell_id)
             cell = self._cells.get(cell_id)
             if cell is None and not self._cells.is_stored(cell_id):
-                continue  # born and gone since the last time
+                continue  # created and deleted since the last round
             key_hash, cell_key = self._stored.key_of(cell_id)
             draft.touch(self._locate(cell_id[0]))
             value = None if cell is None else encode_cell(cell)

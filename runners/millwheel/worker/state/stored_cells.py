@@ -25,7 +25,7 @@ CELLS_PER_PAGE = 5_000
 
 
 class CellTable(Protocol):
-    """The part of `runners.millwheel.store.port.Store` that is needed here."""
+    """The part of `runners.millwheel.store.port.Store` that `StoredCells` needs."""
 
     def read_cells(
         self,
@@ -46,8 +46,8 @@ class StoredCells:
     """The cells of one computation.
 
     Args:
-        table: where they are.
-        job: of which.
+        table: has them.
+        job: its name.
         computation: its name.
         codec: of its keys.
         is_merging: whether a cell is that of a key, and not of a window of it.
@@ -112,7 +112,7 @@ class StoredCells:
                 return
 
     def key_of(self, cell_id: CellId) -> CellKey:
-        """How the store names a cell."""
+        """The key hash and cell key by which the store has a cell."""
         key, window = cell_id
         encoded = self._codec.encode(key)
         return encoded.hash, encode_cell_key(window, encoded.encoded)
