@@ -1,1 +1,1 @@
-"""What is asked of a running job and done for it, from whichever process."""
+"""Requests to a running job and work for it, from any process."""

@@ -1,4 +1,4 @@
-"""What those do who ask something of a job, in whichever process: send it, wait for the answer, look at the ranges."""
+"""Ask something of a job, from any process: send a request, wait for the answer, look at the ranges."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def ask(store: Store, job: str, request: Request) -> str:
 
 
 def refused(job: str, request: Request, answer: Answer) -> RequestError:
-    """The error for a request that was answered with no."""
+    """The error for a request that was refused."""
     return RequestError(
         f"job {job} has not done what it was asked for: {request}", detail=answer.text
     )

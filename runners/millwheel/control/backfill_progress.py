@@ -33,7 +33,7 @@ def mark_of(row: RangeRow) -> SplitMark | None:
 
 
 class BackfillState(Enum):
-    """What a job has of a backfill."""
+    """How much of a backfill a job has."""
 
     #: Nothing: no backfill and no stream has begun.
     NONE = "none"
@@ -64,7 +64,7 @@ def begun(job: JobRow) -> SplitMark | None:
 
 
 def is_loaded(row: RangeRow) -> bool:
-    """Whether a range has what is to be its own, of a job whose backfill is under way."""
+    """Whether the backfill of a range is complete, in a job whose backfill is under way."""
     mark = mark_of(row)
     return mark is not None and mark.is_end
 

@@ -1,9 +1,9 @@
 """Housekeeping: what the driver of a stream deletes from its store while the job runs.
 
-Late records and dead letters for as long as the user wants to keep them, and what ranges, requests and former owners
-leave behind, after a day.  Without it each of them would grow for as long as the job lives.
+It deletes late records and dead letters when they are older than the user wants to keep them, and what ranges, requests
+and former owners leave behind, after a day.  Otherwise each of these would grow for as long as the job lives.
 
-Nothing here is needed for an answer to be right, so a driver that cannot do it goes on, and tries again later.
+No result depends on it, so a driver that cannot do it goes on, and tries again later.
 """
 
 import logging
@@ -19,7 +19,7 @@ from windowing.timestamps import DurationLike, to_duration_us
 
 #: Between two rounds.
 INTERVAL_MS = 60_000
-#: Longer than a message can be on its way, or a worker asleep and come back.
+#: Longer than a message can be on its way, or a worker be asleep and come back.
 PRUNED_AFTER_S = 86_400.0
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 @attrs.frozen(kw_only=True)
 class Retention:
-    """How long a job keeps what people may want to look at, in seconds; None: for ever."""
+    """How long a job keeps late records and dead letters, in seconds; None: for ever."""
 
     late_s: float | None = None
     dead_s: float | None = None

@@ -1,4 +1,4 @@
-"""From a pipeline's plan to the job's ranges."""
+"""The specification of a job, with its ranges, from a pipeline's plan."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from runners.stored.places import encode_split
 def job_spec(
     job: str, mode: str, plan: ExecutionPlan, *, splits_desired: int, ranges_per_grouping: int
 ) -> JobSpec:
-    """A job as it is created: a range per split of each source, and even key ranges for each grouping.
+    """Specify a job as it is created: a range per split of each source, and even key ranges for each grouping.
 
     Args:
         job: its name.

@@ -43,7 +43,7 @@ class Routing:
 
 @attrs.frozen(kw_only=True)
 class Split:
-    """Give the keys from ``at`` on to a new range; None: where the owner sees the middle."""
+    """Give the keys from ``at`` on to a new range; None: from where its owner finds the middle of the state."""
 
     range_id: RangeId
     born: RangeId
@@ -98,7 +98,7 @@ class Shapes:
 
     @property
     def routing(self) -> Routing:
-        """What senders are to follow."""
+        """The routing that senders are to follow."""
         return Routing(number=self._number, keys=dict(self._keys))
 
     @property
@@ -142,7 +142,7 @@ class Shapes:
     def check_merge(
         self, range_id: RangeId, gone: RangeId, is_stable: Callable[[RangeId], bool]
     ) -> None:
-        """Raise what `merge` would raise, or that a range of the computation is changing hands."""
+        """Raise what `merge` would raise, or that a range of the computation is changing its owner."""
         self._check_neighbours(range_id, gone)
         self._check_stable(range_id.computation, is_stable)
 

@@ -1,4 +1,4 @@
-"""CacheCounts: what the cells of a worker take in memory, and what has become of others, for its report."""
+"""CacheCounts: how many bytes the cells of a worker take in memory, and how many were read and evicted; reported."""
 
 import attrs
 
@@ -7,9 +7,9 @@ import attrs
 class CacheCounts:
     """Counts since a worker started.
 
-    ``bytes_buffered``: what is in memory now.  ``hits``: cells that a step needed and that were there; ``misses``: that
-    were not; neither is counted while all cells are in memory.  ``loads``: reads of the store because of misses.
-    ``evictions``: cells that had to go.
+    ``bytes_buffered``: what is in memory now.  ``hits``: cells that a step needed and that were in memory; ``misses``:
+    that were not; neither is counted while all cells are in memory.  ``loads``: reads of the store because of misses.
+    ``evictions``: cells that were evicted.
     """
 
     bytes_buffered: int = 0
@@ -28,5 +28,5 @@ class CacheCounts:
         )
 
     def of_the_past(self) -> "CacheCounts":
-        """The counts of a worker that is gone, and its memory with it."""
+        """The counts of a worker that is gone, without what it had in memory."""
         return attrs.evolve(self, bytes_buffered=0)

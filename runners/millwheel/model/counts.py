@@ -12,16 +12,16 @@ from runners.millwheel.model.loads import RangeLoad
 
 @attrs.frozen(kw_only=True)
 class Counts:
-    """Since the worker started; of a job, since its master did.
+    """Counts since the worker started; of a job, since its master did.
 
     Attributes:
         records_read: from sources.
-        records_late: dropped, because their window was gone.
-        records_dead: that user code could not take.
+        records_late: dropped, because their window had expired.
+        records_dead: that became dead letters.
         stragglers: weak productions that were made durable after all (`runners.millwheel.worker.committer`).
         record_ids: what became of the ids of records.
         cell_cache: what is in memory of the state.
-        loads: of each range, since its worker has it (`runners.millwheel.model.loads`).
+        loads: of each range, since its worker owns it (`runners.millwheel.model.loads`).
     """
 
     records_read: int = 0
@@ -45,14 +45,14 @@ class Counts:
 
     @classmethod
     def total(cls, counts: Iterable["Counts"]) -> "Counts":
-        """The counts of many workers; what they report of each range is put together once, and not worker by worker."""
+        """The counts of many workers together; their loads by range are merged once, and not worker by worker."""
         each = list(counts)
         loads = {range_id: load for one in each for range_id, load in one.loads.items()}
         total = sum((attrs.evolve(one, loads={}) for one in each), cls())
         return attrs.evolve(total, loads=loads)
 
     def of_the_past(self) -> "Counts":
-        """The counts of a worker that is gone, and its memory with it."""
+        """The counts of a worker that is gone, without what it had in memory."""
         return attrs.evolve(
             self,
             record_ids=self.record_ids.of_the_past(),

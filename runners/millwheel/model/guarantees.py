@@ -1,4 +1,4 @@
-"""Guarantees: what a computation pays for, and may do without (MillWheel, sections 6.1.2 and 6.1.3)."""
+"""Guarantees: what a computation guarantees at a price, and may do without (MillWheel, sections 6.1.2 and 6.1.3)."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ BOTH = Guarantees()
 
 
 def check_guarantees(plan: ExecutionPlan, guarantees: Mapping[str, Guarantees]) -> None:
-    """Refuse guarantees of what is no computation of the plan, or that contradict it.
+    """Refuse guarantees for what is no computation of the plan, or that contradict it.
 
     Raises:
         PipelineError: names the transform, or those that there are.

@@ -9,7 +9,7 @@ class IdCounts:
 
     ``duplicates``: records dropped, because they had been read before.
     ``passed``: new ids that the filter let through; ``maybes``: ids that the table was asked for because the filter was
-    not sure; ``false_maybes``: those of them that were new.  Questions asked while a filter is loaded are not counted.
+    not sure; ``false_maybes``: those of them that were new.  Queries while a filter is loaded are not counted.
     ``kept``: ids in the filters now.
     """
 
@@ -30,6 +30,6 @@ class IdCounts:
 
     @property
     def false_positive_rate(self) -> float:
-        """Of the new ids, the part that the table was asked for; 0 if there were none."""
+        """The part of the new ids that the table was asked for; 0 if there were none."""
         new = self.passed + self.false_maybes
         return self.false_maybes / new if new else 0.0

@@ -60,7 +60,7 @@ class Fence:
 
 
 class CommitMark(NamedTuple):
-    """How far a range is known to have come: both only grow, while the store keeps what it has acknowledged."""
+    """The last commit of a range that is known; both numbers only grow, unless the store loses commits."""
 
     token: int
     bundle: int

@@ -1,7 +1,7 @@
 """Loads: how much each range has to do, and for which keys, as its worker counts it.
 
-A record that a source hands over, and a partial that a grouping takes in, count alike: what is combined before it is
-sent is little work behind it, and counts as little.
+A record that a source hands over, and a partial that a grouping takes in, count alike: many records that were combined
+into one partial before they were sent are little work for the receiver, and count as one.
 """
 
 from collections import deque
@@ -48,7 +48,7 @@ class LoadMeter:
             self._note(range_id, hash_of(key))
 
     def _sample(self, partials: Sequence[Any]) -> list[Any]:
-        """Some of the keys of partials, whose hashes are to be noted."""
+        """Choose some of the keys of partials, whose hashes are to be noted."""
         indexes = []
         while self._skip < len(partials):
             indexes.append(self._skip)
@@ -57,12 +57,12 @@ class LoadMeter:
         return [partial[0] for partial in picked(partials, indexes)]
 
     def _next_step(self) -> int:
-        # Irregular, because keys may come in turns; and the same each time, because a simulation is to repeat itself.
+        # Irregular, because keys may come in turns; and the same each time, so that a simulation can be repeated.
         self._chance = (self._chance * 6364136223846793005 + 1442695040888963407) % (1 << 64)
         return 1 + self._chance * (2 * _STRIDE - 1) // (1 << 64)
 
     def _note(self, range_id: RangeId | None, key_hash: int) -> None:
-        """The hash of one of these keys, and the range that has it now."""
+        """Note the hash of one of these keys, for the range that has it now."""
         if range_id is not None:
             self._hashes.setdefault(range_id, deque(maxlen=_HASHES_MAX)).append(key_hash)
 

@@ -46,13 +46,13 @@ class TimerWrite(NamedTuple):
 
 
 class JournalEntry(NamedTuple):
-    """What a step has changed in the state of a range: durable, and not in its cells and timers yet.
+    """A change of the state of a range by one step: durable, and not in its cells and timers yet.
 
     Once those are up to date the entry is deleted (`Production.compacted`).
     """
 
     range_id: RangeId
-    #: How many cells it is about, for who counts state; one that several entries are about counts in each.
+    #: How many cells are in it, to count state; a cell in several entries counts in each.
     cells: int
     #: Opaque to the store.
     payload: bytes
@@ -85,7 +85,7 @@ class LateRecord:
 
     @classmethod
     def of(cls, transform: str, arrival: LateArrival) -> "LateRecord":
-        """What a store keeps of one."""
+        """The form of a late arrival that a store keeps."""
         return cls(
             transform=transform,
             key=repr(arrival.key),
@@ -116,7 +116,7 @@ class StoredDeadLetter:
 
     @classmethod
     def of(cls, letter: dead_letters.DeadLetter) -> "StoredDeadLetter":
-        """What a store keeps of one."""
+        """The form of a dead letter that a store keeps."""
         return cls(
             stage=letter.stage,
             error=letter.error,
@@ -145,13 +145,13 @@ class Reshape:
 
     @property
     def others(self) -> list[RangeId]:
-        """The range that is born, or that ends."""
+        """The range that is new, or that is to be retired."""
         return [range_id for range_id in self.keys if range_id != self.handover_with]
 
 
 @attrs.frozen(kw_only=True)
 class Production:
-    """What one commit makes true.
+    """All changes of one commit.
 
     Invariant: every range whose cells, timers, journal, channels, position, watermarks or signal mark appear has a
     fence in ``fences``.
@@ -163,18 +163,18 @@ class Production:
     timers: Sequence[TimerWrite] = ()
     #: Changes of state, in their order; the next owner of the range applies them to its cells and timers.
     journal: Sequence[JournalEntry] = ()
-    #: Cells and timers have what the journal has up to this bundle, per range; those entries may be deleted.
+    #: Cells and timers are up to date with the journal up to this bundle, per range; those entries may be deleted.
     compacted: Mapping[RangeId, int] = attrs.field(factory=dict)
     #: Highest sequence delivered so far, per channel whose receiver is fenced here.
     delivered: Mapping[Channel, int] = attrs.field(factory=dict)
-    #: Of these, the sender's commit as of which what was delivered is durable; none where it was sent before it was.
+    #: Of these, the sender's commit as of which the delivery is durable; none where it was sent before that commit.
     origins: Mapping[Channel, CommitMark] = attrs.field(factory=dict)
     checkpoints: Sequence[Checkpoint] = ()
     #: Per channel whose sender is fenced here: productions up to and including this sequence may be deleted.
     acknowledged: Mapping[Channel, int] = attrs.field(factory=dict)
     #: The receipts that came with these acknowledgements.
     receipts: Mapping[Channel, Receipt] = attrs.field(factory=dict)
-    #: Where to read on, per source range; opaque to the store.
+    #: Where to go on reading, per source range; opaque to the store.
     positions: Mapping[RangeId, bytes] = attrs.field(factory=dict)
     #: Digest and event time in microseconds of each record that counts here for the first time, per source range.
     record_ids: Mapping[RangeId, Sequence[tuple[bytes, int]]] = attrs.field(factory=dict)
@@ -189,14 +189,14 @@ class Production:
     #: Ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).
     finished: frozenset[RangeId] = frozenset()
     reshape: Reshape | None = None
-    #: Ranges that need not stay with their neighbour any more.
+    #: Ranges whose handover has ended.
     ended_handovers: frozenset[RangeId] = frozenset()
     late: Sequence[LateRecord] = ()
     dead: Sequence[StoredDeadLetter] = ()
     tables: Sequence[TableWrite] = ()
 
     def named_ranges(self) -> set[RangeId]:
-        """Every range that it names, but one that is born with it; the ends of its channels need no fence."""
+        """Every range that it names, except a new one; the ends of its channels need no fence."""
         channels = {*self.delivered, *self.acknowledged}
         channels.update(checkpoint.channel for checkpoint in self.checkpoints)
         named = {fence.range_id for fence in self.fences}

@@ -23,13 +23,13 @@ from runners.millwheel.model.ids import RangeId
 
 
 class Verb(StrEnum):
-    """What can be asked for."""
+    """The kinds of requests."""
 
-    #: Of a range, to a slot.
+    #: A range moves to a slot.
     MOVE = "move"
-    #: Of a range, at a key hash or where its owner sees the middle.
+    #: A range is divided at a key hash, or where its owner finds the middle of its state.
     SPLIT = "split"
-    #: Of a range with its neighbour, whose keys it takes in.
+    #: A range takes in the keys of its neighbour.
     MERGE = "merge"
     #: Sources end where they are, and the job when every window has fired.
     DRAIN = "drain"
@@ -50,7 +50,7 @@ class Request:
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """What has come of a request: whether it was done, and a sentence."""
+    """The answer to a request: whether it was done, and a sentence."""
 
     is_done: bool
     text: str
@@ -65,17 +65,17 @@ class StoredRequest:
     answer: Answer | None = None
 
 
-#: Of the driver that starts, for those that it must not carry out.
+#: The answer of a driver that starts to requests that it must not carry out.
 GONE = Answer(
     is_done=False, text="nobody has answered: the driver that was asked has gone; ask again"
 )
-#: To cancel.
+#: The answer to cancel.
 CANCELLED = Answer(is_done=True, text="cancelled; running the job again continues it")
-#: Of what takes too long to wait for.
+#: The answer to what takes too long to wait for.
 NOT_YET = Answer(is_done=False, text="begun, and not done yet; dataflow ranges shows when it is")
-#: To drain, in the transaction that finishes the job.
+#: The answer to drain, in the transaction that finishes the job.
 DRAINED = Answer(is_done=True, text="drained")
-#: To whatever is not answered when the job is finished.
+#: The answer to all other open requests when the job is finished.
 FINISHED = Answer(is_done=False, text="the job is finished")
 
 

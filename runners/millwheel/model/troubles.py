@@ -17,7 +17,7 @@ REASON_CHARS_MAX = 4_000
 
 
 class TroubleKind(StrEnum):
-    """What has come of it."""
+    """What a trouble has led to."""
 
     DEATH = "death"
     WAIT = "wait"
@@ -80,7 +80,7 @@ class TroubleBook:
         self.latest: Trouble | None = None
 
     def note(self, kind: TroubleKind, place: str, reason: str) -> None:
-        """Something has ended or waits."""
+        """Note that something has ended, waits, or goes on."""
         noted = Trouble(kind=kind, place=place, reason=reason[:REASON_CHARS_MAX])
         key = _key(noted)
         count = self._counts.pop(key, 0) + 1
@@ -92,12 +92,12 @@ class TroubleBook:
         self._untold[key] = attrs.evolve(noted, count=1 + (before.count if before else 0))
 
     def take(self) -> Sequence[Trouble]:
-        """What was noted since the last time, each with how often since then."""
+        """Return the troubles noted since the last call, each with how often since then."""
         taken, self._untold = self._untold, {}
         return list(taken.values())
 
     def total(self, trouble: Trouble) -> int:
-        """How often there has been such a one."""
+        """How often there has been a trouble of that kind, place and headline."""
         return self._counts.get(_key(trouble), trouble.count)
 
 

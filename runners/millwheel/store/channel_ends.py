@@ -89,9 +89,9 @@ def _contradictions(ends: ChannelEnds, has: Callable[[RangeId, CommitMark], bool
 
 
 def lost_by(job: str, range_id: RangeId, mark: CommitMark | None = None) -> LostCommitsError:
-    """The error for a commit that relies on one of another range which is not there.
+    """The error for a commit that relies on a commit of another range which is not there.
 
-    ``mark``: that one, as far as it is known.
+    ``mark``: of that missing commit, as far as it is known.
     """
     return LostCommitsError(
         f"the store has lost commits of {range_id} of job {job!r}: that range is at an earlier moment than others",

@@ -149,7 +149,7 @@ def _check_reshape(
 
 
 def _union(ranges: Iterable[KeyRange]) -> list[tuple[int, int]]:
-    """What ranges cover together, in as few pieces as there are; a key that is in two of them is never in one piece."""
+    """The union of ranges, in as few pieces as possible; ranges that overlap stay separate pieces."""
     pieces: list[tuple[int, int]] = []
     for each in sorted(ranges, key=lambda keys: keys.low):
         if pieces and pieces[-1][1] == each.low:
@@ -170,7 +170,7 @@ def _check_keys(
     for computation, key_hashes in hashes.items():
         ranges = owned.get(computation, ())
         if len(ranges) == 1:
-            # The common case, and the one on the hot path: one range, so its ends decide.
+            # The common case on the hot path: with one range, the smallest and the largest hash decide.
             (key_range,) = ranges
             stray = {end for end in (min(key_hashes), max(key_hashes)) if end not in key_range}
         else:
@@ -269,10 +269,10 @@ def check_same_job(
 
 
 def check_format(spec: JobSpec, stored_format: int) -> None:
-    """Refuse to open a job whose stored bytes the code that asks does not read.
+    """Refuse to open a job whose stored bytes this code does not read.
 
     Raises:
-        StoredFormatError: they are in another format than those.
+        StoredFormatError: they are in another format than those that it reads.
     """
     if stored_format not in spec.readable_formats:
         reads = spec.readable_formats
@@ -280,14 +280,14 @@ def check_format(spec: JobSpec, stored_format: int) -> None:
 
 
 def is_carried_out(update: JobUpdate, job: JobRow) -> bool:
-    """Whether a job has had an update already, whose answer was lost."""
+    """Whether a job has had an update already, and only the answer was lost."""
     return (job.version, job.fingerprint) == (update.version + 1, update.spec.fingerprint) and all(
         update.spec.computations.get(name) == shape for name, shape in job.computations.items()
     )
 
 
 def check_update(update: JobUpdate, job: JobRow, counts: StateCounts) -> None:
-    """Refuse an update of something else than what it was decided for.
+    """Refuse an update if the job is not the one for which it was planned.
 
     Args:
         update: what is about to be carried out.
@@ -418,7 +418,7 @@ def missing_table(job: str, table: str) -> TableMissingError:
 
 
 def check_can_start_over(job: str, tables: Iterable[ResultTable]) -> None:
-    """Refuse to forget a job in order to run it again, if rows would stay that it would then add to.
+    """Refuse to forget a job in order to run it again, if rows would stay to which it would then add others.
 
     Raises:
         TableOwnedError: there is such a table.

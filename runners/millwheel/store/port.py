@@ -55,7 +55,7 @@ KeptKind = Literal["late", "dead"]
 PRUNED = ("ranges", "owners", "requests", "signals")
 #: Key hash and `CellWrite.cell_key`: one cell of a computation.
 CellKey = tuple[int, bytes]
-#: What no store need take of a single value; Postgres takes no message of 1 GiB, and there is something around a value.
+#: No store needs to take a larger value; Postgres takes no message of 1 GiB, and a message is larger than its value.
 VALUE_BYTES_MAX = 1_000_000_000
 
 
@@ -70,7 +70,7 @@ class RangeSpec:
 
 @attrs.frozen(kw_only=True)
 class JobSpec:
-    """What a job is made of.
+    """The specification of a job.
 
     ``fingerprint`` identifies the shape of the pipeline, to refuse a different one under the same name.
     ``signals``: the names of the signals that its triggers listen to.
@@ -141,10 +141,10 @@ class JobRow:
 
 @attrs.frozen(kw_only=True)
 class StateCounts:
-    """How much a job has, by computation: cells, timers, and productions in flight by sender and receiver.
+    """How much state a job has, by computation: cells, timers, and productions in flight by sender and receiver.
 
     A cell in the journal counts for each of its entries.
-    What there is none of is not mentioned.
+    Zeros are left out.
     """
 
     cells: Mapping[str, int] = attrs.field(factory=dict)
@@ -157,10 +157,10 @@ class JobUpdate:
     """A new version of a job.
 
     Attributes:
-        spec: what it is made of from here on.
-        kept: computations that keep their ranges and all that is theirs, by the name that they had; and the new name.
+        spec: its specification from here on.
+        kept: computations that keep their ranges and all their state: by the old name, the new one.
         version: of the job that is to be updated.
-        counts: what it had when this was decided.
+        counts: how much state it had when this was decided.
     """
 
     spec: JobSpec
@@ -173,7 +173,7 @@ class JobUpdate:
 class ResultTable:
     """A table that a job writes to.
 
-    ``is_created``: whether the job has made it, or has it from one that did.  ``others``: jobs that write to it too.
+    ``is_created``: whether the job has created it, or has it from one that did.  ``others``: jobs that write to it too.
     ``has_rows``: None if it is not there any more.
     """
 
@@ -184,7 +184,7 @@ class ResultTable:
 
     @property
     def is_own(self) -> bool:
-        """Whether it goes with the job."""
+        """Whether it is dropped together with the job."""
         return self.is_created and not self.others
 
 
@@ -244,8 +244,8 @@ class StoredTimer:
 class TakenRange:
     """What a new owner needs at once, read after the token moved, so no earlier owner can add to it.
 
-    Its cells it reads afterwards, as it needs them.  ``journal``: what has changed in cells and timers since those were
-    written, oldest first (`Production.journal`).
+    The new owner reads the cells afterwards, as it needs them.  ``journal``: what has changed in cells and timers since
+    those were written, oldest first (`Production.journal`).
 
     ``checkpoints`` are this range's productions not yet acknowledged, ordered per channel; ``delivered`` the highest
     sequence it has seen per channel into it; ``sent`` the highest sequence ever given out per channel out of it, as far
@@ -261,11 +261,11 @@ class TakenRange:
 
 
 class Store(Protocol):
-    """Durable truth of jobs.  Not thread-safe: one instance per thread (an adapter may hold one connection).
+    """Durable state of jobs.  Not thread-safe: one instance per thread (an adapter may have one connection).
 
     Attributes:
-        value_bytes_max: a production with a larger value (of a cell, the journal, a checkpoint) is refused; how large
-            all of them are together is no matter.  May be set to less.
+        value_bytes_max: a production with a larger value (of a cell, the journal, a checkpoint) is refused; all of them
+            together may be larger.  May be set to less.
     """
 
     value_bytes_max: int
@@ -310,7 +310,7 @@ class Store(Protocol):
         """
 
     def count_state(self, job: str) -> StateCounts:
-        """How much a job has; nothing if there is no such job."""
+        """How much state a job has; none if there is no such job."""
 
     def reset_job(self, job: str) -> None:
         """Forget the job and drop the result tables that it created; no error if there is no such job.
@@ -369,7 +369,7 @@ class Store(Protocol):
         """
 
     def answer_request(self, job: str, number: int, answer: Answer) -> None:
-        """Keep what has come of a request, unless it is answered already; no error if there is no such request."""
+        """Keep the answer to a request, unless it has one already; no error if there is no such request."""
 
     def acquire(
         self,
@@ -400,14 +400,14 @@ class Store(Protocol):
     ) -> Mapping[CellKey, bytes] | Fenced:
         """Read those of these cells of a computation that exist, for the owner of all these ranges.
 
-        `Fenced` to everybody else: tokens and cells are looked at in one instant, so an owner never sees what its
+        Returns `Fenced` to any other worker: tokens and cells are read in one instant, so an owner never sees what its
         successor has written.
         """
 
     def read_cell_page(
         self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
     ) -> Mapping[CellKey, bytes] | Fenced:
-        """The cells of a key range from a key hash on, in the order of the hashes, to its owner, as `read_cells` does.
+        """Read the cells of a key range from a key hash on, in the order of the hashes; for its owner, as `read_cells`.
 
         At least ``cells`` of them if there are so many, and those that have the hash of the last one.
         """
@@ -435,8 +435,8 @@ class Store(Protocol):
     ) -> Collection[bytes]:
         """Find which of these record ids the range has, with what every commit before has written.
 
-        Answers also who does not own the range, which is then only good for a commit that is fenced.
-        None of an unknown job or range.
+        Also answers a worker that does not own the range, for which the answer is only good for a commit that is
+        fenced.  None of an unknown job or range.
         """
 
     def read_record_ids(
@@ -474,7 +474,7 @@ class Store(Protocol):
     def purge(
         self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
     ) -> int:
-        """Delete late records or dead letters of the job; how many rows that was, 0 of an unknown job.
+        """Delete late records or dead letters of the job; returns how many rows, 0 of an unknown job.
 
         Idempotent, and safe while the job runs: it takes no fence.
 
@@ -494,7 +494,7 @@ class Store(Protocol):
         """
 
     def end_replay(self, job: str, kind: KeptKind) -> None:
-        """The rows were replayed.  Idempotent; no error if no replay has begun."""
+        """Note that the rows were replayed.  Idempotent; no error if no replay has begun."""
 
     def prune(
         self,

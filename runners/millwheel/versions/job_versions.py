@@ -16,7 +16,7 @@ class Update:
     """Permission for a job to go over to the pipeline that it is run with.
 
     Attributes:
-        renamed: transforms that are called otherwise now: old label to new label.
+        renamed: transforms that have another name now: old label to new label.
         allow_loss: labels of transforms whose state, positions and records on their way may be lost.
     """
 
@@ -25,7 +25,7 @@ class Update:
 
 
 def is_other_version(stored: JobRow, spec: JobSpec) -> bool:
-    """Whether a job is not what this spec would create."""
+    """Whether a job differs from what this spec would create."""
     return stored.fingerprint != spec.fingerprint or any(
         text is not None and text != spec.computations.get(name)
         for name, text in stored.computations.items()
@@ -35,7 +35,7 @@ def is_other_version(stored: JobRow, spec: JobSpec) -> bool:
 def plan_version(
     store: Store, spec: JobSpec, plan: ExecutionPlan, renamed: Mapping[str, str]
 ) -> UpdatePlan | None:
-    """What an update of the job would do; None if there is nothing to update.
+    """Plan what an update of the job would do; None if there is nothing to update.
 
     Raises:
         PipelineError, UpdateRefusedError: as `plan_update`.

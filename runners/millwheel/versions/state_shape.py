@@ -22,21 +22,21 @@ from dataflow.user_state import CombiningValueStateSpec, StateParam
 from runners.core.partials.folding import Accumulation
 from runners.core.stages.plan import ExecutionPlan, Stage
 
-#: Of the text, which counts by itself: stored texts are compared with new ones as they are.
+#: The format of the text, with a number of its own: stored texts are compared with new ones as they are.
 _FORMAT = 1
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-#: Of a stateful DoFn: parts that a later version may have more of.
+#: The prefix of parts of a stateful DoFn of which a later version may have more.
 _STATE = "state "
-#: Parts that jobs of former days were not described by.
+#: Parts that the descriptions of jobs of older versions do not have.
 _NOTED_SINCE = ("input name", "accumulator")
 
 
 @attrs.frozen
 class StateShape:
-    """``parts``: what the state is made of.
+    """The shape of a computation's state; ``parts``: what it is made of.
 
-    No state, but known of a computation: ``senders``, who feeds it; ``tables``: where its rows go, by the label of the
-    transform that writes them.
+    Known of a computation, although they are no state: ``senders``, the computations that send to it; ``tables``: the
+    tables that its rows go to, by the label of the transform that writes them.
     """
 
     parts: Mapping[str, str]
@@ -116,7 +116,7 @@ def _tables(stage: Stage) -> dict[str, str]:
 
 
 def _accumulator(combine_fn: CombineFn) -> str:
-    """What an empty accumulator is made of: code that has changed under the same name shows there, if anywhere."""
+    """What an empty accumulator is made of: a change of code under the same name shows there, if anywhere."""
     try:
         return _made_of(combine_fn.create_accumulator())
     except Exception:  # noqa: BLE001 - what fails here is reported where it is used, with the user's line
@@ -165,7 +165,7 @@ def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, 
 
 
 def _described(value: Any) -> str:
-    """A text that is the same in every run of the same code: no addresses, and of functions the name alone."""
+    """A text that is the same in every run of the same code: without addresses, and of functions only the name."""
     if attrs.has(type(value)):
         fields = ", ".join(
             f"{field.name}={_described(getattr(value, field.name))}"

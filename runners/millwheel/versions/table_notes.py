@@ -15,11 +15,11 @@ from runners.millwheel.versions.state_shape import StateShape
 def notes_on_tables(
     name: str, before: str, known: Mapping[str, StateShape | None], new: ExecutionPlan
 ) -> Iterator[str]:
-    """About a computation that keeps its state.
+    """Yield notes about a computation that keeps its state.
 
     Args:
-        name: what it is called.
-        before: what it was called.
+        name: its name.
+        before: its name in the old version.
         known: the shapes of the old version, by name.
         new: the new version.
     """

@@ -68,7 +68,7 @@ class ComputationFate:
 class UpdatePlan:
     """What an update would do; ``str(plan)`` is a table for people.
 
-    ``warnings``: what is right and may surprise.
+    ``warnings``: effects that are correct, and that the user may not expect.
     """
 
     job: str
@@ -79,7 +79,7 @@ class UpdatePlan:
 
     @property
     def kept(self) -> dict[str, str]:
-        """Computations that keep their state: by the name that they had, and the new name."""
+        """Computations that keep their state: by the old name, the new one."""
         return {
             each.before: each.name
             for each in self.computations
@@ -166,7 +166,7 @@ def plan_update(
     _check_renamed(renamed, known, shapes)
     names = {name: renamed.get(name, name) for name in known}
     before = {after: name for name, after in names.items()}
-    # A name that another one has given away is a new one.
+    # A computation whose name was given away by a renamed one is a new one.
     before = {after: name for after, name in before.items() if after in shapes}
     reasons = {
         name: _unreadable(known[name], shapes[after]) for after, name in before.items()
@@ -196,7 +196,7 @@ def plan_update(
 
 
 def _known(stored: JobRow, new: ExecutionPlan) -> dict[str, StateShape | None]:
-    """The shapes that the job has; where none was noted, the one of a pipeline that is the same in all else."""
+    """The shapes that the job has; where none was noted, that of the new pipeline, which is the same in all else."""
     shapes = state_shapes(new) if stored.fingerprint == new.graph.fingerprint() else {}
     return {
         name: shapes.get(name) if text is None else StateShape.decoded(text)

@@ -64,7 +64,7 @@ class Ready:
 
 @attrs.frozen(kw_only=True)
 class Revoke:
-    """Master to worker: let go of these ranges, others will have them."""
+    """Master to worker: release these ranges, others will own them."""
 
     ranges: tuple[RangeId, ...]
 
@@ -96,7 +96,7 @@ class HandoverEnded:
 
 @attrs.frozen(kw_only=True)
 class Routes:
-    """Master to workers: who owns what now; ranges not mentioned are on their way to an owner."""
+    """Master to workers: which worker owns which range now; ranges not mentioned are on their way to an owner."""
 
     addresses: Mapping[RangeId, str]
     routing: Routing
@@ -184,7 +184,7 @@ class Died:
 class Waiting:
     """Worker to master: it cannot go on for now, and why.
 
-    ``place``: what of it waits; none: all of it.  ``is_over``: it goes on.
+    ``place``: what waits; None: the whole worker.  ``is_over``: it goes on.
     """
 
     slot: int
@@ -215,7 +215,7 @@ class Deliver:
     origin: CommitMark | None = None
 
     def follows(self, sequence: int) -> bool:
-        """Whether it is the next one after the one with this number."""
+        """Whether it is the next delivery after the one with this number."""
         return self.sequence == sequence + 1 or (self.is_oldest and self.sequence > sequence)
 
 
@@ -228,7 +228,7 @@ class Acknowledge:
     receipt: Receipt
 
 
-#: What a message is in bytes; and the values that are in messages.
+#: The tag, in the bytes, of each message and of each kind of value in messages.
 _TAGS: dict[str, type] = {
     "register": Register,
     "assign": Assign,

@@ -9,11 +9,11 @@ from typing import Protocol
 
 
 class Transport(Protocol):
-    """One endpoint."""
+    """One endpoint of the network of a job."""
 
     @property
     def address(self) -> str:
-        """Where others reach this endpoint."""
+        """The address that other endpoints send to."""
 
     def send(self, address: str, message: bytes) -> None:
         """Hand a message over; dropped if the other end is gone."""

@@ -100,7 +100,7 @@ class ZmqTransport:
 
 
 def send_last(keys: JobKeys, address: str, message: bytes) -> None:
-    """Send one message without an endpoint of one's own, and wait until it is gone; not for long."""
+    """Send one message without binding an endpoint, and wait for a short time until it is gone."""
     context = zmq.Context()
     peer = _connected(context, keys, address)
     peer.send(message)

@@ -53,7 +53,7 @@ class Kept(Generic[_R]):
 
 @attrs.define
 class StoredJob:
-    """Everything of one job; owned by the store's lock."""
+    """Everything of one job; protected by the store's lock."""
 
     spec: JobSpec
     ranges: dict[RangeId, RangeRow]
@@ -62,7 +62,7 @@ class StoredJob:
     is_drained: bool = False
     cells: dict[str, dict[tuple[int, bytes], bytes]] = attrs.field(factory=dict)
     timers: dict[str, dict[tuple[int, bytes, bytes, str], int]] = attrs.field(factory=dict)
-    #: Entries with the bundles that they came with, oldest first, of each range.
+    #: The entries of each range, oldest first, with the bundles that they came with.
     journal: dict[RangeId, list[tuple[int, JournalEntry]]] = attrs.field(factory=dict)
     checkpoints: dict[Channel, dict[int, Checkpoint]] = attrs.field(factory=dict)
     delivered: dict[Channel, int] = attrs.field(factory=dict)
@@ -70,7 +70,7 @@ class StoredJob:
     #: The commit or receipt of the other end that came with the numbers above, where one came.
     origins: dict[Channel, CommitMark] = attrs.field(factory=dict)
     receipts: dict[Channel, Receipt] = attrs.field(factory=dict)
-    #: Event times by digest, of each range.
+    #: Event times by digest, for each range.
     record_ids: dict[RangeId, dict[bytes, int]] = attrs.field(factory=dict)
     late: list["Kept[LateRecord]"] = attrs.field(factory=list)
     dead: list["Kept[StoredDeadLetter]"] = attrs.field(factory=list)
@@ -87,7 +87,7 @@ class StoredJob:
     requests: list[StoredRequest] = attrs.field(factory=list)
     #: Last bundle committed under each token that was taken away, which makes `resolve` exact.
     last_bundles: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
-    #: When each was, on the store's clock; and the last token of each range of which it is not known any more.
+    #: When each of them ended, on the store's clock; and the last token of each range for which that is forgotten.
     ended_ms: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
     forgotten_tokens: dict[RangeId, int] = attrs.field(factory=dict)
 
@@ -135,14 +135,14 @@ def new_range(spec: RangeSpec, token: int) -> RangeRow:
 
 
 def family(job: StoredJob, range_ids: Sequence[RangeId]) -> list[RangeId]:
-    """Ranges with those that must have the same owner, each once."""
+    """The ranges, and those that must have the same owner, each once."""
     heads = {job.ranges[each].handover_with or each for each in range_ids}
     tied = [each for each, row in job.ranges.items() if row.handover_with in heads]
     return list(dict.fromkeys([*range_ids, *sorted(heads), *tied]))
 
 
 def apply_reshape(job: StoredJob, reshape: Reshape, token: int) -> None:
-    """Give ranges their new bounds; ``token`` is for the one that is born."""
+    """Give ranges their new bounds; ``token`` is for the new one."""
     head = job.ranges[reshape.handover_with]
     for range_id, keys in reshape.keys.items():
         row = job.ranges.get(range_id)
@@ -156,7 +156,7 @@ def apply_reshape(job: StoredJob, reshape: Reshape, token: int) -> None:
 
 
 def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
-    """What a new owner of a range is given."""
+    """What a new owner of a range needs."""
     row = job.ranges[range_id]
     keys = row.keys
     timers = job.timers.get(range_id.computation, {}) if keys else {}
@@ -254,7 +254,7 @@ def check_ends(job: StoredJob, production: Production) -> None:
 
 
 def ends_of(job: StoredJob, range_ids: Collection[RangeId]) -> list[ChannelEnds]:
-    """What both ends of the channels to and from some ranges have."""
+    """The ends of the channels to and from some ranges."""
     channels = {*job.delivered, *job.acknowledged, *job.checkpoints}
     return [
         ChannelEnds(
@@ -314,7 +314,7 @@ def add_tables(tables: dict[str, StoredTable], spec: JobSpec) -> None:
 
 
 def purge(job: StoredJob, kind: KeptKind, until_ms: int, up_to: int | None) -> int:
-    """Delete late records or dead letters that are old enough; how many."""
+    """Delete late records or dead letters that are old enough; returns how many."""
 
     def is_kept(kept: Kept[Any]) -> bool:
         return kept.recorded_ms > until_ms or (up_to is not None and kept.number > up_to)
@@ -329,7 +329,7 @@ def purge(job: StoredJob, kind: KeptKind, until_ms: int, up_to: int | None) -> i
 
 
 def delete_retired(job: StoredJob, until_ms: int, known: Collection[RangeId]) -> int:
-    """Delete those of some ranges that were merged into others long ago; how many.
+    """Delete those of some ranges that were merged into others long ago; returns how many.
 
     The last index of a computation stays, so that no other range is ever given it.
     """
@@ -360,7 +360,7 @@ def delete_retired(job: StoredJob, until_ms: int, known: Collection[RangeId]) ->
 
 
 def forget_owners(job: StoredJob, until_ms: int) -> int:
-    """Forget owners that lost their ranges so long ago that none of their commits can be in doubt; how many."""
+    """Forget owners that lost their ranges so long ago that no commit of them can be in doubt; returns how many."""
     gone = [each for each, at_ms in job.ended_ms.items() if at_ms <= until_ms]
     for range_id, token in gone:
         del job.last_bundles[range_id, token], job.ended_ms[range_id, token]
@@ -382,7 +382,7 @@ def forget_signals(job: StoredJob, until_ms: int, up_to: int) -> int:
 
 
 def forget_requests(job: StoredJob, until_ms: int) -> int:
-    """Forget requests that were answered; how many.  The last one stays, as of signals."""
+    """Forget requests that were answered; returns how many.  The last one stays, to number the next after it."""
     gone = {
         each.number
         for each in job.requests[:-1]
@@ -409,7 +409,7 @@ def tables_of(tables: Mapping[str, StoredTable], job: str) -> list[ResultTable]:
 
 
 def count_rows(job: StoredJob) -> Mapping[str, int]:
-    """How much there is of each kind (`runners.millwheel.store.guards.STATISTICS`)."""
+    """How many rows there are of each kind (`runners.millwheel.store.guards.STATISTICS`)."""
     return {
         "cells": sum(map(len, job.cells.values())),
         "timers": sum(map(len, job.timers.values())),

@@ -39,7 +39,7 @@ class MemoryRequests(ABC):
             return [each for each in stored.requests if each.number > after] if stored else []
 
     def answer_request(self, job: str, number: int, answer: Answer) -> None:
-        """Keep what has come of a request, once."""
+        """Keep the answer to a request, once."""
         with self._lock:
             if job not in self._jobs:
                 return

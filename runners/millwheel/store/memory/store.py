@@ -97,10 +97,10 @@ from runners.system_clock import SystemClock
 class MemoryStore(MemoryRequests):
     """The store port on dictionaries; `runners.millwheel.store.port.Store` has the contract.
 
-    Thread-safe, unlike the port asks: one instance stands for all connections to one store.
+    Thread-safe, which the port does not require: one instance stands for all connections to one store.
 
     Args:
-        clock: for how long late records, and the like, have been there; by default that of the system.
+        clock: for the age of late records and other rows; by default that of the system.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -162,7 +162,7 @@ class MemoryStore(MemoryRequests):
             return job_row(job)
 
     def count_state(self, job: str) -> StateCounts:
-        """How much the job has."""
+        """How much state the job has."""
         with self._lock:
             return count_state(self._jobs[job]) if job in self._jobs else StateCounts()
 
@@ -317,7 +317,7 @@ class MemoryStore(MemoryRequests):
     def read_record_ids(
         self, job: str, range_id: RangeId, after: bytes, count: int
     ) -> Sequence[tuple[bytes, int]]:
-        """The range's record ids behind one of them, in order."""
+        """The range's record ids after one of them, in order."""
         with self._lock:
             kept = self._record_ids(job, range_id).items()
             return sorted(each for each in kept if each[0] > after)[:count]
@@ -351,7 +351,7 @@ class MemoryStore(MemoryRequests):
     def purge(
         self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
     ) -> int:
-        """Delete late records or dead letters; how many."""
+        """Delete late records or dead letters; returns how many."""
         with self._lock:
             if job not in self._jobs:
                 return 0
@@ -368,7 +368,7 @@ class MemoryStore(MemoryRequests):
             return stored.replays.setdefault(kind, rows[-1].number) if rows else None
 
     def end_replay(self, job: str, kind: KeptKind) -> None:
-        """The replay is done."""
+        """Note that the replay is done."""
         with self._lock:
             if job in self._jobs:
                 self._jobs[job].replays.pop(kind, None)
@@ -431,7 +431,7 @@ class MemoryStore(MemoryRequests):
         check_ends(job, production)
 
     def _check_new(self, job: StoredJob, production: Production) -> None:
-        """Refuse, before anything changes, what a real store would refuse half-way."""
+        """Refuse, before anything changes, what a store with transactions would refuse half-way."""
         for channel, sequence, _, _ in production.checkpoints:
             if sequence in job.checkpoints.get(channel, {}):
                 raise StoreError(

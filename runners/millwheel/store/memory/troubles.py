@@ -35,9 +35,9 @@ class MemoryTroubles:
             del known[next(iter(known))]
 
     def read(self, job: str) -> Sequence[StoredTrouble]:
-        """The latest first."""
+        """The troubles of a job, the latest first."""
         return list(reversed(self._jobs.get(job, {}).values()))
 
     def forget(self, job: str) -> None:
-        """The job is reset."""
+        """Forget the troubles of a job that is reset."""
         self._jobs.pop(job, None)

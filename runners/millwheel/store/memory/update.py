@@ -1,4 +1,4 @@
-"""What an update makes of a job in memory: see `Store.update_job`."""
+"""How an update changes a job in memory: see `Store.update_job`."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ Owner = tuple[RangeId, int]
 
 
 def count_state(job: StoredJob) -> StateCounts:
-    """How much there is."""
+    """How much state there is."""
     in_flight: Counter[tuple[str, str]] = Counter()
     for (sender, receiver), pending in job.checkpoints.items():
         in_flight[sender.computation, receiver.computation] += len(pending)
@@ -33,7 +33,7 @@ def count_state(job: StoredJob) -> StateCounts:
 def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int], now_ms: int) -> StoredJob:
     """The next version of a job, which itself is left as it is.
 
-    ``tokens``: one for each range, so that no owner of before is one any more; ``now_ms``: when their reigns end.
+    ``tokens``: new ones, one for each range, so that all former owners are fenced; ``now_ms``: when their reigns end.
     """
     kept = update.kept
 

@@ -29,10 +29,10 @@ from windowing.timestamps import to_timestamp_us
 _HEADER = struct.Struct("!iiIii").pack
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
-#: What is before and behind the rows of COPY in binary; before each row is the number of its values.
+#: The bytes before and after the rows of a binary COPY; before each row comes the number of its values.
 _COPY_BEGIN, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _VALUES = struct.Struct("!h").pack
-#: Of records of numbers: what kind it is, and a value of each record or one for all.
+#: One column of records of numbers: the type of its numbers, and a value for each record or one for all.
 Member = tuple[Any, NDArray[Any] | int]
 #: Postgres counts microseconds from here.
 _POSTGRES_EPOCH_US = to_timestamp_us(datetime(2000, 1, 1, tzinfo=UTC))
@@ -58,7 +58,7 @@ class PackedArray(bytes):
 
     @classmethod
     def elements(cls, values: Sequence[Any]) -> Sequence[bytes]:
-        """Each of ``values`` as it is packed, by itself; None becomes NULL."""
+        """Each of ``values`` packed by itself; None becomes NULL."""
         return [_NULL if value is None else cls.pack((value,)) for value in values]
 
     @classmethod
@@ -81,7 +81,7 @@ class _NumberArray(PackedArray):
 
     @classmethod
     def of_column(cls, column: pa.Array) -> PackedArray:
-        """Without a Python value for each."""
+        """Pack an Arrow array without making a Python value for each element."""
         members = cls.members(column)
         if members is None:
             return super().of_column(column)

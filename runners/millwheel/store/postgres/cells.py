@@ -46,7 +46,7 @@ class CellVerbs(JobReads):
     def read_cell_page(
         self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
     ) -> Mapping[CellKey, bytes] | Fenced:
-        """The next cells of a range, to its owner."""
+        """The next cells of a range, for its owner."""
 
         def parameters(ids: JobIds) -> Mapping[str, Any]:
             return {

@@ -29,7 +29,7 @@ class ServerFacts:
 
 
 def read_facts(connection: Connection[Any]) -> ServerFacts:
-    """Ask the server."""
+    """Read the facts from the server."""
     row = connection.execute(QUERIES["server_facts"]).fetchone()
     version_number, is_in_recovery, fsync, full_page_writes, incarnation = row or (0, True, *"   ")
     return ServerFacts(

@@ -1,11 +1,11 @@
 """JobLock: one driver at a time runs a job.
 
-Not what keeps the job right, which the fences do: two drivers would take each other's ranges away for ever, each
-time throwing away what the other's workers had in memory.
+It does not keep the job right, which the fences do (ADR 0016).  Without it two drivers would take each other's ranges
+away for ever, each time throwing away what the other's workers had in memory.
 
 The lock belongs to a session, so it is gone the moment that its driver is dead, and a driver that was killed can be
-started again at once.  A driver that loses its session (a restart of the server) takes the lock again; who was quicker
-has the job.
+started again at once.  A driver that loses its session (a restart of the server) takes the lock again, unless another
+driver was quicker.
 
 Not thread-safe: one thread at a time.
 """

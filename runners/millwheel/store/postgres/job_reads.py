@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class JobReads(ABC):
-    """What verbs that read need of the store, which has the connection."""
+    """The part of the store, which has the connection, that verbs which read need."""
 
     _ids: dict[str, JobIds]
 
@@ -34,7 +34,7 @@ class JobReads(ABC):
 
     @abstractmethod
     def _load(self, job: str) -> JobIds | None:
-        """The job's numbers, read anew."""
+        """Read the job's numbers again."""
 
     def _read_of(
         self,

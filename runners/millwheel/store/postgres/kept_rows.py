@@ -1,4 +1,4 @@
-"""What jobs keep for people: late records, dead letters, and how much there is of everything; and how it goes again."""
+"""Rows that jobs keep for people: late records and dead letters, counts of rows of all kinds, and deleting them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -44,7 +44,7 @@ class KeptRowVerbs(JobReads):
     def purge(
         self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
     ) -> int:
-        """Delete late records or dead letters, some thousands in a transaction; how many rows that was."""
+        """Delete late records or dead letters, some thousands in a transaction; returns how many rows."""
         parameters = {
             "older_than_s": older_than_s,
             "up_to": _EVERY_NUMBER if up_to is None else up_to,
@@ -64,7 +64,7 @@ class KeptRowVerbs(JobReads):
         return int(rows[0][0]) if rows else None
 
     def end_replay(self, job: str, kind: KeptKind) -> None:
-        """The replay is done."""
+        """Note that the replay is done."""
         parameters = {"name": job, "kind": kind}
         self._transact(lambda opened: opened.execute(QUERIES["end_replay"], parameters).rowcount)
 
@@ -129,7 +129,7 @@ class KeptRowVerbs(JobReads):
 
 
 def _delete_retired(opened: Connection[Any], number: int, parameters: Mapping[str, Any]) -> int:
-    """Delete ranges that were merged into others, with all that is theirs; how many."""
+    """Delete ranges that were merged into others, with all that is theirs; returns how many."""
     queries = job_queries(number)
     rows = opened.execute(queries["find_retired_ranges"], parameters).fetchall()
     if not rows:

@@ -26,7 +26,7 @@ FENCED_SQLSTATE = "MW001"
 LOST_SQLSTATE = "MW002"
 LOCK_TIMEOUT_SQLSTATE = "55P03"
 QUERY_CANCELED_SQLSTATE = "57014"
-#: A row beside another one of its key: the store's own statements never add one but where none may be.
+#: A second row of a key: the store's own statements cause it only where there must be no row of the key.
 _UNIQUE_SQLSTATE = "23505"
 
 #: Errors by which the server ends one transaction so that another can go on.  Sending it again is

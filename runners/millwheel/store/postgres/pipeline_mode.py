@@ -4,7 +4,7 @@ psycopg's own pipeline writes to the socket after every statement; on one machin
 writes wakes the server, and a small commit takes twice as long.  So commits use libpq's pipeline
 directly, through psycopg's public wrapper of it (`psycopg.pq`).
 
-COPY cannot be part of such a pipeline: what is before it and what is behind it are two.
+COPY cannot be part of such a pipeline: the statements before it and those after it are two pipelines.
 
 A large transaction goes out in pieces in any case, and a client can die between two of them: the
 server then rolls back, or `acquire` ends its session.
@@ -93,7 +93,7 @@ class Pipeline:
     def _exchanged(self, statements: Sequence[Query]) -> str:
         pgconn = self._connection.pgconn
         pgconn.enter_pipeline_mode()
-        # What each answer is to: a query whose preparation it confirms, or None.
+        # For each expected answer, the query whose preparation it confirms, or None.
         expected: list[tuple[bytes, _Prepared] | None] = []
         for query, parameters in statements:
             prepared = self._prepared.get(query)
@@ -114,7 +114,7 @@ class Pipeline:
         for result, preparation in zip(results, expected, strict=True):
             if result.status not in _ANSWERED:
                 raise error_from_result(result)
-            # Remembered only when confirmed: a statement behind an error was never prepared.
+            # Remembered only when confirmed: a statement after an error was never prepared.
             if preparation is not None:
                 self._prepared[preparation[0]] = preparation[1]
         return (results[-1].command_status or b"").decode()

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 RowT = TypeVar("RowT")
 
-#: What the rows of one statement have, unless it is a single one.
+#: The bytes of the rows of one statement, unless it is a single row.
 PORTION_BYTES_MAX = 32 << 20
 
 
 def portions(
     rows: Sequence[RowT], size_of: Callable[[RowT], int], bytes_max: int
 ) -> Iterator[Sequence[RowT]]:
-    """The rows in their order, as few at a time as have to be, and one at least.
+    """Divide rows, in their order, into as few portions as possible, with at least one row each.
 
     Args:
         rows: all.

@@ -28,7 +28,7 @@ class RequestVerbs(JobReads):
         return self._transact(lambda opened: _read(opened, job, after), is_one_statement=True)
 
     def answer_request(self, job: str, number: int, answer: Answer) -> None:
-        """Keep what has come of a request, once."""
+        """Keep the answer to a request, once."""
         self._transact(lambda opened: _answer(opened, job, number, answer))
 
     def finish_job(self, job: str, *, is_drained: bool = False) -> None:
@@ -79,7 +79,7 @@ def _answer(connection: Connection[Any], job: str, number: int, answer: Answer) 
 
 
 def _finish(connection: Connection[Any], job: str, *, is_drained: bool) -> None:
-    # The row of the job is locked from here on: who sends a request now finds it finished.
+    # The row of the job is locked from here on: a request that is sent now finds it finished.
     parameters = {"name": job, "is_drained": is_drained}
     found = connection.execute(QUERIES["finish_job"], parameters).fetchone()
     if found is None:

@@ -26,7 +26,7 @@ class RecordIdVerbs(JobReads):
     def read_record_ids(
         self, job: str, range_id: RangeId, after: bytes, count: int
     ) -> Sequence[tuple[bytes, int]]:
-        """The range's record ids behind one of them, in order."""
+        """The range's record ids after one of them, in order."""
         parameters = {"after": after, "count": count}
         return [
             (digest, timestamp_us)

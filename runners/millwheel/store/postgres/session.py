@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _Work = Callable[[psycopg.Connection[Any]], _T]
 
-#: The function of the server that warns when its wait for a standby was lifted; words are translated, this is not.
+#: The function of the server that warns when its wait for a standby was cancelled; its name is not translated.
 _WAIT_FOR_STANDBY = "SyncRepWaitForLSN"
 
 
@@ -82,7 +82,7 @@ class Session:
         self._connection: psycopg.Connection[Any] | None = None
         self._pipeline: Pipeline | None = None
         self._tables: TableStatements | None = None
-        #: Of the server that it is connected to.
+        #: The incarnation of the server that it is connected to.
         self._incarnation = ""
         #: The server's warnings about the last COMMIT, if no standby has confirmed it.
         self._unconfirmed: list[str] = []
@@ -134,9 +134,15 @@ class Session:
     def send(
         self, statements: Sequence[Statement], changed: Sequence[str] = ()
     ) -> Committed | Indeterminate | Lost | int:
-        """Send a transaction, again while it certainly did nothing; the number of a lost range.
+        """Send a transaction, again while it certainly did nothing; returns the outcome.
 
-        ``changed``: tables whose rows may not come beside others of their keys.
+        Args:
+            statements: from BEGIN to COMMIT.
+            changed: tables for whose rows the commit fails if another row has their key.
+
+        Returns:
+            The outcome; `Lost` with the number of the range whose commit is gone; or the number of a range that has
+            another owner.
 
         Raises:
             StoreError: it certainly did nothing, and trying again does not help.
@@ -265,7 +271,7 @@ class Session:
         try:
             count = takeover.evict_holders(opened, numbers)
         except psycopg.Error as error:
-            # The next attempt finds out whether they are locked still.
+            # The next attempt finds out whether they are still locked.
             _LOG.warning("could not end sessions at %s: %s", self.place, reason(error))
         else:
             _LOG.warning("ended %d sessions that kept ranges locked at %s", count, self.place)

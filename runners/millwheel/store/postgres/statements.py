@@ -195,7 +195,7 @@ def _channels(production: Production, ids: JobIds, portion_bytes: int) -> list[S
 
 
 def _history(production: Production, ids: JobIds) -> list[Statement]:
-    """The commits of others that it relies on; of each owner of a range the last."""
+    """The commits of other ranges that it relies on; of each owner of a range the last."""
     latest: dict[tuple[RangeId, int], int] = {}
     found = [(channel.sender, mark) for channel, mark in production.origins.items()]
     found += [(channel.receiver, each.mark) for channel, each in production.receipts.items()]
@@ -281,7 +281,7 @@ def _record_ids(production: Production, ids: JobIds) -> list[Statement]:
 
 
 def _reshape(production: Production, ids: JobIds) -> list[Statement]:
-    """After all that a range that is born inherits."""
+    """The new bounds; after the statements for all that a new range inherits."""
     statements: list[Statement] = []
     reshape = production.reshape
     if reshape is not None:

@@ -112,7 +112,7 @@ class PostgresStore(
         return f"PostgresStore({self._session.place})"
 
     def connect(self) -> psycopg.Connection[Any]:
-        """The connection, opened if need be; errors as those of `Session.connect`."""
+        """The connection, opened if need be; raises what `Session.connect` raises."""
         return self._session.connect()
 
     def incarnation(self) -> str:
@@ -180,7 +180,7 @@ class PostgresStore(
         owner: str,
         version: int | None = None,
     ) -> Mapping[RangeId, TakenRange]:
-        """Move every token first, then read; a session that will not let go is ended."""
+        """Move every token first, then read; a session that does not release its locks is ended."""
         ids = self._load(job)
         if ids is None:
             raise unknown_job(job)
@@ -271,7 +271,7 @@ class PostgresStore(
         self._session.close()
 
     def _load(self, job: str) -> JobIds | None:
-        """The job's numbers, read anew."""
+        """Read the job's numbers again."""
         found = self._transact(lambda opened: catalog.read_job(opened, job))
         if found is None:
             self._ids.pop(job, None)

@@ -42,7 +42,7 @@ _TYPES: Mapping[ColumnType, tuple[str, type[PackedArray]]] = {
 _NAME_BYTES_MAX = 63
 _RESERVED_SCHEMAS = frozenset({"dataflow", "information_schema", "pg_catalog", "pg_toast"})
 
-#: In UTF-8.
+#: Bytes of a character in UTF-8, at most.
 _CHARACTER_BYTES_MAX = 4
 #: So many rows are worth the round trips of a COPY: it costs Postgres a third of what other inserts do.
 COPY_ROWS_MIN = 5_000
@@ -56,7 +56,7 @@ class CopyRows:
     rows: bytes
 
 
-#: With ``%(name)b`` parameters, and the parameters.
+#: A statement with ``%(name)b`` parameters, and the parameters.
 Query = tuple[bytes, Mapping[str, PackedArray]]
 Statement = Query | CopyRows
 
@@ -112,13 +112,13 @@ def ensure_table(connection: Connection[Any], table: TableSpec) -> PlacedTable:
 
 
 def is_name_of(table: TableSpec, schema: str, name: str) -> bool:
-    """Whether a table in this schema may be the one that is meant; one that is not there is found nowhere."""
+    """Whether a table may be this one; a name without a schema fits any, as a missing table cannot be looked up."""
     wanted_schema, wanted = _split(table.name)
     return wanted == name and wanted_schema in (None, schema)
 
 
 def has_rows(connection: Connection[Any], schema: str, name: str) -> bool:
-    """Whether there is a row in a table that is there."""
+    """Whether a table, which must exist, has a row."""
     query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(schema, name))
     row = connection.execute(query).fetchone()
     return row is not None and bool(row[0])
@@ -140,7 +140,7 @@ class TableStatements:
         self._queries: dict[tuple[str, tuple[str, ...], tuple[str, ...]], _TableQueries] = {}
 
     def write(self, write: TableWrite, portion_bytes: int = PORTION_BYTES_MAX) -> list[Statement]:
-        """Statements for rows that go, that replace others, and that come: one each, unless rows are large."""
+        """Statements for rows that are deleted, replaced and inserted: one each, unless rows are large."""
         table, queries = write.table, self._of(write.table)
         # In key order, two jobs that write the same keys wait for each other in turn instead
         # of deadlocking; the checks made sure that keys of a table can be compared.
@@ -148,7 +148,7 @@ class TableStatements:
         come = [after for _, after in write.changes if after is not None]
         statements: list[Statement] = [
             (query, _arrays(table.columns, rows))
-            # Where there is a row of the key, the second of them fails.
+            # Where there is a row of the key already, the insert fails.
             for query, found in (
                 (queries.delete, gone),
                 (queries.insert, come),
@@ -226,7 +226,7 @@ def _placeholders(count: int) -> sql.Composed:
 def _portions(table: TableSpec, rows: Sequence[Row], portion_bytes: int) -> Iterator[Sequence[Row]]:
     long = [index for index, kind in enumerate(table.columns.values()) if kind in {str, bytes}]
     if isinstance(rows, TableColumns):
-        # Columns know how large they are together, and are divided evenly.
+        # The size of columns is known for all rows together, so they are divided evenly.
         count = 1 + sum(array.nbytes for array in rows.arrays) // portion_bytes
         size = -(-len(rows) // count)
         return (rows[start : start + size] for start in range(0, len(rows), max(1, size)))

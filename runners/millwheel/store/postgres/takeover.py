@@ -1,6 +1,6 @@
 """Taking ranges over, and finding out what became of a commit: the two verbs that move tokens.
 
-Both lock the fences first, in the order in which commits take them, and only then look
+Both lock the fences first, in the order in which commits take them, and only then read
 (MillWheel figure 12: a scan before the lock can miss what a delayed commit still adds).
 
 **Invariant:** a token moves only under its lock and leaves a reign behind, so that "did bundle b of
@@ -46,7 +46,7 @@ def take_over(
     owner: str,
     version: int | None,
 ) -> tuple[JobIds, Mapping[RangeId, TakenRange]]:
-    """Lock, move the tokens, then read; the numbers of the job as of then, too.  Inside a transaction.
+    """Lock, move the tokens, then read; returns the numbers of the job as of then, too.  Inside a transaction.
 
     Raises:
         JobMismatchError: the job has another version.
@@ -81,19 +81,19 @@ def _lock_families(connection: Connection[Any], numbers: list[int]) -> bool:
 def lock_fences(
     connection: Connection[Any], numbers: Sequence[int]
 ) -> Mapping[int, tuple[int, int]]:
-    """Lock rows, waiting for commits in flight; token and bundle of each that exists."""
+    """Lock rows, waiting for commits in flight; returns token and bundle of each that exists."""
     rows = connection.execute(QUERIES["lock_fences"], {"range_ids": Int4Array.of(numbers)})
     return {number: (token, bundle) for number, token, bundle in rows}
 
 
 def evict_holders(connection: Connection[Any], numbers: Sequence[int]) -> int:
-    """End the sessions of this role that keep the fences locked; how many there were."""
+    """End the sessions of this role that keep the fences locked; returns how many there were."""
     parameters = {"range_ids": Int4Array.of(numbers)}
     return len(connection.execute(QUERIES["evict_fence_holders"], parameters).fetchall())
 
 
 def compact(connection: Connection[Any], ids: JobIds, production: Production) -> CommitOutcome:
-    """Whether the production landed; if not, make sure that it never will.  Inside a transaction.
+    """Find out whether the production landed; if not, make sure that it never will.  Inside a transaction.
 
     Ranges commit together, so they must agree; if they do not, the store is damaged.
 
@@ -136,7 +136,7 @@ def compact(connection: Connection[Any], ids: JobIds, production: Production) ->
 
 
 def move_tokens(connection: Connection[Any], numbers: Sequence[int], owner: str | None) -> None:
-    """From here on every commit of an earlier owner fails.  Under the locks of the fences."""
+    """Move the tokens, so that every commit of an earlier owner fails.  Under the locks of the fences."""
     range_ids = Int4Array.of(numbers)
     connection.execute(QUERIES["end_reigns"], {"range_ids": range_ids})
     connection.execute(QUERIES["move_tokens"], {"range_ids": range_ids, "owner": owner})
@@ -145,7 +145,7 @@ def move_tokens(connection: Connection[Any], numbers: Sequence[int], owner: str 
 def _read(
     connection: Connection[Any], job: str, numbers: Sequence[int]
 ) -> tuple[JobIds, Mapping[RangeId, TakenRange]]:
-    # Not by the numbers that were known before: a range may have been born, and sent something, since.
+    # Not by the numbers that were known before: a range may have been created since, and have sent something.
     found = read_job(connection, job)
     assert found is not None
     row, ids = found
@@ -154,7 +154,7 @@ def _read(
         cursor = connection.cursor(binary=True)
         return cursor.execute(ids.queries[query], {"range_ids": Int4Array.of(numbers)}).fetchall()
 
-    # All of it before any of it is looked at: a session that idles inside a transaction, while
+    # All rows are fetched before any is processed: a session that idles inside a transaction, while
     # this side is busy with a large state, is ended by the server.
     fetched = {query: rows(query) for query in _READS}
     timers: dict[int, list[StoredTimer]] = {number: [] for number in numbers}
@@ -176,7 +176,7 @@ def _read(
             )
         )
     for receiver, sender, sequence in fetched["read_deliveries"]:
-        # A worker that had slept may have written down what a range that is deleted by now had sent it.
+        # A worker that was asleep may have stored a delivery of a range that is deleted by now.
         if sender in names:
             delivered[receiver][Channel(names[sender], names[receiver])] = sequence
     for sender, receiver, sequence in fetched["read_acknowledgements"]:
@@ -247,7 +247,7 @@ def _incoming(
 def _history(
     connection: Connection[Any], ids: JobIds, ends: Iterable[ChannelEnds]
 ) -> Callable[[RangeId, CommitMark], bool]:
-    """Whether ranges, whose tokens have just been moved, have made the commits that others know of."""
+    """Whether ranges, whose tokens have just been moved, have made the commits that other ranges rely on."""
     asked = {
         (ids.range(range_id).number, mark.token)
         for each in ends

@@ -25,7 +25,7 @@ from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.takeover import lock_fences, move_tokens
 
-#: What goes with a computation, of the job's own tables.
+#: The tables of the job from which the rows of a computation are deleted with it.
 _DELETED = (
     "delete_cells_of",
     "delete_timers_of",
@@ -51,7 +51,7 @@ class UpdateVerbs(JobReads):
         return row
 
     def count_state(self, job: str) -> StateCounts:
-        """How much the job has."""
+        """How much state the job has."""
 
         def work(opened: Connection[Any]) -> StateCounts:
             # No other transaction can reset the job before this one ends, so its tables are there.
@@ -72,7 +72,7 @@ def _count(connection: Connection[Any], ids: JobIds) -> StateCounts:
 
     in_flight: Counter[tuple[str, str]] = Counter()
     for sender, receiver, count in connection.execute(ids.queries["count_productions"]):
-        # Where the fences are not locked, a range may have been born since.
+        # Where the fences are not locked, a range may have been created since.
         if sender in ids.by_number and receiver in ids.by_number:
             edge = ids.by_number[sender].computation, ids.by_number[receiver].computation
             in_flight[edge] += count
@@ -87,7 +87,7 @@ def _lock_all(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds]:
         found = read_job(connection, job)
         if found is None:
             raise unknown_job(job)
-        # A range is born under the fence of another, so there are no more when all are locked.
+        # A range is created under the fence of another, so there are no more when all are locked.
         if locked == found[1].by_number.keys():
             return found
         locked = set(lock_fences(connection, list(found[1].by_number)))
@@ -107,7 +107,7 @@ def _update(connection: Connection[Any], update: JobUpdate) -> JobRow:
         "computation_ids": Int4Array.of([ids.computations[name] for name in kept]),
         "names": TextArray.of(list(kept.values())),
     }
-    # One after the other, two could have the same name for a moment.
+    # One after the other, two computations could have the same name for a moment.
     connection.execute(QUERIES["unname_computations"], parameters)
     connection.execute(QUERIES["rename_computations"], parameters)
     born = [each for each in spec.ranges if each.range_id.computation not in kept.values()]
