@@ -55,5 +55,5 @@ class Deaths:
         )
 
     def suspects(self, ranges: Iterable[RangeId]) -> Mapping[RangeId, int]:
-        """Those of these ranges whose next step has ended a process, with how many bundles they had committed."""
+        """Which of these ranges have ended a process at their next step, with how many bundles they had committed."""
         return {each: self._suspects[each] for each in ranges if each in self._suspects}

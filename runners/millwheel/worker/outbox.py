@@ -54,7 +54,7 @@ class Outbox:
         return self._open_bytes
 
     def open_bytes_by_receiver(self) -> Mapping[RangeId, int]:
-        """The same by the range that they were sent to."""
+        """Bytes sent and not acknowledged, by the range that they were sent to."""
         found: dict[RangeId, int] = {}
         for channel, entries in self._open.items():
             size = sum(len(each.payload) for each in entries)
