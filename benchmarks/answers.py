@@ -1,7 +1,7 @@
-"""Whether two programs said the same: an answer in a few numbers that do not depend on the order of its rows.
+"""Whether two programs gave the same answer, by a few numbers that do not depend on the order of its rows.
 
 The digest is the sum of a hash of every row, so a row that is wrong, missing, or there twice changes it; the sums by
-column say, when it differs, whether something was lost or went to another window.
+column show, when it differs, whether something was lost or went to another window.
 """
 
 import json
@@ -57,7 +57,7 @@ class Answer:
         return cls(found["rows"], tuple(found["sums"]), tuple(found["weighted"]), found["digest"])
 
     def difference(self, other: "Answer") -> str:
-        """What is not the same, for people; empty if nothing is."""
+        """The differences, described for people; empty if there are none."""
         mine, theirs = attrs.asdict(self), attrs.asdict(other)
         return "; ".join(
             f"{name}: {mine[name]}, not {theirs[name]}"

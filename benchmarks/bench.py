@@ -4,7 +4,7 @@
     make bench CASE="B2 S1" ARGS="--size 5000000"     single cases
     python -m benchmarks.bench --help
 
-Every run is a fresh process, and its answer is compared with one that was worked out by itself.  Those that will be
+Every run is a fresh process, and its answer is compared with one that was worked out independently.  Runs that will be
 compared are made one after the other.  Prints tables of ratios, and writes every run as a line of JSON.
 """
 
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; how many runs were no good."""
+    """Run the command; returns how many runs failed or gave a wrong answer."""
     given = parser().parse_args(arguments)
     results = pages.read(given.read) if given.read else measure(given)
     for title, table in pages.sections(results).items():
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def options_of(given: argparse.Namespace) -> Options:
-    """What the command line says of the runs."""
+    """The options of the runs, from the command line."""
     return Options(
         cases=given.case,
         peers=given.peers,
@@ -87,7 +87,7 @@ def options_of(given: argparse.Namespace) -> Options:
 
 
 def command(options: Options) -> str:
-    """What makes the same runs again; without the places where things are kept."""
+    """The command that makes the same runs again, without paths."""
     words: dict[str, Sequence[object]] = {
         "case": options.cases,
         "peers": options.peers,
@@ -102,7 +102,7 @@ def command(options: Options) -> str:
 
 
 def measure(given: argparse.Namespace) -> list[Result]:
-    """Make all runs; the first result says on what machine and by which options."""
+    """Make all runs; the first result has the machine and the options."""
     options = options_of(given)
     with recording(given, "results", command(options)) as record:
         for result in Bench(options, record.server).results():

@@ -4,8 +4,8 @@
     python -m benchmarks.cluster_model --workers 2 10 --rate 100
     python -m benchmarks.cluster_model --write-docs         and put the table into docs/costs.md
 
-The workers and the driver are the real ones, on virtual time: `benchmarks.scale.cluster` says how, and what it leaves
-out.  Nothing of it is a measurement but the costs.
+The workers and the driver are the real ones, on virtual time: `benchmarks.scale.cluster` explains how, and what it
+leaves out.  Only the costs are measured.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def shapes(given: argparse.Namespace) -> Iterator[Shape]:
 
 
 def measured_here() -> tuple[Costs, str]:
-    """The costs of this machine, and which it is."""
+    """The costs of this machine, and its description."""
     with stores.commit_stamping_server() as server:
         flush_ms = stores.flush_ms(server.home)
         costs = measured(server.dsn)

@@ -113,7 +113,7 @@ def bundles(case: Case, elements: int) -> list[Bundle]:
         assigned = case.window_fn.assign_bundle(times_us, values)
         indexes = [index for index, windows in enumerate(assigned) for _ in windows]
         windows = [window for windows in assigned for window in windows]
-        # One in ten takes an element back.
+        # One in ten retracts an element.
         signs = [-1 if case.is_retracted and index % 10 == 9 else 1 for index in indexes]
         cut.append(
             Bundle(

@@ -12,7 +12,7 @@ _TAIL_LINES = 3
 
 
 class UnavailableError(Exception):
-    """A peer cannot be had here; says why in one line."""
+    """A peer is not available here; the message has the reason in one line."""
 
 
 def interpreter(peer: Peer, cache: Path) -> str:

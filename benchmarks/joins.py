@@ -1,9 +1,9 @@
-"""What a join over all time costs that speaks at every record: orders against a table of four rows.
+"""The cost of a join over all time that fires at every record: orders against a table of four rows.
 
     python -m benchmarks.joins [--records 5000 10000 20000 40000]
 
-Prints seconds of processor time of the direct runner, the garbage collector switched off; a join of N orders says N
-pairs.  `CoGroupByKey` says the whole group at each pane, and a function makes the pairs of it; `Join` says what has
+Prints seconds of processor time of the direct runner, the garbage collector switched off; a join of N orders emits N
+pairs.  `CoGroupByKey` emits the whole group at each pane, and a function makes the pairs of it; `Join` emits what has
 changed.
 """
 

@@ -1,4 +1,4 @@
-"""From what a run of a case of latency has left to figures: percentiles, and whether every record is there."""
+"""Figures of a run of a case of latency, from its rows: percentiles, and whether every record is there."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The page about benchmarks: its tables stand between marks, and are made from the results of runs."""
+"""The page about benchmarks, whose tables stand between marks and are made from the results of runs."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from benchmarks.runs import Result
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 FIGURE = ROOT / "docs" / "figures" / "benchmarks.svg"
-#: The kind of the line of a file of results that says where it was made.
+#: The kind of the line in a file of results that names the machine.
 MACHINE = "machine"
 
 _RATIOS, _LATENCY, _LAG, _RUNS = "Ratios", "Latency", "Watermark lag", "Runs"
@@ -29,7 +29,7 @@ def read(paths: Sequence[Path]) -> list[Result]:
 
 
 def sections(results: Sequence[Result]) -> dict[str, str]:
-    """Each table that the results have something for, by its title."""
+    """Each table for which there are results, by its title."""
     runs = of_runs(results)
     found = {
         _RATIOS: tables.ratio_table(runs),
@@ -41,7 +41,7 @@ def sections(results: Sequence[Result]) -> dict[str, str]:
 
 
 def write(results: Sequence[Result]) -> None:
-    """Put tables, machine and figure into the page; a table that the results say nothing of stays as it is."""
+    """Put tables, machine and figure into the page; a table for which there are no results stays as it is."""
     parts = {**sections(results), "Machine": machines(results)}
     PAGE.write_text(filled_in(PAGE.read_text("utf-8"), parts), "utf-8")
     if _RATIOS in parts:

@@ -33,7 +33,7 @@ class Bar:
 
 
 def bars(results: Sequence[Result]) -> list[Bar]:
-    """All comparisons that the results have, case by case."""
+    """All comparisons in the results, case by case."""
     found = []
     amounts = dict.fromkeys((each["case"], each["size"]) for each in results if each.get("size"))
     for case, size in amounts:

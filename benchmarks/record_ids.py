@@ -77,7 +77,7 @@ class NumbersReader(df.SourceReader):
 
 
 def order_id(order: Any) -> str:
-    """What tells an order."""
+    """The id of an order."""
     return str(order["id"])
 
 
@@ -117,7 +117,7 @@ def measure(store: Store, records: int, *, copies: float, record_ids: df.RecordI
 
 
 def false_positives(count: int) -> None:
-    """Filters that hold what was expected, and much more."""
+    """Print the rates of filters with as many ids as expected, and with many more."""
     print(f"{'expected':>10} {'held':>10} {'target':>8} {'measured':>9} {'bytes an id':>12}")
     held = [record_digest(number) for number in range(count)]
     new = [record_digest(-number) for number in range(1, count + 1)]

@@ -13,7 +13,7 @@ from benchmarks.stores import Server
 
 
 class Recording:
-    """What has been noted so far; ``server``: the Postgres of all its runs."""
+    """The results recorded so far; ``server``: the Postgres of all its runs."""
 
     def __init__(self, server: Server, file: TextIO) -> None:
         self.server, self._file = server, file
@@ -28,10 +28,10 @@ class Recording:
 
 @contextmanager
 def recording(given: argparse.Namespace, name: str, command: str) -> Iterator[Recording]:
-    """Notes and prints first on what machine, and by which command, what follows was measured.
+    """Record and print first on what machine, and by which command, the following results are measured.
 
     Args:
-        given: says in ``results`` in which file, or else in ``cache`` in which folder.
+        given: has in ``results`` the file, or else in ``cache`` the folder.
         name: what such a file's name begins with.
         command: in words.
     """

@@ -39,7 +39,7 @@ def rows(case: Case, size: int, seed: int = SEED, *, is_gap_inclusive: bool = Fa
 def answers(
     case: Case, size: int, seed: int = SEED, kept_in: Path | None = None
 ) -> dict[str, Answer]:
-    """What may be said, and what to call it; kept in a folder, because it takes seconds for millions."""
+    """The right answers of a case by name; kept in a folder, because they take seconds for millions of events."""
     found = {}
     kinds = {OK: False} | ({INCLUSIVE_GAP: True} if case.name == "B4" else {})
     for name, is_gap_inclusive in kinds.items():
@@ -57,7 +57,7 @@ def answers(
 
 
 def judge(said: Answer, right: dict[str, Answer]) -> str:
-    """``ok``, which of the right answers it is, or ``WRONG`` and how."""
+    """Compare an answer: returns ``ok``, which of the right answers it is, or ``WRONG`` and the difference."""
     for name, answer in right.items():
         if said == answer:
             return name

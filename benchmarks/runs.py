@@ -1,4 +1,4 @@
-"""One run after the other: each in a fresh process, measured, judged, and written down as a line of JSON."""
+"""One run after the other: each in a fresh process, measured, checked, and recorded as a line of JSON."""
 
 import itertools
 import shutil
@@ -189,7 +189,7 @@ class Bench:
 
 
 def trouble_of(task: Task, usage: Usage, timeout_s: float) -> str | None:
-    """What went wrong with a run, as what is said of its answer; prints the end of its log.  None: it has reported."""
+    """What went wrong with a run, for its ``check``; prints the end of its log.  None: it has reported."""
     if usage.is_timeout:
         return f"TIMEOUT after {timeout_s:.0f} s"
     if usage.returncode or not task.report_path.exists():
@@ -209,7 +209,7 @@ def lines_of(task: Task) -> list[latency.Line]:
 
 
 def s2_figures(task: Task, *, has_all: bool) -> Result:
-    """What a run of S2 says of itself; `has_all` as for `latency.check_counts`."""
+    """The figures that a run of S2 reports; `has_all` as for `latency.check_counts`."""
     lines = lines_of(task)
     if not lines:
         return {"check": "WRONG: no rows"}

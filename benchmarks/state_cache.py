@@ -1,11 +1,11 @@
-"""What state in memory is worth: CPU of a worker and of Postgres against the size of the cache (MillWheel, figure 16).
+"""The effect of a cache of state: CPU of a worker and of Postgres against its size (MillWheel, figure 16).
 
     python -m benchmarks.state_cache [--dsn DSN] [--keys 1000] [--windows 15] [--rounds 1]
 
 One worker buffers records in windows of a minute, which are fetched when the watermark passes their end; event times
 are up to five minutes ahead of it, so about five windows of each key are open.  The input is the same in each row.  The
-first row has all state in memory, the others a part of it: what goes first is what is needed last, or, to compare, what
-was used longest ago.  Without a DSN it starts a server of its own in a temporary directory.
+first row has all state in memory, the others a part of it: the state that is needed last is evicted first, or, to
+compare, the state that was used longest ago.  Without a DSN it starts a server of its own in a temporary directory.
 """
 
 import argparse

@@ -63,7 +63,7 @@ class Server:
         identifier = sql.Identifier(name)
         with closing(psycopg.connect(self.dsn, autocommit=True)) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(identifier))
-            # What earlier runs left to be written is not this run's to pay for.
+            # Pages that earlier runs left to be written must not slow this run down.
             connection.execute("CHECKPOINT")
         try:
             yield make_conninfo(self.dsn, dbname=name)
@@ -105,7 +105,7 @@ def flush_ms(folder: Path) -> float:
 
 
 def _is_gone(process: psutil.Process) -> bool:
-    # A zombie is gone too: in a container it can take a second until somebody collects it.
+    # A zombie is gone too: in a container it can take a second until its parent collects it.
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -6,7 +6,7 @@
     python -m benchmarks.stream_scale --help
 
 Every run is a fresh process with real Spark, in an empty database of a server that the command starts, and its answer
-is compared with one that was worked out by itself.  Prints tables, and writes every run as a line of JSON.
+is compared with one that was worked out independently.  Prints tables, and writes every run as a line of JSON.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; how many runs were no good."""
+    """Run the command; returns how many runs failed or gave a wrong answer."""
     given = parser().parse_args(arguments)
     if given.read:
         results = [json.loads(line) for line in given.read.read_text("utf-8").splitlines()]
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def planned(given: argparse.Namespace) -> Iterator[Planned]:
-    """All runs, each with what says which it is."""
+    """All runs, each with what identifies it."""
     plans = {
         LATENCY: _latency,
         KEYS: _keys,
@@ -93,7 +93,7 @@ def planned(given: argparse.Namespace) -> Iterator[Planned]:
 
 def _latency(given: argparse.Namespace) -> Iterator[Planned]:
     base = {"ranges": BASE_RANGES, "workers": BASE_WORKERS, "keys": BASE_KEYS}
-    # What grows passes through the base each time, which is run once.
+    # Each parameter that grows takes its base value once too; that run is made only once.
     grown = [{**base, name: amount} for name in base for amount in getattr(given, name)]
     for rate, what in itertools.product(given.rate, _different(grown)):
         task = Task(
@@ -154,7 +154,7 @@ def _recovery(given: argparse.Namespace) -> Iterator[Planned]:
 
 
 def command(given: argparse.Namespace) -> str:
-    """What makes the same runs again; without the places where things are kept."""
+    """The command that makes the same runs again, without paths."""
     words = ["python -m benchmarks.stream_scale"]
     defaults = parser().parse_args([])
     for name, value in vars(given).items():
@@ -167,7 +167,7 @@ def command(given: argparse.Namespace) -> str:
 
 
 def measure(given: argparse.Namespace) -> list[Result]:
-    """Make all runs; the first result says on what machine and by which options."""
+    """Make all runs; the first result has the machine and the options."""
     settings = Settings(timeout_s=given.timeout, bound_ms=given.bound_ms, cache=given.cache)
     with recording(given, "scale", command(given)) as record:
         bench = ScaleBench(settings, record.server)

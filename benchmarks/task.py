@@ -1,7 +1,7 @@
-"""What a program under test is told, and how it says how long it took.
+"""The task that a program under test is given, and the report of how long it took.
 
 A program is started as ``python -m MODULE TASK``, where TASK is this as JSON.  It leaves its answer as text files with
-comma-separated rows below ``rows``, and `Task.report` says the rest.
+comma-separated rows below ``rows``, and `Task.report` reports everything else.
 Imports nothing but the standard library, as `benchmarks.workloads`.
 """
 
@@ -18,7 +18,7 @@ class Task(NamedTuple):
     """One run.
 
     ``case``, ``size``: what, and of how many records.  ``two``, ``stream``: its input, see `workloads.Dataset`.
-    ``out``: a folder of its own that is empty, and goes when the run has been judged.
+    ``out``: a folder of its own that is empty, and is deleted when the answer has been checked.
     ``store``: DSN of an empty database, for programs that need one.
     ``variant``: of the program; each knows its own.
     ``rate``, ``seconds``, ``warm_up_s``: of cases of latency: events a second, for how long after warming up.
@@ -74,7 +74,7 @@ class Task(NamedTuple):
         return Path(self.out, "report.json")
 
     def report(self, **figures: Any) -> None:
-        """Say what was measured; of a case of throughput ``seconds``, and ``began_s`` on the clock of the machine."""
+        """Report what was measured; for throughput ``seconds``, and ``began_s`` on the clock of the machine."""
         self.report_path.write_text(json.dumps(figures), "utf-8")
 
     def reported(self) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def text_files(data: Path, words: int, seed: int = SEED) -> Dataset:
 
 
 class _made_aside:  # noqa: N801 - used as a function
-    """A folder that has its name when it is complete, so that whoever is killed leaves nothing that looks complete."""
+    """A folder that gets its name when it is complete, so that a killed process leaves nothing that looks complete."""
 
     def __init__(self, home: Path) -> None:
         self._home = home

@@ -49,7 +49,7 @@ class Run:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; returns the exit status."""
+    """Run the jobs that the command line names; returns the exit status."""
     asked = _parser().parse_args(arguments)
     # So that Spark and the embedded Postgres are stopped as at any other exit.
     signal.signal(signal.SIGTERM, _terminate)
@@ -85,7 +85,7 @@ def run_one(asked: argparse.Namespace, out: Console) -> int:
 
 
 def compare(asked: argparse.Namespace, out: Console) -> int:
-    """Finish both jobs where they are unfinished, and say whether they left the same rows."""
+    """Finish both jobs where they are unfinished, and report whether they left the same rows."""
     batch, stream = (
         _run(asked, runner, flights_csv(asked.month), out) for runner in ("batch", "streaming")
     )
@@ -93,7 +93,7 @@ def compare(asked: argparse.Namespace, out: Console) -> int:
 
 
 def backfill_then_live(asked: argparse.Namespace, out: Console) -> int:
-    """One job that reads its history in batch and then goes live, and one batch over everything: the same rows."""
+    """Run one job as a backfill and then live, and one batch over everything, and compare: they leave the same rows."""
     source = flights_csv(asked.month)
     runs = []
     for runner in ("batch", _BACKFILL_THEN_LIVE):
@@ -106,7 +106,7 @@ def backfill_then_live(asked: argparse.Namespace, out: Console) -> int:
 
 
 def demo(asked: argparse.Namespace, out: Console) -> int:
-    """One month, as history and as a stream, both from the start; then the comparison."""
+    """Run one month in batch and as a stream, both from the start, and compare them."""
     asked.month, asked.fresh = asked.month or 1, True
     source = flights_csv(asked.month)
     out.print(
@@ -164,7 +164,7 @@ def _run(asked: argparse.Namespace, runner: str, source: Path, out: Console) -> 
 
 
 def _options(asked: argparse.Namespace, runner: str, job: str, *, is_pair: bool) -> dict[str, Any]:
-    """What the runner was asked for; it refuses what it does not know, by name."""
+    """Options for the runner; the runner refuses, by name, an option that it does not know."""
     options: dict[str, Any] = {}
     if runner != "direct":
         options["job"] = job
@@ -182,7 +182,7 @@ def _options(asked: argparse.Namespace, runner: str, job: str, *, is_pair: bool)
 
 
 def _until(asked: argparse.Namespace) -> datetime:
-    """Where history ends: midnight in UTC."""
+    """Where the backfill ends: midnight in UTC."""
     if asked.until is not None:
         until: datetime = asked.until.replace(tzinfo=UTC)
         return until
@@ -190,7 +190,7 @@ def _until(asked: argparse.Namespace) -> datetime:
 
 
 def _suffix(job: str) -> str:
-    """Of the job's tables: its name, as far as SQL takes it without quotes."""
+    """The suffix of the job's tables: the name of the job, as far as SQL allows it without quotes."""
     return re.sub(r"[^a-z0-9]+", "_", job.removeprefix("flight-delays-").lower()).strip("_")
 
 

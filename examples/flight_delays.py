@@ -1,13 +1,13 @@
 """The main job: how late flights leave, by airport and hour, and what each aircraft did in a day.
 
-One pipeline, run over history and as a stream, ends with the same rows:
+One pipeline, run in batch and as a stream, ends with the same rows:
 
 * `flight_hours`: for each airport and hour of *scheduled* departure the flights, the cancellations,
   the mean and the longest delay.
   A flight arrives when it really left, so an hour is corrected for as long as its flights leave.
 * `aircraft_sessions`: for each aircraft the runs of flights less than six hours apart: legs,
   minutes in the air, the worst delay.
-  A late flight can join two sessions: both rows are taken back, and one takes their place.
+  A late flight can join two sessions: both rows are retracted, and one takes their place.
 * `flight_dead_letters`: every row that lacks something, with the reason; see
   `examples.flight_parsing`, which decides that.
 
@@ -51,7 +51,7 @@ class TableNames:
 
     @classmethod
     def with_suffix(cls, suffix: str) -> "TableNames":
-        """Tables of their own for one job, so that jobs can be compared side by side."""
+        """Table names for one job alone, so that jobs can be compared side by side."""
         plain = cls()
         return cls(
             f"{plain.hours}_{suffix}",
@@ -119,12 +119,12 @@ HOUR_COLUMNS: Mapping[str, ColumnType] = {
 
 
 def airport_delay(flight: Flight) -> tuple[str, int | None]:
-    """The airport, and the delay in minutes or None."""
+    """The airport, and the delay in minutes, or None for a cancelled flight."""
     return flight.origin, flight.delay_minutes
 
 
 class Delays(NamedTuple):
-    """Integers only: a sum of floats depends on their order, and a stream keeps none."""
+    """Sums of delays, as integers only: a sum of floats depends on their order, and a stream has no fixed order."""
 
     flights: int = 0
     cancelled: int = 0
@@ -133,7 +133,7 @@ class Delays(NamedTuple):
 
 
 class HourDelays(df.CombineFn):
-    """Delays in minutes, None for a cancelled flight, to the columns that say something of them."""
+    """Combines delays in minutes, None for a cancelled flight, into the columns of an hour."""
 
     def create_accumulator(self) -> Delays:
         """No flights."""
@@ -217,7 +217,7 @@ class Legs(NamedTuple):
 
 
 class SessionLegs(df.CombineFn):
-    """Pairs of minutes in the air and delay, to the columns that say something of them."""
+    """Combines pairs of minutes in the air and delay, in minutes, into the columns of a session."""
 
     def create_accumulator(self) -> Legs:
         """No legs."""
@@ -240,7 +240,7 @@ class SessionLegs(df.CombineFn):
         return merged
 
     def extract_output(self, accumulator: Legs) -> dict[str, Any]:
-        """The accumulator says it all."""
+        """The accumulator is the output."""
         return dict(zip(Legs._fields, accumulator, strict=True))
 
 

@@ -46,7 +46,7 @@ def event_time(row: Row) -> datetime:
 
 
 class Flight(NamedTuple):
-    """What the job needs of a row; None where the row says nothing."""
+    """The fields of a row that the job needs; None where the row has no value."""
 
     origin: str
     tail: str | None
@@ -76,7 +76,7 @@ def parse_flight(row: Row) -> Flight:
     """A flight from a row.
 
     Raises:
-        ValueError: the row cannot be used at all; the message says why.
+        ValueError: the row cannot be used at all; the message has the reason.
     """
     origin = _text(row, "origin")
     if origin is None:
@@ -96,7 +96,7 @@ def parse_flight(row: Row) -> Flight:
 
 
 def gaps(flight: Flight) -> Iterator[str]:
-    """What a usable flight lacks: reasons for dead letters that are counted all the same."""
+    """What a usable flight lacks: reasons for dead letters whose flight is still counted."""
     if flight.tail is None:
         yield "tailnum is missing: counted in its hour, in no session"
     elif flight.delay_minutes is not None and flight.air_minutes is None:

@@ -1,8 +1,8 @@
 """How long visits are, by the hour: sessions for each user, then a histogram of their lengths, right at every moment.
 
-The second grouping counts what the first one says, and a late click changes what the first one has said: two short
-visits become a long one.  So the first takes two answers back, and the histogram follows.
-Prints each change of the histogram: + says a bar, - takes it back.
+The second grouping counts what the first one emits, and a late click changes what the first one has emitted: two
+short visits become a long one.  So the first one retracts two sessions, and the histogram follows.
+Prints each change of the histogram: + emits a bar, - retracts it.
 """
 
 from datetime import UTC, datetime, timedelta

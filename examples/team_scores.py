@@ -14,7 +14,7 @@ def show(
     window: df.Window = df.DoFn.WindowParam,
     pane: df.PaneInfo = df.DoFn.PaneParam,
 ) -> None:
-    """Print when the window began, the team, its sum, and why it is said now."""
+    """Print when the window began, the team, its sum, and the timing of the pane."""
     print(f"{window.start:%H:%M}", *total, pane.timing.value)
 
 

@@ -2,7 +2,7 @@
 
 Its topology is the paper's figure 1, on the Computation API: queries are counted in buckets of time, a model of each
 query is made of the counts, and two detectors compare the counts with the model.  A spike is clear as soon as there are
-too many, so it is found without waiting; a dip only when the low watermark says that what is missing is not just late.
+too many, so it is found without waiting; a dip only when the low watermark shows that the missing ones are not late.
 Late queries are dropped and counted, as in the paper.
 
 `examples.zeitgeist_sdk` is the same with windows and triggers.  Run both with ``python -m examples.zeitgeist``.
@@ -42,7 +42,7 @@ def named_query(message: Count | Prediction) -> str:
 
 
 class WindowCounter(Computation):
-    """Counts a query's buckets: each time one more is asked for, and in the end, when no more will come.
+    """Emits the count of each bucket of a query: after every query, and finally when no more will come.
 
     A bucket without queries counts as well.  The state is the counts of open buckets by their starts.
     """
@@ -77,7 +77,7 @@ class ModelCalculator(Computation):
     initial_state = dict
 
     def process_record(self, record: Record) -> None:
-        """A bucket is known: the one in the middle of the last few can be judged."""
+        """A bucket is known: a prediction can be made of the one in the middle of the last few."""
         count: Count = record.value
         counts = {**self.state, count.start: count.count}
         middle = count.start - AROUND * BUCKET
@@ -88,10 +88,10 @@ class ModelCalculator(Computation):
 
 
 class SpikeDetector(Computation):
-    """Compares what there is so far with what is expected in the whole bucket.
+    """Compares the count so far with the count that is expected for the whole bucket.
 
     The state is, by buckets, what is expected, the highest count and when it was reached, and whether that was a spike.
-    Whichever comes first waits for the other: the order of two streams is that of arrival.
+    Either of the two inputs may come first and waits for the other: two streams are seen in the order of arrival.
     """
 
     inputs = {"model_updates": named_query, "running_counts": named_query}
@@ -113,12 +113,12 @@ class SpikeDetector(Computation):
         self.set_timer(start.isoformat(), max(start + BUCKET, record.timestamp))
 
     def process_timer(self, timer: Timer) -> None:
-        """The bucket is over, and what was to be said of it has been said."""
+        """The bucket is over, and every result for it has been emitted: delete its state."""
         self.state.pop(datetime.fromisoformat(timer.tag))
 
 
 class DipDetector(Computation):
-    """Compares what there is in the end with what was expected, one bucket after the other (figure 9).
+    """Compares the final count with the expected one, one bucket after the other (figure 9).
 
     The state is what is expected by buckets, the counts that wait for their turn, and how many were low in a row.
     """
@@ -132,7 +132,7 @@ class DipDetector(Computation):
         return {}, {}, 0
 
     def process_record(self, record: Record) -> None:
-        """Remember it until the low watermark has passed the bucket, so that all that is said of it is there."""
+        """Remember it until the low watermark has passed the bucket, so that all records about the bucket have come."""
         expected, counts, _ = self.state
         if isinstance(record.value, Prediction):
             expected[record.value.start] = record.value.expected
@@ -165,7 +165,7 @@ class DailyTotals(Computation):
         self.set_timer(day.isoformat(), datetime(day.year, day.month, day.day, tzinfo=UTC) + DAY)
 
     def process_timer(self, timer: Timer) -> None:
-        """The day is over; if late queries came since it was over before, say the new total."""
+        """The day is over: emit its total, and a new one if late queries have come since the last time."""
         day = datetime.fromisoformat(timer.tag).date()
         self.produce((timer.key, day, self.state[day]), "daily_totals")
 

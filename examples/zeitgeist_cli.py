@@ -1,4 +1,4 @@
-"""The command line of `examples.zeitgeist`: make up queries, look for what is planted in them, twice, and compare."""
+"""The command line of `examples.zeitgeist`: generate queries, find what is planted in them, twice, and compare."""
 
 import argparse
 import os
@@ -81,13 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.store:
             options["store"] = asked.store
     if asked.runner == "streaming":
-        # Of each log.  As fast as files can be read, days pass before anybody can say how far event time has come.
+        # For each log.  Files are read so fast that days pass before it is known how far event time has come.
         options["records_per_second"] = RECORDS_PER_SECOND
     try:
         with TemporaryDirectory() as folder:
             pattern = write_logs(Path(folder), asked.seed)
             pipeline = df.Pipeline(asked.runner, **options)
-            # Of each runner: what several jobs write to one table is in it together.
+            # A table for each runner: what several jobs write to one table is in it together.
             prefix = f"zeitgeist_{asked.runner}_"
             build(pipeline, pattern, prefix)
             result = pipeline.run()

@@ -1,6 +1,6 @@
-"""What is normal, and what is not: the judgements of `examples.zeitgeist`, which know nothing of streams.
+"""What is normal, and what is not: the model of `examples.zeitgeist`, which knows nothing of streams.
 
-Of a query so many are expected in a bucket of time as there were at this time yesterday, give or take half an hour.
+As many queries are expected in a bucket of time as there were at this time yesterday, give or take half an hour.
 So "television listings" in the early evening are no surprise.
 """
 
@@ -54,7 +54,7 @@ def bucket_of(time: datetime) -> datetime:
 
 
 def expected_a_day_after(counts: Mapping[datetime, int], middle: datetime) -> float | None:
-    """What the counts around a bucket let one expect of it a day later; None while not all of them are there."""
+    """The count expected a day later, from the counts around a bucket; None while not all of them are there."""
     around = [counts.get(middle + step * BUCKET) for step in range(-AROUND, AROUND + 1)]
     known = [count for count in around if count is not None]
     return sum(known) / len(known) if len(known) == len(around) else None
@@ -66,10 +66,10 @@ def expected_in(counts: Mapping[datetime, int], start: datetime) -> float | None
 
 
 def is_spike(count: int, expected: float) -> bool:
-    """More data would only add to it, so nobody has to wait for the bucket's end."""
+    """Whether a count so far is a spike; more data only add to it, so the end of the bucket need not be awaited."""
     return count > expected + SPIKE_DEVIATIONS * sqrt(expected) + SPIKE_SPARE
 
 
 def is_low(count: int, expected: float) -> bool:
-    """Only true when all data of the bucket are there."""
+    """Whether a count is low; valid only when all data of the bucket are there."""
     return expected >= LOW_EXPECTED_MIN and count < LOW_SHARE * expected

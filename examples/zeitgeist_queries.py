@@ -1,4 +1,4 @@
-"""The input of `examples.zeitgeist`: search queries made up with a seed, with spikes and dips planted on the last day.
+"""The input of `examples.zeitgeist`: search queries made from a seed, with spikes and dips planted on the last day.
 
 Queries are distributed as Zipf has it, each with its own rhythm of the day; a few arrive much later than the others.
 Each region writes a log file; the lines of a file are in the order of arrival.
@@ -85,7 +85,7 @@ class Query:
 
 def queries(seed: int) -> Iterator[Query]:
     """All queries, in no order."""
-    chance = random.Random(seed)  # noqa: S311 - nobody shall be kept from guessing it
+    chance = random.Random(seed)  # noqa: S311 - it need not be unpredictable
     for rank, (text, peak_hour) in enumerate(TERMS.items(), 1):
         start = START
         while start < END:

@@ -1,7 +1,7 @@
-"""`examples.zeitgeist` in the SDK: windows count, early panes say what there is so far, a stateful DoFn compares.
+"""`examples.zeitgeist` in the SDK: windows count, early panes have the counts so far, a stateful DoFn compares.
 
-The buckets are windows, so nobody keeps open ones in state or sets timers for their ends, and late queries are dropped,
-and kept as late records, by themselves.  What comes after the counts is about the same query, so it is one DoFn.
+The buckets are windows, so no code keeps open ones in state or sets timers for their ends, and late queries are
+dropped, and kept as late records, by the SDK.  What follows the counts has the same key, the query, so it is one DoFn.
 """
 
 from collections.abc import Iterator

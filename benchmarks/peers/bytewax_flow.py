@@ -40,7 +40,7 @@ def _no_clock(_: datetime) -> None:
 
 
 def clock(case: str) -> Any:
-    """Event time only: history is not to be compared with the system's clock."""
+    """Event time only: past events must not be compared with the system's clock."""
     wait = timedelta(seconds=WATERMARK_BOUND_S) if case == "S1" else NEVER_LATE
     return windowing.EventClock(event_time, wait, to_system_utc=_no_clock)
 

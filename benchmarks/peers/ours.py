@@ -1,7 +1,7 @@
 """This project: the cases in batch on `BatchRunner`, S1 on `StreamingRunner`, the latency of both modes, and the lag.
 
-Two Spark cores and the Postgres that the command started; exactly once and strong productions, where a variant does not
-say otherwise.
+Two Spark cores and the Postgres that the command started; exactly once and strong productions, unless a variant
+switches them off.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
 """How far the watermark of each stage of a chain is behind the clock (MillWheel, figure 15).
 
 Every stage counts by another key and passes the record on, so each has a shuffle, state and a commit of its own.  A
-stage's watermark is the least of its ranges as they are committed in the store, which is looked at ten times a second;
-so between two commits the lag grows with the clock, and what is seen includes that.
+stage's watermark is the least of its ranges as they are committed in the store, which is read ten times a second; so
+between two commits the lag grows with the clock, and the measured lag includes that.
 """
 
 import time
@@ -33,7 +33,7 @@ SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
 class CountAndPass(df.DoFn):
     """A record for each record, under the key of the next stage."""
 
-    #: The load ends, and plays a stream that does not.
+    #: The load ends, but stands for a stream that does not.
     requires_time_sorted_input = False
 
     def process(self, element: Created, seen: Any = df.DoFn.StateParam(SEEN)) -> Iterator[Created]:

@@ -29,7 +29,7 @@ SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
 class CountVisits(df.DoFn):
     """A row for each record: how many its user has had."""
 
-    #: The load ends, and plays a stream that does not.
+    #: The load ends, but stands for a stream that does not.
     requires_time_sorted_input = False
 
     def process(
@@ -37,7 +37,7 @@ class CountVisits(df.DoFn):
         element: Created,
         seen: Any = df.DoFn.StateParam(SEEN),
     ) -> Iterator[dict[str, int]]:
-        """Count and say."""
+        """Count the visit and emit the count."""
         user, created_us = element
         seen.add(1)
         yield {"user_id": user, "count": seen.read(), "created_us": created_us}

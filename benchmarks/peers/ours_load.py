@@ -1,7 +1,7 @@
 """Events at a rate, made inside the worker that reads them.
 
-Record i exists from ``start + i / rate`` on, and that instant is what it says of its creation, however late it is read
-(no coordinated omission).  What a record is depends on i alone, so a reader that starts over hands over the same.
+Record i exists from ``start + i / rate`` on, and it carries that instant as its creation, however late it is read (no
+coordinated omission).  A record depends on i alone, so a reader that starts over hands over the same records.
 """
 
 import time
@@ -24,7 +24,7 @@ class RateSource(df.Source):
 
     One split, whose position is the number of the next record.  The watermark is right before the next one, or now if
     that is earlier: exact, because records are in order.
-    ``keys``: so many users, each as busy as the others; 0: those of the other cases, who are not.
+    ``keys``: so many users, each as busy as the others; 0: the users of the other cases, who are not equally busy.
     """
 
     start_us: int
@@ -69,7 +69,7 @@ class _RateReader(df.SourceReader):
 
 @lru_cache(maxsize=1)
 def visitors(records: int, keys: int = 0) -> Sequence[int]:
-    """Whose each record is; made before the first is due, so that making them is not measured."""
+    """The user of each record; made before the first record is due, so that making them is not measured."""
     chance = Random(SEED)
     if keys:
         return [int(chance.random() * keys) for _ in range(records)]

@@ -1,6 +1,6 @@
 """The cases as pipelines of ordinary Python functions, the same for batch and stream.
 
-Rows go to a table that is only added to, each in the transaction that also says that its input is consumed.
+Rows are appended to a table, each in the transaction that also commits the position in its input.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import attrs
 
 BATCH = ("B1", "B2", "B3", "B4", "B5")
-#: Rows of the cases of latency are told apart by this too.
+#: Distinguishes rows of the cases of latency too.
 WEAK = "weak"
 
 

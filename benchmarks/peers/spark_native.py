@@ -1,7 +1,7 @@
 """Spark Structured Streaming by its own SQL operators: S1, and S2 as near as they come.
 
 S1: micro-batches of a fifth of the input, state in RocksDB, a checkpoint for each batch, and the file sink that writes
-each row once.  S2: a running count by user, which says one row for each user and micro-batch, not for each record: the
+each row once.  S2: a running count by user, which emits one row for each user and micro-batch, not for each record: the
 task is easier than ours.  A row counts as committed when `foreachBatch` has it in the driver.
 """
 

@@ -14,7 +14,7 @@ JOB = "backlog"
 #: A variant of the task; without it it is a stream.
 BATCH = "batch"
 WINDOW_MS = 600_000
-#: What would be late is said, and labelled so, and not dropped.
+#: Records that would be late are emitted in late panes, and not dropped.
 _LATENESS_S = 3_600
 COLUMNS = {"user_id": int, "start_ms": int, "count": int, "sum": int, "timing": str, "index": int}
 
@@ -24,7 +24,7 @@ def pane_row(
     window: df.Window = df.DoFn.WindowParam,
     pane: df.PaneInfo = df.DoFn.PaneParam,
 ) -> dict[str, int | str]:
-    """What a window has said, and when."""
+    """The result that a window has emitted, and when."""
     return {**window_row(total, window), "timing": pane.timing.value, "index": pane.index}
 
 

@@ -1,15 +1,15 @@
 """A cluster of any size in one thread: the real workers and the real master, on virtual time that their steps cost.
 
-Whoever is due makes a step of the real code, at a time of its own, and what the step does is charged to that time by
-measured costs: records, commits, productions.  A commit waits for the processors of its Postgres, which others use too,
-and a message for the network.  So the queues, what is done together under load, the reports and the watermarks are
-those of the code.  The driver is charged what its code really takes here.
+The worker or driver that is due makes a step of the real code, at a time of its own, and measured costs are added to
+that time for what the step does: records, commits, productions.  A commit waits for the processors of its Postgres,
+which others use too, and a message for the network.  So the queues, what is batched under load, the reports and the
+watermarks are those of the code.  The driver is charged the time that its code really takes here.
 
-What is left out: everything else on the machines, and what their systems take to wake somebody up; Postgres'
+What is left out: everything else on the machines, and what their systems take to wake a process up; Postgres'
 checkpoints, vacuum and locks, the growth of its tables, and its disk but for the flush of a commit; the width of the
 network.  The watermark of a source moves with its records only.
 
-`runners.testing.simulator` is something else: its time passes by chance, to find what is wrong, and not what is slow.
+`runners.testing.simulator` serves another purpose: its time passes at random, to find what is wrong, not what is slow.
 """
 
 import time
@@ -54,7 +54,7 @@ class Shape:
     """Of a cluster and its load.
 
     ``rate``: records a second that each worker reads, one as long after the other.  ``keys``: for each worker.
-    ``servers``, ``cores``: Postgres, and the cores of each; workers are dealt out to servers.
+    ``servers``, ``cores``: Postgres servers, and the cores of each; workers are distributed over the servers.
     ``is_one_machine``: workers and driver are on the cores of the first Postgres too, instead of on cores of their own.
     """
 
@@ -75,9 +75,9 @@ class Shape:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What came of it, after warming up.
+    """The results of a run, after warming up.
 
-    ``latencies_ms``: from a record's creation to its row's commit.  ``lags_ms``: of the watermark that workers hear of.
+    ``latencies_ms``: from a record's creation to its row's commit.  ``lags_ms``: of the watermark that workers receive.
     ``offered``, ``committed``: records a second; ``commits``: a second.
     ``worker_cores``, ``postgres_cores``, ``driver_cores``: how many were busy, of one worker, all servers, the driver.
     """
@@ -95,7 +95,7 @@ class Outcome:
 class Arrivals(df.Source):
     """A split for each worker; record i of a split exists at its phase plus i divided by the rate.
 
-    ``start_us``: when that begins; None: not yet.  ``read``: records that were read since somebody looked.
+    ``start_us``: when that begins; None: not yet.  ``read``: records that were read since the last `take_read`.
     """
 
     def __init__(self, shape: Shape, clock: VirtualClock) -> None:
@@ -186,7 +186,7 @@ class CostedStore:
 
 
 class Cluster:
-    """A driver and its workers, counting visits by key.
+    """A driver and its workers, which count visits by key.
 
     Args:
         shape: how many, and what they have to do.
@@ -227,7 +227,7 @@ class Cluster:
         self._workers = [self._worker(slot) for slot in range(shape.workers)]
 
     def run(self) -> Outcome:
-        """To the last record, and what came of it."""
+        """Run to the last record; returns the results."""
         with patch.object(worker_module, "decode", decoded):
             for _, worker in self._workers:
                 worker.start()
@@ -247,7 +247,7 @@ class Cluster:
         return self._outcome()
 
     def take_read(self) -> int:
-        """How many records were read since the last commit: by whoever commits now, as a step is never interrupted."""
+        """Records that were read since the last commit, all by the worker that commits now; steps do not overlap."""
         read, self._source.read = self._source.read, 0
         return read
 

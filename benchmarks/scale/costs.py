@@ -1,7 +1,7 @@
 """What the steps of a job that counts visits cost, measured with one worker in this process and its Postgres.
 
 Each run does the same with steps of another size and another number of key ranges, so that it has other numbers of
-commits and of productions; what one of each costs is what explains the runs best.
+commits and of productions; the costs of one of each are those that explain the runs best.
 """
 
 import time
@@ -43,11 +43,11 @@ _MESSAGE = bytes(300)
 
 @attrs.frozen(kw_only=True)
 class Costs:
-    """Microseconds of a processor, but for what only waits.
+    """Costs in microseconds of a processor, except those that are waiting time only.
 
     Attributes:
         read_us: of a worker, for each record: to read it and send it on.
-        count_us: for each record that arrives: to take it in, and to say a row.
+        count_us: for each record that arrives: to process it, and to emit a row.
         step_us: for each commit, whatever is in it.
         production_us: for each production, half with its sender and half with its receiver.
         message_us: for each message to another process, half with either.
@@ -55,7 +55,7 @@ class Costs:
         commit_us, row_us, stored_us: of Postgres, for each commit, row, and production.
         flush_us: waiting for the disk, and for the way there and back.
         hop_us: waiting for a message.
-        driver_us: for each round of the driver, instead of what its code takes here; None: that.
+        driver_us: for each round of the driver, instead of the time that its code takes here; None: that time.
     """
 
     read_us: float = 10.0
@@ -100,7 +100,7 @@ def measured(dsn: str) -> Costs:
 
 
 def flush_us(dsn: str) -> float:
-    """What a commit takes on the clock, but for what it takes of processors."""
+    """The elapsed time of a commit without its processor time."""
     with database(dsn) as fresh, closing(PostgresStore(fresh)) as store:
         writer = Writer(store)
         postgres = psutil.Process(store.connect().info.backend_pid).parent()

@@ -1,4 +1,4 @@
-"""Faults thrown at a running job from outside, and how long its output takes to be as it was."""
+"""Faults injected into a running job from outside, and how long its output takes to recover."""
 
 import signal
 import time
@@ -19,7 +19,7 @@ from runners.registry import open_store
 from windowing.timestamps import US_PER_SECOND
 
 READER, COUNTER, RESTART, CRASH = "kill-reader", "kill-counter", "restart-postgres", "kill-postgres"
-#: What is thrown, for people.
+#: The faults, described for people.
 NAMES = {
     READER: "kill -9 of the worker that reads",
     COUNTER: "kill -9 of a worker that does not",
@@ -29,7 +29,7 @@ NAMES = {
 #: Within how many seconds the job has to have recovered.
 LIMITS_S = {READER: 5.0, COUNTER: 5.0, RESTART: 10.0, CRASH: 10.0}
 _SOURCE = "read["
-#: Records are judged by those that were created within so long.
+#: Percentiles are taken over the records that were created within this time.
 _WINDOW_US = US_PER_SECOND
 _STEP_US = US_PER_SECOND // 20
 #: Of these, so many percent have to be within the bound.
@@ -39,14 +39,14 @@ _POLL_S = 0.02
 
 @attrs.frozen
 class Strike:
-    """A fault that was thrown: when, and how long it was until the server could be used again, if it was that."""
+    """A fault that was injected: when, and, for a fault of the server, how long until it could be used again."""
 
     at_us: int
     server_s: float | None = None
 
 
 def strike(fault: str, server: Server, task: Task, ended: Callable[[], bool]) -> Strike | None:
-    """Throw a fault when the job has warmed up.  None: it had ended before."""
+    """Inject a fault when the job has warmed up.  None: the job had ended before."""
     while True:
         start_us = read_start_us(start_file(task))
         if start_us is not None and time.time() >= start_us / US_PER_SECOND + task.warm_up_s:
@@ -87,13 +87,13 @@ class Recovery:
 
 
 def recovery(lines: Sequence[Line], struck_us: int, *, warm_us: int, bound_ms: float) -> Recovery:
-    """What the lines of a run say.
+    """Compute the recovery from the lines of a run.
 
     Args:
         lines: of all records: user, count, created, committed.
-        struck_us: when the fault was thrown.
+        struck_us: when the fault was injected.
         warm_us: what was created before does not count.
-        bound_ms: recovered is whoever commits 95 % of what is created within a second as fast as this.
+        bound_ms: a job has recovered when it commits 95 % of what is created within a second as fast as this.
     """
     found = sorted((created, committed) for _, _, created, committed in lines if created >= warm_us)
     before = [(b - a) / 1_000 for a, b in found if b < struck_us]

@@ -1,4 +1,4 @@
-"""What the jobs of the cases of scale share: their runner, how many key ranges they have, and who their workers are."""
+"""What the jobs of the cases of scale share: their runner, the number of key ranges, and the owners of these."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def runner(job: str, task: Task) -> StreamingRunner:
 
 
 def with_ranges(job: str, task: Task, pipeline: df.Pipeline) -> None:
-    """Create the job with the key ranges of the task; whoever runs it then finds it there, and leaves them as they are.
+    """Create the job with the key ranges of the task; a runner then finds the job, and keeps these ranges.
 
     A runner would make two for each worker.
     """
@@ -47,7 +47,7 @@ def with_ranges(job: str, task: Task, pipeline: df.Pipeline) -> None:
 
 
 def owners(store: Store, job: str) -> Mapping[str, int]:
-    """The process that owns each range, or owned it last; ranges that nobody has had are left out."""
+    """The process that owns each range, or owned it last; ranges without an owner so far are left out."""
     row = store.read_job(job)
     return {
         each["range"]: int(found[1])

@@ -1,4 +1,4 @@
-"""State far larger than memory: buffers of many keys behind a small cache, and what a worker and the store hold."""
+"""State far larger than memory: buffers of many keys behind a small cache, and how much a worker and the store keep."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ def size_row(pair: tuple[int, Sequence[str]]) -> Mapping[str, int]:
 
 
 def run(task: Task) -> None:
-    """Run the pipeline to its end, and report what it took and what it said."""
+    """Run the pipeline to its end, and report what it took and what it emitted."""
     source = Rounds(keys=task.keys, rounds=ROUNDS, value_bytes=task.value_bytes, parts=task.workers)
     pipeline = df.Pipeline(runner(JOB, task))
     (

@@ -1,6 +1,6 @@
 """S2 with so many workers, key ranges, and keys that have state: latency from a record's creation to its row's commit.
 
-First every key is given state and all is written down; then the records come at their rate.
+First every key is given state, and the journal is compacted; then the records come at their rate.
 """
 
 import time
@@ -28,7 +28,7 @@ _LOOK_INTERVAL_S = 0.3
 class CountVisits(df.DoFn):
     """A row for each record but the first of its key: how many there have been since."""
 
-    #: The load ends, and plays a stream that does not.
+    #: The load ends, but stands for a stream that does not.
     requires_time_sorted_input = False
 
     def process(
@@ -36,7 +36,7 @@ class CountVisits(df.DoFn):
         element: Created,
         seen: Any = df.DoFn.StateParam(SEEN),
     ) -> Iterator[dict[str, int]]:
-        """Count and say."""
+        """Count the visit and emit the count."""
         user, created_us = element
         visits = seen.read()
         seen.add(1)
@@ -45,7 +45,7 @@ class CountVisits(df.DoFn):
 
 
 def start_file(task: Task) -> Path:
-    """Where it is said when the first record at the rate exists."""
+    """The file with the time of the first record at the rate."""
     return Path(task.out, "start")
 
 
@@ -77,7 +77,7 @@ def run(task: Task) -> None:
 
 
 def wait_until_prepared(job: StreamingJob, task: Task) -> None:
-    """Until every key has been read, and all that came of it is where it belongs and nothing is on its way."""
+    """Wait until every key has been read, all its results are compacted in the store, and nothing is on its way."""
     with closing(open_store(task.store)) as store:
         while True:
             time.sleep(_LOOK_INTERVAL_S)

@@ -19,7 +19,7 @@ _STRIDE = 7_368_787
 class PreparedRate(df.Source):
     """First a record for each key, as fast as can be; then those of a `RateSource` whose start is in a file.
 
-    Whoever sees that all keys have state writes the file; until then there is nothing to read.
+    The file is written when all keys have state; until then there is nothing to read.
     One split, whose position is the number of the next record.
     """
 
@@ -77,14 +77,14 @@ class _PreparedReader(df.SourceReader):
 
 
 def write_start_us(path: Path, start_us: int) -> None:
-    """Say when the first record at the rate exists; once."""
+    """Write when the first record at the rate exists; once."""
     new = path.with_suffix(".new")
     new.write_text(str(start_us), "utf-8")
     new.rename(path)
 
 
 def read_start_us(path: Path) -> int | None:
-    """What was said; None: nothing yet."""
+    """The time that was written; None: none yet."""
     try:
         return int(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -95,7 +95,7 @@ def read_start_us(path: Path) -> int | None:
 class Rounds(df.Source):
     """Pairs of a key and some bytes: all keys once, then all again in another order, and so on, as fast as can be.
 
-    Dealt out to splits in turn, so that all are in the same round; the position is how many a split has read.
+    Distributed over the splits in turn, so that all are in the same round; the position is how many a split has read.
     """
 
     keys: int

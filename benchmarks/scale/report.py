@@ -1,4 +1,4 @@
-"""Results of the cases of scale as tables, and the page that they belong into."""
+"""Results of the cases of scale as tables, and the page that has these tables."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -13,7 +13,7 @@ from benchmarks.tables import is_good, markdown
 PAGE = pages.ROOT / "docs" / "scale.md"
 
 _PERCENTILES = ("p50", "p95", "p99", "p100")
-#: Of each row of a table of medians: what tells it from the others.
+#: What distinguishes each row of a table of medians.
 _ROWS = {
     LATENCY: ("rate", "ranges", "workers", "keys"),
     KEYS: ("keys", "value_bytes", "cache_mb"),
@@ -24,7 +24,7 @@ _MB = 1e6
 
 
 def sections(results: Sequence[Result]) -> dict[str, str]:
-    """Each table that the results have something for, by its title."""
+    """Each table for which there are results, by its title."""
     found = {
         "Latency": latency_table(results),
         "Keys": keys_table(results),
@@ -35,7 +35,7 @@ def sections(results: Sequence[Result]) -> dict[str, str]:
 
 
 def write(results: Sequence[Result]) -> None:
-    """Put tables and machine into the page; a table that the results say nothing of stays as it is."""
+    """Put tables and machine into the page; a table for which there are no results stays as it is."""
     parts = {**sections(results), "Machine": pages.machines(results)}
     PAGE.write_text(pages.filled_in(PAGE.read_text("utf-8"), parts), "utf-8")
 
@@ -111,7 +111,7 @@ def backlog_table(results: Sequence[Result]) -> str:
 
 
 def recovery_table(results: Sequence[Result]) -> str:
-    """How long a fault is felt."""
+    """How long a fault affects the output."""
     rows = []
     for (rate, fault, bound_ms), runs in _grouped(results, RECOVERY):
         rows.append(

@@ -1,4 +1,4 @@
-"""One run of a case of scale: a fresh process and an empty database, measured, judged, and written down."""
+"""One run of a case of scale: a fresh process and an empty database, measured, checked, and recorded."""
 
 import itertools
 import shutil
@@ -34,7 +34,7 @@ _MODULES = {
     KEYS: "benchmarks.scale.keys_job",
     BACKLOG: "benchmarks.scale.backlog_job",
 }
-#: On time, and the first that its window said.
+#: On time, and the first pane of its window.
 _ON_TIME = ("on_time", "0")
 
 
@@ -67,7 +67,7 @@ class ScaleBench:
 
         Args:
             task: without places.
-            what: says which run it is, and is part of the result; with a ``fault``, that is thrown.
+            what: identifies the run, and is part of the result; a ``fault`` in it is injected.
         """
         with ExitStack() as stack:
             out = Path(tempfile.mkdtemp(prefix="dataflow-run-"))
@@ -123,12 +123,12 @@ class ScaleBench:
 
 
 class _Thrower:
-    """Throws a fault, if there is one, from a thread of its own while the job runs."""
+    """Injects a fault, if there is one, from a thread of its own while the job runs."""
 
     def __init__(self, fault: str | None, server: Server, task: Task) -> None:
         self._over = Event()
         self._struck: faults.Strike | None = None
-        #: What kept it from being thrown.
+        #: The error that kept the fault from being injected.
         self.trouble: str | None = None
         self._thread = Thread(target=self._run, args=(fault, server, task), daemon=True)
 
@@ -141,7 +141,7 @@ class _Thrower:
         self._thread.join()
 
     def ended(self) -> faults.Strike | None:
-        """The run is over: what was thrown."""
+        """The run is over; returns the fault that was injected."""
         self._over.set()
         self._thread.join()
         return self._struck
@@ -151,12 +151,12 @@ class _Thrower:
             return
         try:
             self._struck = faults.strike(fault, server, task, self._over.is_set)
-        except Exception as error:  # noqa: BLE001 - one run is no good, the others may be
+        except Exception as error:  # noqa: BLE001 - one run has failed, the others may work
             self.trouble = f"FAILED: {fault} could not be thrown: {error!r}"
 
 
 def keys_figures(task: Task, said: Result) -> Result:
-    """What a run with many keys says of itself."""
+    """The figures that a run with many keys reports."""
     count, size = keys_job.ROUNDS, keys_job.ROUNDS * task.value_bytes
     right = [task.keys, task.keys, count, count, size, size]
     answer = said.pop("answer")
@@ -164,7 +164,7 @@ def keys_figures(task: Task, said: Result) -> Result:
 
 
 def backlog_figures(task: Task, said: Result) -> Result:
-    """What a run over a day says of itself: every pane once, on time, and as plain loops over the events say."""
+    """The figures of a run over a day; checks that every pane is there once, on time, and as plain loops compute it."""
     panes = list(rows_below(task.rows))
     late = sum(tuple(row[4:]) != _ON_TIME for row in panes)
     answer = {(int(row[0]), int(row[1])): (int(row[2]), int(row[3])) for row in panes}

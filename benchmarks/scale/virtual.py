@@ -1,4 +1,4 @@
-"""Time, processors and a network for a cluster in one thread, where everything takes as long as it is said to take."""
+"""Time, processors and a network for a cluster in one thread, in which every action takes the time that it is given."""
 
 from collections import defaultdict
 from functools import lru_cache
@@ -15,7 +15,7 @@ _BUCKET_US = 100
 
 
 class VirtualClock:
-    """The time of whoever makes a step; see `runners.core.ground.clock`."""
+    """The time of the node that makes a step; see `runners.core.ground.clock`."""
 
     def __init__(self) -> None:
         self.us = 0.0
@@ -56,7 +56,7 @@ class Processors:
 
 @attrs.define(eq=False)
 class Node:
-    """Somebody who makes steps.
+    """A process that makes steps.
 
     ``cores``: where; None: on one that nobody else uses.
     ``due_us``: when the next one is.  ``free_us``: when the last one is over; None: there was none, or its successor
@@ -73,7 +73,7 @@ class Node:
     inbox: list[tuple[float, int, bytes]] = attrs.field(factory=list)
 
     def charge(self, us: float) -> None:
-        """Its step takes so much longer."""
+        """Add time, in microseconds, to its step."""
         self.busy_us += us
         if self.cores is None:
             self.clock.us += us
@@ -81,13 +81,13 @@ class Node:
             self.clock.us = self.cores.done_us(self.clock.us, us)
 
     def wait(self, most_us: float) -> None:
-        """Its step is over; the next is when a message is there, or after a while."""
+        """End its step; the next one is made when a message is there, or after a while."""
         self.free_us, self.due_us = self.clock.us, self.clock.us + most_us
         if self.inbox:
             self.hear(self.inbox[0][0])
 
     def hear(self, at_us: float) -> bool:
-        """A message is there at an instant; whether the next step comes earlier because of it."""
+        """Receive a message at an instant; returns whether the next step comes earlier because of it."""
         if self.free_us is None or max(at_us, self.free_us) >= self.due_us:
             return False
         self.due_us = max(at_us, self.free_us)
@@ -95,18 +95,18 @@ class Node:
 
 
 class Agenda:
-    """Who is due when."""
+    """The nodes by the time at which they are due."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Node]] = []
         self._numbers = count()
 
     def put(self, node: Node) -> None:
-        """Its time to be due has changed."""
+        """Note that the time at which a node is due has changed."""
         heappush(self._entries, (node.due_us, next(self._numbers), node))
 
     def take(self) -> Node:
-        """Whoever is due first."""
+        """Remove and return the node that is due first."""
         while True:
             due_us, _, node = heappop(self._entries)
             if due_us == node.due_us:
@@ -138,8 +138,8 @@ class Network:
 class Endpoint:
     """See `runners.millwheel.wire.transport` for the contract.
 
-    Of several messages about who owns what that arrive together only the newest is handed over: each says everything,
-    and a thousand workers that start would hear of each other a million times.
+    Of several messages about owners of ranges that arrive together only the newest is handed over: each is complete,
+    and a thousand workers that start would receive a million of them.
     """
 
     def __init__(self, node: Node, network: Network, message_us: float) -> None:
@@ -168,12 +168,12 @@ class Endpoint:
 
 
 def is_about_owners(message: bytes) -> bool:
-    """Whether it is a message that says who owns what."""
+    """Whether it is a message about the owners of ranges."""
     # Its kind is in its bytes: the others need not be decoded.
     return b"routes" in message and isinstance(decoded(message), Routes)
 
 
 @lru_cache(maxsize=1_024)
 def decoded(blob: bytes) -> Any:
-    """As `messages.decode`; what a thousand workers hear is decoded once."""
+    """As `messages.decode`; a message that a thousand workers receive is decoded once."""
     return messages.decode(blob)

@@ -61,7 +61,7 @@ class Figure:
         return f"figure_{self.number:02}.svg"
 
     def run(self) -> list[Pane]:
-        """Run the pipeline; the panes that it said."""
+        """Run the pipeline; returns the panes that it emitted."""
         if self.build is None:
             return []
         changes: list[df.Change[tuple[str, int]]] = []

@@ -1,4 +1,4 @@
-"""From what a pipeline said to what a figure shows: panes, each with what it took back."""
+"""Panes for the figures, made of what a pipeline emitted: each with the sums that it retracted."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ class Pane:
 
 
 def panes_of(changes: Iterable[df.Change[tuple[str, int]]], *, is_discarding: bool) -> list[Pane]:
-    """The firings, in their order; a firing says its retractions first."""
+    """The firings, in their order; a firing emits its retractions first."""
     panes: list[Pane] = []
     taken_back: list[int] = []
     for change in changes:
@@ -56,12 +56,12 @@ def said(panes: Sequence[Pane]) -> list[int]:
 
 
 def show(change: df.Change[tuple[str, int]]) -> None:
-    """Print when a sum was said or taken back: ``12:07:37 -10``."""
+    """Print when a sum was emitted or retracted: ``12:07:37 -10``."""
     print(f"{shown_at(change):%H:%M:%S} {change.sign * change.value[1]:+}")
 
 
 def shown_at(change: df.Change[tuple[str, int]]) -> datetime:
-    """When it was said.
+    """When it was emitted.
 
     A batch engine is outside time until its input has ended: it is shown at `END`, when all points are there.
     """

@@ -1,12 +1,12 @@
 """The pipelines of the paper's figures 6 to 14, one function for each.
 
 All of them sum integers per key; they differ in where in event time, when in processing time, and how later sums relate
-to earlier ones.  What they run on is none of their business: figures 10, 11 and 12 are one pipeline on three engines.
+to earlier ones.  They do not depend on what they run on: figures 10, 11 and 12 are one pipeline on three engines.
 
-Two arguments are not in the paper.  Its triggers never give a window up; ours do, to free its state, so a pipeline that
-is to hear of late data says how long it waits: ``allowed_lateness``.  And in its figures a window that has said
-everything early says nothing when the watermark passes; ours, as Beam's, would say the same again to tell that it is
-on time, unless the ``on_time_behavior`` is to fire only if there is news.
+Two arguments are not in the paper.  Its windows never expire; ours do, to free their state, so a pipeline that takes
+late data sets how long it waits: ``allowed_lateness``.  And in its figures a window that has emitted everything early
+does not fire when the watermark passes; ours, as Beam's, would emit the same sum again in its on-time pane, unless the
+``on_time_behavior`` is to fire only if there is something new.
 
 Dataflow Model, section 2.4.
 """
@@ -79,7 +79,7 @@ figure_11 = figure_12 = figure_10
 
 
 def figure_13(points: Numbers) -> Numbers:
-    """As figure 12, and until the two minutes are over a guess once a minute."""
+    """As figure 12, and until the two minutes are over an early pane once a minute."""
     return (
         points
         | df.WindowInto(
@@ -94,7 +94,7 @@ def figure_13(points: Numbers) -> Numbers:
 
 
 def figure_14(points: Numbers) -> Numbers:
-    """The sum of each session; what was said of sessions that turn out to be one is taken back."""
+    """The sum of each session; the sums of sessions that turn out to be one are retracted."""
     return (
         points
         | df.WindowInto(

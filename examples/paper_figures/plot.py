@@ -1,6 +1,6 @@
 """Draws a figure as the paper does: event time across, processing time up.
 
-A pane is a rectangle: the window across, and up to the moment when it was said.
+A pane is a rectangle: the window across, and upwards to the moment when it was emitted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ def draw(figure: Figure, panes: Sequence[Pane]) -> str:
 
 
 def describe(panes: Sequence[Pane]) -> str:
-    """What was said when, in words."""
+    """Describe in words which panes were emitted when."""
     points = ", ".join(
         f"{p.value} of {p.event_time:%H:%M:%S} at {p.arrival:%H:%M:%S}" for p in POINTS
     )

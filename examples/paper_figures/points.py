@@ -1,14 +1,14 @@
 """The paper's figure 5: ten data points, and the watermark that the pipeline had of them.
 
-In the paper they are a picture.  The points here agree with every number in its text.  So does the watermark, which is
-a path that the text leaves mostly free; it says this much of it:
+In the paper they are a picture.  The points here agree with every number in its text.  So does the watermark, whose
+path the text leaves mostly open; this much of it is given:
 
 * only the 9 is late: when any other point arrives, the watermark has not passed its event time;
 * "having observed the 5", the watermark passes the 9 before the 9 comes (figure 12);
-* the 5 and the 7 are said first "at the first one-minute processing-time boundary" (figure 14), so at 12:06:00 the
+* the 5 and the 7 are first emitted "at the first one-minute processing-time boundary" (figure 14), so at 12:06:00 the
   session of the 5, which ends at 12:01:30, has not been passed;
 * the 8 arrives, then the watermark passes 12:05:25, the end of the session that the 8 made, and then the 9 arrives
-  (figure 14); and it does so before 12:08:00, where the clock alone would have made the session speak.
+  (figure 14); and it does so before 12:08:00, where the clock alone would have made the session fire.
 
 Dataflow Model, section 2.4.
 """

@@ -55,9 +55,9 @@ class Drawing:
         """One line of text; ``at`` is on its baseline.
 
         Args:
-            css: its class; the style sheet says how it is anchored.
+            css: its class; the style sheet decides how it is anchored.
             at: start, middle or end of the baseline.
-            text: what it says.
+            text: the text of the line.
             turned: reads from below to above.
         """
         attributes = _numbers(x=at[0], y=at[1])
