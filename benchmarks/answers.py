@@ -28,7 +28,7 @@ class Answer:
 
     @classmethod
     def of(cls, case: Case, rows: Iterable[Sequence[Any]]) -> "Answer":
-        """From rows with the case's columns.  Raises `ValueError` where a row has others."""
+        """The answer of rows with the case's columns.  Raises `ValueError` where a row has others."""
         numbers = [index for index, name in enumerate(case.columns) if name not in case.text]
         *weighing, last = numbers
         count, digest = 0, 0

@@ -26,7 +26,7 @@ DEFAULT_RATE = 1_000
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The parser of the command line."""
     cache = platformdirs.user_cache_path("dataflow-sdk", appauthor=False) / "benchmarks"
     epilog = "\n".join(
         [

@@ -28,7 +28,7 @@ class Case(NamedTuple):
     reads_text: bool = False
 
     def dataset(self, data: Path, size: int) -> Dataset:
-        """Its input of so many records; made if it is not there."""
+        """The input of the case with so many records; made if it is not there."""
         make = text_files if self.reads_text else event_files
         return make(data, size)
 

@@ -38,7 +38,7 @@ HEADER = [
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The parser of the command line."""
     found = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = found.add_argument
     add("--workers", nargs="+", type=int, default=[2, 10, 100, 1_000])
@@ -87,13 +87,13 @@ def measured_here() -> tuple[Costs, str]:
 
 
 def costs_text(costs: Costs) -> str:
-    """In a line."""
+    """The costs in a line of text."""
     found = attrs.asdict(costs)
     return ", ".join(f"`{name}` {value:.0f}" for name, value in found.items() if value is not None)
 
 
 def row(shape: Shape, outcome: Outcome) -> list[str]:
-    """Of the table."""
+    """A row of the table."""
     name = f"{shape.workers:,}"
     latencies_ms, lags_ms = sorted(outcome.latencies_ms), sorted(outcome.lags_ms)
     lag = f"{percentile(lags_ms, 50):,.0f}" if lags_ms else "-"

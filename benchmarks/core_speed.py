@@ -104,7 +104,7 @@ CASES = [
 
 
 def bundles(case: Case, elements: int) -> list[Bundle]:
-    """The stream, windows assigned."""
+    """The stream in bundles, with windows assigned."""
     cut = []
     for start in range(0, elements, case.bundle):
         numbers = range(start, min(start + case.bundle, elements))
@@ -127,7 +127,7 @@ def bundles(case: Case, elements: int) -> list[Bundle]:
 
 
 def run(case: Case, stream: list[Bundle]) -> int:
-    """Lift, group and fire everything; the number of panes."""
+    """Lift, group and fire everything; returns the number of panes."""
     strategy = WindowingStrategy(
         window_fn=case.window_fn, accumulation_mode=case.mode, trigger=case.trigger
     )
@@ -166,7 +166,7 @@ def fire(
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Of the best round."""
+    """Processor seconds of the best round."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.process_time()

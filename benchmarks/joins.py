@@ -25,7 +25,7 @@ Join = Callable[[df.PCollection[Any], df.PCollection[Any]], df.PCollection[Any]]
 
 
 def by_group(orders: df.PCollection[Any], cities: df.PCollection[Any]) -> df.PCollection[Any]:
-    """The whole group at each pane."""
+    """Join by `CoGroupByKey`, which emits the whole group at each pane."""
     groups = {"orders": orders, "cities": cities} | df.CoGroupByKey()
     return groups | "pairs" >> df.FlatMap(_pairs)
 
@@ -36,7 +36,7 @@ def _pairs(group: tuple[int, dict[str, list[Any]]]) -> Iterator[tuple[int, tuple
 
 
 def by_difference(orders: df.PCollection[Any], cities: df.PCollection[Any]) -> df.PCollection[Any]:
-    """What has changed."""
+    """Join by `Join`, which emits what has changed."""
     return (orders, cities) | df.Join()
 
 
@@ -82,7 +82,7 @@ def measure(join: Join, records: int) -> float:
 
 
 def main() -> None:
-    """Both, for each number of records."""
+    """Measure both for each number of records, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, nargs="+", default=[5_000, 10_000, 20_000, 40_000])
     arguments = parser.parse_args()

@@ -6,7 +6,7 @@ from math import ceil
 
 from benchmarks.reference import OK
 
-#: What is printed of a distribution.
+#: The percentiles that are printed of a distribution.
 PERCENTILES = (50, 95, 99, 100)
 
 Line = tuple[int, int, int, int]
@@ -26,7 +26,7 @@ def spread(values: Iterable[float]) -> dict[str, float]:
 
 
 def latencies_ms(lines: Iterable[Line], warm_up_s: float) -> list[float]:
-    """Of the lines (user, count, created, committed) without those that were created while it warmed up."""
+    """Latencies of the lines (user, count, created, committed), without those created while the job warmed up."""
     found = list(lines)
     first_us = min(created_us for _, _, created_us, _ in found) + warm_up_s * 1_000_000
     return [

@@ -1,6 +1,6 @@
 """Run a program in a process of its own, and measure the processor time and the memory of all that it starts.
 
-Both are looked at five times a second, so processor time is known for a part of the run too, to a fifth of a second.
+Both are sampled five times a second, so processor time is known for a part of the run too, to a fifth of a second.
 Memory is the sum of the resident sizes of the tree; pages that processes share count in each.  Processor time is what
 each process had used when it was last seen.  Servers that serve the program but are not its children (Postgres) are
 named beside it, and count with what they use meanwhile.
@@ -36,11 +36,11 @@ class Usage:
 
     @property
     def cpu_s(self) -> float:
-        """Of the whole run."""
+        """Processor time of the whole run, in seconds."""
         return self.history[-1][1] if self.history else 0.0
 
     def cpu_between_s(self, begin_s: float, end_s: float) -> float:
-        """Of a part of the run, by the clock of the machine."""
+        """Processor time of a part of the run, by the clock of the machine, in seconds."""
         return self._cpu_until_s(end_s) - self._cpu_until_s(begin_s)
 
     def _cpu_until_s(self, now_s: float) -> float:
@@ -64,7 +64,7 @@ class Watch:
         self.rss_bytes = 0
 
     def look(self) -> None:
-        """Once."""
+        """Look at the processes once."""
         rss_bytes = 0
         for process in family(self._pid):
             with contextlib.suppress(psutil.Error), process.oneshot():
@@ -90,7 +90,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def server_cpu_s(pid: int) -> float:
-    """Of a server since it started: its own, that of its living children, and that of those that it has collected."""
+    """Processor time of a server since it started, with its living children and those that it has collected."""
     total = 0.0
     for process in family(pid):
         with contextlib.suppress(psutil.Error):

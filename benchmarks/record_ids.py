@@ -130,7 +130,7 @@ def false_positives(count: int) -> None:
 
 
 def costs(store: Store, count: int) -> None:
-    """With ids and without."""
+    """The costs with ids and without."""
     print(f"\n{'':28} {'us a record':>12} {'on the clock':>13} {'asked in vain':>14}")
     ids = df.RecordIds(of=order_id, slack=60)
     small = df.RecordIds(of=order_id, slack=60, expected_ids=1_000, false_positive_rate=0.1)

@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """For people."""
+        """The title of a run, for people."""
         amount = f"{self.rate:,} a second" if self.rate else f"{self.size:,}"
         name = f"{self.peer.name} {self.variant}".strip()
         return f"{self.case} of {amount}, {name}, run {self.rep + 1}"
@@ -218,7 +218,7 @@ def s2_figures(task: Task, *, has_all: bool) -> Result:
 
 
 def _figure(result: Result) -> str:
-    """The figure of a run that people look for, as the beginning of a line."""
+    """The most important figure of a run, as the beginning of a line."""
     if "p50" in result:
         return f"median {result['p50']} ms, "
     return f"{result['seconds']} s, " if "seconds" in result else ""

@@ -39,7 +39,7 @@ RECORDS_PER_BATCH = 500
 #: Records of one key and window.
 RECORDS_PER_CELL = 3
 VALUE = "v" * 300
-#: Of the state, in memory.
+#: The parts of the state that are kept in memory.
 PARTS = (1 / 4, 1 / 8, 1 / 16, 0)
 
 
@@ -54,7 +54,7 @@ class Row:
 
     @property
     def both_s(self) -> float:
-        """Together."""
+        """Processor seconds of worker and Postgres together."""
         return self.worker_s + self.postgres_s
 
 
@@ -111,7 +111,7 @@ def measure(dsn: str, records: ScriptedSource, cache_bytes: int) -> Row:
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Of a process and those that it has started."""
+    """Processor seconds of a process and those that it has started."""
     total_s = 0.0
     for each in [process, *process.children(recursive=True)]:
         times = each.cpu_times()

@@ -37,7 +37,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of its main process."""
+        """The id of its main process."""
         server = self._cluster.server()
         assert server is not None, "the server is not running"
         return server.pid
@@ -89,7 +89,7 @@ def commit_stamping_server() -> Iterator[Server]:
 
 
 def flush_ms(folder: Path) -> float:
-    """How long a page takes to be on disk: by so much is the stamp of a commit early; the median of some."""
+    """The time until a page is on disk, by which the stamp of a commit is early: a median, in milliseconds."""
     took_s = []
     handle, path = tempfile.mkstemp(dir=folder)
     try:

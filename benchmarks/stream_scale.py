@@ -28,14 +28,14 @@ from benchmarks.scale.runs import BACKLOG, KEYS, LATENCY, RECOVERY, ScaleBench, 
 from benchmarks.task import Task
 
 CASES = (LATENCY, KEYS, BACKLOG, RECOVERY)
-#: What stays as it is while something else grows.
+#: The parameters that stay the same while another one grows.
 BASE_RANGES, BASE_WORKERS, BASE_KEYS = 8, 2, 10_000
 
 Planned = tuple[Task, Result]
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The parser of the command line."""
     cache = platformdirs.user_cache_path("dataflow-sdk", appauthor=False) / "benchmarks"
     found = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = found.add_argument

@@ -20,7 +20,7 @@ _MEASURES = ("seconds", "cpu_s", "rss_mb")
 
 
 def machine(flush_ms: float | None = None) -> str:
-    """What the figures were measured on, in a line."""
+    """The machine on which the figures were measured, in a line."""
     memory_gib = psutil.virtual_memory().total / (1 << 30)
     load = os.getloadavg()[0]
     words = (
@@ -48,7 +48,7 @@ def is_good(result: Result) -> bool:
 def ratios(
     results: Iterable[Result], mine: str, theirs: str, case: str, size: int
 ) -> dict[str, list[float]]:
-    """Of each measure, run by run, where both have a good one."""
+    """The ratios of each measure, run by run, where both programs have a good run."""
     runs = {
         (each["peer"], each["rep"]): each
         for each in results
@@ -83,7 +83,7 @@ def ratio_table(results: Sequence[Result]) -> str:
 
 
 def run_table(results: Sequence[Result]) -> str:
-    """What each took, on this machine."""
+    """What each run took, on this machine."""
     rows = []
     for case, size in _amounts(results, "size"):
         for name in _names(results, case):
@@ -147,7 +147,7 @@ def lag_table(results: Sequence[Result]) -> str:
 
 
 def notes(results: Sequence[Result]) -> str:
-    """What the programs of the results are, one a line."""
+    """Notes about the programs in the results, one a line."""
     names = dict.fromkeys(each["peer"] for each in results)
     return "\n".join(f"* **{name}**: {PEERS[name].note}." for name in names)
 

@@ -44,28 +44,28 @@ class Task(NamedTuple):
 
     @classmethod
     def from_command_line(cls) -> "Task":
-        """The one that this process was started for."""
+        """The task that this process was started for."""
         return cls(**json.loads(sys.argv[1]))
 
     def to_argument(self) -> str:
-        """For the command line."""
+        """The task as an argument of the command line."""
         return json.dumps(self._asdict())
 
     @property
     def rows(self) -> Path:
-        """Where the answer goes; not made."""
+        """The folder for the answer; it is not created here."""
         return Path(self.out, "rows")
 
     @property
     def scratch(self) -> Path:
-        """For checkpoints and the like; made."""
+        """A folder for checkpoints and the like; it is created here."""
         path = Path(self.out, "scratch")
         path.mkdir(exist_ok=True)
         return path
 
     @property
     def records(self) -> int:
-        """Of a case of latency: how many there are."""
+        """The number of records in a case of latency."""
         return self.rate * (self.warm_up_s + self.seconds)
 
     @property
@@ -78,7 +78,7 @@ class Task(NamedTuple):
         self.report_path.write_text(json.dumps(figures), "utf-8")
 
     def reported(self) -> dict[str, Any]:
-        """What was."""
+        """What was reported."""
         found: dict[str, Any] = json.loads(self.report_path.read_text("utf-8"))
         return found
 

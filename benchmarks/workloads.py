@@ -44,14 +44,14 @@ _FIRST_FILE_S, _SECONDS_BETWEEN_FILES = 1_600_000_000, 10
 
 
 class Event(NamedTuple):
-    """One; see the module."""
+    """One event; see the module."""
 
     user_id: int
     event_time: int
     value: int
 
     def to_json(self) -> str:
-        """Its line in a file, without the line's end."""
+        """The event as a line of a file, without the line's end."""
         return f'{{"user_id":{self.user_id},"event_time":{self.event_time},"value":{self.value}}}'
 
 
@@ -68,7 +68,7 @@ class Dataset(NamedTuple):
 
 
 def users(count: int, chance: Random) -> Iterator[int]:
-    """So many users, by how busy they are."""
+    """Draws users, each as often as it is busy."""
     return _uneven(USERS, count, chance)
 
 

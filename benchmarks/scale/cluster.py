@@ -51,7 +51,7 @@ _LOOK_INTERVAL_US = 10_000
 
 @attrs.frozen(kw_only=True)
 class Shape:
-    """Of a cluster and its load.
+    """The size of a cluster and its load.
 
     ``rate``: records a second that each worker reads, one as long after the other.  ``keys``: for each worker.
     ``servers``, ``cores``: Postgres servers, and the cores of each; workers are distributed over the servers.
@@ -147,7 +147,7 @@ class _ArrivalsReader(df.SourceReader):
 
 
 def phase(split: int) -> float:
-    """Of a split, as a part of the time between two records."""
+    """The phase of a split, as a part of the time between two records."""
     return Random(-1 - split).random()
 
 
@@ -282,7 +282,7 @@ class Cluster:
         """A round of the driver, as `runners.streaming.job_thread` makes it."""
         began_s, master = time.process_time(), self._master
         master.step()
-        # Asked in each round, as whether the job is to go on.
+        # Checked in each round, as the real driver checks whether the job is to go on.
         assert not master.is_done
         assert not master.is_paused
         if self._clock.us >= self._count_us:
@@ -347,7 +347,7 @@ class Cluster:
 
 @attrs.frozen(kw_only=True)
 class _Busy:
-    """What had been done by an instant."""
+    """The work that had been done by an instant."""
 
     at_us: float
     workers_us: float

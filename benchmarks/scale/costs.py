@@ -114,7 +114,7 @@ def flush_us(dsn: str) -> float:
 
 
 def message_us() -> float:
-    """Of both ends of the real transport together, encryption with it."""
+    """The cost of a message for both ends of the real transport together, with encryption."""
     keys = JobKeys.generate()
     with closing(ZmqTransport(keys)) as sender, closing(ZmqTransport(keys)) as receiver:
         started_s = time.process_time()
@@ -127,7 +127,7 @@ def message_us() -> float:
 
 
 def idle_us() -> float:
-    """Of a worker's step that finds nothing to do."""
+    """The cost of a worker's step that finds nothing to do."""
     pipeline = df.Pipeline()
     source = ScriptedSource([Batch([], [])] * (2 * _LOOKS))
     pipeline | "read" >> df.Read(source) | "count" >> df.ParDo(CountVisits())

@@ -41,7 +41,7 @@ def write(results: Sequence[Result]) -> None:
 
 
 def in_a_line(result: Result) -> str:
-    """The figures that people look for."""
+    """The most important figures of a run, in a line."""
     shown = ("p50", "p99", "first_s", "again_s", "seconds", "silent_s", "recovered_s")
     figures = [f"{name} {round(result[name], 2)}" for name in shown if result.get(name) is not None]
     return ", ".join([*figures, str(result["check"])])

@@ -41,7 +41,7 @@ class Processors:
         self.busy_us = 0.0
 
     def done_us(self, at_us: float, work_us: float) -> float:
-        """When work that comes at an instant is done."""
+        """Add work that comes at an instant; returns when it is done."""
         self.busy_us += work_us
         while work_us > 0:
             bucket = int(at_us // _BUCKET_US)
