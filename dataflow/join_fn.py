@@ -1,11 +1,11 @@
-"""JoinFn: the pairs that two collections make of a group, and what becomes of them when the group changes.
+"""JoinFn: the pairs that two collections make of a group, and how these change when the group does.
 
 The values of a group all have one key, so the pairs of an inner join are all combinations of a left and a right value.
 In an outer join a side that has nothing, while the other has something, stands for one that is missing: None.  So each
 side *counts for* its values, or for one None; the pairs are all combinations of what the sides count for.
 
-When sides change, pairs of what is gone from one go, and pairs of what has come to one come; those of what has stayed
-on both sides are not looked at.
+When sides change, the pairs with values that are gone from one go, and the pairs with values that are new on one come;
+pairs of values that stay on both sides are not looked at.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ class JoinType(Enum):
 
 @attrs.frozen
 class Pairs:
-    """Pairs, as the lists that they are all combinations of; made when they are asked for."""
+    """Pairs, as the two lists whose combinations they are; made when they are asked for."""
 
     products: tuple[tuple[Sequence[Any], Sequence[Any]], ...] = ()
 
@@ -66,8 +66,8 @@ def _nothing() -> list[Any]:
 class SideChange:
     """How the values of one side change.
 
-    ``gone``, ``come``: what leaves it and what is new in it, each as often as it is.
-    ``kept``: makes the list of what stays; only asked where that is in a pair that changes.
+    ``gone``, ``come``: the values that leave it and those that are new in it, each as often as it is.
+    ``kept``: makes the list of the values that stay; called only if one of them is in a pair that changes.
     ``size``: how many values there were before.
     """
 
@@ -126,7 +126,7 @@ class JoinFn(CoGroupFn, ChangingCombineFn):
 
     @classmethod
     def of(cls, join_type: JoinType) -> "JoinFn":
-        """One for inputs that are tagged as `LEFT` and `RIGHT`."""
+        """A `JoinFn` for inputs that are tagged as `LEFT` and `RIGHT`."""
         return cls((LEFT, RIGHT), join_type)
 
     def extract_output(self, accumulator: tuple[list[Any], ...]) -> Pairs:

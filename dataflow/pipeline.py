@@ -88,9 +88,9 @@ class Pipeline:
         return self.result
 
     def after_run(self, check: Check) -> None:
-        """Have ``check`` look at the result when a run has ended, in `PipelineResult.wait_until_finish`.
+        """Have ``check`` called with the result when a run has ended, in `PipelineResult.wait_until_finish`.
 
-        For the `expand` of transforms; what it raises is an `AssertionError` that names the transform (`here`).
+        For the `expand` of transforms; a check raises an `AssertionError` that names the transform (`here`).
         A pipeline that is thrown away without having been checked warns (`UncheckedWarning`).
         """
         self._checks.add(self.here(), check)
@@ -159,7 +159,7 @@ class Pipeline:
 
     @contextmanager
     def written_at(self, location: str) -> Iterator[None]:
-        """What is added meanwhile was written elsewhere than where it is applied; for the `expand` of transforms."""
+        """Give another location in the user's code to all that is added meanwhile; for the `expand` of transforms."""
         outer, self._location = self._location, location
         try:
             yield
@@ -167,7 +167,7 @@ class Pipeline:
             self._location = outer
 
     def here(self) -> str:
-        """How to name the transform that is being applied, in an error."""
+        """The name, for an error, of the transform that is being applied."""
         return f"transform {'/'.join(self._scope)!r} ({self._location})"
 
     @contextmanager

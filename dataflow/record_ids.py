@@ -16,7 +16,7 @@ from dataflow.coders import encode_key
 from dataflow.errors import KeyEncodingError, PipelineError
 from windowing.timestamps import to_duration_us
 
-#: What an id can be.
+#: The types that an id can have.
 RecordId = str | bytes | int | tuple[Any, ...]
 _ID_TYPES = (str, bytes, int, tuple)
 DIGEST_BYTES = 16
@@ -39,7 +39,7 @@ class RecordIds:
 
     Args:
         of: gives a record's id, a function of what the source hands over.  Always the same for the same record; str,
-            bytes, int, or a tuple of what keys can be made of.
+            bytes, int, or a tuple of types that a key can have.
         slack: how far behind the watermark a record may come (a timedelta, or seconds).
         expected_ids: how many ids a split keeps at a time, about.  Memory is set aside for so many, and for more
             when there are more: one to three bytes for each.

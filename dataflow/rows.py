@@ -1,4 +1,4 @@
-"""Typed rows: what a row type may be, and the classes of rows that transforms make.
+"""Typed rows: the types that a row can have, and the classes of rows that transforms make.
 
 A row type is a `typing.NamedTuple` class whose fields are int, float, str, bool or datetime, or one of these or None.
 Elements of such a type travel as columns where they can (`dataflow.columns`); to functions they are instances.
@@ -16,7 +16,7 @@ import attrs
 from dataflow.errors import PipelineError
 from dataflow.serialization import read_as, written_as
 
-#: What a field can be.
+#: The types that a field can have.
 FIELD_TYPES = (int, float, str, bool, datetime)
 
 
@@ -34,7 +34,7 @@ def row_fields(row_type: Any, what: str) -> tuple[RowField, ...]:
 
     Args:
         row_type: a `typing.NamedTuple` class.
-        what: who needs it, in an error.
+        what: names, in an error, the transform that needs it.
 
     Raises:
         PipelineError: it is something else, or has a field of another type.

@@ -1,4 +1,4 @@
-"""The port to engines: what a runner is given and what it gives back.
+"""The port to engines: what a runner gets and what it returns.
 
 The SDK finds runners by name through the entry-point group ``dataflow.runners`` and imports none of them.
 """
@@ -22,9 +22,9 @@ class PipelineState(StrEnum):
     FINISHED = "finished"
     #: Sources ended where they were, because a drain was requested, and every window has emitted what it had.
     DRAINED = "drained"
-    #: Somebody stopped it; running it again continues it.
+    #: It was stopped on request; running it again continues it.
     CANCELLED = "cancelled"
-    #: It stopped quietly, with nothing on its way; running it again continues it.
+    #: It was paused, with nothing on its way; running it again continues it.
     PAUSED = "paused"
 
 
@@ -54,7 +54,7 @@ class PipelineResult(Protocol):
         """
 
     def cancel(self) -> None:
-        """Stop now, if the run is under way; what can be continued is continued by running it again."""
+        """Stop now, if the run is under way; a run that can be continued is continued by running it again."""
 
     def late_records(self) -> Sequence[Mapping[str, Any]]:
         """Records dropped because their window was gone, oldest first, with these fields.

@@ -24,7 +24,7 @@ from windowing.global_windows import GlobalWindows
 from windowing.window_fn import FrozenWindows, MergingWindowFn, WindowFn
 
 _SHOWN_MAX = 60
-#: Fields of `WindowingStrategy` that are called otherwise where people set them.
+#: Fields of `WindowingStrategy` that have other names for users.
 _NAMES = {"window_fn": "windows", "allowed_lateness_us": "allowed_lateness"}
 
 
@@ -34,7 +34,7 @@ def common_strategy(
     """The strategy of all collections together.
 
     Args:
-        pcolls: one or more, by what to call them in an error.
+        pcolls: one or more, by their names in an error.
         does: what is done with them, e.g. "flattens".
         is_join: whether elements of one are to meet elements of another in their windows, also where all are grouped.
 
@@ -70,7 +70,7 @@ def common_strategy(
 
 
 def _windows_of(graph: PipelineGraph, pcoll: PCollection[Any]) -> frozenset[WindowFn]:
-    """The window functions that elements have their windows from."""
+    """The window functions that gave the elements their windows."""
     strategy = pcoll.node.strategy
     if not _is_frozen(strategy):
         return frozenset({strategy.window_fn})
@@ -88,7 +88,7 @@ def _is_frozen(strategy: WindowingStrategy) -> bool:
 def _differences(
     strategies: Mapping[str, WindowingStrategy], windows: Mapping[str, Collection[WindowFn]]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """What is not the same everywhere: by the name of the field, what each collection has."""
+    """The fields that differ: by the name of the field, the value of each collection."""
     found: list[tuple[str, dict[str, Any]]] = []
     for field in attrs.fields(WindowingStrategy):
         values: dict[str, Any] = {
@@ -109,7 +109,7 @@ def _described(field: str, values: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """In few characters, however deep it is."""
+    """A value in few characters, however deep it is."""
     if isinstance(value, frozenset):
         return " and ".join(sorted(map(_shown, value)))
     if isinstance(value, Enum):

@@ -1,4 +1,4 @@
-"""Stateful DoFns: what makes a DoFn one, what it asks for, and what is refused when it is built.
+"""Stateful DoFns: which DoFns are stateful, what they ask for, and what is refused when they are built.
 
 A DoFn is stateful if ``process`` asks for state or a timer, if a method is marked with `on_timer`, or if it wants its
 input in time order.  Its elements are ``(key, value)`` pairs, and it is run where the state of their key is.
@@ -44,7 +44,7 @@ from windowing.time_domain import TimeDomain
 
 SpecT = TypeVar("SpecT", bound=StateSpec | AnyTimerSpec)
 
-#: What a parameter can ask for.
+#: Defaults of parameters that ask for something.
 Request = DoFnParam | StateParam | TimerParam
 
 _OF_STATE = (DoFnParam.KEY, DoFnParam.SIGN, DoFnParam.WATERMARK)
@@ -61,7 +61,7 @@ class UserMethod:
 
 @attrs.frozen
 class StatefulSignature:
-    """What a stateful DoFn asks for.
+    """The state, timers and parameters that a stateful DoFn asks for.
 
     ``callbacks`` and ``timers`` are by the timers' names.
     """
@@ -72,15 +72,15 @@ class StatefulSignature:
 
 
 def stateful_signature(fn: DoFn, what: str) -> StatefulSignature | None:
-    """What a DoFn asks for; None if it is not stateful.
+    """The state, timers and parameters that a DoFn asks for; None if it is not stateful.
 
     Args:
         fn: the DoFn.
         what: how to name it in an error.
 
     Raises:
-        PipelineError: two specs share a name, a timer has no method or two of them, or something is asked for that
-            cannot be had.
+        PipelineError: two specs share a name, a timer has no method or two of them, or a parameter asks for something
+            that it cannot have.
     """
     process = UserMethod("process", _requests(fn.process))
     callbacks = list(_callbacks(fn, what))

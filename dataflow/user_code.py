@@ -1,8 +1,8 @@
 """User code that would not run, or whose results would go nowhere, is refused when it is applied.
 
-Calling a function with ``yield`` in it runs nothing before somebody asks for its values, and calling one that is
-``async`` runs nothing before somebody awaits it.  Hooks of a `DoFn` but for ``finish_bundle`` are asked for nothing,
-and nobody awaits anything.
+Calling a function with ``yield`` in it runs nothing before its values are asked for, and calling one that is
+``async`` runs nothing before it is awaited.  The results of hooks of a `DoFn` but for ``finish_bundle`` are not used,
+and nothing is awaited.
 """
 
 import inspect
@@ -14,19 +14,19 @@ from dataflow.do_fn import CallableDoFn, DoFn, Shape
 from dataflow.errors import PipelineError
 from dataflow.user_state import timer_of
 
-#: What nobody takes an output from.
+#: Hooks whose results are not used.
 _SILENT_HOOKS = ("setup", "start_bundle", "teardown")
 
 
 def check_user_code(fn: DoFn | CallableDoFn, what: str) -> None:
-    """Look at user code that is about to become a part of the pipeline.
+    """Check user code that is about to become a part of the pipeline.
 
     Args:
         fn: the code.
         what: how to name it in an error.
 
     Raises:
-        PipelineError: a part of it is asynchronous, or a generator that nobody would ask for values.
+        PipelineError: a part of it is asynchronous, or a generator whose values nobody would ask for.
     """
     if isinstance(fn, CallableDoFn):
         name = getattr(fn.function, "__name__", type(fn.function).__name__)
@@ -55,11 +55,11 @@ def check_hooks(owner: object, names: tuple[str, ...], what: str) -> None:
 
 
 def check_runs(call: Callable[..., Any], name: str, what: str, *, is_iterated: bool = True) -> None:
-    """Look whether calling a function runs it.
+    """Check that calling a function runs it.
 
     Args:
         call: the function.
-        name: what it is called in an error.
+        name: of the function in an error.
         what: the transform that it belongs to, as an error names it.
         is_iterated: whether what it returns is iterated.
 

@@ -1,4 +1,4 @@
-"""State and timers of a DoFn: what is declared, and what ``process`` and timer methods are handed.
+"""State and timers of a DoFn: the specs that it declares, and the handles that ``process`` and timer methods get.
 
 A *spec* names a piece of state or a timer; it is a value, kept on the class or in the module.  A *handle* is that state
 of one key and window, for the duration of one call.
@@ -51,7 +51,7 @@ class BagStateSpec:
 
 @attrs.frozen
 class CombiningValueStateSpec:
-    """What a `CombineFn` makes of values: ``read()`` (the result so far), ``add(value)``, ``clear()``.
+    """A combination of values by a `CombineFn`: ``read()`` (the result so far), ``add(value)``, ``clear()``.
 
     Only the accumulator is kept.
     """
@@ -170,11 +170,11 @@ class ReadModifyWriteState:
         return self._values.get(self._name)
 
     def write(self, value: Any) -> None:
-        """Put a value in its place."""
+        """Replace the value."""
         self._values[self._name] = value
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Delete the value."""
         self._values.pop(self._name, None)
 
 
@@ -190,11 +190,11 @@ class BagState:
         return list(self._values.get(self._name, ()))
 
     def add(self, value: Any) -> None:
-        """One more."""
+        """Add a value."""
         self._values.setdefault(self._name, []).append(value)
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Delete all values."""
         self._values.pop(self._name, None)
 
 
@@ -211,11 +211,11 @@ class CombiningValueState:
         return self._combine_fn.extract_output(self._accumulator())
 
     def add(self, value: Any) -> None:
-        """One more."""
+        """Add a value."""
         self._values[self._name] = self._combine_fn.add_input(self._accumulator(), value)
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Delete the accumulator."""
         self._values.pop(self._name, None)
 
     def _accumulator(self) -> Any:
@@ -227,7 +227,7 @@ class CombiningValueState:
 State = ReadModifyWriteState | BagState | CombiningValueState
 #: When a timer fires, and the event time of what set it; both in microseconds.
 SetTimer = tuple[int, int]
-#: What a timer is found by: the name of its spec; one of a family by the name of the family and its tag.
+#: The key of a timer: the name of its spec; for one of a family the name of the family and its tag.
 TimerName = str | tuple[str, str]
 
 
@@ -238,8 +238,8 @@ class Timer:
     A timer fires once for each time it was set, in time order with the other timers of its key and time domain.
     Setting it again moves it.  One that is set for the past fires at once: after the call that set it has returned.
 
-    When the window expires, timers that are still set fire a last time, whatever they are set for; what they set then
-    for later is forgotten.
+    When the window expires, timers that are still set fire a last time, whatever they are set for; timers that are then
+    set for later do not fire any more.
     """
 
     _timers: MutableMapping[TimerName, SetTimer]
@@ -276,7 +276,7 @@ class Timer:
         self._set_us(self._now_us + delay_us)
 
     def clear(self) -> None:
-        """Do not fire."""
+        """Delete the timer, so that it does not fire."""
         self._timers.pop(self._name, None)
 
     def _set_us(self, fire_us: int) -> None:

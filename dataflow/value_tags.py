@@ -1,4 +1,4 @@
-"""The tags under which values of this package's own classes stand in stored pickles.
+"""The tags by which values of this package's own classes are stored in pickles.
 
 A store outlives the layout of the package, so these values are written as a tag and fields (`dataflow.serialization`).
 **Invariant:** a tag is never given to another class, and its fields are only added to, at their end and with a default

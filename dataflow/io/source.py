@@ -139,7 +139,7 @@ class Source(ABC):
         """A reader of ``split`` from ``position``, or from its start if None."""
 
     def repeatable(self) -> "Source":
-        """The input for an engine that may read a split again when others have seen what was in it, as a batch.
+        """The input for an engine that may read a split again after others have used its records, as in batch.
 
         Its readers hand over the same values and times every time, as most do anyway.
         """

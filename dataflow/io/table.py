@@ -1,4 +1,4 @@
-"""What a table sink asks a store to do: values, no SQL.
+"""The writes that a table sink asks a store for: values, no SQL.
 
 `TableSpec` describes a user's table, `TableWrite` the net effect of one bundle on it.
 Stores and the direct runner both apply `TableWrite`, so retractions mean the same everywhere.

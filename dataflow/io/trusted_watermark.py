@@ -24,13 +24,13 @@ _LOG = logging.getLogger(__name__)
 def opened(
     read: Read, split: Any, position: Any | None, *, began_us: int | None = None
 ) -> SourceReader:
-    """A reader of a split, with event times that can be.
+    """A reader of a split, with event times that are not too far ahead of the clock.
 
     Args:
-        read: of which source.
-        split: of it.
+        read: the read with its source.
+        split: of the source.
         position: where to go on; None: at its start.
-        began_us: when the reading began, for who may read again what others have seen; None: time goes by.
+        began_us: when the reading began, for an engine that may read again after others; None: time goes by.
     """
     reader = read.source.open(split, position)
     if read.max_ahead_us is None:
@@ -41,10 +41,10 @@ def opened(
 
 
 class TrustedReader(SourceReader):
-    """Reads as another reader does.
+    """Reads as another reader does, but follows no watermark that is too far ahead.
 
     Args:
-        reader: the other one.
+        reader: the other reader.
         ahead: how far event times may be ahead of the clock.
         name: of the source.
     """
@@ -56,7 +56,7 @@ class TrustedReader(SourceReader):
         self._has_said = False
 
     def read(self, max_records: int) -> SourceBatch:
-        """As the other one, but for what is too far ahead.
+        """Read as the other reader, but set aside elements that are too far ahead.
 
         Raises:
             InputError: the input cannot be read on.
@@ -85,7 +85,7 @@ class TrustedReader(SourceReader):
         )
 
     def close(self) -> None:
-        """Close the other one."""
+        """Close the other reader."""
         self._reader.close()
 
     def _say(self, watermark_us: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dataflow.errors import InputError
 
-#: What is read of a file in one go, at least.
+#: Bytes that are read of a file in one go, at least.
 READ_BYTES = 1 << 16
 
 

@@ -119,7 +119,7 @@ class _CountWindowsDoFn(DoFn):
         if number in windows:
             yield key, self._combine_fn.extract_output(windows.pop(number))
         if not windows and number % self._period == 0:
-            # From here on everything is as it was in the beginning, so nothing has to be kept.
+            # From here on all state is as it was in the beginning, so nothing has to be kept.
             sequence.clear()
             opened.clear()
             rest.clear()
@@ -133,7 +133,7 @@ class _CountWindowsDoFn(DoFn):
     def say_the_rest(
         self, key: Any = DoFn.KeyParam, opened: Any = DoFn.StateParam(_OPEN)
     ) -> Iterator[tuple[Any, Any]]:
-        """What is in windows that will not be complete any more, the earliest first."""
+        """Emit the windows that will not be complete any more, the earliest first."""
         for _, accumulator in sorted(opened.read().items(), key=lambda each: each[0]):
             yield key, self._combine_fn.extract_output(accumulator)
 

@@ -1,4 +1,4 @@
-"""GroupBy: aggregates of fields, for elements that have some.
+"""GroupBy: aggregates of fields, for elements that have fields.
 
 It is made of a `Map` to keys and values, a `CombinePerKey`, and a `Map` back to rows; where elements are columns, so
 are its inputs and outputs.
@@ -23,7 +23,7 @@ from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.par_do import Map
 from windowing.window import Window
 
-#: A field by its name, or what is worked out from an element.
+#: A field by its name, or a function of an element.
 Expression = str | Callable[[Any], Any]
 
 
@@ -35,7 +35,7 @@ class _Aggregate:
 
 
 class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
-    """Group elements by fields of theirs, and aggregate others.
+    """Group elements by some of their fields, and aggregate others.
 
     Elements are typed rows, any objects with these attributes, or mappings with these keys.
     Each `aggregate_field` adds a field to the results, which are rows: a named tuple with the key's fields and these,
@@ -76,7 +76,7 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
             field: the name of a field, or a function of the element.
             combine_fn: as for `CombinePerKey`: ``sum``, ``min``, ``max``, ``df.CountCombineFn()``, ...; any other
                 function is called on all values of the group.
-            name: what the result is called.
+            name: of the field with the result.
         """
         _check_expression(field)
         more = GroupBy(**self._keys)

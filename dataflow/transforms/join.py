@@ -29,7 +29,7 @@ class Join(PTransform[tuple[PCollection[Any], PCollection[Any]], PCollection[Any
 
     All pairs of a key and window are retracted and emitted again where they get another event time, by a
     ``timestamp_combiner``, or another window, as in sessions that grow; where sessions are joined of what may be
-    retracted; and before code that is marked `nondeterministic`, for which it is remembered what was made of them.
+    retracted; and before code that is marked `nondeterministic`, whose outputs for each element are kept.
     Where the mode is retracting, the `PaneInfo` of a pair is that of an element which no grouping has produced.
 
     A function behind it that fails is run again with the same pairs; state is changed once.

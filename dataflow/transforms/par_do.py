@@ -85,7 +85,7 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
 
 
 class MultiOutputParDo(PTransform[PCollection[Any], PCollectionTuple]):
-    """What `ParDo.with_outputs` returns."""
+    """A `ParDo` with several outputs, as `ParDo.with_outputs` returns it."""
 
     def __init__(self, fn: DoFn, main: str, tags: tuple[str, ...], skew_us: int = 0) -> None:
         if len({main, *tags}) != 1 + len(tags):
