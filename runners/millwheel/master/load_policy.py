@@ -70,7 +70,7 @@ Change = MoveRange | SplitRange | MergeRanges
 
 @attrs.frozen(kw_only=True)
 class PolicyOptions:
-    """When the policy acts.
+    """When the policy decides on a change.
 
     Attributes:
         records_min: of all ranges together over an interval; with less it leaves everything as it is.
@@ -102,7 +102,7 @@ class LoadPolicy:
 
     Args:
         slots: how many there are, all of them with a worker.
-        options: when it acts.
+        options: when it decides on a change.
     """
 
     def __init__(self, slots: int, options: PolicyOptions = PolicyOptions()) -> None:

@@ -50,7 +50,7 @@ class Fence:
     """The right to commit one bundle on one range, spent by that commit.
 
     ``token`` changes with the owner, ``bundle`` with every commit: a commit that was delayed on the wire can
-    therefore not land after its successor, whoever sent it (MillWheel 6.2, figure 12).
+    therefore not land after its successor, of whichever owner (MillWheel 6.2, figure 12).
     """
 
     range_id: RangeId

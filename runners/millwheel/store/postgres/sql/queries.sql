@@ -1,7 +1,7 @@
 -- Every statement that the store sends, by name.  queries.py loads this file.
 -- Statements on user tables are composed in tables.py, because their names are the user's.
--- {cells} is the table of that name that belongs to one job (migration 5): commits name it, and whoever
--- does must hold a fence of the job, or its row, so that no reset drops it meanwhile.
+-- {cells} is the table of that name that belongs to one job (migration 5): commits name it.  A transaction that
+-- names it must have locked a fence of the job, or its row, so that no reset drops it meanwhile.
 -- Parameters are binary: %(name)b.
 
 -- name: settings
@@ -43,7 +43,7 @@ SELECT pg_backend_pid();
 SELECT to_regclass('dataflow.schema_versions') IS NOT NULL;
 
 -- name: create_schema
--- The table of versions is not itself a migration: it is what tells them apart.
+-- The table of versions is not itself a migration: it records which ones were applied.
 CREATE SCHEMA IF NOT EXISTS dataflow;
 CREATE TABLE IF NOT EXISTS dataflow.schema_versions (
     version    integer PRIMARY KEY,
@@ -83,7 +83,7 @@ ROLLBACK;
 SELECT pg_logical_emit_message(TRUE, 'dataflow', 'confirm');
 
 -- name: take_fences
--- The fence is a lock: from here to COMMIT nobody else owns these ranges.
+-- The fence is a lock: from here to COMMIT no other worker can take these ranges over.
 SELECT dataflow.take_fences(%(range_ids)b, %(tokens)b, %(bundles)b,
                             %(watermarks_us)b, %(positions)b, %(are_finished)b);
 
@@ -110,7 +110,7 @@ ON CONFLICT (computation_id, key_hash, cell_key, tag, domain)
 DO UPDATE SET fire_us = EXCLUDED.fire_us;
 
 -- name: delete_timers
--- Timers that fired or were taken back.
+-- Timers that have fired or were deleted.
 DELETE FROM {timers} t
 USING unnest(%(computation_ids)b, %(key_hashes)b, %(cell_keys)b, %(tags)b, %(domains)b)
       AS gone (computation_id, key_hash, cell_key, tag, domain)
@@ -181,7 +181,7 @@ FROM unnest(%(range_ids)b, %(numbers)b, %(hashes)b) AS s (range_id, number, hash
 WHERE f.range_id = s.range_id AND (f.signal_number, f.signal_hash) < (s.number, s.hash);
 
 -- name: advance_percentiles
--- Percentile watermarks that ranges have acted on; GREATEST passes over what was NULL.
+-- Percentile watermarks up to which ranges have fired; GREATEST passes over what was NULL.
 UPDATE dataflow.fences f
 SET percentile_us = GREATEST(f.percentile_us, s.percentile_us)
 FROM unnest(%(range_ids)b, %(percentiles_us)b) AS s (range_id, percentile_us)
@@ -212,7 +212,7 @@ WHERE w.range_id = ANY(%(range_ids)b)
 ORDER BY w.range_id, w.bundle, w.part;
 
 -- name: forget_record_ids
--- Ids that nobody can ask for any more.
+-- Ids that no record can have any more.
 DELETE FROM {record_ids} i
 USING unnest(%(range_ids)b, %(horizons_us)b) AS behind (range_id, horizon_us)
 WHERE i.range_id = behind.range_id AND i.timestamp_us < behind.horizon_us;
@@ -230,7 +230,7 @@ ORDER BY i.record_id
 LIMIT %(count)b;
 
 -- name: reshape_ranges
--- New bounds, under the fences of those that have others; the one that keeps its place is not tied.
+-- New bounds, under the fences of the ranges that get them; the one that keeps its place has no handover_with.
 UPDATE dataflow.ranges r
 SET first_hash = s.first_hash, last_hash = s.last_hash, tied_to = NULLIF(s.head, r.range_id)
 FROM unnest(%(range_ids)b, %(first_hashes)b, %(last_hashes)b, %(heads)b)
@@ -318,7 +318,7 @@ SELECT dataflow.add_partitions(%(job_id)s);
 
 -- name: reopen
 -- What a job's triggers listen to may change with their code.  With another format of stored bytes it is another
--- version: whoever has the former one gets no range.
+-- version: workers of the former one get no range.
 UPDATE dataflow.jobs
 SET signals = %(signals)s, stored_format = %(stored_format)s,
     version = version + (stored_format <> %(stored_format)s)::int
@@ -421,7 +421,7 @@ DELETE FROM dataflow.fences WHERE range_id = ANY(%(range_ids)b);
 DELETE FROM dataflow.computations WHERE computation_id = ANY(%(computation_ids)b);
 
 -- name: unname_computations
--- Out of the way of new names: nobody else can have a name with a number of theirs and a line feed.
+-- Out of the way of new names: no other computation can have a name of a line feed and one of their numbers.
 UPDATE dataflow.computations SET name = E'\n' || computation_id
 WHERE computation_id = ANY(%(computation_ids)b);
 
@@ -432,7 +432,7 @@ FROM unnest(%(computation_ids)b, %(names)b) AS s (computation_id, name)
 WHERE c.computation_id = s.computation_id;
 
 -- name: update_job
--- From here on whoever has the former version gets no range.
+-- From here on workers of the former version get no range.
 UPDATE dataflow.jobs
 SET fingerprint = %(fingerprint)s, signals = %(signals)s, stored_format = %(stored_format)s,
     version = version + 1
@@ -445,7 +445,7 @@ FROM dataflow.jobs WHERE name = %(name)s
 FOR NO KEY UPDATE;
 
 -- name: keep_job
--- Its number; to the end of the transaction nobody resets it, and so its tables are there.
+-- The job's number; no other transaction can reset the job before this one ends, so its tables are there.
 SELECT job_id FROM dataflow.jobs WHERE name = %(name)s FOR KEY SHARE;
 
 -- name: read_jobs
@@ -468,7 +468,7 @@ GROUP BY j.job_id
 ORDER BY j.name;
 
 -- name: next_token
--- A number that nobody has had.
+-- A number that no range has had as its token.
 SELECT nextval('dataflow.tokens');
 
 -- name: find_signal
@@ -501,7 +501,7 @@ FROM dataflow.requests WHERE job_id = %(job_id)s
 RETURNING number;
 
 -- name: read_requests
--- Requests to a job that its driver, or whoever waits for an answer, does not know yet.
+-- Requests to a job that its driver, or a process that waits for an answer, does not know yet.
 SELECT r.number, r.verb, r.arguments, r.is_done, r.answer
 FROM dataflow.jobs j JOIN dataflow.requests r USING (job_id)
 WHERE j.name = %(name)s AND r.number > %(after)s
@@ -528,7 +528,7 @@ ORDER BY r.range_id;
 
 -- name: read_cells
 -- Some cells, to the owner of ranges: one statement, so tokens and cells are as of one instant.
--- The first row says how many of the ranges are the owner's; those without a hash say nothing else.
+-- The first row has the number of the ranges that are the owner's; rows without a hash have nothing else.
 WITH held AS MATERIALIZED (
     SELECT count(*) AS ranges
     FROM unnest(%(range_ids)b, %(tokens)b) AS o (range_id, token)
@@ -604,7 +604,7 @@ WHERE name = %(name)s
 RETURNING is_drained;
 
 -- name: delete_job
--- The catalog rows go with the job by cascade; from here on its tables are nobody's.
+-- The catalog rows go with the job by cascade; from here on its tables belong to no job.
 WITH mine AS MATERIALIZED (
     SELECT r.range_id
     FROM dataflow.computations c JOIN dataflow.ranges r USING (computation_id)
@@ -625,7 +625,7 @@ SELECT partition_name FROM dataflow.partitions WHERE job IS NULL ORDER BY partit
 SELECT set_config('lock_timeout', %(lock_timeout_ms)s, TRUE);
 
 -- name: drop_partition
--- If it is still nobody's.
+-- If it still belongs to no job.
 SELECT dataflow.drop_partition(%(partition_name)s);
 
 -- name: record_table
@@ -788,7 +788,7 @@ DELETE FROM dataflow.replays r USING dataflow.jobs j
 WHERE r.job_id = j.job_id AND j.name = %(name)s AND r.kind = %(kind)s;
 
 -- name: find_retired_ranges
--- Ranges that were merged into others so long ago that nobody speaks of them any more.  The last index of a
+-- Ranges that were merged into others so long ago that no message names them any more.  The last index of a
 -- computation stays, so that no other range is ever given it.
 SELECT r.range_id
 FROM dataflow.computations c
@@ -821,7 +821,7 @@ WITH gone AS (
 SELECT count(*) FROM gone;
 
 -- name: forget_signals
--- Signals that every range which listens has acted on.  The last one stays, because the next is numbered after it.
+-- Signals that every range which listens has processed.  The last one stays, because the next is numbered after it.
 WITH gone AS (
     DELETE FROM dataflow.signals s
     WHERE s.job_id = %(job_id)s
@@ -885,7 +885,7 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 SELECT pg_terminate_backend(%(pid)s);
 
 -- name: name_session
--- So that others can say who it is.
+-- The name by which other drivers find out which one has the lock.
 SELECT set_config('application_name', %(name)s, FALSE);
 
 -- name: is_alive
