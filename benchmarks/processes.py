@@ -104,7 +104,15 @@ def server_cpu_s(pid: int) -> float:
 def run(
     command: Sequence[str], *, log: Path, cwd: Path, timeout_s: float, servers: Sequence[int] = ()
 ) -> Usage:
-    """Run to the end, or to the timeout; what it prints goes to the log."""
+    """Run a program to its end, or to the timeout, and return what it used.
+
+    Args:
+        command: the program and its arguments.
+        log: the file for its output.
+        cwd: its working directory, which is also its ``PYTHONPATH``.
+        timeout_s: in seconds; it is stopped then.
+        servers: ids of processes that serve it without being its children; they count with what they use meanwhile.
+    """
     started_s = time.perf_counter()
     with log.open("wb") as output:
         process = subprocess.Popen(

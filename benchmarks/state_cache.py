@@ -72,7 +72,13 @@ def source(keys: int, windows: int) -> ScriptedSource:
 
 
 def measure(dsn: str, records: ScriptedSource, cache_bytes: int) -> Row:
-    """Run the pipeline to its end, in this thread."""
+    """Run the pipeline to its end, in this thread, and return the processor time that it took.
+
+    Args:
+        dsn: of the Postgres.
+        records: the input.
+        cache_bytes: the bound of the first grouping's state in memory, in bytes.
+    """
     p = df.Pipeline()
     (
         p

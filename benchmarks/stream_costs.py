@@ -66,7 +66,12 @@ class CountingStore(PostgresStore):
 
 
 def write_events(path: Path, records: int) -> None:
-    """Users by Zipf's law, times in order but for a minute."""
+    """Write events as JSON lines: users by Zipf's law, times in order but for a minute.
+
+    Args:
+        path: the file.
+        records: how many events.
+    """
     random = Random(5)
     weights = [1 / (rank + 1) for rank in range(USERS)]
     users = random.choices(range(USERS), weights, k=records)
@@ -110,7 +115,16 @@ def run(
     ranges: int = 2,
     profile: cProfile.Profile | None = None,
 ) -> Costs:
-    """Run a pipeline to its end, in this thread, so many records in a step."""
+    """Run a pipeline to its end, in this thread.
+
+    Args:
+        dsn: of the Postgres.
+        p: the pipeline.
+        job: the name of the job.
+        records: how many a step reads at most.
+        ranges: key ranges of each grouping.
+        profile: is enabled during the run.
+    """
     execution, clock, network = plan(p.graph()), SystemClock(), LocalNetwork()
     with ExitStack() as stack:
         store = stack.enter_context(closing(CountingStore(dsn)))

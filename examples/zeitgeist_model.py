@@ -54,14 +54,24 @@ def bucket_of(time: datetime) -> datetime:
 
 
 def expected_a_day_after(counts: Mapping[datetime, int], middle: datetime) -> float | None:
-    """The count expected a day later, from the counts around a bucket; None while not all of them are there."""
+    """The count expected a day later, from the counts around a bucket; None while not all of them are there.
+
+    Args:
+        counts: of one query, by the starts of their buckets.
+        middle: the start of the bucket.
+    """
     around = [counts.get(middle + step * BUCKET) for step in range(-AROUND, AROUND + 1)]
     known = [count for count in around if count is not None]
     return sum(known) / len(known) if len(known) == len(around) else None
 
 
 def expected_in(counts: Mapping[datetime, int], start: datetime) -> float | None:
-    """What is expected, asked for on the day itself."""
+    """The count expected in a bucket, from the counts of the day before; None while not all of them are there.
+
+    Args:
+        counts: of one query, by the starts of their buckets.
+        start: of the bucket.
+    """
     return expected_a_day_after(counts, start - DAY)
 
 
