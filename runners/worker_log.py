@@ -42,7 +42,12 @@ def wanted_level() -> str:
 
 
 def log_as(worker: str, level: str) -> None:
-    """Have this process log what is of ``level`` or above, as this worker; again for each task."""
+    """Have this process log what is of ``level`` or above, as this worker; again for each task.
+
+    Args:
+        worker: the name that each line has.
+        level: as `logging` names it.
+    """
     root = logging.getLogger()
     handler = next((each for each in root.handlers if isinstance(each, _WorkerHandler)), None)
     if handler is None:

@@ -69,7 +69,15 @@ def satisfies(function: Callable[[list[Any]], object]) -> Matcher:
 
 
 def in_window(window: Window | tuple[TimestampLike, TimestampLike], matcher: Matcher) -> Matcher:
-    """Look at one window only: a `Window`, or the instants of its start and its end."""
+    """Look at one window only.
+
+    Args:
+        window: a `Window`, or the instants of its start and its end: aware datetimes, or seconds since 1970.
+        matcher: what to ask of it.
+
+    Raises:
+        PipelineError: the window does not end after its start.
+    """
     bounds = (
         tuple(window) if isinstance(window, Window) else tuple(to_timestamp_us(t) for t in window)
     )
@@ -100,7 +108,12 @@ def in_final_pane(matcher: Matcher) -> Matcher:
 
 
 def in_pane(index: int, matcher: Matcher) -> Matcher:
-    """Look only at the firing with this number, counted from 0 in each key and window."""
+    """Look only at the firing with this number.
+
+    Args:
+        index: counted from 0 in each key and window.
+        matcher: what to ask of it.
+    """
     return _Narrowed(f"in pane {index}", lambda change: change.pane.index == index, matcher)
 
 

@@ -29,7 +29,12 @@ def salt_of(window: Window) -> int:
 
 
 def salts_of(starts_us: NDArray[np.int64], ends_us: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The salts of windows that come as columns."""
+    """The salts of windows that come as columns.
+
+    Args:
+        starts_us: where each begins, in microseconds since 1970.
+        ends_us: where each ends, likewise.
+    """
     # Products wrap around, as they are meant to.
     mixed = starts_us.astype(np.uint64) * np.uint64(_START_FACTOR)
     mixed += ends_us.astype(np.uint64) * np.uint64(_END_FACTOR)
@@ -44,7 +49,15 @@ def sums_of(
     ranges: NDArray[np.int64],
     size: int,
 ) -> list[int]:
-    """What records given as columns add to the digest of each range; ``salts`` None: windows do not count."""
+    """What records given as columns add to the digest of each range.
+
+    Args:
+        hashes: of the records' keys.
+        salts: of their windows (`salts_of`); None: windows do not count.
+        counts: how many records each row stands for.
+        ranges: the index of the key range of each row.
+        size: how many key ranges there are.
+    """
     mixed = hashes if salts is None else hashes ^ salts
     sums = np.zeros(size, np.uint64)
     np.add.at(sums, ranges, mixed * counts.astype(np.uint64))

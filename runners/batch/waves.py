@@ -46,7 +46,7 @@ class _Shift:
         return target - self.base
 
 
-#: The function that Spark runs on each partition of a level.
+#: Makes, from the run and a level, the function that Spark runs on each partition of the level.
 WaveOf = Callable[[Work, int], Callable[[int, Iterable[Any]], Iterator[Shipment]]]
 
 
@@ -69,8 +69,17 @@ def run_waves(
 ) -> None:
     """Run every wanted range.  An interrupt stops the Spark job and is raised again.
 
-    ``bound``: ranges that must send what they have sent before.  ``wave``: what the tasks of a level do.
-    ``connect``: opens their store.
+    Args:
+        context: of Spark.
+        prepared: the job, with its pipeline as bytes.
+        layout: the targets, and which ranges are wanted.
+        progress: shows how far the Spark job is.
+        tries: how often a record that makes user code fail is tried; see `StageExecutor`.
+        step_timeout_ms: how long user code may be at work on one bundle, in milliseconds; None: as long as it likes.
+        spill_bytes: how much of a key range a task keeps in memory, in bytes of pickles.
+        bound: ranges that must send what they have sent before.
+        wave: makes the function that the tasks of a level run.
+        connect: opens their store.
 
     Raises:
         DataflowError: what a task raised, with its traceback as the cause.

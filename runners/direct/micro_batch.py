@@ -76,7 +76,12 @@ def _round(round_us: int) -> AtPeriod:
 
 
 def in_rounds(graph: PipelineGraph, round_us: int) -> PipelineGraph:
-    """The graph with every window firing at the end of a round in which it has changed."""
+    """The graph with every window firing at the end of a round in which it has changed.
+
+    Args:
+        graph: the pipeline.
+        round_us: the length of a round, in microseconds of processing time.
+    """
     trigger = Repeatedly(_round(round_us))
     pcollections = {
         number: attrs.evolve(node, strategy=attrs.evolve(node.strategy, trigger=trigger))

@@ -110,9 +110,13 @@ def prepare(
 ) -> PreparedJob:
     """Check everything, and create the job in the store or find it there.
 
-    ``claim``: called with the store's DSN when everything else is checked and before the job is touched; raises if
-    another driver has the job at the moment.  ``update``: if the job runs another pipeline, have it go over to this
-    one.  ``look``: called with the job as it is found, if there is one; raises if it cannot be run like this.
+    Args:
+        graph: the pipeline.
+        options: how the job is to be run.
+        claim: called with the store's DSN when everything else is checked and before the job is touched; raises if
+            another driver has the job at the moment.
+        update: if the job runs another pipeline, have it go over to this one.
+        look: called with the job as it is found, if there is one; raises if it cannot be run like this.
 
     Raises:
         InputError: a source cannot be read.

@@ -31,7 +31,12 @@ def fork() -> int:
 
 
 def wait_for(pid: int, timeout_ms: float | None) -> int | None:
-    """The status of a child that has ended; None: it has not, after this time."""
+    """The status of a child that has ended; None: it has not, after this time.
+
+    Args:
+        pid: of the child.
+        timeout_ms: how long to wait, in milliseconds; None: until it ends.
+    """
     deadline = None if timeout_ms is None else SystemClock().monotonic_ms() + timeout_ms
     if timeout_ms is None:
         return os.waitpid(pid, 0)[1]

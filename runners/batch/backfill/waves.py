@@ -27,7 +27,15 @@ from runners.millwheel.store.port import JobRow, RangeRow
 def backfill_of(
     plan: ExecutionPlan, job: JobRow, *, until_us: int | None, now_us: int, tries: int | None
 ) -> BackfillPlan:
-    """The settings of the tasks of a backfill; ranges that are loaded are left out where nothing needs their output."""
+    """The settings of the tasks of a backfill; ranges that are loaded are left out where nothing needs their output.
+
+    Args:
+        plan: of the pipeline.
+        job: the job as the store has it.
+        until_us: the point, in microseconds of event time; None: as far as there is anything.
+        now_us: processing time, in microseconds since 1970.
+        tries: how often a record that makes user code fail is tried; see `StageExecutor`.
+    """
     senders = {
         stage.name: frozenset(
             each for each in job.ranges if each.computation in plan.senders(stage.name)
