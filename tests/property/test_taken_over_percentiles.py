@@ -157,8 +157,8 @@ def forget_what_is_stored(patch: pytest.MonkeyPatch) -> None:
     """A range that is taken has acted on no percentile yet."""
     taken = OwnedRange.taken
 
-    def broken(row: TakenRange, *, is_weak: bool = False) -> OwnedRange:
-        owned = taken(row, is_weak=is_weak)
+    def broken(row: TakenRange, **options: Any) -> OwnedRange:
+        owned = taken(row, **options)
         owned.percentile_us = None
         return owned
 

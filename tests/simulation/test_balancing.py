@@ -75,7 +75,7 @@ class BalancedCluster(simulator.Cluster):
 
     def _step_master(self) -> None:
         super()._step_master()
-        if self._is_driver_dead:
+        if self._is_driver_dead or self._is_over:
             return
         if self.balanced is not self.master:
             self.balanced = self.master

@@ -291,6 +291,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     retire_what_is_not_acknowledged: {
         "faults": {Fault.MERGE: 0.2, Fault.SPLIT: 0.1, Fault.PAUSE: 0.01}
     },
+    tell_of_a_range_what_others_have_told: {"faults": {Fault.MOVE: 0.1, Fault.DELAY: 0.1}},
     say_routes_once: {"faults": {Fault.LOSS: 0.02, Fault.MOVE: 0.1}},
     scan_before_moving_the_token: {
         "faults": {Fault.PAUSE: 0.02, Fault.ZOMBIE: 0.05, Fault.MOVE: 0.1}
@@ -319,7 +320,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (skip_the_token, dense.chain, "I6"),
         (take_deliveries_before_the_watermark, "late", "I2"),
         (take_keys_as_they_come, "keys", "I"),
-        (tell_of_a_range_what_others_have_told, "chain", "I4"),
+        (tell_of_a_range_what_others_have_told, dense.pausing, "I4"),
         (token_per_owner, "sums", "I6"),
         (end_handovers_at_once, dense.chain, "I"),
     ],

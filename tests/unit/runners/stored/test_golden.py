@@ -99,7 +99,7 @@ def test_the_page_names_every_kind_and_tag() -> None:
 
 def test_the_page_says_how_users_values_are_read_without_this_package() -> None:
     """Its program, in a process that does not find the package."""
-    program = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    program = re.search(r"```py\n(.*?)```", PAGE, re.DOTALL)
     assert program is not None
     ran = subprocess.run(
         [sys.executable, "-I", "-c", program[1]],
