@@ -83,7 +83,7 @@ def row(pair: tuple[int, Any], window: df.Window = df.DoFn.WindowParam) -> dict[
 
 
 class Cluster(simulator.Cluster):
-    """The shipped one, with all faults or none; workers share the test's objects, so that it can reach them."""
+    """The shipped one, with all faults, but some, or none; workers share the test's objects, which can reach them."""
 
     def __init__(
         self,
@@ -93,8 +93,9 @@ class Cluster(simulator.Cluster):
         store: MemoryStore | None = None,
         *,
         options: WorkerOptions = WorkerOptions(),  # noqa: B008 - a value
+        without: frozenset[simulator.Fault] = frozenset(),
     ) -> None:
-        faults = simulator.ALL_FAULTS if crash_rate else simulator.NO_FAULTS
+        faults = simulator.ALL_FAULTS - without if crash_rate else simulator.NO_FAULTS
         super().__init__(graph, seed, faults=faults, store=store, workers=SLOTS, options=options)
 
 
