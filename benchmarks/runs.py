@@ -189,7 +189,7 @@ class Bench:
 
 
 def trouble_of(task: Task, usage: Usage, timeout_s: float) -> str | None:
-    """What went wrong with a run, for its ``check``; prints the end of its log.  None: it has reported."""
+    """Say why a run left no report, and print the end of its log; None if there is a report."""
     if usage.is_timeout:
         return f"TIMEOUT after {timeout_s:.0f} s"
     if usage.returncode or not task.report_path.exists():

@@ -83,7 +83,7 @@ def ratio_table(results: Sequence[Result]) -> str:
 
 
 def run_table(results: Sequence[Result]) -> str:
-    """What each run took, on this machine."""
+    """Tabulate the measurements of each run on this machine."""
     rows = []
     for case, size in _amounts(results, "size"):
         for name in _names(results, case):

@@ -78,7 +78,7 @@ class Task(NamedTuple):
         self.report_path.write_text(json.dumps(figures), "utf-8")
 
     def reported(self) -> dict[str, Any]:
-        """What was reported."""
+        """Read the report that the run has written."""
         found: dict[str, Any] = json.loads(self.report_path.read_text("utf-8"))
         return found
 

@@ -168,7 +168,7 @@ class PipelineGraph:
 
 
 def _remembered(operation: Operation) -> list[str]:
-    """What a read keeps of its records' ids; empty for all else, whose fingerprint stays as it was."""
+    """Describe, for the fingerprint, how long a read keeps the ids of its records; empty for any other operation."""
     if isinstance(operation, Read) and operation.record_ids is not None:
         # With more slack, a record would be in time whose id is no longer kept.
         return [f"record ids for {operation.record_ids.slack_us} us"]

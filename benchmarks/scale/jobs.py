@@ -1,4 +1,4 @@
-"""What the jobs of the cases of scale share: their runner, the number of key ranges, and the owners of these."""
+"""Helpers of the scale benchmarks: a job's runner, the number of its key ranges, and the owners of these."""
 
 import re
 from collections.abc import Mapping

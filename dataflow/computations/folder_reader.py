@@ -28,7 +28,7 @@ _GUARDED_FILES = 100
 
 @attrs.frozen(kw_only=True)
 class FolderShare:
-    """What to read of a folder; see `CsvWatcher`.
+    """The part of a folder that one reader reads, and how its files are read; see `CsvWatcher`.
 
     ``is_mine``: whether a file of this name is to be read by this reader.  ``has_ended``: whether no file will come
     any more.  ``files``: how to read one of them.
