@@ -7,6 +7,7 @@ The level is INFO, or that of the variable DATAFLOW_LOG_LEVEL where the driver w
 import logging
 import os
 import sys
+from typing import TextIO
 
 from dataflow.errors import PipelineError
 from runners.core.ground.running import RUNNING
@@ -19,6 +20,15 @@ class _WorkerHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """The one handler of this module in a process; ``worker`` changes with the task."""
 
     worker = ""
+
+    @property
+    def stream(self) -> TextIO:
+        """The stderr of this moment: a process that serves several tasks may have been given another since."""
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, ignored: TextIO) -> None:
+        """What the base class is given at its start is not kept."""
 
     def emit(self, record: logging.LogRecord) -> None:
         where = [f"transform {RUNNING.label!r}"] if RUNNING.label else []
@@ -51,7 +61,7 @@ def log_as(worker: str, level: str) -> None:
     root = logging.getLogger()
     handler = next((each for each in root.handlers if isinstance(each, _WorkerHandler)), None)
     if handler is None:
-        handler = _WorkerHandler(sys.stderr)
+        handler = _WorkerHandler()
         handler.setFormatter(logging.Formatter(_FORMAT, "%H:%M:%S"))
         root.addHandler(handler)
     handler.worker = worker

@@ -1,6 +1,8 @@
 """What a worker says of what is logged in it."""
 
+import io
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,6 +60,18 @@ def test_it_says_the_worker_and_the_transform(
         f"INFO users.module [transform 'state', {worker}] with state 7",
         f"WARNING users.module [{worker}] afterwards",
     ]
+
+
+def test_a_later_task_of_the_process_logs_to_its_own_stderr(
+    root: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_tasks = [io.StringIO(), io.StringIO()]
+    for task, stderr in enumerate(of_tasks):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        log_as(f"slot {task}, attempt 1", "INFO")
+        LOG.info("task %d", task)
+    lines = [each.getvalue().split(" ", 1)[1] for each in of_tasks]
+    assert lines == [f"INFO users.module [slot {task}, attempt 1] task {task}\n" for task in (0, 1)]
 
 
 def test_the_level_is_the_drivers_word(monkeypatch: pytest.MonkeyPatch) -> None:
