@@ -24,6 +24,7 @@ from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Indeterminate, Store
 from runners.stored.places import SplitMark
+from runners.testing.simulator.unanswered import Unanswered
 
 
 class CrashError(Exception):
@@ -33,12 +34,17 @@ class CrashError(Exception):
 class FragileStore:
     """A store whose user may die before and after every commit, or not hear what became of it."""
 
-    def __init__(self, inner: Store, random: Random, crash_rate: float) -> None:
+    def __init__(
+        self, inner: Store, random: Random, crash_rate: float, unanswered: Unanswered
+    ) -> None:
         self._inner, self._random, self._crash_rate = inner, random, crash_rate
+        self._unanswered = unanswered
 
     def commit(self, production: Production) -> CommitOutcome:
+        self._unanswered.check(production)
         self._maybe_die()
         if self._random.random() < self._crash_rate:
+            self._unanswered.note(production)
             if self._random.random() < 0.5:
                 self._inner.commit(production)
             return Indeterminate("the reply is lost")
@@ -81,6 +87,7 @@ class LocalBackfill:
         self._random = Random(f"history {seed}")
         self._crash_rate, self._spill_bytes = crash_rate, spill_bytes
         self._batch_records = self._random.choice([1, 2, 5, 10_000])
+        self._unanswered = Unanswered()
         self.crashes = 0
 
     def run(self) -> MemoryStore:
@@ -146,7 +153,7 @@ class LocalBackfill:
         return said[-1]
 
     def _fragile(self) -> Any:
-        return FragileStore(self._store, self._random, self._crash_rate)
+        return FragileStore(self._store, self._random, self._crash_rate, self._unanswered)
 
     def _shuffled(self, several: Iterable[Any]) -> list[Any]:
         found = sorted(several, key=repr)

@@ -43,6 +43,7 @@ from runners.errors import (
 )
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production, StoredDeadLetter
+from runners.millwheel.store.commit_or_resolve import commit_or_resolve
 from runners.millwheel.store.port import Committed, Indeterminate, RangeRow, Store
 from runners.stored.places import ReadSoFar, decode_read_so_far, encode_read_so_far
 
@@ -212,17 +213,15 @@ class RangeWriter:
             tables=[buffer.table_write() for buffer in self._pending],
             **self._progress(so_far, is_last=is_last),
         )
-        outcome = self._store.commit(production)
-        if isinstance(outcome, Indeterminate):
-            outcome = self._store.resolve(production)
-        if isinstance(outcome, Indeterminate):
+        result = commit_or_resolve(self._store, production)
+        if isinstance(result.outcome, Indeterminate):
             raise StoreUnreachableError(
                 f"it is not known whether {self._range_id} of job {self._job} was committed",
-                detail=outcome.reason,
+                detail=result.detail,
                 hint="is the store up? run the same job again: it looks first",
             )
         self._pending, self._dead = [], []
-        if isinstance(outcome, Committed):
+        if isinstance(result.outcome, Committed):
             self._bundle, self.is_finished = fence.bundle, is_last
             self._dead_committed = self._dead_met
         else:

@@ -16,6 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FUNCTION_LINES_MAX = 70
+#: Files that may commit to a store.
+COMMITS = ("commit_or_resolve.py",)
 FOLDERS = (
     "windowing",
     "triggers",
@@ -93,6 +95,18 @@ def opening_that_points_elsewhere(source: Source) -> Iterator[Complaint]:
                 yield getattr(node, "lineno", 1), f"begins with: {text.splitlines()[0]}"
 
 
+def commit_beside_the_one_way(source: Source) -> Iterator[Complaint]:
+    """`commit_or_resolve` alone commits to a store: it never sends again what may have landed."""
+    path = source.path
+    if "runners" not in path.parts[:1] or "testing" in path.parts or path.name in COMMITS:
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            of, verb = ast.unparse(node.func.value).rpartition(".")[2], node.func.attr
+            if verb in ("commit", "resolve") and of.strip("_").endswith("store"):
+                yield node.lineno, f"calls {of}.{verb}"
+
+
 RULES: list[Callable[[Source], Iterator[Complaint]]] = [
     long_function,
     undocumented_module,
@@ -100,6 +114,7 @@ RULES: list[Callable[[Source], Iterator[Complaint]]] = [
     note_without_issue,
     rule_off_without_reason,
     opening_that_points_elsewhere,
+    commit_beside_the_one_way,
 ]
 
 
@@ -125,7 +140,10 @@ def project_files(suffix: str) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def sources() -> list[Source]:
-    return [Source.parse(path, path.read_text("utf-8")) for path in project_files(".py")]
+    return [
+        Source.parse(path.relative_to(ROOT), path.read_text("utf-8"))
+        for path in project_files(".py")
+    ]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -133,9 +151,7 @@ def test_python_files_follow(
     rule: Callable[[Source], Iterator[Complaint]], sources: list[Source]
 ) -> None:
     complaints = [
-        f"{source.path.relative_to(ROOT)}:{line}: {what}"
-        for source in sources
-        for line, what in rule(source)
+        f"{source.path}:{line}: {what}" for source in sources for line, what in rule(source)
     ]
 
     assert not complaints, "\n" + "\n".join([f"{rule.__doc__}", *complaints])
@@ -151,6 +167,9 @@ def test_every_markdown_file_has_one_title() -> None:
     assert not complaints, "\n" + "\n".join(complaints)
 
 
+OFFENDER = Path("runners/sample.py")
+
+
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
@@ -160,12 +179,13 @@ def test_every_markdown_file_has_one_title() -> None:
         (note_without_issue, "x = 1  # TODO: later\n"),
         (rule_off_without_reason, "x = 1  # noqa: N816\n"),
         (rule_off_without_reason, "x = 1  # noqa\n"),
+        (commit_beside_the_one_way, "self._store.commit(production)\n"),
         (opening_that_points_elsewhere, 'def f():\n    """That of one worker."""\n'),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_rule_finds_an_offender(rule: Callable[[Source], Iterator[Complaint]], text: str) -> None:
-    assert list(rule(Source.parse(Path("sample.py"), text)))
+    assert list(rule(Source.parse(OFFENDER, text)))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -180,7 +200,7 @@ def test_rule_leaves_good_code_alone(rule: Callable[[Source], Iterator[Complaint
                 return ""
     '''
 
-    assert not list(rule(Source.parse(Path("sample.py"), textwrap.dedent(text))))
+    assert not list(rule(Source.parse(OFFENDER, textwrap.dedent(text))))
 
 
 def test_titles_are_not_looked_for_in_code() -> None:

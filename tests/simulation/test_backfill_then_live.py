@@ -26,8 +26,9 @@ from runners.core.stages.deduplication import SplitIds
 from runners.millwheel.control import backfill_progress as history
 from runners.millwheel.control.backfill_progress import BackfillState, backfill_state
 from runners.millwheel.model.production import Production
+from runners.millwheel.store.commit_or_resolve import CommitResult
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import RangeRow
+from runners.millwheel.store.port import Indeterminate, RangeRow
 from runners.stored.places import ReadSoFar, SplitMark
 from runners.testing.simulator import ALL_FAULTS
 from runners.testing.simulator.errors import InvariantError
@@ -301,6 +302,17 @@ def count_parts_too_early(patch: Patch) -> None:
     patch.setattr(BackfillTask, "_leave", left)
 
 
+def send_again_what_was_not_answered(patch: Patch) -> None:
+    """The job has gone live, and is said to be somebody else's."""
+
+    def sent_again(store: Any, production: Production) -> CommitResult:
+        answer = store.commit(production)
+        is_lost = isinstance(answer, Indeterminate)
+        return CommitResult(store.commit(production) if is_lost else answer, answer)
+
+    patch.setattr(history, "commit_or_resolve", sent_again)
+
+
 MUTATIONS: list[tuple[str, Callable[[Patch], None]]] = [
     ("sessions", _leave(lambda left: {**left, "cells": []})),
     ("sums", _leave(lambda left: {**left, "timers": []})),
@@ -315,6 +327,7 @@ MUTATIONS: list[tuple[str, Callable[[Patch], None]]] = [
     ("chain", divide_when_memory_is_short),
     ("chain", forget_parts),
     ("sessions", count_parts_too_early),
+    ("sums", send_again_what_was_not_answered),
 ]
 
 

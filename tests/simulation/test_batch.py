@@ -16,9 +16,12 @@ from runners.batch.gather import Gatherer
 from runners.batch.range_writer import RangeWriter
 from runners.direct import DirectRunner
 from runners.errors import UnrepeatableError
+from runners.millwheel.store.commit_or_resolve import CommitResult
+from runners.millwheel.store.port import Indeterminate
 from runners.stored.letters import stored_dead_mapping
 from runners.testing.simulator import batch as simulated
 from runners.testing.simulator.batch import SimulatedBatch
+from runners.testing.simulator.errors import InvariantError
 from tests.effort import by_profile
 
 SEEDS = by_profile(dev=25, ci=150, nightly=5_000)
@@ -501,6 +504,23 @@ def test_a_run_that_is_broken_on_purpose_is_found(
             check_rolling(name, seed)
 
     with pytest.raises(AssertionError, match="seed"):
+        look()
+
+
+def test_an_attempt_that_sends_again_what_may_have_landed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def sent_again(store: Any, production: Any) -> CommitResult:
+        answer = store.commit(production)
+        is_lost = isinstance(answer, Indeterminate)
+        return CommitResult(store.commit(production) if is_lost else answer, answer)
+
+    def look() -> None:
+        for seed in range(SEEDS_MAX):
+            check_chain(seed)
+
+    monkeypatch.setattr(range_writer, "commit_or_resolve", sent_again)
+    with pytest.raises(InvariantError, match="sent again"):
         look()
 
 

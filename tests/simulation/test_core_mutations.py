@@ -19,11 +19,14 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.commit_or_resolve import CommitResult
 from runners.millwheel.store.memory import store as memory
 from runners.millwheel.store.memory.job import StoredJob, read_range
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import TakenRange
+from runners.millwheel.store.port import Indeterminate, TakenRange
 from runners.millwheel.wire.messages import Deliver, EndHandover
+from runners.millwheel.worker import committer
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.inbox import Inbox
@@ -53,6 +56,17 @@ def skip_the_token(patch: Patch) -> None:
         "_holds",
         lambda _, job, fence: job.ranges[fence.range_id].bundle + 1 == fence.bundle,
     )
+
+
+def send_again_what_was_not_answered(patch: Patch) -> None:
+    """A commit that has landed is refused by its own fence, and taken to have failed."""
+
+    def sent_again(store: Any, production: Production) -> CommitResult:
+        answer = store.commit(production)
+        is_lost = isinstance(answer, Indeterminate)
+        return CommitResult(store.commit(production) if is_lost else answer, answer)
+
+    patch.setattr(committer, "commit_or_resolve", sent_again)
 
 
 def token_per_owner(patch: Patch) -> None:
@@ -321,6 +335,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (take_deliveries_before_the_watermark, "late", "I2"),
         (take_keys_as_they_come, "keys", "I"),
         (tell_of_a_range_what_others_have_told, dense.pausing, "I4"),
+        (send_again_what_was_not_answered, "sums", "I6"),
         (token_per_owner, "sums", "I6"),
         (end_handovers_at_once, dense.chain, "I"),
     ],

@@ -19,7 +19,8 @@ from enum import Enum
 from runners.errors import BackfillError, StoreUnreachableError
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
-from runners.millwheel.store.port import Committed, Indeterminate, JobRow, RangeRow, Store
+from runners.millwheel.store.commit_or_resolve import commit_or_resolve
+from runners.millwheel.store.port import Fenced, Indeterminate, JobRow, RangeRow, Store
 from runners.stored.places import SplitMark, decode_split_mark, encode_position
 from windowing.timestamps import MAX_TIMESTAMP_US
 
@@ -119,19 +120,18 @@ def go_live(store: Store, job: str) -> None:
         )
     sources = [range_id for range_id, row in rows.items() if row.split is not None]
     taken = {each.row.range_id: each.row for each in store.acquire(job, sources, OWNER).values()}
-    production = _promotion(job, taken)
-    outcome = store.commit(production)
-    if isinstance(outcome, Indeterminate):
-        outcome = store.resolve(production)
+    result = commit_or_resolve(store, _promotion(job, taken))
+    outcome = result.outcome
     if isinstance(outcome, Indeterminate):
         raise StoreUnreachableError(
             f"it is not known whether job {job!r} may go live",
-            detail=outcome.reason,
+            detail=result.detail,
             hint="is the store up? run the same again: it looks first",
         )
-    if not isinstance(outcome, Committed):
+    if isinstance(outcome, Fenced):
         raise BackfillError(
             f"somebody else has taken {outcome.range_id} of job {job!r}",
+            detail=result.detail,
             hint="is another backfill at work?",
         )
 

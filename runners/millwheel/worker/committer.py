@@ -21,13 +21,8 @@ from dataflow.errors import DataflowError
 from runners.core.ground.clock import Clock
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import Channel
-from runners.millwheel.store.port import (
-    CommitOutcome,
-    Committed,
-    Fenced,
-    Indeterminate,
-    Store,
-)
+from runners.millwheel.store.commit_or_resolve import CommitResult, commit_or_resolve
+from runners.millwheel.store.port import Committed, Fenced, Store
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.draft import Draft
 
@@ -153,31 +148,26 @@ class Committer:
 
     def _make_durable(self, draft: Draft) -> None:
         production = draft.production()
-        first = outcome = self._store.commit(production)
-        if isinstance(outcome, Indeterminate):
-            outcome = self._store.resolve(production)
-        if not isinstance(outcome, Committed):
-            raise self._stopped(first, outcome)
+        result = commit_or_resolve(self._store, production)
+        if not isinstance(result.outcome, Committed):
+            raise self._stopped(result)
         draft.committed()
         self.counts["late"] += sum(late.count for late in production.late)
         self.counts["dead"] += len(production.dead)
 
-    def _stopped(self, first: CommitOutcome, last: CommitOutcome) -> WorkerStoppedError:
+    def _stopped(self, result: CommitResult) -> WorkerStoppedError:
         """The error that stops the worker: the final outcome of the commit, and the first one."""
-        if isinstance(last, Fenced):
-            said = f"{last.range_id} is not this worker's (any more), so nothing of its last commit happened"
+        outcome = result.outcome
+        if isinstance(outcome, Fenced):
+            said = f"{outcome.range_id} is not this worker's (any more), so nothing of its last commit happened"
         else:
-            said = f"the store does not say what became of its last commit: {_words(last)}"
+            said = "the store does not say what became of its last commit"
         return WorkerStoppedError(
             f"worker {self._worker} stops: {said}",
-            detail="" if first == last else f"the commit itself was answered: {_words(first)}",
+            detail=result.detail,
             hint="its ranges go on from what the store has",
         )
 
     def _send(self, draft: Draft) -> None:
         for checkpoint in draft.checkpoints:
             self._courier.send(checkpoint)
-
-
-def _words(outcome: CommitOutcome) -> str:
-    return outcome.reason if isinstance(outcome, Indeterminate) else str(outcome)

@@ -37,6 +37,7 @@ from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Indeterminate, JobRow, Store
 from runners.testing.simulator.simulation import BuildLike
+from runners.testing.simulator.unanswered import Unanswered
 
 JOB = "batch"
 #: Runs of one job until it must come to its end.
@@ -77,13 +78,15 @@ class _Failures(list[Failure]):
 class _FragileStore:
     """A connection of an attempt, which may die before and after a commit, or not learn the outcome of one."""
 
-    def __init__(self, inner: Store, strikes: Callable[[], bool]) -> None:
-        self._inner, self._strikes = inner, strikes
+    def __init__(self, inner: Store, strikes: Callable[[], bool], unanswered: Unanswered) -> None:
+        self._inner, self._strikes, self._unanswered = inner, strikes, unanswered
 
     def commit(self, production: Production) -> CommitOutcome:
+        self._unanswered.check(production)
         if self._strikes():
             raise AttemptDiedError("before its commit")
         if self._strikes():
+            self._unanswered.note(production)
             if self._strikes():
                 self._inner.commit(production)
             return Indeterminate("the reply is lost")
@@ -111,7 +114,7 @@ class SimulatedBatch:
     ) -> None:
         self._build, self._seed, self._rate, self._tries = build, seed, rate, tries
         self._random = Random(f"batch {seed}")  # noqa: S311 - must be reproducible
-        self.store = MemoryStore()
+        self.store, self._unanswered = MemoryStore(), Unanswered()
         self._numbers = itertools.count()
         #: Attempts whose output is not awaited any more.
         self._zombies: list[Iterator[Shipment]] = []
@@ -183,7 +186,9 @@ class SimulatedBatch:
             failures=failures,
             attempts_max=_ATTEMPTS_MAX,
             tries=self._tries,
-            connect=lambda _: _fragile(self.store, lambda: self.strikes("commit")),
+            connect=lambda _: _fragile(
+                self.store, lambda: self.strikes("commit"), self._unanswered
+            ),
             run=job.version,
             bound=bound,
             nondeterministic=nondeterministic(execution.graph),
@@ -223,8 +228,8 @@ class SimulatedBatch:
                         self._zombies.remove(zombie)
 
 
-def _fragile(store: Store, strikes: Callable[[], bool]) -> Any:
-    return _FragileStore(store, strikes)
+def _fragile(store: Store, strikes: Callable[[], bool], unanswered: Unanswered) -> Any:
+    return _FragileStore(store, strikes, unanswered)
 
 
 class _Run:

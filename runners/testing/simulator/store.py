@@ -31,6 +31,7 @@ from runners.testing.simulator.fault import Fault, SyncPoint
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.trace import Trace
 from runners.testing.simulator.transactions import Transactions
+from runners.testing.simulator.unanswered import Unanswered
 
 
 class SharedStore:
@@ -56,6 +57,8 @@ class SharedStore:
         self.incarnation = "1"
         self._on_the_wire: list[tuple[int, str, Production]] = []
         self._transactions = Transactions(clock, trace)
+        #: The commits whose senders do not know the outcome.
+        self.unanswered = Unanswered()
 
     def fail(self, duration_ms: int) -> None:
         """Refuse everything for a while."""
@@ -70,6 +73,7 @@ class SharedStore:
     def restart(self) -> None:
         """Become another incarnation from now on; what was on its way to the former one never arrives."""
         self.incarnation = str(int(self.incarnation) + 1)
+        self.unanswered.clear()
         self._on_the_wire.clear()
         self._transactions.end_all()
         self._trace.note("store", "is at an earlier moment")
@@ -77,6 +81,7 @@ class SharedStore:
     def tear(self, name: str) -> None:
         """Put a part of the store at an earlier moment; transactions under way end."""
         self._transactions.end_all()
+        self.unanswered.clear()
         self._trace.note("store", f"has {name} as it was at an earlier moment, and nothing else")
 
     @property
@@ -180,6 +185,13 @@ class SimulatedStore:
         """Commit; the reply, or the commit itself, may get lost."""
         self._sync(SyncPoint.BEFORE_COMMIT)
         self._reach()
+        self._shared.unanswered.check(production)
+        outcome = self._sent(production)
+        if isinstance(outcome, Indeterminate):
+            self._shared.unanswered.note(production)
+        return outcome
+
+    def _sent(self, production: Production) -> CommitOutcome:
         self._shared.wait_for(production.job, [each.range_id for each in production.fences])
         if self._dice.strikes(Fault.REFUSED):
             raise StoreError("Postgres refused: canceling statement due to lock timeout")
