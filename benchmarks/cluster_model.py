@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     given = parser().parse_args(arguments)
     costs, machine = (Costs(), "") if given.unmeasured else measured_here()
-    said = costs_text(costs)
-    print(said)
+    text = costs_text(costs)
+    print(text)
     rows = []
     for shape in shapes(given):
         rows.append(row(shape, Cluster(shape, costs).run()))
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = tables.markdown(HEADER, "", rows, numbers_first=True)
     print(f"\n{table}")
     if given.write_docs:
-        parts = {"Model": table, "Model costs": f"{machine}\n\n{said}".strip()}
+        parts = {"Model": table, "Model costs": f"{machine}\n\n{text}".strip()}
         PAGE.write_text(pages.filled_in(PAGE.read_text("utf-8"), parts), "utf-8")
 
 

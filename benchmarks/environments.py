@@ -39,5 +39,5 @@ def interpreter(peer: Peer, cache: Path) -> str:
 def _run(peer: Peer, command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = " / ".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL_LINES:])
-        raise UnavailableError(f"{peer.name} cannot be had here, so it is left out: {said}")
+        output = " / ".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL_LINES:])
+        raise UnavailableError(f"{peer.name} cannot be had here, so it is left out: {output}")

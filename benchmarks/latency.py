@@ -49,9 +49,9 @@ def check_counts(lines: Iterable[Line], users: Iterable[int], *, has_all: bool) 
         return f"WRONG: {len(counts)} users, not {len(expected)}"
     for user, count in expected.items():
         right = list(range(1, count + 1)) if has_all else [count]
-        said = sorted(counts[user]) if has_all else [max(counts[user])]
-        if said != right:
-            return f"WRONG: user {user} has the counts {said[:5]}..., and {count} records"
+        emitted = sorted(counts[user]) if has_all else [max(counts[user])]
+        if emitted != right:
+            return f"WRONG: user {user} has the counts {emitted[:5]}..., and {count} records"
     return OK
 
 

@@ -25,27 +25,27 @@ _LOOK_INTERVAL_S = 0.2
 class Usage:
     """What a run took: on the clock, of processors, and of memory at its peak.
 
-    ``history``: by the clock of the machine, in seconds, the processor time until then.
+    ``samples``: by the clock of the machine, in seconds, the processor time until then.
     """
 
     wall_s: float
     rss_bytes: int
     returncode: int
     is_timeout: bool
-    history: Sequence[tuple[float, float]]
+    samples: Sequence[tuple[float, float]]
 
     @property
     def cpu_s(self) -> float:
         """Processor time of the whole run, in seconds."""
-        return self.history[-1][1] if self.history else 0.0
+        return self.samples[-1][1] if self.samples else 0.0
 
     def cpu_between_s(self, begin_s: float, end_s: float) -> float:
         """Processor time of a part of the run, by the clock of the machine, in seconds."""
         return self._cpu_until_s(end_s) - self._cpu_until_s(begin_s)
 
     def _cpu_until_s(self, now_s: float) -> float:
-        before_s, before_cpu_s = self.history[0] if self.history else (now_s, 0.0)
-        for at_s, cpu_s in self.history:
+        before_s, before_cpu_s = self.samples[0] if self.samples else (now_s, 0.0)
+        for at_s, cpu_s in self.samples:
             if at_s >= now_s:
                 share = (now_s - before_s) / (at_s - before_s) if at_s > before_s else 1.0
                 return before_cpu_s + (cpu_s - before_cpu_s) * max(share, 0.0)
@@ -60,7 +60,7 @@ class Watch:
         self._pid, self._servers = pid, servers
         self._servers_before_s = sum(map(server_cpu_s, servers))
         self._cpu_s: dict[tuple[int, float], float] = {}
-        self.history: list[tuple[float, float]] = []
+        self.samples: list[tuple[float, float]] = []
         self.rss_bytes = 0
 
     def look(self) -> None:
@@ -77,7 +77,7 @@ class Watch:
                     rss_bytes += process.memory_info().rss
         self.rss_bytes = max(self.rss_bytes, rss_bytes)
         servers_s = sum(map(server_cpu_s, self._servers)) - self._servers_before_s
-        self.history.append((time.time(), sum(self._cpu_s.values()) + servers_s))
+        self.samples.append((time.time(), sum(self._cpu_s.values()) + servers_s))
 
 
 def family(pid: int) -> list[psutil.Process]:
@@ -151,5 +151,5 @@ def run(
         rss_bytes=watch.rss_bytes,
         returncode=process.returncode,
         is_timeout=is_timeout,
-        history=watch.history,
+        samples=watch.samples,
     )

@@ -119,11 +119,11 @@ def measure(store: Store, records: int, *, copies: float, record_ids: df.RecordI
 def false_positives(count: int) -> None:
     """Print the rates of filters with as many ids as expected, and with many more."""
     print(f"{'expected':>10} {'held':>10} {'target':>8} {'measured':>9} {'bytes an id':>12}")
-    held = [record_digest(number) for number in range(count)]
+    kept = [record_digest(number) for number in range(count)]
     new = [record_digest(-number) for number in range(1, count + 1)]
     for expected, rate in itertools.product((count, count // 50), (0.1, 0.01, 0.001)):
         id_filter = IdFilter(expected, rate)
-        id_filter.add([(digest, 0) for digest in held])
+        id_filter.add([(digest, 0) for digest in kept])
         measured = len(id_filter.maybes(new)) / len(new)
         size = id_filter.size_bytes / count
         print(f"{expected:10,} {count:10,} {rate:8} {measured:9.5f} {size:12.2f}")

@@ -56,12 +56,12 @@ def answers(
     return found
 
 
-def judge(said: Answer, right: dict[str, Answer]) -> str:
+def check_answer(given: Answer, right: dict[str, Answer]) -> str:
     """Compare an answer: returns ``ok``, which of the right answers it is, or ``WRONG`` and the difference."""
     for name, answer in right.items():
-        if said == answer:
+        if given == answer:
             return name
-    return f"WRONG: {said.difference(right[OK])}"
+    return f"WRONG: {given.difference(right[OK])}"
 
 
 def _by_window(stream: Iterable[Event], period_ms: int) -> list[Row]:

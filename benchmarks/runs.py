@@ -165,27 +165,27 @@ class Bench:
         }
         if trouble := trouble_of(task, usage, self._options.timeout_s):
             return result | {"check": trouble}
-        said = task.reported()
-        if "seconds" in said:
-            end_s = said["began_s"] + said["seconds"]
-            result["seconds"] = round(said["seconds"], 3)
-            result["cpu_s"] = round(usage.cpu_between_s(said["began_s"], end_s), 2)
-        return result | self._judged(plan, task, said)
+        report = task.reported()
+        if "seconds" in report:
+            end_s = report["began_s"] + report["seconds"]
+            result["seconds"] = round(report["seconds"], 3)
+            result["cpu_s"] = round(usage.cpu_between_s(report["began_s"], end_s), 2)
+        return result | self._checked(plan, task, report)
 
-    def _judged(self, plan: Plan, task: Task, said: Result) -> Result:
+    def _checked(self, plan: Plan, task: Task, report: Result) -> Result:
         if plan.case == "LAG":
             pairs = [(row[0], int(row[1])) for row in rows_below(task.rows)]
             stages = latency.lag_by_stage(pairs)
             return {"stages": stages, "check": reference.OK if stages else "WRONG: no samples"}
         if plan.case == "S2":
-            return s2_figures(task, has_all=said["rows_for_each_record"])
+            return s2_figures(task, has_all=report["rows_for_each_record"])
         case, data = THROUGHPUT[plan.case], self._options.cache / "data"
         try:
             answer = Answer.of(case, rows_below(task.rows))
         except ValueError as error:
             return {"check": f"WRONG: {error}"}
         right = reference.answers(case, plan.size, kept_in=data)
-        return {"check": reference.judge(answer, right)}
+        return {"check": reference.check_answer(answer, right)}
 
 
 def trouble_of(task: Task, usage: Usage, timeout_s: float) -> str | None:

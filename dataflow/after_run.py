@@ -23,7 +23,7 @@ class ChecksAfterRun:
 
     def __init__(self) -> None:
         self._checks: list[tuple[str, Check]] = []
-        self._alarm: Any = None
+        self._warning: Any = None
 
     def __len__(self) -> int:
         return len(self._checks)
@@ -38,12 +38,12 @@ class ChecksAfterRun:
         self.disarm()
         if self._checks:
             names = [name for name, _ in self._checks]
-            self._alarm = weakref.finalize(self, _warn, names)
+            self._warning = weakref.finalize(self, _warn, names)
 
     def disarm(self) -> None:
         """No warning: the checks are being made, or an error is raised that makes them superfluous."""
-        if self._alarm is not None:
-            self._alarm.detach()
+        if self._warning is not None:
+            self._warning.detach()
 
     def make(self, result: PipelineResult) -> None:
         """Make all of them, and only then fail.

@@ -115,9 +115,11 @@ def _check_that_panes_come(
     origin = next(filter(_gives_all_of_time, origins), None)
     if origin is None:
         return
-    is_said = isinstance(origin.operation, AssignWindows)
+    has_window_into = isinstance(origin.operation, AssignWindows)
     detail = f"the trigger is {strategy.trigger!r}; " + (
-        f"the windows are those of {origin}" if is_said else f"no WindowInto comes after {origin}"
+        f"the windows are those of {origin}"
+        if has_window_into
+        else f"no WindowInto comes after {origin}"
     )
     what_to_do = (
         "give it windows that end, e.g. df.WindowInto(df.FixedWindows(60)), or a trigger that goes on without that, "

@@ -80,7 +80,7 @@ def run_one(asked: argparse.Namespace, out: Console) -> int:
     run = _run(asked, asked.runner, source, out)
     _report(run, source, out, is_whole=asked.fresh or asked.runner == "direct")
     if asked.runner != "direct":
-        _say_where_the_rows_are(asked, [run.tables], out)
+        _print_where_the_rows_are(asked, [run.tables], out)
     return 0
 
 
@@ -126,8 +126,8 @@ def demo(asked: argparse.Namespace, out: Console) -> int:
     status = _verdict(batch, stream, out)
     if status == 0:
         out.print()
-        _say_where_the_rows_are(asked, [batch.tables, stream.tables], out)
-        _say_how_to_kill_it(asked.month, out)
+        _print_where_the_rows_are(asked, [batch.tables, stream.tables], out)
+        _print_how_to_kill_it(asked.month, out)
     return status
 
 
@@ -218,7 +218,7 @@ def _report(
     out.print(took + "\n", highlight=False)
 
 
-def _say_where_the_rows_are(
+def _print_where_the_rows_are(
     asked: argparse.Namespace, names: Sequence[TableNames], out: Console
 ) -> None:
     out.print("The rows are in:", highlight=False)
@@ -241,7 +241,7 @@ def _say_where_the_rows_are(
         )
 
 
-def _say_how_to_kill_it(month: int, out: Console) -> None:
+def _print_how_to_kill_it(month: int, out: Console) -> None:
     out.print(
         "\n[bold]Now kill it:[/] "
         "start a slow stream, kill it with -9 as it says, run it again, compare.\n"

@@ -154,7 +154,7 @@ def show_ranges(store: Store, asked: argparse.Namespace) -> None:
                 ),
                 each["worker"] or "-",
                 "-" if each["watermark_us"] is None else format_timestamp(each["watermark_us"]),
-                f"tied to {each['tied_to']}"
+                f"in handover with {each['handover_with']}"
                 if each["handover_with"]
                 else "finished"
                 if each["is_finished"]
@@ -244,7 +244,7 @@ def _parser() -> argparse.ArgumentParser:
         "ranges",
         "list the ranges of a job: splits of its sources, and key ranges of its groupings",
         "Each has one worker, and is as far as its watermark says. "
-        "Two that are tied are being split or merged, and cannot move.",
+        "Those in handover with another one are being split or merged, and cannot move.",
         "dataflow ranges scores",
     )
     ranges.add_argument("job", metavar="JOB", help="as given to the runner")

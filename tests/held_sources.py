@@ -16,7 +16,7 @@ from runners.testing.simulator.sources import with_sources
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: Of the twenty thousand events that most of these tests read; what is opened anew hands over as many again.
-HELD_RECORDS = 8_000
+GATE_RECORDS = 8_000
 
 
 @attrs.frozen(kw_only=True)
@@ -28,7 +28,7 @@ class Gate:
     """
 
     path: Path
-    records: int = HELD_RECORDS
+    records: int = GATE_RECORDS
     records_per_second: float = 1_000.0
 
     def open(self) -> None:

@@ -13,7 +13,7 @@ US_PER_SECOND = 1_000_000
 KEYS = st.sampled_from(["a", "a", "b"])
 LATENESS_US = st.sampled_from([0, 3, 20, 40, 60])
 #: Before every event time: the watermark of a source that has said nothing.
-NOTHING_SAID_US = -9
+NOTHING_EMITTED_US = -9
 
 
 def sessions(lateness_us: st.SearchStrategy[int] = LATENESS_US) -> st.SearchStrategy[Windowing]:
@@ -84,7 +84,7 @@ def streams(draw: st.DrawFn, *, watermarks: bool = True) -> list[Arrivals]:
     """
     batches = draw(st.lists(st.lists(st.tuples(KEYS, TIMES_US), max_size=4), max_size=8))
     steps = st.sampled_from([5, 10, 0, 20, 1, -7, 50])
-    arrivals, value, watermark_us = [], 0, NOTHING_SAID_US
+    arrivals, value, watermark_us = [], 0, NOTHING_EMITTED_US
     for rows in batches:
         records = []
         for key, timestamp_us in rows:

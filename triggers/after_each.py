@@ -68,10 +68,10 @@ class AfterEach(Trigger):
     ) -> tuple[Any, ...]:
         """Pass the signal to the part whose turn it is."""
         *before, inner = state
-        heard = self._turn(state).on_signal(
+        after = self._turn(state).on_signal(
             inner, window, name, watermark_us=watermark_us, now_us=now_us
         )
-        return state if heard is inner else (*before, heard)
+        return state if after is inner else (*before, after)
 
     def should_fire(
         self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int

@@ -58,8 +58,8 @@ class Repeatedly(Trigger):
     ) -> Any:
         """Pass the signal to the part."""
         running = self._running(state)
-        heard = self.part.on_signal(running, window, name, watermark_us=watermark_us, now_us=now_us)
-        return state if heard is running else heard
+        after = self.part.on_signal(running, window, name, watermark_us=watermark_us, now_us=now_us)
+        return state if after is running else after
 
     def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
         """Whether the part should fire."""

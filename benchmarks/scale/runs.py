@@ -155,26 +155,26 @@ class _Thrower:
             self.trouble = f"FAILED: {fault} could not be thrown: {error!r}"
 
 
-def keys_figures(task: Task, said: Result) -> Result:
+def keys_figures(task: Task, report: Result) -> Result:
     """The figures that a run with many keys reports."""
     count, size = keys_job.ROUNDS, keys_job.ROUNDS * task.value_bytes
     right = [task.keys, task.keys, count, count, size, size]
-    answer = said.pop("answer")
-    return {**said, "check": OK if answer == right else f"WRONG: {answer}, not {right}"}
+    answer = report.pop("answer")
+    return {**report, "check": OK if answer == right else f"WRONG: {answer}, not {right}"}
 
 
-def backlog_figures(task: Task, said: Result) -> Result:
+def backlog_figures(task: Task, report: Result) -> Result:
     """The figures of a run over a day; checks that every pane is there once, on time, and as plain loops compute it."""
     panes = list(rows_below(task.rows))
     late = sum(tuple(row[4:]) != _ON_TIME for row in panes)
     answer = {(int(row[0]), int(row[1])): (int(row[2]), int(row[3])) for row in panes}
     figures = {
-        "seconds": round(said["seconds"], 2),
+        "seconds": round(report["seconds"], 2),
         "panes": len(panes),
         "late": late,
-        "dropped": said["dropped"],
+        "dropped": report["dropped"],
     }
-    return {**figures, "check": _backlog_check(task, len(panes), answer, late + said["dropped"])}
+    return {**figures, "check": _backlog_check(task, len(panes), answer, late + report["dropped"])}
 
 
 def _backlog_check(task: Task, panes: int, answer: dict[Any, Any], late: int) -> str:

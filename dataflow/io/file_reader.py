@@ -129,7 +129,7 @@ class FileReader(SourceReader):
         self.offset = start
         self.restart()
         for unit in self._format.units(self.lines):
-            found = self._judged(unit.raw, unit.size)
+            found = self._read_unit(unit.raw, unit.size)
             self.offset += unit.size
             if isinstance(found, SetAside):
                 set_aside.append(found)
@@ -141,7 +141,7 @@ class FileReader(SourceReader):
         self.restart()
         return self._batch(values, timestamps_us, set_aside)
 
-    def _judged(self, raw: bytes, size: int) -> tuple[Any, int] | SetAside | None:
+    def _read_unit(self, raw: bytes, size: int) -> tuple[Any, int] | SetAside | None:
         """A record with its event time, or why it cannot be handed over; None if the bytes are none."""
         path = self.split.path
         try:

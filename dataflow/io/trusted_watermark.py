@@ -53,7 +53,7 @@ class TrustedReader(SourceReader):
         self._reader, self._ahead, self._name = reader, ahead, name
         self.reads_columns = reader.reads_columns
         self._watermark_us = MIN_TIMESTAMP_US
-        self._has_said = False
+        self._has_warned = False
 
     def read(self, max_records: int) -> SourceBatch:
         """Read as the other reader, but set aside elements that are too far ahead.
@@ -67,7 +67,7 @@ class TrustedReader(SourceReader):
         if is_over or batch.watermark_us <= ceiling_us:
             self._watermark_us = max(self._watermark_us, batch.watermark_us)
             return batch
-        self._say(batch.watermark_us)
+        self._warn(batch.watermark_us)
         times_us = list(batch.timestamps_us)
         kept = [index for index, time_us in enumerate(times_us) if time_us <= ceiling_us]
         values = picked(batch.values, range(len(times_us)))
@@ -88,9 +88,9 @@ class TrustedReader(SourceReader):
         """Close the other reader."""
         self._reader.close()
 
-    def _say(self, watermark_us: int) -> None:
-        if not self._has_said:
-            self._has_said = True
+    def _warn(self, watermark_us: int) -> None:
+        if not self._has_warned:
+            self._has_warned = True
             _LOG.warning(
                 "%s says that event time is at %s, which is further ahead of the clock than max_ahead; it is not "
                 "believed, and event time stays where it is until it says less: did it follow a wrong record?",

@@ -18,8 +18,8 @@ from dataflow.testing.matchers import (
     in_pane,
     in_window,
     is_empty,
+    retracted,
     satisfies,
-    taken_back,
 )
 from dataflow.testing.test_stream import TestStream
 
@@ -37,6 +37,6 @@ __all__ = [
     "in_pane",
     "in_window",
     "is_empty",
+    "retracted",
     "satisfies",
-    "taken_back",
 ]

@@ -119,11 +119,11 @@ def signed_sum(changes: Iterable[Change[Any]]) -> list[Change[Any]]:
         FoldError: something was retracted that had not been emitted.
     """
     changes = list(changes)
-    said = Multiset(change for change in changes if change.sign > 0)
+    emitted = Multiset(change for change in changes if change.sign > 0)
     for change in changes:
-        if change.sign < 0 and not said.take(change):
+        if change.sign < 0 and not emitted.take(change):
             raise FoldError(f"taken back without having been said: {shown(change)}")
-    return list(said)
+    return list(emitted)
 
 
 class Multiset:

@@ -37,7 +37,7 @@ class Found:
         return Found(list(changes), self.folding, (*self.where, where))
 
     @property
-    def said(self) -> list[Change[Any]]:
+    def emitted(self) -> list[Change[Any]]:
         """The elements that were emitted, whether retracted later or not."""
         return [change for change in self.changes if change.sign > 0]
 
@@ -117,9 +117,9 @@ def in_pane(index: int, matcher: Matcher) -> Matcher:
     return _Narrowed(f"in pane {index}", lambda change: change.pane.index == index, matcher)
 
 
-def taken_back(matcher: Matcher) -> Matcher:
+def retracted(matcher: Matcher) -> Matcher:
     """Look at what was retracted, instead of at what was emitted."""
-    return _TakenBack(matcher)
+    return _Retracted(matcher)
 
 
 def in_final_fold(
@@ -146,7 +146,7 @@ class _Contains(Matcher):
     expected: list[Any]
 
     def complaint(self, found: Found) -> str | None:
-        unexpected = found.said
+        unexpected = found.emitted
         by_hash: dict[int | None, list[int]] = {}
         for index, change in enumerate(unexpected):
             by_hash.setdefault(_hash(change.value), []).append(index)
@@ -177,15 +177,15 @@ class _Satisfies(Matcher):
     def complaint(self, found: Found) -> str | None:
         name = getattr(self.function, "__name__", repr(self.function))
         try:
-            answer = self.function([change.value for change in found.said])
+            answer = self.function([change.value for change in found.emitted])
         except AssertionError as error:
-            says = f"{name} raised AssertionError: {error}"
+            outcome = f"{name} raised AssertionError: {error}"
         else:
             if answer is None or answer:
                 return None
-            says = f"{name} returned {answer!r}"
+            outcome = f"{name} returned {answer!r}"
         return "\n".join(
-            [f"  {says}", *_listed("elements", list(map(shown, found.said)), at_least=1)]
+            [f"  {outcome}", *_listed("elements", list(map(shown, found.emitted)), at_least=1)]
         )
 
 
@@ -201,7 +201,7 @@ class _Narrowed(Matcher):
 
 
 @attrs.frozen
-class _TakenBack(Matcher):
+class _Retracted(Matcher):
     matcher: Matcher
 
     def complaint(self, found: Found) -> str | None:
@@ -231,7 +231,7 @@ def _timing(timing: PaneTiming, where: str, matcher: Matcher) -> Matcher:
 def _asked(matcher: Matcher, found: Found) -> str | None:
     complaint = matcher.complaint(found)
     # The innermost matcher describes where it looked, all in one line.
-    if complaint is None or isinstance(matcher, _Narrowed | _TakenBack | _InFinalFold):
+    if complaint is None or isinstance(matcher, _Narrowed | _Retracted | _InFinalFold):
         return complaint
     return f"  {', '.join(found.where)}\n{complaint}"
 

@@ -169,16 +169,16 @@ def check_retracting_prefixes(
             detail=f"the accumulation mode is {run.folding.mode.name}",
             hint="pass accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING to its WindowInto",
         )
-    said: dict[Any, Change[Any]] = {}
+    standing: dict[Any, Change[Any]] = {}
     for change in run.changes:
         place = run.folding.key(change.value), change.window
-        before = said.get(place)
+        before = standing.get(place)
         if change.sign > 0:
             assert before is None, (
                 f"a second thing was said without the first having been taken back\n"
                 f"  first {before and shown(before)}\n  then {shown(change)}\n  {run.how}"
             )
-            said[place] = change
+            standing[place] = change
         else:
             assert before is not None, (
                 f"something was taken back that had not been said: {shown(change)}\n  {run.how}"
@@ -187,7 +187,7 @@ def check_retracting_prefixes(
                 f"something else was taken back than what was said\n"
                 f"  said {shown(before)}\n  taken back {shown(change)}\n  {run.how}"
             )
-            del said[place]
+            del standing[place]
     _check_same(_run(build, _at_once(stream), key_of=key_of), run)
 
 

@@ -130,7 +130,7 @@ class _CountWindowsDoFn(DoFn):
                 rest.set(_END_OF_TIME)  # that is, when the window expires
 
     @on_timer(_REST)
-    def say_the_rest(
+    def emit_the_rest(
         self, key: Any = DoFn.KeyParam, opened: Any = DoFn.StateParam(_OPEN)
     ) -> Iterator[tuple[Any, Any]]:
         """Emit the windows that will not be complete any more, the earliest first."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from examples.paper_figures.figures import FIGURES
-from examples.paper_figures.panes import said
+from examples.paper_figures.panes import numbers
 from examples.paper_figures.plot import draw
 
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         panes = figure.run()
         path = asked.out / figure.file_name
         path.write_text(draw(figure, panes), "utf-8", newline="\n")
-        print(f"{path}: {' '.join(f'{value}' for value in said(panes)) or 'no panes'}")
+        print(f"{path}: {' '.join(f'{value}' for value in numbers(panes)) or 'no panes'}")
     return 0
 
 

@@ -13,7 +13,7 @@ from examples.paper_figures.points import BEGIN, END, POINTS
 class Pane:
     """One firing: a rectangle of event time and processing time, and its sum.
 
-    ``taken_back``: the sums that this firing retracts.  ``since``: when the first of its points arrived, or, where the
+    ``retracted``: the sums that this firing retracts.  ``since``: when the first of its points arrived, or, where the
     window is all of event time, when it could have.
     """
 
@@ -22,17 +22,17 @@ class Pane:
     end: datetime
     since: datetime
     at: datetime
-    taken_back: tuple[int, ...] = ()
+    retracted: tuple[int, ...] = ()
 
 
 def panes_of(changes: Iterable[df.Change[tuple[str, int]]], *, is_discarding: bool) -> list[Pane]:
     """The firings, in their order; a firing emits its retractions first."""
     panes: list[Pane] = []
-    taken_back: list[int] = []
+    retracted: list[int] = []
     for change in changes:
         _, value = change.value
         if change.sign < 0:
-            taken_back.append(value)
+            retracted.append(value)
             continue
         start, end = change.window.start, change.window.end
         before = [pane.at for pane in panes if is_discarding and pane.start == start]
@@ -43,16 +43,16 @@ def panes_of(changes: Iterable[df.Change[tuple[str, int]]], *, is_discarding: bo
                 end=end,
                 since=before[-1] if before else _first_arrival(start, end),
                 at=shown_at(change),
-                taken_back=tuple(taken_back),
+                retracted=tuple(retracted),
             )
         )
-        taken_back.clear()
+        retracted.clear()
     return panes
 
 
-def said(panes: Sequence[Pane]) -> list[int]:
+def numbers(panes: Sequence[Pane]) -> list[int]:
     """The numbers alone, with signs: -7, -10, 25."""
-    return [number for pane in panes for number in (*(-v for v in pane.taken_back), pane.value)]
+    return [number for pane in panes for number in (*(-v for v in pane.retracted), pane.value)]
 
 
 def show(change: df.Change[tuple[str, int]]) -> None:

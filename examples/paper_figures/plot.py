@@ -18,7 +18,7 @@ _WIDTH, _HEIGHT = 800.0, 592.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84.0, 768.0, 76.0, 462.0
 _POINT_RADIUS = 11.0
 # How wide a digit is in the widest of the fonts that the style sheet names.
-_DIGIT, _TAKEN_BACK_DIGIT, _GAP, _LABEL_HEIGHT = 12.5, 10.5, 9.0, 20.0
+_DIGIT, _RETRACTED_DIGIT, _GAP, _LABEL_HEIGHT = 12.5, 10.5, 9.0, 20.0
 # A label outside its pane is better than one on a point, and worse than one on the side of a pane.
 _OUTSIDE = 100.0
 
@@ -50,8 +50,8 @@ def describe(panes: Sequence[Pane]) -> str:
     )
     words = [f"Points arrive: {points}."]
     for pane in panes:
-        taken_back = "".join(f", {value} is taken back" for value in pane.taken_back)
-        words.append(f"{pane.at:%H:%M:%S}: {pane.value} is said{taken_back}.")
+        retracted = "".join(f", {value} is taken back" for value in pane.retracted)
+        words.append(f"{pane.at:%H:%M:%S}: {pane.value} is said{retracted}.")
     return " ".join(words)
 
 
@@ -91,7 +91,7 @@ def _draw_axes(drawing: Drawing) -> None:
 def _is_withdrawn(pane: Pane, panes: Sequence[Pane]) -> bool:
     later = panes[panes.index(pane) + 1 :]
     return any(
-        pane.value in other.taken_back and other.start <= pane.start and pane.end <= other.end
+        pane.value in other.retracted and other.start <= pane.start and pane.end <= other.end
         for other in later
     )
 
@@ -129,21 +129,21 @@ def _draw_sums(drawing: Drawing, figure: Figure, panes: Sequence[Pane]) -> None:
         for x in (box.left, box.right):
             taken.add_path([(x, box.top), (x, box.bottom)], 0.3)
     for pane in panes:
-        back = [str(value) for value in pane.taken_back]
+        back = [str(value) for value in pane.retracted]
         width = _DIGIT * len(str(pane.value))
-        width += sum(_TAKEN_BACK_DIGIT * len(text) + _GAP for text in back)
+        width += sum(_RETRACTED_DIGIT * len(text) + _GAP for text in back)
         place = taken.place(_candidates(_box(pane), width))
         x, y = place.left, place.bottom - 3
         for text in back:
-            _draw_taken_back(drawing, (x, y), text)
-            x += _TAKEN_BACK_DIGIT * len(text) + _GAP
+            _draw_retracted(drawing, (x, y), text)
+            x += _RETRACTED_DIGIT * len(text) + _GAP
         drawing.text("sum middle", ((x + place.right) / 2, y), str(pane.value))
 
 
-def _draw_taken_back(drawing: Drawing, at: XY, text: str) -> None:
+def _draw_retracted(drawing: Drawing, at: XY, text: str) -> None:
     """Struck through by a line of our own: what ``text-decoration`` looks like depends on the program that shows it."""
     x, y = at
-    width = _TAKEN_BACK_DIGIT * len(text)
+    width = _RETRACTED_DIGIT * len(text)
     drawing.text("sum taken-back middle", (x + width / 2, y), text)
     drawing.path("strike", [(x - 2, y - 6), (x + width + 2, y - 6)])
 
@@ -162,7 +162,7 @@ def _candidates(pane: Box, width: float) -> list[tuple[Box, float]]:
 
 
 def _draw_legend(drawing: Drawing, figure: Figure, panes: Sequence[Pane]) -> None:
-    has_retractions = any(pane.taken_back for pane in panes)
+    has_retractions = any(pane.retracted for pane in panes)
     rows = (
         (
             ("point", "input", True),
@@ -191,7 +191,7 @@ def _draw_sample(drawing: Drawing, css: str, at: XY) -> None:
         drawing.rect(css, x + 1, y - 8, 24, 16)
         drawing.path("said", [(x + 1, y - 8), (x + 25, y - 8)])
     elif css == "taken-back":
-        _draw_taken_back(drawing, (x + 8, y + 6), "7")
+        _draw_retracted(drawing, (x + 8, y + 6), "7")
     elif css.startswith("point"):
         drawing.circle(css, (x + 13, y), 8)
     else:

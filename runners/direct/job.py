@@ -15,7 +15,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, LateArrival
 from runners.core.ground.dead_letters import DeadLetter, letters_set_aside
 from runners.core.ground.timers import TimerQueue, Timers
-from runners.core.panes.signal_delivery import unheard_signal
+from runners.core.panes.signal_delivery import unknown_signal
 from runners.core.stages.deduplication import Deduplicator, SplitIds
 from runners.core.stages.grouping import GroupingStage, StageClock, Step
 from runners.core.stages.percentile_watermark import ProgressSketch, percentile_watermark_us
@@ -194,7 +194,7 @@ class Job:
         """Deliver a signal to every open window, and what these then emit, before the next grouping gets the signal."""
         known = frozenset().union(*(each.stage.signals for each in self._groupings.values()))
         if signal not in known:
-            raise unheard_signal(signal, known)
+            raise unknown_signal(signal, known)
         for name, grouping in self._groupings.items():
             if signal in grouping.stage.signals:
                 clock = self._clock(name, self._watermarks_us[name], self._now_us)

@@ -143,9 +143,9 @@ class Cluster:
             )
             if done.returncode == 0:
                 return
-            said = self.log.read_bytes()[log_size_before:] if self.log.exists() else b""
+            output = self.log.read_bytes()[log_size_before:] if self.log.exists() else b""
             # The children of a killed server need a moment to notice and to let go of its memory.
-            if b"pre-existing shared memory block" not in said:
+            if b"pre-existing shared memory block" not in output:
                 break
         raise self._failure("The embedded Postgres did not start.", done.stdout)
 

@@ -146,10 +146,10 @@ def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkCont
         return SparkContext(master=master, appName=app_name, conf=conf)
     except (PySparkException, Py4JJavaError, OSError) as error:
         # Java's own message is the first line; the rest is its stack.
-        said = str(getattr(error, "java_exception", error)).split("\n", 1)[0]
+        message = str(getattr(error, "java_exception", error)).split("\n", 1)[0]
         raise EmbeddedServiceError(
             "Spark did not start.",
-            detail=f"{said} (master {master!r})",
+            detail=f"{message} (master {master!r})",
             hint="What Java printed above says more; is there enough memory, is the master right?",
         ) from error
 

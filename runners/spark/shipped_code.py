@@ -116,11 +116,11 @@ def code_missing(module: str, place: str = "on its executors") -> CodeMissingErr
 
 def spark_gave_up(error: BaseException) -> JobFailedError | CodeMissingError:
     """The error that a Spark job ended with, as one of ours: Java's first line, or the module that was missing."""
-    said = str(getattr(error, "java_exception", error))
-    missing = _MISSING.search(said)
+    message = str(getattr(error, "java_exception", error))
+    missing = _MISSING.search(message)
     if missing:
         return code_missing(missing[1])
-    first, raised = said.split("\n", 1)[0], _RAISED.findall(said)
+    first, raised = message.split("\n", 1)[0], _RAISED.findall(message)
     return JobFailedError(
         "Spark gave the job up",
         detail=f"{first} ({raised[-1]})" if raised else first,

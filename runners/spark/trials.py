@@ -100,11 +100,11 @@ class ForkedTrial:
             TransformError: it has ended its process, or takes too long.
         """
         self._begins()
-        came_back, says = os.pipe()
+        came_back, reports = os.pipe()
         pid = fork()
         if pid == 0:
-            _run_and_exit(run, says)
-        os.close(says)
+            _run_and_exit(run, reports)
+        os.close(reports)
         try:
             status = wait_for(pid, self._timeout_ms)
             if status is None:
@@ -124,15 +124,15 @@ class ForkedTrial:
         )
 
 
-def _run_and_exit(run: Callable[[], object], says: int) -> None:
+def _run_and_exit(run: Callable[[], object], reports: int) -> None:
     try:
         run()
     except Exception:  # noqa: BLE001 - it is raised again where it can be handled
-        os.write(says, b"r")
+        os.write(reports, b"r")
     except SystemExit as end:
         os._exit(end.code if isinstance(end.code, int) else 1)
     except BaseException:  # noqa: BLE001 - it would end a worker, too
         os._exit(1)
     else:
-        os.write(says, b"r")
+        os.write(reports, b"r")
     os._exit(0)

@@ -134,9 +134,9 @@ def _state_fields(state: WindowState, own: list[Any]) -> tuple[Any, ...]:
 
 
 def _state_of(fields: list[Any], own: Own) -> WindowState:
-    _, has_accumulator, pending, said, firings, nonspeculative, is_past, *rest = fields
+    _, has_accumulator, pending, emitted, firings, nonspeculative, is_past, *rest = fields
     accumulator = own.next() if has_accumulator else NOTHING
-    found = tuple([_emitted_of(each, own) for each in said]) if said else ()
+    found = tuple([_emitted_of(each, own) for each in emitted]) if emitted else ()
     trigger, timers, hold_us = rest
     return WindowState(
         accumulator,
@@ -165,12 +165,12 @@ def _trigger_of(fields: list[Any], own: Own) -> Progress:
     return Progress(fields[1] if len(fields) > 1 else own.next(), fields[0])
 
 
-def _emitted_fields(said: EmittedPane, own: list[Any]) -> tuple[Any, ...]:
-    own.append(said.value)
-    window, has_remembered = window_fields(said.window, own), said.remembered is not None
+def _emitted_fields(emitted: EmittedPane, own: list[Any]) -> tuple[Any, ...]:
+    own.append(emitted.value)
+    window, has_remembered = window_fields(emitted.window, own), emitted.remembered is not None
     if has_remembered:
-        own.append(said.remembered)
-    return (said.timestamp_us, window, pane_fields(said.pane), has_remembered)
+        own.append(emitted.remembered)
+    return (emitted.timestamp_us, window, pane_fields(emitted.pane), has_remembered)
 
 
 def _emitted_of(fields: list[Any], own: Own) -> EmittedPane:
@@ -207,7 +207,7 @@ def _keyed_fields(cell: KeyedState, own: list[Any]) -> tuple[Any, ...]:
 
 
 def _keyed_of(fields: list[Any], own: Own) -> KeyedState:
-    _, timers, wakeup, *backlog = fields
+    _, timers, engine_timers, *backlog = fields
     values = own.next()
     found = {
         name if type(name) is str else tuple(name): (fire_us, output_us)
@@ -218,4 +218,4 @@ def _keyed_of(fields: list[Any], own: Own) -> KeyedState:
         times_us, panes, signs = backlog
         found_panes = map(pane_of, panes)
         inputs = list(zip(own.next(), times_us, found_panes, signs, strict=True))
-    return KeyedState(values, found, inputs, TriggerTimers(*wakeup))
+    return KeyedState(values, found, inputs, TriggerTimers(*engine_timers))

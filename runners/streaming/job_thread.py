@@ -299,8 +299,8 @@ class StreamingJob:
 
     def _housekeeper(self, master: Master) -> Housekeeper:
         # By what was committed before this run: the next driver need not know yet what ranges have done since.
-        acted_on = master.latest_signal
-        return Housekeeper(self._prepared.job.job, self._retention, self._clock, lambda: acted_on)
+        processed = master.latest_signal
+        return Housekeeper(self._prepared.job.job, self._retention, self._clock, lambda: processed)
 
     def _lead(
         self,

@@ -28,7 +28,7 @@ _HEAD = struct.Struct(
 )  # since when user code is at work (0: it is not; -1: a trial is), and the lengths of both texts
 _ON_TRIAL = -1
 _LOOK_INTERVAL_MS = 100
-_FINE, _SAID = 0, 1
+_FINE, _FAILED = 0, 1
 #: SQLSTATE classes of errors that pass by themselves.
 _PASSING_CLASSES = frozenset(("08", "40", "53", "55", "57"))
 _PASSING_ERRORS = (StoreUnreachableError, StoreRestartedError)
@@ -39,7 +39,7 @@ class SharedPage:
 
     def __init__(self) -> None:
         self._map, self._clock = mmap.mmap(-1, _PAGE_BYTES), SystemClock()
-        self._since_ms = self._at_bytes = self._said_bytes = 0
+        self._since_ms = self._at_bytes = self._reason_bytes = 0
 
     def begin(self, at: Mapping[RangeId, int]) -> None:
         """User code works on ranges from here on."""
@@ -65,11 +65,11 @@ class SharedPage:
         self._since_ms = 0
         self._write_head()
 
-    def say(self, reason: str) -> None:
+    def record(self, reason: str) -> None:
         """Record the reason of the worker's end."""
         packed = reason.encode("utf-8", "backslashreplace")[: _PAGE_BYTES - _AT_BYTES - _HEAD.size]
         self._map[_PAGE_BYTES - len(packed) :] = packed
-        self._said_bytes = len(packed)
+        self._reason_bytes = len(packed)
         self._write_head()
 
     def at_work_ms(self) -> int:
@@ -85,16 +85,16 @@ class SharedPage:
 
     def read(self) -> tuple[Mapping[RangeId, int], str]:
         """Where a worker that has ended was, if that is a cause of its end, and the reason that it recorded."""
-        since_ms, at_bytes, said_bytes = _HEAD.unpack_from(self._map)
+        since_ms, at_bytes, reason_bytes = _HEAD.unpack_from(self._map)
         at: Mapping[RangeId, int] = {}
-        if (since_ms or said_bytes) and at_bytes:
+        if (since_ms or reason_bytes) and at_bytes:
             packed = loads(self._map[_HEAD.size : _HEAD.size + at_bytes])
             at = {RangeId(*each): bundle for each, bundle in packed.items()}
-        said = self._map[_PAGE_BYTES - said_bytes :] if said_bytes else b""
-        return at, said.decode("utf-8", "replace")
+        reason = self._map[_PAGE_BYTES - reason_bytes :] if reason_bytes else b""
+        return at, reason.decode("utf-8", "replace")
 
     def _write_head(self) -> None:
-        _HEAD.pack_into(self._map, 0, self._since_ms, self._at_bytes, self._said_bytes)
+        _HEAD.pack_into(self._map, 0, self._since_ms, self._at_bytes, self._reason_bytes)
 
 
 class PageWatch:
@@ -154,10 +154,10 @@ def run_supervised(work: Callable[[PageWatch], None], step_timeout_ms: int | Non
             at, _ = page.read()
             why = f"user code took longer than {step_timeout_ms / 1_000:g} s for one step"
             raise WorkerEndedError(why, at, is_silent=True)
-    at, said = page.read()
-    if said == _DONE:
+    at, reason = page.read()
+    if reason == _DONE:
         return
-    raise WorkerEndedError(said or ending(status), at, is_silent=not said)
+    raise WorkerEndedError(reason or ending(status), at, is_silent=not reason)
 
 
 #: Recorded by a worker that has come to its end: an exit code of 0 can be the user's.
@@ -176,10 +176,10 @@ def _is_of_the_step(error: BaseException) -> bool:
 def _be_the_worker(
     work: Callable[[PageWatch], None], page: SharedPage, step_timeout_ms: int | None
 ) -> None:
-    status = _SAID
+    status = _FAILED
     try:
         work(PageWatch(page, step_timeout_ms))
-        page.say(_DONE)
+        page.record(_DONE)
         status = _FINE
     except SystemExit as end:
         # As if it had not been caught: user code wants to end the process.
@@ -187,7 +187,7 @@ def _be_the_worker(
     except BaseException as error:  # noqa: BLE001 - reported by the task beside it
         if not _is_of_the_step(error):
             page.forget()
-        page.say(f"{reason_of(error)}\n{''.join(traceback.format_exception(error))}")
+        page.record(f"{reason_of(error)}\n{''.join(traceback.format_exception(error))}")
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -92,7 +92,7 @@ class WorkerLaunch:
             )
             log_as(spec.worker, self.shipped.log_level)
             worker = Worker(spec, plan, store, transport, clock, watch)
-            waits.tell, watch.alive = worker.say_waiting, worker.say_alive
+            waits.report, watch.alive = worker.report_waiting, worker.report_alive
             worker.start()
             try:
                 _work(worker, clock)
@@ -104,16 +104,16 @@ class Waits:
     """Reports why a worker waits for its store, while it does; not so often that it is a nuisance."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock, self._told_ms = clock, -WAIT_INTERVAL_MS
+        self._clock, self._reported_ms = clock, -WAIT_INTERVAL_MS
         self._last = ""
-        self.tell: Callable[[str], None] = lambda _: None
+        self.report: Callable[[str], None] = lambda _: None
 
     def note(self, reason: str) -> None:
         """Note that the store did not do what it was asked, and is asked again."""
         now_ms = self._clock.monotonic_ms()
-        if reason != self._last or now_ms - self._told_ms >= WAIT_INTERVAL_MS:
-            self._last, self._told_ms = reason, now_ms
-            self.tell(reason)
+        if reason != self._last or now_ms - self._reported_ms >= WAIT_INTERVAL_MS:
+            self._last, self._reported_ms = reason, now_ms
+            self.report(reason)
 
 
 def _work(worker: Worker, clock: SystemClock) -> None:
@@ -124,6 +124,6 @@ def _work(worker: Worker, clock: SystemClock) -> None:
         pauses = 0 if worked else pauses + 1
         # Asked only after a step that had nothing to do but receive: during a long step nothing is received, without a
         # fault.
-        is_alone = not worked and clock.monotonic_ms() - worker.heard_ms > MASTER_SILENCE_MS
+        is_alone = not worked and clock.monotonic_ms() - worker.last_seen_ms > MASTER_SILENCE_MS
         if is_alone or os.getppid() != parent:
             raise WorkerStoppedError("the driver of this job is gone, so its worker stops")

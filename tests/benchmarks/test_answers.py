@@ -32,7 +32,7 @@ def test_order_of_rows_does_not_matter(rows: list[Any], chance: Any) -> None:
     shuffled = list(rows)
     chance.shuffle(shuffled)
 
-    assert reference.judge(Answer.of(B2, shuffled), right(rows)) == reference.OK
+    assert reference.check_answer(Answer.of(B2, shuffled), right(rows)) == reference.OK
 
 
 @given(ROWS, st.data())
@@ -42,7 +42,7 @@ def test_one_changed_number_is_found(rows: list[Any], data: Any) -> None:
     row[column] += data.draw(st.integers(1, 5))
     wrong = [*rows[:index], row, *rows[index + 1 :]]
 
-    assert reference.judge(Answer.of(B2, wrong), right(rows)).startswith("WRONG")
+    assert reference.check_answer(Answer.of(B2, wrong), right(rows)).startswith("WRONG")
 
 
 @given(ROWS, st.data())
@@ -50,7 +50,7 @@ def test_a_row_that_is_missing_or_there_twice_is_found(rows: list[Any], data: An
     index = data.draw(st.integers(0, len(rows) - 1))
 
     for wrong in ([*rows, rows[index]], [*rows[:index], *rows[index + 1 :]]):
-        assert reference.judge(Answer.of(B2, wrong), right(rows)).startswith("WRONG: rows")
+        assert reference.check_answer(Answer.of(B2, wrong), right(rows)).startswith("WRONG: rows")
 
 
 @given(ROWS, st.data())
@@ -61,7 +61,7 @@ def test_values_of_two_rows_that_are_exchanged_are_found(rows: list[Any], data: 
     assume(first[:2] != second[:2] and first[2:] != second[2:])
     wrong = [*rows[:one], (*first[:2], *second[2:]), (*second[:2], *first[2:]), *rows[one + 2 :]]
 
-    assert reference.judge(Answer.of(B2, wrong), right(rows)).startswith("WRONG")
+    assert reference.check_answer(Answer.of(B2, wrong), right(rows)).startswith("WRONG")
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,15 @@ def test_values_of_two_rows_that_are_exchanged_are_found(rows: list[Any], data: 
 def test_what_no_sum_shows_is_found_by_the_digest(
     case: Case, said: list[Any], right: list[Any]
 ) -> None:
-    deduplicated = reference.judge(Answer.of(case, said), {reference.OK: Answer.of(case, right)})
+    deduplicated = reference.check_answer(
+        Answer.of(case, said), {reference.OK: Answer.of(case, right)}
+    )
 
     assert deduplicated.startswith("WRONG: digest")
 
 
 def test_difference_names_what_differs() -> None:
-    said = reference.judge(Answer.of(B2, [(1, 60, 2, 9)]), right([(1, 60, 2, 8)]))
+    said = reference.check_answer(Answer.of(B2, [(1, 60, 2, 9)]), right([(1, 60, 2, 8)]))
 
     assert "sums: (1, 60, 2, 9), not (1, 60, 2, 8)" in said
     assert "rows" not in said
@@ -119,7 +121,9 @@ def test_our_pipeline_in_memory_says_what_the_reference_says(case: str, tmp_path
     result = pipeline.run()
 
     said = [[row[name] for name in spec.columns] for row in result.read_table(TABLE)]
-    assert reference.judge(Answer.of(spec, said), reference.answers(spec, size)) == reference.OK
+    assert (
+        reference.check_answer(Answer.of(spec, said), reference.answers(spec, size)) == reference.OK
+    )
 
 
 VISITS = st.lists(st.tuples(st.integers(0, 5 * GAP_MS), NUMBERS), min_size=1, max_size=30)
@@ -143,8 +147,8 @@ def test_events_exactly_a_gap_apart_have_two_right_answers(
 
     end_ms = BASE_MS + 2 * GAP_MS
     split = [(1, BASE_MS, BASE_MS + GAP_MS, 1, 5), (1, BASE_MS + GAP_MS, end_ms, 1, 6)]
-    assert reference.judge(Answer.of(B4, split), found) == reference.OK
+    assert reference.check_answer(Answer.of(B4, split), found) == reference.OK
     joined = Answer.of(B4, [(1, BASE_MS, end_ms, 2, 11)])
-    assert reference.judge(joined, found) == reference.INCLUSIVE_GAP
+    assert reference.check_answer(joined, found) == reference.INCLUSIVE_GAP
     assert reference.answers(B4, 2, kept_in=tmp_path) == found
     assert attrs.asdict(joined)["rows"] == 1

@@ -56,7 +56,7 @@ def test_what_takes_too_long_is_stopped_with_its_children(tmp_path: Path) -> Non
 def test_processor_time_of_a_part_is_what_was_seen_meanwhile() -> None:
     usage = processes.Usage(
         wall_s=4, rss_bytes=0, returncode=0, is_timeout=False,
-        history=[(10.0, 0.0), (11.0, 1.0), (12.0, 1.0), (13.0, 4.0)],
+        samples=[(10.0, 0.0), (11.0, 1.0), (12.0, 1.0), (13.0, 4.0)],
     )  # fmt: skip
 
     assert usage.cpu_s == 4.0

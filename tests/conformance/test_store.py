@@ -21,7 +21,7 @@ from tests.conformance.broken_adapters.applying import (
     LetsPercentilesGoBack,
     LetsRowsReplaceOthers,
     LetsWatermarksGoBack,
-    TakesRowsBackByTheirKey,
+    RetractsRowsByTheirKey,
 )
 from tests.conformance.broken_adapters.fencing import (
     ChecksTheTokenOnly,
@@ -32,9 +32,9 @@ from tests.conformance.broken_adapters.fencing import (
     WritesManyRowsByTheWay,
 )
 from tests.conformance.broken_adapters.journalling import (
-    KeepsWhatIsSettled,
-    SettlesAllRanges,
-    SettlesTooMuch,
+    CompactsAllRanges,
+    CompactsTooMuch,
+    KeepsWhatIsCompacted,
     SortsTheJournal,
 )
 from tests.conformance.broken_adapters.keeping import (
@@ -76,8 +76,8 @@ from tests.conformance.broken_adapters.requesting import (
 )
 from tests.conformance.broken_adapters.reshaping import (
     AcceptsAnyBounds,
-    ForgetsTies,
-    KeepsTies,
+    ForgetsHandovers,
+    KeepsHandovers,
     KnowsRangesFromItsFirstCommit,
     SendsToAnybody,
     StartsNewRangesFromNothing,
@@ -89,7 +89,7 @@ from tests.conformance.broken_adapters.resolving import (
 )
 from tests.conformance.broken_adapters.signalling import (
     ForgetsSignalMarks,
-    ForgetsWhichCellsHaveHeard,
+    ForgetsWhichCellsHadTheSignal,
     KeepsWhatItRefuses,
     LetsSignalMarksGoBack,
     NumbersAllJobsTogether,
@@ -145,9 +145,9 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
-        (KeepsWhatIsSettled, "the_journal_goes_when_it_is_settled"),
-        (SettlesAllRanges, "the_journal_goes_when_it_is_settled"),
-        (SettlesTooMuch, "the_journal_goes_when_it_is_settled"),
+        (KeepsWhatIsCompacted, "the_journal_goes_when_it_is_settled"),
+        (CompactsAllRanges, "the_journal_goes_when_it_is_settled"),
+        (CompactsTooMuch, "the_journal_goes_when_it_is_settled"),
         (SortsTheJournal, "the_journal_is_in_order"),
         (FencesWhatIsTooLarge, "a_value_that_is_too_large_is_refused"),
         (TakesAnySize, "a_value_that_is_too_large_is_refused"),
@@ -163,8 +163,8 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (AcknowledgesTooMuch, "productions_until_acknowledged"),
         (AddsRowsInPlaceOfReplacing, "keyed_table"),
         (AsksSendersOnly, "what_a_receiver_has_is_sent"),
-        (TakesRowsBackByTheirKey, "changed_rows"),
-        (TakesRowsBackByTheirKey, "rows_are_taken_back_whole"),
+        (RetractsRowsByTheirKey, "changed_rows"),
+        (RetractsRowsByTheirKey, "rows_are_taken_back_whole"),
         (LetsRowsReplaceOthers, "changes_in_any_order"),
         (BelievesTheLastAnswer, "requests_are_answered_once"),
         (ChecksTheTokenOnly, "commit_needs_token_and_bundle"),
@@ -190,10 +190,10 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (ForgetsRecordIdsOfAllRanges, "record_ids_behind_the_horizon"),
         (ForgetsSentMarks, "sent_marks_outlive_productions"),
         (ForgetsSignalMarks, "signal_marks"),
-        (ForgetsTies, "a_split_divides_what_a_range_has"),
-        (ForgetsWhichCellsHaveHeard, "signal_marks"),
+        (ForgetsHandovers, "a_split_divides_what_a_range_has"),
+        (ForgetsWhichCellsHadTheSignal, "signal_marks"),
         (KeepsDeletedCells, "cells"),
-        (KeepsTies, "untied_ranges_have_owners_of_their_own"),
+        (KeepsHandovers, "untied_ranges_have_owners_of_their_own"),
         (KeepsWhatItRefuses, "signals_that_nobody_would_hear_are_refused"),
         (LeavesItsFences, "no_production_leaves_its_fences"),
         (LeavesThemWaiting, "a_job_that_finishes_answers"),

@@ -79,6 +79,22 @@ def test_jobs_from_before_the_migration_go_on(
     assert store.statistics("two")["cells"] == 2
 
 
+def test_ranges_in_handover_stay_so_under_the_new_name_of_their_column(
+    store: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    """A store of version 15, in which a range was just split."""
+    schema.migrate(admin, schema.MIGRATIONS[:15])
+    admin.execute(_A_SPLIT_OF_VERSION_15)
+
+    schema.migrate(admin)
+
+    job = store.read_job("one")
+    assert job is not None
+    assert {each: row.handover_with for each, row in job.ranges.items()} == {LOW: None, HIGH: LOW}
+    view = "SELECT range_index, handover_with FROM dataflow.range_status ORDER BY range_index"
+    assert admin.execute(view).fetchall() == [(0, None), (1, 0)]
+
+
 def _shown(taken: TakenRange) -> tuple[object, ...]:
     return (
         [(t.key_hash, t.cell_key, t.tag, t.domain, t.fire_us) for t in taken.timers],
@@ -122,4 +138,12 @@ VALUES (1, 't', 'k', 0, 1, 2, 'late 0', 1), (2, 't', 'k', 0, 1, 2, 'late 2', 1),
        (1, 't', 'k', 0, 1, 2, 'later', 1), (2, 't', 'k', 0, 1, 2, 'later', 1);
 INSERT INTO dataflow.dead_letters (job_id, stage, error, traceback, tries, timestamp_us, payload)
 VALUES (1, 's', 'e', 't', 1, 0, 'dead 0'), (2, 's', 'e', 't', 1, 0, 'dead 2');
+"""
+
+_A_SPLIT_OF_VERSION_15 = """
+INSERT INTO dataflow.jobs (name, mode, fingerprint) VALUES ('one', 'streaming', 'f');
+INSERT INTO dataflow.computations (job_id, name) VALUES (1, 'count');
+INSERT INTO dataflow.ranges (computation_id, range_index, first_hash, last_hash, tied_to)
+VALUES (1, 0, -9223372036854775808, -1, NULL), (1, 1, 0, 9223372036854775807, 1);
+INSERT INTO dataflow.fences (range_id, watermark_us) SELECT range_id, 1000 FROM dataflow.ranges;
 """

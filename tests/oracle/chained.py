@@ -54,8 +54,8 @@ def check_chain(
     """Nothing is said twice, what is taken back was said, and in the end both say what the oracle says."""
     log = run_chain(windowing, arrivals, trigger, chain)
     for step in log.steps:
-        _check_said_once(chain, said_at(log, step)[1])
-    first, second = said_at(log, len(log.panes))
+        _check_emitted_once(chain, emitted_at(log, step)[1])
+    first, second = emitted_at(log, len(log.panes))
     answers = {place(group): group.values for group in evaluate(windowing, arrivals).groups}
 
     assert answers == {where: sorted(values) for where, values in first.items()}
@@ -86,7 +86,7 @@ def check_every_moment(
     first_trigger = df.Always() if chain.windowing is FROZEN else trigger
     log = run_chain(windowing, arrivals, first_trigger, always)
     for step in log.steps:
-        first, second = said_at(log, step)
+        first, second = emitted_at(log, step)
 
         assert expected(always, first) == normal(always, second)
 
@@ -103,7 +103,7 @@ def check_chain_on_time(
     done, before_us = 0, -(1 << 62)
     for arrival, step in zip(arrivals, log.steps, strict=False):
         watermark_us = max(before_us, arrival.watermark_us)
-        first, second = said_at(log, step)
+        first, second = emitted_at(log, step)
         on_time = places_on_time([p for p in log.panes[done:step] if p.transform == "second"])
         for where, answer in expected(chain, first).items():
             if before_us < where[2] <= watermark_us:
@@ -157,7 +157,7 @@ def number(summary: Summary) -> int:
     return sum(summary[3]) * 7 + summary[1]
 
 
-def said_at(log: PaneLog, step: int) -> tuple[dict[Place, Any], dict[Place, Any]]:
+def emitted_at(log: PaneLog, step: int) -> tuple[dict[Place, Any], dict[Place, Any]]:
     """What each of the groupings says after so many panes; checks every pane on the way."""
     first: dict[Place, Any] = {}
     second: dict[Place, Any] = {}
@@ -181,7 +181,7 @@ def expected(chain: Chain, first: dict[Place, Any]) -> dict[Place, Any]:
     }
 
 
-def _check_said_once(chain: Chain, second: dict[Place, Any]) -> None:
+def _check_emitted_once(chain: Chain, second: dict[Place, Any]) -> None:
     """What is in one session is not in another, although it may have been in one that came apart."""
     if chain.combine is None and chain.windowing.kind == "sessions":
         said = [summary for summaries in second.values() for summary in summaries]

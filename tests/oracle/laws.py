@@ -245,11 +245,11 @@ def check_panes(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) 
     log = run_grouping(windowing, arrivals, mode)
     watermarks_us = _watermarks_by_pane(log, arrivals)
     firings: dict[Place, list[LoggedPane]] = defaultdict(list)
-    taken_back: list[LoggedPane] = []
+    retracted: list[LoggedPane] = []
     early_keys = set()
     for pane, (before_us, after_us) in zip(log.panes, watermarks_us, strict=True):
         if pane.sign < 0:
-            taken_back.append(pane)
+            retracted.append(pane)
             continue
         info, end_us = pane.pane, pane.window.end_us
         earlier = firings[pane_place(pane)]
@@ -260,7 +260,7 @@ def check_panes(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) 
                 each.key == pane.key
                 and each.window != pane.window
                 and each.window.end_us + windowing.lateness_us <= after_us
-                for each in taken_back
+                for each in retracted
             ), "the default trigger is never early for another reason"
         else:
             assert end_us <= after_us, "on time or late"
@@ -270,7 +270,7 @@ def check_panes(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) 
         assert pane.key in early_keys or info.index == info.nonspeculative_index
         assert not any(each.pane.is_last for each in earlier)
         earlier.append(pane)
-        taken_back.clear()
+        retracted.clear()
     for low, high in pairwise([0, *log.steps]):
         ends_us: dict[Any, list[int]] = defaultdict(list)
         for pane in log.panes[low:high]:

@@ -11,7 +11,7 @@ import attrs
 
 import dataflow as df
 from runners.direct import DirectRunner
-from tests.oracle.chained import Summarize, number, said_at, shared_key
+from tests.oracle.chained import Summarize, emitted_at, number, shared_key
 from tests.oracle.evaluator import Arrivals, Record, Windowing, evaluate, regroup
 from tests.oracle.laws import Mode, Place, _apply, microseconds, place, window_fn, windowed
 from tests.pane_log import PaneLog, run_logged
@@ -84,7 +84,7 @@ def check_stamped(windowing: Windowing, arrivals: Sequence[Arrivals], how: Group
     late = [row for row in log.late_records() if row["transform"] != "first"]
 
     assert late == []
-    first, second = said_at(log, len(log.panes))
+    first, second = emitted_at(log, len(log.panes))
     answers = {place(group): group.values for group in evaluate(windowing, arrivals).groups}
     assert answers == {where: sorted(values) for where, values in first.items()}
     wanted = regrouped(windowing, arrivals, how, first)

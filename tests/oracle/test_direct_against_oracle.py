@@ -17,7 +17,7 @@ from tests.oracle.evaluator import Arrivals, Record, Windowing, evaluate, regrou
 from tests.oracle.hard_streams import HARD_STREAMS
 from tests.pane_log import run_logged
 from tests.strategies import (
-    NOTHING_SAID_US,
+    NOTHING_EMITTED_US,
     days_with_clock_changes,
     sessions,
     streams,
@@ -68,10 +68,10 @@ def test_order_and_bundles_do_not_matter(
     """Where nothing is late, any order in any bundles gives the answer of one bundle."""
     records = [record for arrival in arrivals for record in arrival.records]
     shuffled = data.draw(st.permutations(records))
-    answer = evaluate(windowing, [Arrivals(tuple(shuffled), NOTHING_SAID_US)])
+    answer = evaluate(windowing, [Arrivals(tuple(shuffled), NOTHING_EMITTED_US)])
     cuts = sorted(data.draw(st.lists(st.integers(0, len(records)), max_size=4)))
     bounds = zip([0, *cuts], [*cuts, len(records)], strict=True)
-    rebundled = [Arrivals(tuple(shuffled[low:high]), NOTHING_SAID_US) for low, high in bounds]
+    rebundled = [Arrivals(tuple(shuffled[low:high]), NOTHING_EMITTED_US) for low, high in bounds]
 
     assert not answer.dropped
     assert laws.answers(regroup(windowing, records)) == laws.answers(answer.groups)

@@ -20,7 +20,7 @@ from tests.oracle.evaluator import Arrivals, Windowing, closes_us, evaluate
 from tests.oracle.laws import microseconds, window_fn, windowed
 from tests.scripted_source import Batch, ScriptedSource
 from tests.strategies import (
-    NOTHING_SAID_US,
+    NOTHING_EMITTED_US,
     US_PER_SECOND,
     days_with_clock_changes,
     streams,
@@ -163,7 +163,7 @@ def test_exactly_the_open_windows_have_state(
 ) -> None:
     """At every moment, whatever the trigger: those that hold something and have not expired."""
     seen = grouped(windowing, arrivals, mode, trigger, times=1)
-    watermark_us = NOTHING_SAID_US
+    watermark_us = NOTHING_EMITTED_US
     for count, footprint in enumerate(seen[:-1], start=1):
         watermark_us = max(watermark_us, arrivals[count - 1].watermark_us)
         groups = evaluate(windowing, arrivals[:count]).groups

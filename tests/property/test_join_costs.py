@@ -83,11 +83,11 @@ def test_each_order_costs_its_pair(join_type: df.JoinType) -> None:
         called.append(calls(lambda pipeline=pipeline, logs=logs: logs.append(run_logged(pipeline))))  # type: ignore[misc]
         panes = [each for each in logs[0].panes if each.transform == "join/join"]
         said = [pair for each in panes if each.sign > 0 for pair in each.value]
-        taken_back = [pair for each in panes if each.sign < 0 for pair in each.value]
+        retracted = [pair for each in panes if each.sign < 0 for pair in each.value]
         alone = join_type in (df.JoinType.RIGHT_OUTER, df.JoinType.FULL_OUTER)
 
         assert number + alone == len(said)
-        assert [(None, "Oslo")] * alone == taken_back
+        assert [(None, "Oslo")] * alone == retracted
         assert looked_at(panes) <= number + number // TOGETHER + 4
     assert called[2] - called[1] < 2.2 * (called[1] - called[0])
 

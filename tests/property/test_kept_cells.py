@@ -218,7 +218,7 @@ def forget_what_code_made_of_it(patch: Patch) -> None:
     )
 
 
-def do_not_say_what_timers_changed(patch: Patch) -> None:
+def do_not_report_what_timers_changed(patch: Patch) -> None:
     fire_timers = GroupAlsoByWindow.fire_timers
 
     def broken(*args: Any, **clocks: Any) -> Effects:
@@ -237,7 +237,7 @@ def do_not_say_what_timers_changed(patch: Patch) -> None:
         forget_what_was_not_early,
         forget_where_the_watermark_waits,
         forget_what_code_made_of_it,
-        do_not_say_what_timers_changed,
+        do_not_report_what_timers_changed,
     ],
     ids=lambda mutate: mutate.__name__,
 )

@@ -13,7 +13,7 @@ from runners.direct import DirectRunner
 from tests.oracle.evaluator import Arrivals, Windowing, evaluate
 from tests.oracle.laws import microseconds, window_fn, windowed
 from tests.scripted_source import Batch, ScriptedSource
-from tests.strategies import NOTHING_SAID_US, streams, triggers, windowings
+from tests.strategies import NOTHING_EMITTED_US, streams, triggers, windowings
 
 #: The nightly profile digs for minutes.
 pytestmark = pytest.mark.timeout(3600)
@@ -44,7 +44,7 @@ class Values(df.CombineFn):
         return sorted(accumulator.elements())
 
 
-def said_by(
+def emitted_by(
     pipeline: df.Pipeline, pairs: df.PCollection[Any], windows: df.WindowInto, grouping: int
 ) -> tuple[Counter[Any], Any]:
     """What discarding panes add up to, by key and window, and the result of the run."""
@@ -89,13 +89,15 @@ def test_answers_and_late_records_are_everything(
         for arrival in arrivals
     ]
     pipeline = df.Pipeline(DirectRunner())
-    said, result = said_by(pipeline, pipeline | df.Read(ScriptedSource(script)), windows, grouping)
+    said, result = emitted_by(
+        pipeline, pipeline | df.Read(ScriptedSource(script)), windows, grouping
+    )
     late = result.late_records()
     missed: Counter[Any] = Counter()
     for row in late:
         key, value = row["element"].value
         missed[key, df.Window(row["window_start_us"], row["window_end_us"])] += value
-    whole = [Arrivals(each.records, NOTHING_SAID_US) for each in arrivals]
+    whole = [Arrivals(each.records, NOTHING_EMITTED_US) for each in arrivals]
     expected = {
         (group.key, df.Window(group.start_us, group.end_us)): sum(group.values)
         for group in evaluate(windowing, whole).groups
@@ -105,7 +107,7 @@ def test_answers_and_late_records_are_everything(
     assert Counter(row["transform"] for row in late) == result.late_counts()
     if windowing.kind == "fixed":
         replay = df.Pipeline(DirectRunner())
-        again, _ = said_by(
+        again, _ = emitted_by(
             replay, replay | df.Create([row["element"] for row in late]), windows, grouping
         )
         assert missed == again

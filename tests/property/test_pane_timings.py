@@ -64,7 +64,7 @@ class Told:
     watermark_us: int
 
 
-class TellingJob(Job):
+class RecordingJob(Job):
     """Writes down what is told."""
 
     def __init__(self, pipeline: df.Pipeline) -> None:
@@ -102,7 +102,7 @@ def told(
         )
         | df.GroupByKey()
     )
-    job = TellingJob(pipeline)
+    job = RecordingJob(pipeline)
     job.run(1_000)
     return job.told
 

@@ -111,7 +111,7 @@ def one_by_one(events: list[Event]) -> list[Event]:
     ]
 
 
-def check_what_is_said(events: list[Event]) -> None:
+def check_what_is_emitted(events: list[Event]) -> None:
     """The machine says what the interpreters say; two keys have no common order, so what each window says is sorted."""
     both = Both()
     both.lead_through(events)
@@ -147,7 +147,7 @@ def test_it_does_what_is_written_whatever_the_bundles(
     events: list[Event], is_one_by_one: bool
 ) -> None:
     """State and timers of each key and window by itself; what is late; and nothing is left in the end."""
-    check_what_is_said(one_by_one(events) if is_one_by_one else events)
+    check_what_is_emitted(one_by_one(events) if is_one_by_one else events)
 
 
 @given(EVENTS)

@@ -98,7 +98,7 @@ def into() -> df.WindowInto:
 EmittedPane = dict[tuple[str, int], list[tuple[Any, float]]]
 
 
-def said_by_direct(fn: df.DoFn, stream: Sequence[Arrival], bundle_records: int) -> EmittedPane:
+def emitted_by_direct(fn: df.DoFn, stream: Sequence[Arrival], bundle_records: int) -> EmittedPane:
     """Elements that meet one watermark may come together, so many at a time."""
     said: EmittedPane = {}
 
@@ -171,7 +171,7 @@ def test_counts_and_runs_are_those_of_the_whole_input(
     stream: list[Arrival], bundle_records: int
 ) -> None:
     """With disorder, late elements and elements that are too late; whatever the bundles."""
-    assert_same(expected(stream), said_by_direct(Gather(), stream, bundle_records))
+    assert_same(expected(stream), emitted_by_direct(Gather(), stream, bundle_records))
 
 
 @given(arrivals(), st.integers(1, 5), st.randoms(use_true_random=False))
@@ -191,7 +191,7 @@ def test_in_time_order_batch_and_direct_say_the_same(
         never_late.append(attrs.evolve(each, watermark=soonest))
     never_late.reverse()
 
-    direct = said_by_direct(GatherInOrder(), never_late, bundle_records)
+    direct = emitted_by_direct(GatherInOrder(), never_late, bundle_records)
     assert_same(expected(in_order), direct)
     assert replayed(stream) == direct
 

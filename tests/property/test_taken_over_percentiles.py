@@ -165,7 +165,7 @@ def forget_what_is_stored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OwnedRange, "taken", broken)
 
 
-def go_by_what_the_master_says(patch: pytest.MonkeyPatch) -> None:
+def go_by_what_the_master_sends(patch: pytest.MonkeyPatch) -> None:
     """The new owner does not look at how far the range had come."""
     with_known = InputWatermark.with_known
     patch.setattr(
@@ -178,7 +178,7 @@ def go_by_what_the_master_says(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize("mutate", [forget_what_is_stored, go_by_what_the_master_says])
+@pytest.mark.parametrize("mutate", [forget_what_is_stored, go_by_what_the_master_sends])
 def test_a_takeover_that_forgets_the_percentile_is_found(
     mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

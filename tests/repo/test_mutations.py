@@ -27,7 +27,7 @@ from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.hard_streams import HARD_CHAINS, HARD_STREAMS
 from tests.oracle.joined import check_join
 from tests.property.test_join_changes import check_the_machine, scripts
-from tests.strategies import NOTHING_SAID_US, on_time_triggers, streams, windowings
+from tests.strategies import NOTHING_EMITTED_US, on_time_triggers, streams, windowings
 from tests.unit.triggers import test_triggers
 from triggers.after_each import AfterEach
 from triggers.after_watermark import AfterWatermark
@@ -89,7 +89,7 @@ def retract_for_the_merged_window(patch: Patch) -> None:
     )
 
 
-def forget_what_was_said(patch: Patch) -> None:
+def forget_what_was_emitted(patch: Patch) -> None:
     """Of several things said before a merge, only the first is taken back."""
     _change_merged_state(patch, lambda state, _: setattr(state, "emitted", state.emitted[:1]))
 
@@ -210,7 +210,9 @@ def lift_late_records_together(patch: Patch) -> None:
     patch.setattr(
         Lifter,
         "lift",
-        lambda lifter, bundle, *, watermark_us: lift(lifter, bundle, watermark_us=NOTHING_SAID_US),
+        lambda lifter, bundle, *, watermark_us: lift(
+            lifter, bundle, watermark_us=NOTHING_EMITTED_US
+        ),
     )
 
 
@@ -234,7 +236,7 @@ def timers_one_too_late(patch: Patch) -> None:
     )
 
 
-def keep_what_was_taken_back(patch: Patch) -> None:
+def keep_what_was_retracted(patch: Patch) -> None:
     """A session does not split when the record that bridged it is taken back."""
     patch.setattr(MultisetCombineFn, "is_void", lambda *_: False)
 
@@ -251,12 +253,12 @@ def split_sessions_wait_for_their_trigger(patch: Patch) -> None:
     patch.setattr(Regrouper, "regroup", broken)
 
 
-def take_back_merged_windows_too_late(patch: Patch) -> None:
+def retract_merged_windows_too_late(patch: Patch) -> None:
     """What was said for a merged window waits until the window that it went into speaks."""
     patch.setattr(WindowLifecycle, "_deadline_us", lambda *_: MAX_TIMESTAMP_US)
 
 
-def take_back_merged_windows_a_moment_late(patch: Patch) -> None:
+def retract_merged_windows_a_moment_late(patch: Patch) -> None:
     """The retraction comes just when it is too late for whoever has taken the window in."""
     deadline_us = WindowLifecycle._deadline_us
     patch.setattr(WindowLifecycle, "_deadline_us", lambda *args: deadline_us(*args) + 1)
@@ -294,7 +296,7 @@ def a_part_that_fires_is_forgotten(patch: Patch) -> None:
     )
 
 
-def what_was_said_holds_nothing(patch: Patch) -> None:
+def what_was_emitted_holds_nothing(patch: Patch) -> None:
     """The watermark behind a grouping passes what may be taken back, and a retraction is too late."""
     hold_us = Panes.hold_us
 
@@ -323,7 +325,7 @@ def panes_choose_among_new_records_only(patch: Patch) -> None:
     patch.setattr(Panes, "fire", broken)
 
 
-def a_group_taken_back_to_nothing_is_forgotten(patch: Patch) -> None:
+def a_group_retracted_to_nothing_is_forgotten(patch: Patch) -> None:
     """If more comes, its panes are numbered from zero again."""
     is_over = WindowLifecycle._is_over
 
@@ -333,7 +335,7 @@ def a_group_taken_back_to_nothing_is_forgotten(patch: Patch) -> None:
     patch.setattr(WindowLifecycle, "_is_over", broken)
 
 
-def a_group_taken_back_to_nothing_keeps_its_event_time(patch: Patch) -> None:
+def a_group_retracted_to_nothing_keeps_its_event_time(patch: Patch) -> None:
     """Nothing holds the watermark for it, so what comes next is said too late."""
     fire = Panes.fire
 
@@ -366,18 +368,18 @@ def joins_keep_the_missing(patch: Patch) -> None:
 
 def joins_leave_pairs_in_old_windows(patch: Patch) -> None:
     """What was said for a session that has grown stays where it was said."""
-    say = Panes._say_changes
+    say = Panes._emit_changes
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
         state.emitted = tuple(attrs.evolve(emitted, window=window) for emitted in state.emitted[:1])
         say(panes, key, window, state, effects)
 
-    patch.setattr(Panes, "_say_changes", broken)
+    patch.setattr(Panes, "_emit_changes", broken)
 
 
 def joins_leave_pairs_at_old_times(patch: Patch) -> None:
     """What was said at another event time is not said again."""
-    say = Panes._say_changes
+    say = Panes._emit_changes
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
         parts = [each for each in (state.accumulator,) if each is not NOTHING]
@@ -389,18 +391,18 @@ def joins_leave_pairs_at_old_times(patch: Patch) -> None:
             )
         say(panes, key, window, state, effects)
 
-    patch.setattr(Panes, "_say_changes", broken)
+    patch.setattr(Panes, "_emit_changes", broken)
 
 
 def joins_forget_what_is_owed(patch: Patch) -> None:
     """A value that is taken back before it came is there when it comes."""
-    say = Panes._say_changes
+    say = Panes._emit_changes
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
         say(panes, key, window, state, effects)
         state.accumulator = NOTHING
 
-    patch.setattr(Panes, "_say_changes", broken)
+    patch.setattr(Panes, "_emit_changes", broken)
 
 
 def joins_count_what_is_owed(patch: Patch) -> None:
@@ -427,7 +429,7 @@ def a_closed_trigger_silences_the_others(patch: Patch) -> None:
 MUTATIONS: list[Callable[[Patch], None]] = [
     drop_retraction_on_merge,
     retract_for_the_merged_window,
-    forget_what_was_said,
+    forget_what_was_emitted,
     forget_accumulator_on_merge,
     forget_pending_on_merge,
     forget_the_on_time_moment_on_merge,
@@ -443,19 +445,19 @@ MUTATIONS: list[Callable[[Patch], None]] = [
     lift_late_records_together,
     timers_out_of_order,
     timers_one_too_late,
-    keep_what_was_taken_back,
+    keep_what_was_retracted,
     split_sessions_wait_for_their_trigger,
-    take_back_merged_windows_too_late,
-    take_back_merged_windows_a_moment_late,
+    retract_merged_windows_too_late,
+    retract_merged_windows_a_moment_late,
     deadlines_of_merged_windows_have_no_timer,
     merge_without_rewinding_triggers,
     *map(_no_rewinding_in, (Repeatedly, AfterEach, AfterAny, AfterAll, OrFinally, DefaultTrigger)),
     a_part_that_fires_is_forgotten,
-    what_was_said_holds_nothing,
+    what_was_emitted_holds_nothing,
     late_records_choose_the_event_time_of_a_pane,
     panes_choose_among_new_records_only,
-    a_group_taken_back_to_nothing_is_forgotten,
-    a_group_taken_back_to_nothing_keeps_its_event_time,
+    a_group_retracted_to_nothing_is_forgotten,
+    a_group_retracted_to_nothing_keeps_its_event_time,
     joins_forget_pairs_of_new_values,
     joins_keep_the_missing,
     joins_leave_pairs_in_old_windows,

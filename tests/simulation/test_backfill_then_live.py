@@ -223,7 +223,7 @@ def go_to_the_end_of_time(patch: Patch) -> None:
     patch.setattr(history_task, "input_watermark_us", lambda _: MAX_TIMESTAMP_US)
 
 
-def tell_the_furthest(patch: Patch) -> None:
+def report_the_furthest(patch: Patch) -> None:
     """One split does not wait for the others."""
     patch.setattr(
         history_task,
@@ -319,7 +319,7 @@ MUTATIONS: list[tuple[str, Callable[[Patch], None]]] = [
     ("clocks", _leave(lambda left: {**left, "timers": []})),
     ("retries", forget_ids),
     ("chain", go_to_the_end_of_time),
-    ("held", tell_the_furthest),
+    ("held", report_the_furthest),
     ("held", hold_nothing_back),
     ("sums", read_from_the_beginning),
     ("growing", read_on_when_read_again),

@@ -89,7 +89,7 @@ def chain(p: df.Pipeline, random: Random) -> None:
     write(halves, "halves")
 
 
-def taken_back(p: df.Pipeline, random: Random) -> None:
+def retracted(p: df.Pipeline, random: Random) -> None:
     """Early panes, as many as there happen to be, which are taken back."""
     panes = (
         numbers(p, random)
@@ -131,7 +131,7 @@ DETERMINISTIC: dict[str, Callable[[df.Pipeline, Random], None]] = {
     "sums": sums,
     "sessions": sessions,
     "chain": chain,
-    "taken back": taken_back,
+    "taken back": retracted,
     "stateful": stateful,
 }
 

@@ -177,12 +177,12 @@ def send_before_the_commit(patch: Patch) -> None:
     patch.setattr(Committer, "commit", broken)
 
 
-def say_routes_once(patch: Patch) -> None:
+def send_routes_once(patch: Patch) -> None:
     """Where to send is said once, on a connection that can break."""
     patch.setattr(Master, "_ask_again", lambda _: None)
 
 
-def tell_of_a_range_what_others_have_told(patch: Patch) -> None:
+def report_for_a_range_what_others_have_reported(patch: Patch) -> None:
     """A range that was behind speaks as if it had been where its new neighbours are."""
 
     def output_watermark_us(computation: GroupingComputation) -> int:
@@ -286,7 +286,7 @@ def end_while_a_range_is_on_its_way(patch: Patch) -> None:
     patch.setattr(Assignment, "is_at_rest", True)
 
 
-def end_while_ranges_are_tied(patch: Patch) -> None:
+def end_while_ranges_are_in_handover(patch: Patch) -> None:
     """The job is done in the middle of a split or merge."""
     patch.setattr(Shapes, "is_at_rest", True)
 
@@ -298,15 +298,15 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     believe_who_is_gone: {"faults": {Fault.ZOMBIE: 0.1}},
     # It must be at the very end.
     end_while_a_range_is_on_its_way: {"faults": {Fault.MOVE: 0.2, Fault.DELAY: 1.0}, "steps": 1},
-    end_while_ranges_are_tied: {"faults": {Fault.SPLIT: 0.05, Fault.MERGE: 0.05}},
+    end_while_ranges_are_in_handover: {"faults": {Fault.SPLIT: 0.05, Fault.MERGE: 0.05}},
     let_a_new_range_hold_nothing_back: {"faults": {Fault.SPLIT: 0.2}},
     restore_the_watermark_one_bundle_ahead: {"faults": {Fault.CRASH: 0.03}},
     # What a range has sent must be on its way for longer than all that it takes in.
     retire_what_is_not_acknowledged: {
         "faults": {Fault.MERGE: 0.2, Fault.SPLIT: 0.1, Fault.PAUSE: 0.01}
     },
-    tell_of_a_range_what_others_have_told: {"faults": {Fault.MOVE: 0.1, Fault.DELAY: 0.1}},
-    say_routes_once: {"faults": {Fault.LOSS: 0.02, Fault.MOVE: 0.1}},
+    report_for_a_range_what_others_have_reported: {"faults": {Fault.MOVE: 0.1, Fault.DELAY: 0.1}},
+    send_routes_once: {"faults": {Fault.LOSS: 0.02, Fault.MOVE: 0.1}},
     scan_before_moving_the_token: {
         "faults": {Fault.PAUSE: 0.02, Fault.ZOMBIE: 0.05, Fault.MOVE: 0.1}
     },
@@ -323,18 +323,18 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (believe_who_is_gone, dense.silent, "I5"),
         (drop_a_timer_on_takeover, "stateful", "I"),
         (end_while_a_range_is_on_its_way, "chain", "I10"),
-        (end_while_ranges_are_tied, "sums", "I10"),
+        (end_while_ranges_are_in_handover, "sums", "I10"),
         (let_a_new_range_hold_nothing_back, dense.chain, "I4"),
         (process_what_is_sent_again, "sums", "I8"),
         (retire_what_is_not_acknowledged, dense.pausing, "I10"),
         (restore_the_watermark_one_bundle_ahead, dense.chain, "I"),
-        (say_routes_once, dense.chain, "I11"),
+        (send_routes_once, dense.chain, "I11"),
         (scan_before_moving_the_token, dense.chain, "I"),
         (send_before_the_commit, "sums", "I9"),
         (skip_the_token, dense.chain, "I6"),
         (take_deliveries_before_the_watermark, "late", "I2"),
         (take_keys_as_they_come, "keys", "I"),
-        (tell_of_a_range_what_others_have_told, dense.pausing, "I4"),
+        (report_for_a_range_what_others_have_reported, dense.pausing, "I4"),
         (send_again_what_was_not_answered, "sums", "I6"),
         (token_per_owner, "sums", "I6"),
         (end_handovers_at_once, dense.chain, "I"),

@@ -65,7 +65,7 @@ def believe_the_clock_of_the_master(patch: Patch) -> None:
 
     def broken(worker: Worker, *news: Any) -> None:
         hear(worker, *news)
-        worker.heard_ms = worker._clock._true.monotonic_ms()  # type: ignore[attr-defined]
+        worker.last_seen_ms = worker._clock._true.monotonic_ms()  # type: ignore[attr-defined]
 
     patch.setattr(Worker, "_on_news", broken)
 

@@ -73,11 +73,11 @@ class EndlessCluster(Cluster):
 
     def has_only(self, opened: int) -> bool:
         """Whether all that is kept is so many windows of the first grouping, and what they have said by now."""
-        cells, timers, _, cells_held, timers_held = self.kept()
+        cells, timers, _, cells_kept, timers_kept = self.kept()
         if self.options.state_cache_bytes is not None:
             # A worker need not have in memory what is open.
-            cells_held = max(cells_held, cells)
-        return opened <= cells <= 2 * opened and (cells, timers) == (cells_held, timers_held)
+            cells_kept = max(cells_kept, cells)
+        return opened <= cells <= 2 * opened and (cells, timers) == (cells_kept, timers_kept)
 
     def run_until_all_is_read(self, position: int) -> None:
         """And has arrived where it is grouped."""

@@ -55,12 +55,12 @@ def test_typed_rows_keep_their_promises_for_any_seed(seed: int) -> None:
     simulate("typed", seeds=[seed])
 
 
-def say_again_what_was_said(patch: Patch) -> None:
+def emit_again_what_was_emitted(patch: Patch) -> None:
     """A new owner holds what has spoken before."""
     patch.setattr(ColumnState, "forget_fired", lambda *_: None)
 
 
-def settle_what_is_held(patch: Patch) -> None:
+def compact_what_is_kept(patch: Patch) -> None:
     """Entries go, and nothing comes in their place."""
     patch.setattr(ColumnState, "whole", lambda *_: iter(()))
 
@@ -101,7 +101,7 @@ def believe_that_taken_cells_are_alone(patch: Patch) -> None:
     patch.setattr(ColumnState, "note_cells", lambda *_: None)
 
 
-def reshape_what_is_held(patch: Patch) -> None:
+def reshape_what_is_kept(patch: Patch) -> None:
     """Ranges are given other keys, and the new owners find columns of keys that are not theirs."""
     compact_all = Compactor.compact_all
 
@@ -113,7 +113,7 @@ def reshape_what_is_held(patch: Patch) -> None:
     patch.setattr(Compactor, "compact_all", broken)
 
 
-def speak_too_early_in_the_order(patch: Patch) -> None:
+def fire_too_early_in_the_order(patch: Patch) -> None:
     """A window that has not ended speaks with one that has."""
     pop_due = ColumnWindows.pop_due
     patch.setattr(
@@ -129,14 +129,14 @@ RESHAPING = {Fault.SPLIT: 0.1, Fault.MERGE: 0.1}
 @pytest.mark.parametrize(
     ("mutation", "faults"),
     [
-        (say_again_what_was_said, ALL_FAULTS),
-        (settle_what_is_held, ALL_FAULTS),
+        (emit_again_what_was_emitted, ALL_FAULTS),
+        (compact_what_is_kept, ALL_FAULTS),
         (count_what_is_whole_in_addition, ALL_FAULTS),
         (forget_what_was_released, ALL_FAULTS),
         (add_to_cells_alone, ALL_FAULTS),
         (believe_that_taken_cells_are_alone, HANDS),
-        (reshape_what_is_held, RESHAPING | {Fault.CRASH: 0.02}),
-        (speak_too_early_in_the_order, HANDS),
+        (reshape_what_is_kept, RESHAPING | {Fault.CRASH: 0.02}),
+        (fire_too_early_in_the_order, HANDS),
     ],
 )
 def test_simulator_rejects(

@@ -10,13 +10,13 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.model.long_waits import OVER
 from runners.millwheel.model.troubles import TroubleKind
 from runners.millwheel.worker import reading_pace
-from runners.millwheel.worker.held_up import HELD_UP_TOLD_AFTER_MS
+from runners.millwheel.worker.held_up import HELD_UP_REPORTED_AFTER_MS
 from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_options import WorkerOptions
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster
 
-SHORT_MS, LONG_MS = HELD_UP_TOLD_AFTER_MS // 2, 3 * HELD_UP_TOLD_AFTER_MS
+SHORT_MS, LONG_MS = HELD_UP_REPORTED_AFTER_MS // 2, 3 * HELD_UP_REPORTED_AFTER_MS
 SECOND_US = 1_000_000
 
 

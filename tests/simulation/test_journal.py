@@ -61,7 +61,7 @@ def apply_only_the_last_entry(patch: Patch) -> None:
     patch.setattr(Journal, "replay", broken)
 
 
-def settle_what_is_noted_meanwhile(patch: Patch) -> None:
+def compact_what_is_noted_meanwhile(patch: Patch) -> None:
     """The entries that came while a round was under way go with those that it is about."""
     compact = Draft.compact
 
@@ -76,7 +76,7 @@ def believe_that_nothing_is_stored(patch: Patch) -> None:
     patch.setattr(CellCache, "is_stored", lambda *_: False)
 
 
-def believe_that_all_is_settled(patch: Patch) -> None:
+def believe_that_all_is_compacted(patch: Patch) -> None:
     """A cell that has changed since it was written may go, too."""
     compact = CellCache.compact
 
@@ -99,9 +99,9 @@ def believe_that_all_is_settled(patch: Patch) -> None:
     [
         (forget_the_journal_at_takeover, "sums"),
         (apply_only_the_last_entry, "sums"),
-        (settle_what_is_noted_meanwhile, "sums"),
+        (compact_what_is_noted_meanwhile, "sums"),
         (believe_that_nothing_is_stored, "sums"),
-        (believe_that_all_is_settled, "sums"),
+        (believe_that_all_is_compacted, "sums"),
     ],
 )
 def test_simulator_rejects(

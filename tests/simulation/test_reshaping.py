@@ -170,7 +170,7 @@ def ended(cluster: Cluster) -> None:
     assert sum(int(each[3]) for each in cluster.store.read_table(table)) == 60
 
 
-def retire_a_range_unheard(seed: int) -> None:
+def retire_a_range_unasked(seed: int) -> None:
     """Its owner dies when it has committed that a merged range is at its end, and before it can say so."""
     cluster = started(seed)
     lost: list[str] = []
@@ -190,7 +190,7 @@ def retire_a_range_unheard(seed: int) -> None:
     assert lost or cluster.master.is_done
 
 
-def wake_up_with_what_is_somebody_elses(seed: int) -> None:
+def come_back_with_what_is_somebody_elses(seed: int) -> None:
     """An owner sleeps while its range goes to another, and on; then it is given a range that is tied to it by now."""
     cluster = started(seed)
     # Where no other range of the grouping is: one that had been lost too would stop the sleeper.
@@ -215,7 +215,7 @@ def wake_up_with_what_is_somebody_elses(seed: int) -> None:
     ended(cluster)
 
 
-@pytest.mark.parametrize("story", [retire_a_range_unheard, wake_up_with_what_is_somebody_elses])
+@pytest.mark.parametrize("story", [retire_a_range_unasked, come_back_with_what_is_somebody_elses])
 def test_nothing_is_lost_or_said_twice(story: Callable[[int], None]) -> None:
     for seed in range(20):
         story(seed)
@@ -277,7 +277,7 @@ def driver_that_looked_too_early(seed: int) -> None:
 @pytest.mark.parametrize(
     ("mutation", "story"),
     [
-        (believe_what_is_in_memory_of_a_range_taken_anew, wake_up_with_what_is_somebody_elses),
+        (believe_what_is_in_memory_of_a_range_taken_anew, come_back_with_what_is_somebody_elses),
         (overlook_what_a_former_driver_had_asked_for, driver_that_looked_too_early),
     ],
 )

@@ -88,7 +88,7 @@ def test_every_fault_strikes_and_a_worker_dies_at_every_point(
         if died >= set(SyncPoint):
             break
         kinds = {Fault.CRASH, Fault.LOST_REPLY, Fault.LATE_COMMIT}
-        simulation = Simulation(PIPELINES["chain"].build, seed, faults=kinds, is_told=True)
+        simulation = Simulation(PIPELINES["chain"].build, seed, faults=kinds, is_detailed=True)
         simulation.run()
         died |= set(re.findall(r"dies ([\w-]+)", "\n".join(simulation.cluster.trace.story())))
 

@@ -83,7 +83,7 @@ class HauntedCluster(Cluster):
     """After the update, the driver of the old version goes on with its workers, and gets new ones now and then."""
 
     old_master: Master | None = None
-    haunts = refusals = said_by_old = 0
+    haunts = refusals = emitted_by_old = 0
 
     @property
     def old_graph(self) -> PipelineGraph:
@@ -94,7 +94,7 @@ class HauntedCluster(Cluster):
         applied = self.ledger.applied
 
         def counted(production: Production, before: Before) -> None:
-            self.said_by_old += sum(
+            self.emitted_by_old += sum(
                 len(write.changes)
                 for write in production.tables
                 if write.table.name.endswith("_old")
@@ -193,7 +193,7 @@ def test_what_is_kept_equals_the_direct_runner(
         if spec.name in ("sums", "sessions"):
             rows = {tuple(each.values()) for each in expected.read_table(spec.name)}
             assert rows == {*cluster.store.read_table(spec)}, f"seed={seed}"
-    assert not cluster.said_by_old
+    assert not cluster.emitted_by_old
     assert {each["transform"] for each in cluster.store.read_late(JOB)} <= {"changed", "added"}
 
 
@@ -201,11 +201,11 @@ def spoken(seed: int) -> Ran:
     """A run that was updated when the old version had said something for good, and had much to say yet."""
     script = [[(value, second) for value in range(5)] for second in range(0, 900, 5)]
 
-    def has_spoken(cluster: HauntedCluster) -> bool:
+    def has_fired(cluster: HauntedCluster) -> bool:
         (sums,) = [each for each in cluster.spec.tables if each.name == "sums"]
         return len(cluster.store.read_table(sums)) > 20
 
-    found = updated(script, 0, seed, 0.0, has_spoken, is_less=False)
+    found = updated(script, 0, seed, 0.0, has_fired, is_less=False)
     assert found is not None
     return found
 
@@ -230,7 +230,7 @@ def test_both_versions_have_said_something(seed: int) -> None:
     assert job.computations.keys() == cluster.plan.stages.keys()
 
 
-def sums_said(p: df.Pipeline, source: df.Source, table: str, unit: str) -> df.Pipeline:
+def sums_emitted(p: df.Pipeline, source: df.Source, table: str, unit: str) -> df.Pipeline:
     (
         p
         | "read" >> df.Read(source)
@@ -253,8 +253,8 @@ def sums_said(p: df.Pipeline, source: df.Source, table: str, unit: str) -> df.Pi
 def test_rows_that_the_new_functions_say_otherwise_need_another_table(table: str) -> None:
     """What was said cannot be taken back: in its table the next row of the key is refused, in another one it is not."""
     source = scripted([[(1, 0), (2, 1)], [(3, 2)], [(4, 3)], [(5, 4)], [(6, 5)]], 0)
-    old = sums_said(df.Pipeline(DirectRunner()), source, "sums", "euros").graph()
-    new = sums_said(df.Pipeline(DirectRunner()), source, table, "pounds").graph()
+    old = sums_emitted(df.Pipeline(DirectRunner()), source, "sums", "euros").graph()
+    new = sums_emitted(df.Pipeline(DirectRunner()), source, table, "pounds").graph()
     cluster = Cluster(old, 1, 0.0)
     cluster.run_until(lambda: bool(cluster.store.read_table(old.tables()[0])))
     assert not cluster.master.is_done
@@ -273,10 +273,10 @@ def test_tokens_alone_let_old_code_go_on(monkeypatch: pytest.MonkeyPatch) -> Non
     """The tests above can fail: where ranges are given to anybody, the old version writes rows after the update."""
     monkeypatch.setattr(memory, "check_version", lambda job, known, stored: None)
 
-    def said_by_old(seed: int) -> int:
+    def emitted_by_old(seed: int) -> int:
         with suppress(InvariantError, SimulationError, KeyError):
             spoken(seed)
-        return clusters[-1].said_by_old
+        return clusters[-1].emitted_by_old
 
     clusters: list[HauntedCluster] = []
     start = HauntedCluster.update
@@ -286,4 +286,4 @@ def test_tokens_alone_let_old_code_go_on(monkeypatch: pytest.MonkeyPatch) -> Non
         return start(cluster, graph, update)
 
     monkeypatch.setattr(HauntedCluster, "update", remembered)
-    assert any(said_by_old(seed) for seed in range(1, 6))
+    assert any(emitted_by_old(seed) for seed in range(1, 6))

@@ -52,12 +52,12 @@ def never_divide(patch: Patch) -> None:
     patch.setattr(Worker, "_reshape", lambda *_: None)
 
 
-def never_untie(patch: Patch) -> None:
+def never_end_handovers(patch: Patch) -> None:
     """What has been divided stays together."""
     patch.setattr(Worker, "_end_handovers", lambda *_: None)
 
 
-def hear_no_signal(patch: Patch) -> None:
+def receive_no_signal(patch: Patch) -> None:
     """Signals are in the store, and the master passes over them."""
     patch.setattr(SignalBoard, "post", lambda *_: False)
 
@@ -70,8 +70,8 @@ def hear_no_signal(patch: Patch) -> None:
         (send_again_late, dense.resting, {Fault.LOSS: 0.02}, r"is not delivered and deleted"),
         (let_go_without_a_word, dense.resting, {Fault.MOVE: 0.05}, r"has no worker"),
         (never_divide, dense.resting, {Fault.SPLIT: 0.02}, r"is asked for"),
-        (never_untie, dense.resting, {Fault.SPLIT: 0.02}, r"is tied to"),
-        (hear_no_signal, dense.resting, {}, r"has not acted on signal"),
+        (never_end_handovers, dense.resting, {Fault.SPLIT: 0.02}, r"is tied to"),
+        (receive_no_signal, dense.resting, {}, r"has not acted on signal"),
     ],
 )
 def test_simulator_rejects(

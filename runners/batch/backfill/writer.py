@@ -67,7 +67,9 @@ class BackfillWriter(RangeWriter):
     def _progress(self, so_far: ReadSoFar | None, *, is_last: bool) -> dict[str, Any]:
         positions = {}
         if so_far is not None:
-            said = attrs.asdict(so_far, recurse=False, filter=lambda field, _: field.name != "run")
-            mark = attrs.evolve(self.reached, **said, is_end=is_last)
+            fields = attrs.asdict(
+                so_far, recurse=False, filter=lambda field, _: field.name != "run"
+            )
+            mark = attrs.evolve(self.reached, **fields, is_end=is_last)
             positions[self._range_id] = encode_split_mark(mark)
         return {"positions": positions, **self.left}

@@ -39,7 +39,7 @@ class Panes:
     ) -> None:
         """Retract what was emitted and emit the pane that is due, if there is one; or emit only what has changed.
 
-        A window of a grouping that emits changes (`Accumulation.says_changes`) retracts and emits only the difference.
+        A window of a grouping that emits changes (`Accumulation.emits_changes`) retracts and emits only the difference.
 
         Args:
             key: of the window.
@@ -49,9 +49,9 @@ class Panes:
             now: the clocks.
             is_last: whether the window expires with this firing.
         """
-        if self._accumulation.says_changes:
+        if self._accumulation.emits_changes:
             state.is_past |= now.trigger_watermark_us >= window.end_us
-            self._say_changes(key, window, state, effects)
+            self._emit_changes(key, window, state, effects)
             return
         pane = _pane_info(window, state, now, is_last=is_last)
         for emitted in state.emitted:
@@ -78,7 +78,7 @@ class Panes:
             # What was emitted is not retracted later, so its event time no longer holds the watermark.
             state.accumulator = self._accumulation.unstamped(state.accumulator)
 
-    def _say_changes(self, key: Any, window: Window, state: WindowState, effects: Effects) -> None:
+    def _emit_changes(self, key: Any, window: Window, state: WindowState, effects: Effects) -> None:
         """Retract what is gone, and emit what has come since the window last fired.
 
         What stands was emitted for one window at one event time: if either is different now, all of it is retracted and
@@ -95,7 +95,7 @@ class Panes:
             if (emitted.window, emitted.timestamp_us) == (window, timestamp_us):
                 standing = emitted
                 continue
-            _say_part(effects, key, accumulation.result(emitted.value), emitted, -1)
+            _emit_part(effects, key, accumulation.result(emitted.value), emitted, -1)
             accumulators.append(emitted.value)
         state.emitted, state.pending, state.accumulator = (), 0, NOTHING
         merge = accumulation.combine_fn.merge_accumulators
@@ -106,8 +106,8 @@ class Panes:
             gone, come = accumulation.changes(standing.value, news)
             whole = merge((standing.value, news))
         emitted = EmittedPane(whole, timestamp_us, window, NO_FIRING)
-        _say_part(effects, key, gone, emitted, -1)
-        _say_part(effects, key, come, emitted, +1)
+        _emit_part(effects, key, gone, emitted, -1)
+        _emit_part(effects, key, come, emitted, +1)
         if accumulation.is_retracted and accumulation.shrinking.size(whole) <= 0:
             # No emission stands that the watermark would wait for: the next pane has an event time of its own.
             state.accumulator = accumulation.unstamped(whole)
@@ -130,7 +130,7 @@ class Panes:
         emitted_us = [emitted.timestamp_us for emitted in state.emitted]
         revisable_us = list(emitted_us)
         if self._whole is not None:
-            stamps_us = (stamp_of(held, part) for part, held in accumulator.items())
+            stamps_us = (stamp_of(content, part) for part, content in accumulator.items())
             revisable_us += (stamp_us for stamp_us in stamps_us if stamp_us is not None)
         holds_us = [min(at_us + self._lateness_us, MAX_TIMESTAMP_US) for at_us in revisable_us]
         if state.pending and accumulator is not NOTHING:
@@ -142,7 +142,7 @@ class Panes:
     def _next_stamp_us(self, window: Window, state: WindowState) -> int | None:
         """The event time of the next pane; None if all records in it came late."""
         accumulator = state.accumulator
-        if self._accumulation.says_changes:
+        if self._accumulation.emits_changes:
             parts = [accumulator, *(emitted.value for emitted in state.emitted)]
             return self._accumulation.stamp_of_all_us(parts, window)
         whole = accumulator if self._whole is None else self._whole(accumulator)
@@ -169,7 +169,7 @@ class Panes:
         return empty
 
 
-def _say_part(effects: Effects, key: Any, part: Any, emitted: EmittedPane, sign: int) -> None:
+def _emit_part(effects: Effects, key: Any, part: Any, emitted: EmittedPane, sign: int) -> None:
     """Emit a part of a result, or retract it with a sign of -1, if the part is not empty."""
     if part:
         effects.emit_retractable(attrs.evolve(emitted, value=(key, part)), sign)

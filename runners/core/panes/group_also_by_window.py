@@ -241,10 +241,10 @@ class GroupAlsoByWindow:
             return folded
         unstamped = self._accumulation.unstamped
         return [
-            (key, part, unstamped(held), count)
+            (key, part, unstamped(accumulator), count)
             if _is_late(arrival, now)
-            else (key, part, held, count)
-            for arrival, (key, part, held, count) in zip(arrivals, folded, strict=True)
+            else (key, part, accumulator, count)
+            for arrival, (key, part, accumulator, count) in zip(arrivals, folded, strict=True)
         ]
 
     def _folded(self, arrivals: Sequence[Partial]) -> Sequence[Partial]:

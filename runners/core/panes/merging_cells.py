@@ -157,7 +157,11 @@ class Regrouper:
             contents = [parts[member].contents for member in members]
             if any(shares[source] > 1 for source in found):
                 state.trigger = Progress(self.strategy.trigger.initial_state())
-                count = sum(self.combine_fn.size(held) for c in contents for held in c.values())
+                count = sum(
+                    self.combine_fn.size(accumulator)
+                    for c in contents
+                    for accumulator in c.values()
+                )
                 if any(cell[source].emitted for source in found):
                     result.split.append(window)
             state.accumulator = _union(contents)
@@ -189,8 +193,8 @@ class Regrouper:
             home = next((w for w, state in cell.items() if part in state.accumulator), None)
             if home is None:
                 # An arrival in no window yet stays as it is: it may turn out to be too late.
-                held = fresh[part] if part in fresh else self.combine_fn.create_accumulator()
-                fresh[part] = self.combine_fn.merge_accumulators((held, arrived))
+                accumulator = fresh[part] if part in fresh else self.combine_fn.create_accumulator()
+                fresh[part] = self.combine_fn.merge_accumulators((accumulator, arrived))
                 news[part] += count
                 continue
             contents = cell[home].accumulator
@@ -205,11 +209,11 @@ class Regrouper:
                 if state.accumulator:
                     parts[window] = _Part(window, state.accumulator)
                 continue
-            for part, held in state.accumulator.items():
-                parts[part] = _Part(window, {part: held})
-        for part, held in fresh.items():
-            if not self.combine_fn.is_void(held):
-                parts.setdefault(part, _Part(None, {})).contents[part] = held
+            for part, accumulator in state.accumulator.items():
+                parts[part] = _Part(window, {part: accumulator})
+        for part, accumulator in fresh.items():
+            if not self.combine_fn.is_void(accumulator):
+                parts.setdefault(part, _Part(None, {})).contents[part] = accumulator
         return parts, news
 
     def _groups(self, parts: Sequence[Window]) -> dict[Window, list[Window]]:

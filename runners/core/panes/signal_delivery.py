@@ -39,7 +39,7 @@ def signals_of(graph: PipelineGraph) -> frozenset[str]:
     return frozenset().union(*(trigger.signals for trigger in found if trigger is not None))
 
 
-def unheard_signal(name: str, known: Iterable[str]) -> SignalError:
+def unknown_signal(name: str, known: Iterable[str]) -> SignalError:
     """The error for a signal that no trigger listens to.
 
     Args:

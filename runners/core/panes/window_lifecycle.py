@@ -43,7 +43,7 @@ class WindowLifecycle:
         strategy = accumulation.strategy
         self._accumulation, self._strategy = accumulation, strategy
         self._trigger, self._regrouper = strategy.trigger, regrouper
-        self._takes_back_merged = strategy.is_retracting and strategy.is_merging
+        self._retracts_merged = strategy.is_retracting and strategy.is_merging
         self._holds = strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
         self._panes = Panes(accumulation, regrouper.whole if regrouper else None)
 
@@ -189,7 +189,7 @@ class WindowLifecycle:
 
         A later grouping keeps those windows for the same allowed lateness, and no longer.
         """
-        if not self._takes_back_merged:
+        if not self._retracts_merged:
             return MAX_TIMESTAMP_US
         foreign = (emitted.window for emitted in state.emitted if emitted.window != window)
         return min(map(self._strategy.expiry_us, foreign), default=MAX_TIMESTAMP_US)

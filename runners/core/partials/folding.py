@@ -56,7 +56,7 @@ class Accumulation:
         self.strategy, self.is_retracted = strategy, is_retracted
         #: Whether windows emit what has changed, and not all of it again.  For a window that can be split it is not
         #: known what each part of it has emitted; and what is remembered belongs to the whole of a result.
-        self.says_changes = (
+        self.emits_changes = (
             isinstance(combine_fn, ChangingCombineFn)
             and strategy.is_retracting
             and not (is_retracted and strategy.is_merging)
@@ -154,7 +154,7 @@ class Accumulation:
     def changes(self, accumulator: Any, more: Any) -> tuple[Any, Any]:
         """The values that more input removes from the result of an accumulator, and those that it adds.
 
-        See `says_changes`.
+        See `emits_changes`.
 
         Args:
             accumulator: what was emitted.

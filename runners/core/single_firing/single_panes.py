@@ -46,7 +46,7 @@ class SinglePanes:
             graph: of the pipeline.
             node: the grouping.
         """
-        accumulation = _speaking_once(graph, node)
+        accumulation = _firing_once(graph, node)
         return None if accumulation is None else cls(node, accumulation)
 
     @classmethod
@@ -59,7 +59,7 @@ class SinglePanes:
             graph: of the pipeline.
             node: the grouping.
         """
-        accumulation = _speaking_once(graph, node)
+        accumulation = _firing_once(graph, node)
         if accumulation is None or not _ends_with_its_window(accumulation.strategy):
             return None
         found = cls(node, accumulation)
@@ -103,7 +103,7 @@ class SinglePanes:
             yield self.bundle(part)
 
 
-def _speaking_once(graph: PipelineGraph, node: TransformNode) -> Accumulation | None:
+def _firing_once(graph: PipelineGraph, node: TransformNode) -> Accumulation | None:
     if not isinstance(node.operation, Group):
         return None
     accumulation = Accumulation.of(graph, node)

@@ -134,7 +134,7 @@ class GroupingStage:
     def fire(self, clock: StageClock) -> Iterator[Step]:
         """Fire all windows of `replay`, when all of its input is there."""
         assert self.replay is not None
-        yield from self._said(self.replay.bundles(), clock)
+        yield from self._stepped(self.replay.bundles(), clock)
 
     def fire_all_of(self, columns: Sequence[PartialColumns], clock: StageClock) -> Step:
         """Fire windows of which these are all the partials; see `panes`.
@@ -145,12 +145,12 @@ class GroupingStage:
         """
         assert self.panes is not None
         outputs = StageOutputs()
-        for step in self._said(self.panes.bundles(columns), clock):
+        for step in self._stepped(self.panes.bundles(columns), clock):
             outputs.add(step.outputs)
             outputs.dead += step.outputs.dead
         return Step(Effects(), outputs)
 
-    def _said(self, bundles: Iterator[Bundle], clock: StageClock) -> Iterator[Step]:
+    def _stepped(self, bundles: Iterator[Bundle], clock: StageClock) -> Iterator[Step]:
         while True:
             with self._naming_failures():
                 bundle = next(bundles, None)

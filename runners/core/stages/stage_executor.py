@@ -73,13 +73,13 @@ class StageOutputs:
             label: of the grouping.
             partials: of later elements.
         """
-        held = self.groups.get(label)
-        if held is None:
+        kept = self.groups.get(label)
+        if kept is None:
             self.groups[label] = partials
-        elif isinstance(held, list) and isinstance(partials, list):
-            held.extend(partials)
+        elif isinstance(kept, list) and isinstance(partials, list):
+            kept.extend(partials)
         else:
-            self.groups[label] = together([held, partials])
+            self.groups[label] = together([kept, partials])
 
 
 class StageExecutor:

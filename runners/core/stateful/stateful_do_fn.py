@@ -127,7 +127,7 @@ class StatefulDoFnMachine:
             TransformError: what user code raised.
         """
         step = _Step(self, cells, watermark_us, now_us)
-        step.wake(due)
+        step.fire(due)
         return step.finish()
 
 
@@ -189,7 +189,7 @@ class _Step:
                 self._process(cell_id, cell, each)
                 self._let_happen(cell_id, cell)
 
-    def wake(self, due: Iterable[TimerId]) -> None:
+    def fire(self, due: Iterable[TimerId]) -> None:
         """Do all due actions in the cells of some timers."""
         queue: list[_Queued] = []
         number = 0

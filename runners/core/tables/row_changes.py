@@ -109,15 +109,15 @@ def applied(
         for before, _ in write.changes:
             if before is not None:
                 key = tuple([before[index] for index in indexes])
-                held = current(key)
-                if held is not None and comparable(held) == comparable(before):
+                present = current(key)
+                if present is not None and comparable(present) == comparable(before):
                     found[key] = None
         for _, after in write.changes:
             if after is not None:
                 key = tuple([after[index] for index in indexes])
-                held = current(key)
-                if held is not None:
-                    raise _conflict(write.table, held, after)
+                present = current(key)
+                if present is not None:
+                    raise _conflict(write.table, present, after)
                 found[key] = after
     return iter(found.items())
 

@@ -50,14 +50,14 @@ class Housekeeper:
         job: its name in the store.
         retention: of late records and dead letters.
         clock: for the time between two rounds; the store knows how old its rows are.
-        signals_acted_on: returns the number of the last signal that every range which listens has processed.
+        signals_processed: returns the number of the last signal that every range which listens has processed.
     """
 
     def __init__(
-        self, job: str, retention: Retention, clock: Clock, signals_acted_on: Callable[[], int]
+        self, job: str, retention: Retention, clock: Clock, signals_processed: Callable[[], int]
     ) -> None:
         self._job, self._retention, self._clock = job, retention, clock
-        self._signals_acted_on = signals_acted_on
+        self._signals_processed = signals_processed
         self._due_ms = clock.monotonic_ms()
         #: The ranges that the master knows to be retired; set from the master's thread.
         self.retired: Collection[RangeId] = frozenset()
@@ -83,7 +83,7 @@ class Housekeeper:
             self._job,
             older_than_s=PRUNED_AFTER_S,
             retired=self.retired,
-            signals_up_to=self._signals_acted_on(),
+            signals_up_to=self._signals_processed(),
         )
         if any(deleted.values()):
             what = ", ".join(f"{count} {kind}" for kind, count in deleted.items() if count)

@@ -61,7 +61,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 #: A worker that does not answer is asked again after this long; only a lost message needs it.
 ASK_AGAIN_MS = 2_000
 #: A slot without a worker is reported after this long: until then Spark is starting it, or replacing one that died.
-MISSING_TOLD_AFTER_MS = 15_000
+MISSING_REPORTED_AFTER_MS = 15_000
 
 
 class Master:
@@ -82,7 +82,7 @@ class Master:
         self.is_stable = self._assignment.is_stable
         self._merges = Merges(self._shapes, self._assignment)
         #: The ranges whose handover workers have been asked to end, since that was last asked again.
-        self._told_to_end: set[RangeId] = set()
+        self._asked_to_end: set[RangeId] = set()
         self._asked_ms, self._pace = clock.monotonic_ms(), Pace(slots, clock)
         #: Ranges that were merged into others.
         self._retired = job.ranges.keys() - rows.keys()
@@ -106,7 +106,7 @@ class Master:
         #: Why workers have ended, or wait.
         self.troubles = TroubleBook()
         self._deaths = Deaths(job.job, self.troubles)
-        self._missing = LongWaits(clock, MISSING_TOLD_AFTER_MS, self._note_wait)
+        self._missing = LongWaits(clock, MISSING_REPORTED_AFTER_MS, self._note_wait)
 
     def step(self, wait_ms: int = 0) -> None:
         """Do one round: handle what has arrived, then send news to the workers."""
@@ -133,7 +133,7 @@ class Master:
                 is_draining=self._is_draining,
                 is_pausing=self.is_pausing,
             )
-            self._send_all(news, self._heard())
+            self._send_all(news, self._with_lease())
 
     @property
     def is_listening(self) -> bool:
@@ -313,7 +313,7 @@ class Master:
         if slot.worker is not None:
             self._vacate(slot)
         slot.worker, slot.address, slot.expired = register.worker, register.address, None
-        slot.heard_ms = self._clock.monotonic_ms()
+        slot.last_seen_ms = self._clock.monotonic_ms()
         given = self._assignment.place(register.slot)
         # Senders must not go on sending to the former owner of these ranges.
         self._has_moved = True
@@ -326,7 +326,7 @@ class Master:
         slot = self._slots[message.slot]
         if slot.worker != message.worker:
             return
-        slot.heard_ms = self._clock.monotonic_ms()
+        slot.last_seen_ms = self._clock.monotonic_ms()
         if isinstance(message, Ready):
             slot.confirm()
             for range_id, head in self._shapes.learn(message.shapes).items():
@@ -359,8 +359,8 @@ class Master:
 
     def _end_handovers(self) -> None:
         for range_id in self._shapes.ripe():
-            if range_id not in self._told_to_end and self._assignment.is_stable(range_id):
-                self._told_to_end.add(range_id)
+            if range_id not in self._asked_to_end and self._assignment.is_stable(range_id):
+                self._asked_to_end.add(range_id)
                 slot = self._slots[self._assignment.slot_of(range_id)]
                 self._send(slot, EndHandover(ranges=(range_id,)))
 
@@ -400,7 +400,7 @@ class Master:
         self._revoke(self._assignment.asked_back())
         for asked in self._shapes.asked.values():
             self._ask(asked)
-        self._told_to_end.clear()
+        self._asked_to_end.clear()
 
     def _assign(self, given: BySlot) -> None:
         for index, ranges in given.items():
@@ -430,7 +430,7 @@ class Master:
         slot.forgive(report.worker)
         if slot.worker != report.worker or not slot.is_ready:
             return
-        slot.heard_ms = self._clock.monotonic_ms()
+        slot.last_seen_ms = self._clock.monotonic_ms()
         slots = self._assignment.slots
         strays = [each for each in report.watermarks_us if slots.get(each, -1) != report.slot]
         strays = [each for each in strays if each in slots or each in self._retired]
@@ -468,7 +468,7 @@ class Master:
         if slot.address is not None:
             self._transport.send(slot.address, encode(message))
 
-    def _heard(self) -> list[Slot]:
+    def _with_lease(self) -> list[Slot]:
         """The slots to which signs of life go: a worker that got them without its lease would never end itself.
 
         While another worker lives, a worker that has lost its lease loses its slot too, and gets no messages any more.

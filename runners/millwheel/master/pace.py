@@ -9,7 +9,7 @@ from runners.core.ground.clock import Clock
 #: Workers get a message from the master at least this often; silence means that it is gone.
 SIGN_OF_LIFE_MS = 200
 #: About how many messages with news all workers together are sent in a millisecond: a fifth of a core.
-TELLS_PER_MS = 10
+SENDS_PER_MS = 10
 
 
 class Pace:
@@ -22,7 +22,7 @@ class Pace:
 
     def __init__(self, workers: int, clock: Clock) -> None:
         self._clock = clock
-        self._interval_ms = min(workers // TELLS_PER_MS, SIGN_OF_LIFE_MS)
+        self._interval_ms = min(workers // SENDS_PER_MS, SIGN_OF_LIFE_MS)
         self._sent_ms = clock.monotonic_ms()
         self.has_news = False
 

@@ -71,8 +71,8 @@ class RequestDesk:
             else:
                 continue
             del self._pending[number]
-        said, self._answers = self._answers, []
-        return said
+        answers, self._answers = self._answers, []
+        return answers
 
     def _carry_out(self, asked: StoredRequest) -> None:
         request = asked.request

@@ -22,7 +22,7 @@ class Slot:
 
     worker: str | None = None
     address: str | None = None
-    heard_ms: int = 0
+    last_seen_ms: int = 0
     lease_ttl_ms: int = LEASE_TTL_MS
     #: The worker that has lost its lease, until there is a new one.
     expired: str | None = None
@@ -47,7 +47,7 @@ class Slot:
 
     def is_within_lease(self, now_ms: int) -> bool:
         """Whether the worker has sent a message recently enough to be believed alive."""
-        return now_ms - self.heard_ms <= self.lease_ttl_ms
+        return now_ms - self.last_seen_ms <= self.lease_ttl_ms
 
     def forgive(self, worker: str) -> None:
         """Give the successor of a worker that has lost its lease more time, if that worker was only slow."""
@@ -56,13 +56,13 @@ class Slot:
             self.lease_ttl_ms = min(2 * self.lease_ttl_ms, LEASE_TTL_MAX_MS)
 
     def on_report(self, report: Report) -> None:
-        """Note the worker's report on all its ranges together; `heard_ms` is when it came."""
+        """Note the worker's report on all its ranges together; `last_seen_ms` is when it came."""
         self.is_quiet, self.counts = report.is_quiet, report.counts
         self.idle, self.as_of_ms = report.idle, report.as_of_ms
         if not report.is_paused:
             self.paused_ms = None
         elif self.paused_ms is None:
-            self.paused_ms = self.heard_ms
+            self.paused_ms = self.last_seen_ms
 
 
 def are_paused(slots: Sequence[Slot], now_ms: int) -> bool:
@@ -75,7 +75,7 @@ def are_paused(slots: Sequence[Slot], now_ms: int) -> bool:
     if len(paused_ms) < len(slots):
         return False
     since_ms = max(paused_ms) + PAUSE_TTL_MS
-    return now_ms >= since_ms and all(slot.heard_ms >= since_ms for slot in slots)
+    return now_ms >= since_ms and all(slot.last_seen_ms >= since_ms for slot in slots)
 
 
 def live_slots(slots: Sequence[Slot], now_ms: int) -> list[int]:

@@ -194,10 +194,10 @@ class WatermarkAuthority:
             percentile,
             watermark_us=self._inputs_us[name],
             splits=splits,
-            senders_us=self._acted(groupings, percentile),
+            senders_us=self._processed(groupings, percentile),
         )
 
-    def _acted(self, senders: Iterable[RangeId], percentile: float) -> Iterable[int]:
+    def _processed(self, senders: Iterable[RangeId], percentile: float) -> Iterable[int]:
         """Yield how far ranges of groupings have emitted what a follower of some percentile waits for."""
         for each in senders:
             if self._percentiles.get(each.computation, 0) >= percentile:

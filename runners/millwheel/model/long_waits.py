@@ -12,7 +12,7 @@ from runners.core.ground.clock import Clock
 OVER = "what it waited for has come"
 
 
-class Told(Protocol):
+class Reporting(Protocol):
     """Takes a report: a place and a reason; ``is_over``: the wait has ended."""
 
     def __call__(self, place: str, reason: str, *, is_over: bool) -> None:
@@ -24,32 +24,32 @@ class LongWaits:
 
     Args:
         clock: for how long each has lasted.
-        told_after_ms: how long one must have lasted to be reported.
-        tell: takes the reports.
+        reported_after_ms: how long one must have lasted to be reported.
+        report: takes the reports.
     """
 
-    def __init__(self, clock: Clock, told_after_ms: int, tell: Told) -> None:
-        self._clock, self._told_after_ms, self._tell = clock, told_after_ms, tell
+    def __init__(self, clock: Clock, reported_after_ms: int, report: Reporting) -> None:
+        self._clock, self._reported_after_ms, self._report = clock, reported_after_ms, report
         self._since_ms: dict[Hashable, int] = {}
-        self._told: set[Hashable] = set()
+        self._reported: set[Hashable] = set()
 
     def waits(self, place: Hashable, why: Callable[[], str]) -> None:
         """Note that a place cannot go on now; ``why`` is called only if the wait is reported."""
         now_ms = self._clock.monotonic_ms()
         since_ms = self._since_ms.setdefault(place, now_ms)
-        if now_ms - since_ms >= self._told_after_ms and place not in self._told:
-            self._told.add(place)
-            self._tell(str(place), why(), is_over=False)
+        if now_ms - since_ms >= self._reported_after_ms and place not in self._reported:
+            self._reported.add(place)
+            self._report(str(place), why(), is_over=False)
 
     def goes_on(self, place: Hashable) -> None:
         """Note that a place can go on."""
         since_ms = self._since_ms.pop(place, None)
-        if since_ms is not None and place in self._told:
-            self._told.remove(place)
+        if since_ms is not None and place in self._reported:
+            self._reported.remove(place)
             waited_s = (self._clock.monotonic_ms() - since_ms) / 1_000
-            self._tell(str(place), f"{OVER}\nafter {waited_s:.0f} s", is_over=True)
+            self._report(str(place), f"{OVER}\nafter {waited_s:.0f} s", is_over=True)
 
     def forget(self, place: Hashable) -> None:
         """Forget a place: its wait does not matter any more, and its end is not reported."""
         self._since_ms.pop(place, None)
-        self._told.discard(place)
+        self._reported.discard(place)

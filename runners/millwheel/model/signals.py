@@ -81,12 +81,12 @@ class SignalBoard:
         self._senders = {name: plan.senders(name) for name in plan.stages}
         self._outputs = dict.fromkeys(ranges, 0)
         self._listening = []
-        self._heard: frozenset[str] = frozenset()
+        self._known_names: frozenset[str] = frozenset()
         for name, stage in plan.stages.items():
             trigger = trigger_of(plan.graph, stage.root)
             if trigger is not None and trigger.signals:
                 self._listening += self._ranges[name]
-                self._heard |= trigger.signals
+                self._known_names |= trigger.signals
         # A range commits the signals that it has processed, and all senders had passed these on by then: so the range
         # that has come furthest counts for its whole computation.
         self._inputs = {
@@ -115,7 +115,7 @@ class SignalBoard:
         before = self.latest
         for signal in signals:
             self.latest = signal.number
-            if signal.name in self._heard:
+            if signal.name in self._known_names:
                 self._signals.append(signal)
         self.pass_on()
         return self.latest > before

@@ -115,7 +115,7 @@ def reason_of(error: BaseException) -> str:
     kept = [
         line
         for index, line in enumerate(lines)
-        if not any(_said(line) in later for later in lines[index + 1 :])
+        if not any(_first_line(line) in later for later in lines[index + 1 :])
     ]
     return "\n".join(kept)
 
@@ -126,5 +126,5 @@ def _one(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def _said(line: str) -> str:
+def _first_line(line: str) -> str:
     return line.partition(": ")[2].partition("\n")[0] or line

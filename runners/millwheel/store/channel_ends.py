@@ -101,14 +101,14 @@ def lost_by(job: str, range_id: RangeId, mark: CommitMark | None = None) -> Lost
 
 
 def check_not_older(
-    job: str, taken: Mapping[RangeId, TakenRange], heard: Mapping[RangeId, CommitMark]
+    job: str, taken: Mapping[RangeId, TakenRange], reported: Mapping[RangeId, CommitMark]
 ) -> None:
     """Refuse ranges that have been taken over, and had committed more by the last report on them.
 
     Raises:
         LostCommitsError: that is so.
     """
-    for range_id, mark in heard.items():
+    for range_id, mark in reported.items():
         row = taken[range_id].row if range_id in taken else None
         if row is not None and not (mark.token < row.token and mark.bundle <= row.bundle):
             raise lost_by(job, range_id, mark)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import attrs
 
-from runners.core.panes.signal_delivery import unheard_signal
+from runners.core.panes.signal_delivery import unknown_signal
 from runners.errors import (
     JobMismatchError,
     RequestError,
@@ -301,12 +301,14 @@ def check_update(update: JobUpdate, job: JobRow, counts: StateCounts) -> None:
     if job.mode != update.spec.mode:
         check_same_job(update.spec, mode=job.mode, fingerprint=job.fingerprint)
     names = {range_id.computation for range_id in job.ranges}
-    told = {spec.range_id.computation for spec in update.spec.ranges} | {*update.spec.computations}
+    described = {spec.range_id.computation for spec in update.spec.ranges} | {
+        *update.spec.computations
+    }
     is_possible = update.kept.keys() <= names and len({*update.kept.values()}) == len(update.kept)
-    if not is_possible or not told.issuperset(update.kept.values()):
+    if not is_possible or not described.issuperset(update.kept.values()):
         raise StoreError(
             f"an update of job {job.job} keeps what there is not",
-            detail=f"computations: {sorted(names)}, then {sorted(told)}; kept: {dict(update.kept)}",
+            detail=f"computations: {sorted(names)}, then {sorted(described)}; kept: {dict(update.kept)}",
             hint="this is a bug in the runner: plan the update by what the store has",
         )
     check_format(update.spec, job.stored_format)
@@ -377,7 +379,7 @@ def check_is_listening(
             detail="while input is replayed there is nobody to ask; everything is said at the end",
         )
     if name not in known:
-        raise unheard_signal(name, known).located(f"job {job}")
+        raise unknown_signal(name, known).located(f"job {job}")
 
 
 def check_is_served(job: str, request: Request, *, mode: str, is_finished: bool) -> None:

@@ -100,7 +100,7 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
     if isinstance(operation, Group):
         parts["combine_fn"] = _described(operation.combine_fn)
         parts["accumulator"] = _accumulator(operation.combine_fn)
-        if Accumulation.of(plan.graph, stage.root).says_changes:
+        if Accumulation.of(plan.graph, stage.root).emits_changes:
             parts["said"] = "by what has changed"
     elif isinstance(operation, StatefulParDo):
         parts.update(_stateful_parts(stage.root, operation))

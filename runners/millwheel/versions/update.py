@@ -301,8 +301,8 @@ def _row(each: ComputationFate) -> tuple[str, str, str]:
     what = each.fate.value
     if each.before not in (None, each.name):
         what += f" (was {each.before})"
-    held = [f"{each.cells} cells", f"{each.timers} timers"] if each.fate is Fate.KEPT else []
-    held = [part for part in held if not part.startswith("0 ")]
-    if held:
-        what += f": {', '.join(held)}"
+    counts = [f"{each.cells} cells", f"{each.timers} timers"] if each.fate is Fate.KEPT else []
+    counts = [part for part in counts if not part.startswith("0 ")]
+    if counts:
+        what += f": {', '.join(counts)}"
     return each.name, what, ", ".join(each.losses)

@@ -159,11 +159,11 @@ class Committer:
         """The error that stops the worker: the final outcome of the commit, and the first one."""
         outcome = result.outcome
         if isinstance(outcome, Fenced):
-            said = f"{outcome.range_id} is not this worker's (any more), so nothing of its last commit happened"
+            why = f"{outcome.range_id} is not this worker's (any more), so nothing of its last commit happened"
         else:
-            said = "the store does not say what became of its last commit"
+            why = "the store does not report what became of its last commit"
         return WorkerStoppedError(
-            f"worker {self._worker} stops: {said}",
+            f"worker {self._worker} stops: {why}",
             detail=result.detail,
             hint="its ranges go on from what the store has",
         )

@@ -305,19 +305,19 @@ class GroupingComputation:
     def _signal(self, signal: Signal, now_us: int) -> Iterator[Draft]:
         behind = [each for each in self._ranges.values() if each.signal_mark.number < signal.number]
         for owned in behind:
-            number, heard_hash = owned.signal_mark
-            first_hash = heard_hash if number == signal.number - 1 else 0
+            number, processed_hash = owned.signal_mark
+            first_hash = processed_hash if number == signal.number - 1 else 0
             for page, next_hash in self._stored.pages(owned, first_hash, self._steps.cells):
                 self._cells.bring_back(page)
                 # The signal goes to cells that the store does not have yet too.
-                told = dict.fromkeys(
+                receivers = dict.fromkeys(
                     [*page, *self._uncommitted(owned.range_id, first_hash, next_hash)]
                 )
                 first_hash = next_hash
                 hold_us, draft = self._output_watermark_us, Draft(self._job)
                 draft.touch(owned)
                 clock = self._clock(self.time.watermark_us, self.time.percentile_us, now_us)
-                step = self._stage.signal(self._cells, told, signal.name, clock)
+                step = self._stage.signal(self._cells, receivers, signal.name, clock)
                 is_partial = next_hash > 0
                 mark = SignalMark(signal.number - is_partial, next_hash)
                 self._drafted(draft, step, hold_us)
@@ -409,8 +409,8 @@ class GroupingComputation:
         self.journal.note(draft, effects.touched, changed)
         for timer, fire_us in changed.items():
             self._timers.set(timer, fire_us)
-        for place, held_us in effects.holds.items():
-            self._holds.set(place, held_us)
+        for place, at_us in effects.holds.items():
+            self._holds.set(place, at_us)
         self._hold_back()
         draft.keep_late(LateRecord.of(self._name, arrival) for arrival in effects.late)
         draft.keep_dead(step.outputs.dead)

@@ -8,7 +8,7 @@ from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reading_pace import Hindrance
 
 #: A wait without any progress is reported after so long; a slow receiver lets its senders go on sooner, now and then.
-HELD_UP_TOLD_AFTER_MS = 10_000
+HELD_UP_REPORTED_AFTER_MS = 10_000
 
 
 def why_not_read(hindrance: Hindrance, owned: OwnedRange, sources: Iterable[OwnedRange]) -> str:

@@ -71,7 +71,7 @@ class Reporter:
             self._last, self._reported_ms = report, now_ms
             self._send(report)
 
-    def say_again(self) -> None:
+    def repeat(self) -> None:
         """Send the last report again: there is no news, but it shows that the worker lives."""
         if self._last is not None:
             self._reported_ms = self._clock.monotonic_ms()

@@ -55,7 +55,7 @@ from runners.millwheel.worker.compactor import Compactor
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
-from runners.millwheel.worker.held_up import HELD_UP_TOLD_AFTER_MS, unacknowledged, why_not_read
+from runners.millwheel.worker.held_up import HELD_UP_REPORTED_AFTER_MS, unacknowledged, why_not_read
 from runners.millwheel.worker.owned_computation import Computation, build_computations, counts_of
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reading_pace import ReadingPace, is_overrun
@@ -110,8 +110,8 @@ class Worker:
         self._watch, self._caution = watch, Caution(self._computations, watch)
         self._waits = LongWaits(
             clock,
-            HELD_UP_TOLD_AFTER_MS,
-            lambda place, reason, *, is_over: self.say_waiting(reason, place, is_over=is_over),
+            HELD_UP_REPORTED_AFTER_MS,
+            lambda place, reason, *, is_over: self.report_waiting(reason, place, is_over=is_over),
         )
         self._compactor = Compactor(self._computations, self._committer, clock)
         self._inputs_us: dict[str, int] = {}
@@ -125,7 +125,7 @@ class Worker:
         #: When acknowledged productions were last deleted by a commit of their own.
         self._flushed_ms = clock.monotonic_ms()
         #: When a message of the master was received last.
-        self.heard_ms = clock.monotonic_ms()
+        self.last_seen_ms = clock.monotonic_ms()
         self.is_stopped = False
 
     def start(self) -> None:
@@ -189,7 +189,7 @@ class Worker:
                 # a commit.  A record behind it must be late here, or its output is late for the next computation.
                 worked |= self._advance(name, computation)
                 # All that is due must have fired: until then windows are still open that a record must not go into.
-                if not computation.time.is_before(*self._said(name)):
+                if not computation.time.is_before(*self._watermarks(name)):
                     worked |= self._take_deliveries(name, computation)
             else:
                 worked |= self._read(computation)
@@ -232,18 +232,18 @@ class Worker:
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
         """Fire some of what is due, so that other computations get their turn; returns whether anything was due."""
-        said, now_us = self._said(name), self._clock.now_us()
-        if not computation.has_due(*said, now_us):
+        watermarks, now_us = self._watermarks(name), self._clock.now_us()
+        if not computation.has_due(*watermarks, now_us):
             return False
         with self._caution.at(self._owned(name)):
-            draft = computation.advance(*said, now_us)
+            draft = computation.advance(*watermarks, now_us)
         self._committer.commit(draft)
         return True
 
     def _owned(self, name: str) -> list[OwnedRange]:
         return [owned for range_id, owned in self._ranges.items() if range_id.computation == name]
 
-    def _said(self, name: str) -> tuple[int, int]:
+    def _watermarks(self, name: str) -> tuple[int, int]:
         """The watermark and the percentile watermark that the master last sent for a computation."""
         least_us = MIN_TIMESTAMP_US
         return self._inputs_us.get(name, least_us), self._percentiles_us.get(name, least_us)
@@ -332,15 +332,15 @@ class Worker:
         elif isinstance(message, Stop):
             self.is_stopped = True
 
-    def _on_news(self, said: Watermarks | Assign) -> None:
-        self.heard_ms, self._sent_ms = self._clock.monotonic_ms(), said.sent_ms
-        self._news = said.signals
+    def _on_news(self, news: Watermarks | Assign) -> None:
+        self.last_seen_ms, self._sent_ms = self._clock.monotonic_ms(), news.sent_ms
+        self._news = news.signals
         inputs_us, percentiles_us = self._inputs_us, self._percentiles_us
-        for known_us, heard_us in (
-            (inputs_us, said.inputs_us),
-            (percentiles_us, said.percentiles_us),
+        for known_us, sent_us in (
+            (inputs_us, news.inputs_us),
+            (percentiles_us, news.percentiles_us),
         ):
-            for name, watermark_us in heard_us.items():
+            for name, watermark_us in sent_us.items():
                 known_us[name] = max(watermark_us, known_us.get(name, watermark_us))
 
     def _follow(self, routing: Routing) -> None:
@@ -355,7 +355,7 @@ class Worker:
             self._caution.suspect(assign.suspects)
         # The master assigns again when an answer is lost.
         missing = [range_id for range_id in assign.ranges if range_id not in self._ranges]
-        self._say_ready(dict.fromkeys([*assign.ranges, *self._acquire(missing, assign.commits)]))
+        self._report_ready(dict.fromkeys([*assign.ranges, *self._acquire(missing, assign.commits)]))
 
     def _acquire(
         self,
@@ -374,8 +374,8 @@ class Worker:
         spec = self._spec
         taken = self._store.acquire(spec.job, range_ids, spec.worker, spec.version)
         known = {each: self._ranges.pop(each) for each in taken if each in self._ranges}
-        for heard in (commits, {each: owned.mark for each, owned in known.items()}):
-            check_not_older(spec.job, taken, heard)
+        for reported in (commits, {each: owned.mark for each, owned in known.items()}):
+            check_not_older(spec.job, taken, reported)
         for range_id in known:
             # Another worker may have owned it meanwhile, so what is in memory of it does not count.
             self._computations[range_id.computation].release(range_id)
@@ -394,7 +394,7 @@ class Worker:
         self._courier.send_all_of(taken)
         return list(taken)
 
-    def _say_ready(self, range_ids: Iterable[RangeId]) -> None:
+    def _report_ready(self, range_ids: Iterable[RangeId]) -> None:
         ranges = dict.fromkeys(range_ids)
         # A range that is in handover with one of them goes into the same report: together they have all keys.
         heads = {self._ranges[each].handover_with or each for each in ranges}
@@ -427,7 +427,7 @@ class Worker:
         elif isinstance(asked, Merge) and other in self._ranges and self._ranges[other].keys:
             self._committer.commit(computation.merge(asked))
             self._acquire([asked.range_id])
-        self._say_ready([each for each in (asked.range_id, other) if each in self._ranges])
+        self._report_ready([each for each in (asked.range_id, other) if each in self._ranges])
 
     def _end_handovers(self, end_handover: EndHandover) -> None:
         """End the handover of ranges, and retire those that have nothing left to do."""
@@ -468,7 +468,9 @@ class Worker:
         del self._ranges[range_id]
         self._courier.inbox.forget(range_id)
 
-    def say_waiting(self, reason: str, place: str | None = None, *, is_over: bool = False) -> None:
+    def report_waiting(
+        self, reason: str, place: str | None = None, *, is_over: bool = False
+    ) -> None:
         """Report to the master that the worker lives, and that it cannot go on without something, or goes on again.
 
         Args:
@@ -485,9 +487,9 @@ class Worker:
         )
         self._send_to_master(waiting)
 
-    def say_alive(self) -> None:
+    def report_alive(self) -> None:
         """Report to the master that the worker lives, in the middle of a step that is known to take long."""
-        self._reporter.say_again()
+        self._reporter.repeat()
 
     def _counts(self) -> Counts:
         return counts_of(self._computations.values(), self._committer.counts)

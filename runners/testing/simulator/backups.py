@@ -14,7 +14,7 @@ from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.panes import PaneLog
-from runners.testing.simulator.parts import take_back
+from runners.testing.simulator.parts import go_back
 
 #: The contents that change with a commit: of the store, of the ledger, and of the log of panes.
 _CONTENTS = (
@@ -85,10 +85,10 @@ class Backups:
         part = copy.deepcopy(then)
         if any(not tables.isdisjoint(others) for others in written.values()):
             return None
-        if not take_back(self._store, part[0], name, tables):
+        if not go_back(self._store, part[0], name, tables):
             return None
         for book, contents in zip(self._books, part[1:], strict=True):
-            book.take_back(name, contents)
+            book.go_back(name, contents)
         # A backup that was taken while the store was torn would not be restored.
         self._kept, self._torn = self._kept[:number], then
         return name

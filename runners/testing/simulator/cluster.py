@@ -77,7 +77,7 @@ class Cluster:
         is_shipped: whether each worker gets the pipeline as bytes, as on a cluster.  If not, all use the same
             objects, with which a test can then reach them.
         signals_max: how many of the signals that the pipeline listens to are sent, at random moments.
-        is_told: whether the story of the run is recorded.
+        is_detailed: whether the story of the run is recorded.
     """
 
     #: Virtual time in which a job must end when nothing fails any more; a test with slow workers needs more.
@@ -96,7 +96,7 @@ class Cluster:
         options: WorkerOptions = WorkerOptions(),  # noqa: B008 - a value
         is_shipped: bool = False,
         signals_max: int = 0,
-        is_told: bool = False,
+        is_detailed: bool = False,
     ) -> None:
         self.dice = Dice(seed, faults)
         self.options = options
@@ -106,7 +106,7 @@ class Cluster:
             self.options = attrs.evolve(self.options, steps=self.dice.steps)
         self.random: Random = self.dice.random
         self.clock = ManualClock()
-        self.trace = Trace(self.clock, is_told=is_told)
+        self.trace = Trace(self.clock, is_detailed=is_detailed)
         self.plan, self.store = plan(graph), store or MemoryStore()
         self.panes = PaneLog(taps)
         self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
@@ -349,11 +349,11 @@ class Cluster:
     def _plan_for(self, process: WorkerProcess) -> ExecutionPlan:
         graph = self._graph if self._shipped is None else loads_code(self._shipped)
 
-        def told(label: str, split: Any, batch: SourceBatch) -> None:
+        def on_batch(label: str, split: Any, batch: SourceBatch) -> None:
             self.polls.polled(process.name, label, split, batch)
             self.trace.read(process.name, batch)
 
-        return plan(fragile(graph, process.sync, self._records_max, told))
+        return plan(fragile(graph, process.sync, self._records_max, on_batch))
 
     def _records_max(self) -> int:
         return self.random.choice([1, 3, 1_000])
@@ -399,7 +399,7 @@ class Cluster:
             self._begin_again()
             return
         self._in_driver(master.step)
-        self.trace.tell("driver", self._told_watermarks)
+        self.trace.detail("driver", self._new_watermarks)
         if isinstance(master.failure, LostCommitsError):
             self._mend(master.failure)
             return
@@ -409,7 +409,7 @@ class Cluster:
             # What it believes of a store that is gone reaches nobody who can commit.
             inputs_us = master._authority.inputs_us  # noqa: SLF001 - the simulator sees everything
             self.polls.check(before_us, inputs_us, master._slots)  # noqa: SLF001 - it sees everything
-            self.ledger.told_watermarks(inputs_us, self.polls, can_be_late=self.can_be_late)
+            self.ledger.on_watermarks(inputs_us, self.polls, can_be_late=self.can_be_late)
         if master.is_done and not self._is_driver_dead:
             try:
                 # As a driver that marks a job as finished does.
@@ -446,12 +446,12 @@ class Cluster:
         self.network.cut(_MASTER)
         self._is_driver_dead = True
 
-    def _told_watermarks(self) -> Iterable[tuple[str, frozenset[str]]]:
+    def _new_watermarks(self) -> Iterable[tuple[str, frozenset[str]]]:
         inputs_us = self.master._authority.inputs_us  # noqa: SLF001 - the simulator sees everything
         for name, watermark_us in inputs_us.items():
             if watermark_us != self._shown_us.get(name):
                 self._shown_us[name] = watermark_us
-                yield f"  tells {name} the input watermark {watermark_us} us", frozenset()
+                yield f"  sends {name} the input watermark {watermark_us} us", frozenset()
 
     def _in_driver(self, act: Callable[[], T]) -> T | None:
         """Do something in the driver, which may die of it, and return the result."""
@@ -476,7 +476,7 @@ class Cluster:
             process.die()
             return
         self._lull = 0 if worked else self._lull + 1
-        silence_ms = process.clock.monotonic_ms() - worker.heard_ms
+        silence_ms = process.clock.monotonic_ms() - worker.last_seen_ms
         if worker.is_stopped or (not worked and silence_ms > _SILENCE_MS):
             self.trace.note(process.name, "ends")
             process.die()

@@ -19,7 +19,7 @@ from runners.millwheel.model.ids import Channel, CommitMark, RangeId
 from runners.millwheel.model.key_range import KeyMap
 from runners.millwheel.model.production import Checkpoint, Production
 from runners.millwheel.model.signals import SignalMark
-from runners.millwheel.store.memory.job import is_in_history
+from runners.millwheel.store.memory.job import has_committed
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import RangeRow
 from runners.millwheel.wire.messages import Deliver
@@ -134,7 +134,7 @@ class Ledger:
         }
         self._plan, self._strategies, self._is_merging = plan, _strategies(plan), {}
 
-    def take_back(self, name: str, then: Mapping[str, Any]) -> None:
+    def go_back(self, name: str, then: Mapping[str, Any]) -> None:
         """The store's part of a computation is as it was when the ledger had these contents."""
 
         def is_range(range_id: RangeId) -> bool:
@@ -197,7 +197,7 @@ class Ledger:
                 f"I9: production {delivery.sequence} of {_shown(delivery.channel)} is sent and {what}"
             )
 
-    def told_watermarks(
+    def on_watermarks(
         self, inputs_us: Mapping[str, int], polls: Polls, *, can_be_late: bool
     ) -> None:
         """The master has accepted these input watermarks.
@@ -222,7 +222,7 @@ class Ledger:
             for sequence, each in pending.items():
                 expiry_us = each.next_expiry_us if can_be_late else each.expiry_us
                 if expiry_us <= known_us and not (
-                    can_be_late and polls.may_be_unheard(channel.sender)
+                    can_be_late and polls.may_be_unreported(channel.sender)
                 ):
                     raise InvariantError(
                         f"I4: the input watermark of {channel.receiver.computation} is {known_us} us, but production "
@@ -267,9 +267,9 @@ class Ledger:
 
     def _check_news(self, production: Production, before: Before) -> None:
         """Refuse commits of a worker that has nothing to do: else every idle job would keep its store busy."""
-        said = attrs.asdict(production, recurse=False)
+        content = attrs.asdict(production, recurse=False)
         for name in ("job", "fences", "watermarks_us", "percentiles_us", "signal_marks"):
-            del said[name]
+            del content[name]
         is_further = any(
             value != getattr(before[range_id], name)
             for name, values in (
@@ -282,7 +282,7 @@ class Ledger:
         moved = {
             each: at for each, at in production.positions.items() if at != before[each].position
         }
-        if not is_further and not any({**said, "positions": moved}.values()):
+        if not is_further and not any({**content, "positions": moved}.values()):
             names = ", ".join(str(each) for each in before)
             raise InvariantError(f"I11: a commit of {names} says nothing that was not so before")
 
@@ -372,7 +372,7 @@ class Ledger:
 
     def _has_made(self, range_id: RangeId, mark: CommitMark | None) -> bool:
         jobs = self._store._jobs  # noqa: SLF001 - the simulator sees everything
-        return mark is not None and is_in_history(jobs[self._job], range_id, mark)
+        return mark is not None and has_committed(jobs[self._job], range_id, mark)
 
     def _counts_once(self, delivery: tuple[Channel, int]) -> bool:
         """Whether both ends of a delivery's channel have all guarantees."""
@@ -400,7 +400,7 @@ class Ledger:
             min((each for each in expiries_us if each > late_us), default=MAX_TIMESTAMP_US),
         )
 
-    def told(self, production: Production) -> Iterable[tuple[str, frozenset[str]]]:
+    def lines_of(self, production: Production) -> Iterable[tuple[str, frozenset[str]]]:
         """The contents of a production, for the story: lines, and the keys that they are about."""
         for range_id, watermark_us in production.watermarks_us.items():
             if watermark_us != self._watermarks_us.get(range_id):
@@ -412,18 +412,20 @@ class Ledger:
             )
             for each in range(first, sequence + 1):
                 payload = self._payloads.get((channel, each), b"")
-                yield from _told(f"  takes in {_shown(channel)} #{each}", payload)
+                yield from _partial_lines(f"  takes in {_shown(channel)} #{each}", payload)
         for cell in production.cells:
             key, window = decode_cell_id(cell.cell_key, is_merging=self._merges(cell.computation))
             where = "" if window is None else f" window {window}"
             verb = "frees" if cell.value is None else "changes"
             yield f"  {verb} {cell.computation} {key!r}{where}", frozenset([repr(key)])
         for made in production.checkpoints:
-            yield from _told(f"  makes {_shown(made.channel)} #{made.sequence}", made.payload)
+            yield from _partial_lines(
+                f"  makes {_shown(made.channel)} #{made.sequence}", made.payload
+            )
         for late in production.late:
             yield f"  drops as late, at {late.watermark_us} us: {late.key}", frozenset([late.key])
         for write in production.tables:
-            yield from self._panes.told(write.table, write.inserts)
+            yield from self._panes.lines_of(write.table, write.inserts)
 
     def _merges(self, computation: str) -> bool:
         if computation not in self._is_merging:
@@ -432,7 +434,7 @@ class Ledger:
         return self._is_merging[computation]
 
 
-def _told(what: str, payload: bytes) -> Iterable[tuple[str, frozenset[str]]]:
+def _partial_lines(what: str, payload: bytes) -> Iterable[tuple[str, frozenset[str]]]:
     """A line for each partial in a production."""
     for key, window, accumulator, *_ in decode_partials(payload) if payload else ():
         yield f"{what}: {key!r} window {window}: {accumulator!r}", frozenset([repr(key)])

@@ -86,7 +86,7 @@ class VirtualNetwork:
         # The kind of a message is in its bytes: the others need not be decoded.
         if b"deliver" in message and isinstance(delivery := decode(message), Deliver):
             self._look(delivery)
-        self._trace.tell(sender, lambda: _told(receiver, message))
+        self._trace.detail(sender, lambda: _lines_of(receiver, message))
         inbox = self._inboxes.get(receiver)
         if inbox is None:
             return
@@ -154,18 +154,20 @@ def _pass_over(delivery: Deliver) -> None:
     pass
 
 
-def _told(receiver: str, message: bytes) -> Iterable[tuple[str, frozenset[str]]]:
+def _lines_of(receiver: str, message: bytes) -> Iterable[tuple[str, frozenset[str]]]:
     """The contents of a message, if it is about which process has which ranges."""
-    said = decode(message)
-    if isinstance(said, Routes):
-        ranges = " ".join(f"{range_id}:{where}" for range_id, where in said.addresses.items())
-    elif isinstance(said, Assign | Ready | Revoke | Released | EndHandover | HandoverEnded):
-        ranges = " ".join(map(str, said.ranges))
-    elif isinstance(said, Split | Merge):
-        ranges = f"{said.range_id} {said.born if isinstance(said, Split) else said.gone}"
+    content = decode(message)
+    if isinstance(content, Routes):
+        ranges = " ".join(f"{range_id}:{where}" for range_id, where in content.addresses.items())
+    elif isinstance(content, Assign | Ready | Revoke | Released | EndHandover | HandoverEnded):
+        ranges = " ".join(map(str, content.ranges))
+    elif isinstance(content, Split | Merge):
+        ranges = (
+            f"{content.range_id} {content.born if isinstance(content, Split) else content.gone}"
+        )
     else:
         return
-    yield f"  tells {receiver} {type(said).__name__} {ranges}", frozenset()
+    yield f"  sends {receiver} {type(content).__name__} {ranges}", frozenset()
 
 
 class VirtualTransport:

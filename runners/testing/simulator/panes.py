@@ -95,7 +95,7 @@ class PaneLog:
 
     def __init__(self, taps: Iterable[Tap]) -> None:
         self._taps = {each.table: each for each in taps}
-        self._said: dict[tuple[str, str, Any], Change[Any]] = {}
+        self._emitted: dict[tuple[str, str, Any], Change[Any]] = {}
         self._last: dict[tuple[str, str, Any], tuple[int, int]] = {}
         #: Of windows that emit many elements: how often each is emitted.
         self._many: Counter[tuple[str, str, Any]] = Counter()
@@ -105,7 +105,7 @@ class PaneLog:
         """The job has other taps now; what was emitted before matters only for the groupings ``kept``."""
         found = {each.table: each for each in taps}
         self._taps = found
-        for said in (self._said, self._last, self._many):
+        for said in (self._emitted, self._last, self._many):
             for place in [each for each in said if each[0] not in kept]:
                 del said[place]
         self.changes = {
@@ -113,9 +113,9 @@ class PaneLog:
             for each in found.values()
         }
 
-    def take_back(self, name: str, then: Mapping[str, Any]) -> None:
+    def go_back(self, name: str, then: Mapping[str, Any]) -> None:
         """The emissions of a grouping are those that it had when the log had these contents."""
-        for book in ("_said", "_last", "_many"):
+        for book in ("_emitted", "_last", "_many"):
             replace(vars(self)[book], then[book], lambda place: bool(place[0] == name))
         replace(self.changes, then["changes"], name.__eq__)
 
@@ -132,7 +132,7 @@ class PaneLog:
             self._check(tapped, change)
             self.changes[tapped.label].append(change)
 
-    def told(
+    def lines_of(
         self, table: TableSpec, rows: Iterable[Sequence[Any]]
     ) -> Iterable[tuple[str, frozenset[str]]]:
         """The rows for the story: lines, and the keys that they are about."""
@@ -152,11 +152,11 @@ class PaneLog:
                 raise _wrong(tapped, key, "takes back what it has not said", change)
             return
         if tapped.mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
-            before = self._said.pop(place, None)
+            before = self._emitted.pop(place, None)
             if change.sign > 0:
                 if before is not None:
                     raise _wrong(tapped, key, "says it twice without taking it back", change)
-                self._said[place] = change
+                self._emitted[place] = change
             elif before is None:
                 raise _wrong(tapped, key, "takes back what it has not said", change)
             elif (before.value, before.pane) != (change.value, change.pane):

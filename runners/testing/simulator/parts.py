@@ -15,7 +15,7 @@ _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
 
 
-def take_back(
+def go_back(
     store: MemoryStore, then: Mapping[str, Any], name: str, tables: Collection[str]
 ) -> bool:
     """Restore a computation, and some result tables, to an earlier moment; returns whether that is possible.
@@ -30,7 +30,7 @@ def take_back(
         before = then["_jobs"].get(job)
         if before is None or _shape(before, name) != _shape(now, name):
             return False
-        _take_back_job(now, before, name)
+        _go_back_job(now, before, name)
     for table in tables:
         store._tables[table].rows = dict(then["_tables"][table].rows)  # noqa: SLF001 - as above
     return True
@@ -53,7 +53,7 @@ def _shape(job: StoredJob, name: str) -> Mapping[RangeId, Any]:
     }
 
 
-def _take_back_job(now: StoredJob, then: StoredJob, name: str) -> None:
+def _go_back_job(now: StoredJob, then: StoredJob, name: str) -> None:
     def is_range(range_id: RangeId) -> bool:
         return range_id.computation == name
 

@@ -40,7 +40,7 @@ NUMBER = df.CombiningValueStateSpec("number", df.CountCombineFn())
 BEFORE = df.ReadModifyWriteStateSpec("before")
 WAITING = df.BagStateSpec("waiting")
 SILENCE = df.TimerSpec("silence", df.TimeDomain.EVENT)
-WAKE = df.TimerSpec("wake", df.TimeDomain.PROCESSING)
+DUE = df.TimerSpec("due", df.TimeDomain.PROCESSING)
 
 
 @attrs.frozen(kw_only=True)
@@ -227,15 +227,15 @@ class Gathered(df.DoFn):
         element: tuple[int, int],
         /,
         waiting: Any = df.DoFn.StateParam(WAITING),
-        wake: Any = df.DoFn.TimerParam(WAKE),
+        timer: Any = df.DoFn.TimerParam(DUE),
     ) -> None:
         """Keep the value."""
         if not waiting.read():
-            wake.set_after(0.2)
+            timer.set_after(0.2)
         waiting.add(element[1])
 
-    @df.on_timer(WAKE)
-    def woken(
+    @df.on_timer(DUE)
+    def gathered(
         self, key: Any = df.DoFn.KeyParam, waiting: Any = df.DoFn.StateParam(WAITING)
     ) -> Iterator[Any]:
         """Emit all that was kept."""

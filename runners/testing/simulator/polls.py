@@ -57,7 +57,7 @@ class Polls:
             if batch.status is SplitStatus.IDLE:
                 self._idle_ms[range_id, worker] = self._clock.monotonic_ms()
 
-    def may_be_unheard(self, range_id: RangeId) -> bool:
+    def may_be_unreported(self, range_id: RangeId) -> bool:
         """Whether time may have gone on without a split before it was known that it has something again."""
         since_ms = self._clock.monotonic_ms() - LEASE_TTL_MS
         return any(

@@ -124,12 +124,12 @@ def _run(build: BuildLike, name: str | None, seed: int, options: Mapping[str, An
 
 
 def _simulation(
-    build: BuildLike, seed: int, options: Mapping[str, Any], *, is_told: bool = False
+    build: BuildLike, seed: int, options: Mapping[str, Any], *, is_detailed: bool = False
 ) -> Simulation:
     names = [each.name for each in attrs.fields(Scenario)]
     scenario = Scenario(**{name: options[name] for name in names})
     others = {name: value for name, value in options.items() if name not in names}
-    return Simulation(build, seed, scenario=scenario, is_told=is_told, **others)
+    return Simulation(build, seed, scenario=scenario, is_detailed=is_detailed, **others)
 
 
 def _explained(
@@ -140,7 +140,7 @@ def _explained(
     error: BaseException,
 ) -> str:
     """Run a seed once more, with its story."""
-    again = _simulation(build, seed, options, is_told=True)
+    again = _simulation(build, seed, options, is_detailed=True)
     keys: frozenset[str] = frozenset()
     try:
         again.run()

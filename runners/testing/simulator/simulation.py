@@ -82,7 +82,7 @@ class Simulation:
         tables: whose rows must be those of the direct runner; None for all that have a key.
         whole: a grouping into lists in which, or among its late records, each value must be exactly once.
         workers: of the cluster.
-        is_told: whether the story of the run is recorded.
+        is_detailed: whether the story of the run is recorded.
         store: makes the store of a pipeline, which may have a part of the job already; new by default.
         scenario: how the job is run, and what is asked of it.
     """
@@ -96,7 +96,7 @@ class Simulation:
         tables: Collection[str] | None = None,
         whole: str | None = None,
         workers: int = 2,
-        is_told: bool = False,
+        is_detailed: bool = False,
         store: Callable[[PipelineGraph], MemoryStore] | None = None,
         scenario: Scenario = Scenario(),
     ) -> None:
@@ -120,7 +120,7 @@ class Simulation:
             ),
             is_shipped=True,
             signals_max=5,
-            is_told=is_told,
+            is_detailed=is_detailed,
             store=None if store is None else store(graph),
         )
 
@@ -190,8 +190,8 @@ class Simulation:
         expected = {each.label: _recorded(direct, each) for each in self._taps}
         self._check_late(result, kept)
         if self._promise.is_kept and not direct.late_records():
-            said = self.cluster.panes.changes
-            check_same_fold(self._taps, said, expected, "the direct runner")
+            changes = self.cluster.panes.changes
+            check_same_fold(self._taps, changes, expected, "the direct runner")
             if kept is None or self._tables is not None:
                 self._check_tables(graph, result, direct)
         if self._scenario.tries is not None:

@@ -75,7 +75,7 @@ class FragileReader(SourceReader):
         inner: reads.
         sync: called at these points.
         records_max: at most so many records in a batch.
-        told: called with what was read, for the story.
+        on_batch: called with what was read, for the story.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class FragileReader(SourceReader):
         inner: SourceReader,
         sync: Callable[[SyncPoint], None],
         records_max: int,
-        told: Callable[[SourceBatch], None],
+        on_batch: Callable[[SourceBatch], None],
     ) -> None:
         self._inner, self._sync, self._records_max = inner, sync, records_max
-        self._told = told
+        self._on_batch = on_batch
 
     def read(self, max_records: int) -> SourceBatch:
         """At most ``max_records`` more records."""
         self._sync(SyncPoint.BEFORE_READ)
         batch = self._inner.read(min(max_records, self._records_max))
-        self._told(batch)
+        self._on_batch(batch)
         self._sync(SyncPoint.AFTER_READ)
         return batch
 
@@ -105,16 +105,16 @@ def fragile(
     graph: PipelineGraph,
     sync: Callable[[SyncPoint], None],
     records_max: Callable[[], int],
-    told: Callable[[str, Any, SourceBatch], None],
+    on_batch: Callable[[str, Any, SourceBatch], None],
 ) -> PipelineGraph:
     """The graph with a `FragileReader` for every split; ``records_max`` is asked for each of them.
 
-    ``told`` is called with the label of the read, the split and what was read.
+    ``on_batch`` is called with the label of the read, the split and what was read.
     """
     return with_sources(
         graph,
         lambda label, source, split, position: FragileReader(
-            source.open(split, position), sync, records_max(), partial(told, label, split)
+            source.open(split, position), sync, records_max(), partial(on_batch, label, split)
         ),
     )
 

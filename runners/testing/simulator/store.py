@@ -102,7 +102,7 @@ class SharedStore:
         ranges = " ".join(f"{each.range_id}:{each.token}:{each.bundle}" for each in fences)
         self._trace.note(who, f"commits {ranges}: {type(outcome).__name__}")
         if isinstance(outcome, Committed):
-            self._trace.tell(who, lambda: self._ledger.told(production))
+            self._trace.detail(who, lambda: self._ledger.lines_of(production))
             self._ledger.applied(production, before)
         return outcome
 

@@ -28,7 +28,7 @@ class Event:
         return f"{self.at_ms / 1_000:9.3f} s  {self.who:<12} {self.what}"
 
 
-def _told_batch(batch: SourceBatch) -> str:
+def _batch_line(batch: SourceBatch) -> str:
     return f"  reads {list(batch.values)!r}, watermark {batch.watermark_us} us"
 
 
@@ -37,11 +37,11 @@ class Trace:
 
     Args:
         clock: the virtual time.
-        is_told: whether the story is wanted; it costs more than the run itself.
+        is_detailed: whether the story is wanted; it costs more than the run itself.
     """
 
-    def __init__(self, clock: ManualClock, *, is_told: bool = False) -> None:
-        self._clock, self.is_told = clock, is_told
+    def __init__(self, clock: ManualClock, *, is_detailed: bool = False) -> None:
+        self._clock, self.is_detailed = clock, is_detailed
         self._digest = hashlib.blake2b(digest_size=8)
         self._events: list[Event] = []
 
@@ -49,19 +49,19 @@ class Trace:
         """Record something that is part of the run: the same seed records the same."""
         at_ms = self._clock.monotonic_ms()
         self._digest.update(f"{at_ms} {who} {what}\n".encode())
-        if self.is_told:
+        if self.is_detailed:
             self._events.append(Event(at_ms, who, what, frozenset()))
 
-    def tell(self, who: str, details: Callable[[], Iterable[tuple[str, frozenset[str]]]]) -> None:
+    def detail(self, who: str, details: Callable[[], Iterable[tuple[str, frozenset[str]]]]) -> None:
         """Record something that only the story needs; ``details`` gives lines and the keys that they are about."""
-        if self.is_told:
+        if self.is_detailed:
             at_ms = self._clock.monotonic_ms()
             self._events.extend(Event(at_ms, who, what, keys) for what, keys in details())
 
     def read(self, who: str, batch: SourceBatch) -> None:
         """Record the findings of a poll of a source split."""
         self.note(who, f"reads {len(batch.values)} records, {batch.status.value}")
-        self.tell(who, lambda: [(_told_batch(batch), frozenset())])
+        self.detail(who, lambda: [(_batch_line(batch), frozenset())])
 
     @property
     def digest(self) -> str:

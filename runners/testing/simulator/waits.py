@@ -69,7 +69,7 @@ class Waits:
             *_without_owner(job, owned),
             *_undelivered(job, open_deliveries),
             *_being_reshaped(job, master),
-            *self._unheard_signals(job, master),
+            *self._unprocessed_signals(job, master),
             *self._unanswered(),
         ]
         self._since_ms = {each: self._since_ms.get(each, now_ms) for each in waiting}
@@ -79,7 +79,7 @@ class Waits:
                     f"I11: for {now_ms - since_ms} ms {what}, and nothing has failed meanwhile"
                 )
 
-    def _unheard_signals(self, job: JobRow, master: Master) -> Iterable[str]:
+    def _unprocessed_signals(self, job: JobRow, master: Master) -> Iterable[str]:
         listening = master._signals._listening  # noqa: SLF001 - the simulator sees everything
         for number, name in self._store.read_signals(self._job, 0):
             for range_id in listening:

@@ -32,8 +32,8 @@ def check_changed_rows(connect: StoreFactory) -> None:
     """A row that can be retracted is deleted only if all of it is as emitted, and added only where there is no row."""
     store = opened(connect)
     owner = Owner(store, LOW)
-    said = [(None, ("red", 1)), (None, ("blue", 2)), (None, ("a'; --", 3))]
-    owner.commit(tables=[TableWrite(table=SCORES, changes=said)])
+    first = [(None, ("red", 1)), (None, ("blue", 2)), (None, ("a'; --", 3))]
+    owner.commit(tables=[TableWrite(table=SCORES, changes=first)])
     changes = [(("red", 1), ("red", 9)), (("blue", 2), None), (("a'; --", 4), None)]
     owner.commit(tables=[TableWrite(table=SCORES, changes=[*changes, (("nobody", 1), None)])])
     rows = sorted(connect().read_table(SCORES))
@@ -42,7 +42,7 @@ def check_changed_rows(connect: StoreFactory) -> None:
         write = TableWrite(table=SCORES, changes=[(None, ("new", 1)), change])
         refused = owner.production(cells=[cell(b"k", b"1")], tables=[write])
         expect_error(TableConflictError, partial(store.commit, refused), f"{change} beside another")
-    both = [TableWrite(table=SCORES, changes=[each]) for each in said[1:2] * 2]
+    both = [TableWrite(table=SCORES, changes=[each]) for each in first[1:2] * 2]
     refused = owner.production(cells=[cell(b"k", b"1")], tables=both)
     expect_error(TableConflictError, partial(store.commit, refused), "two rows in one commit")
     expect_equal(store.statistics(JOB)["cells"], 0, "cells of refused productions")
@@ -61,7 +61,7 @@ def check_changes_in_any_order(connect: StoreFactory) -> None:
     store = connect()
     store.open_job(attrs.evolve(job_spec(), tables=[table]))
     owners = [Owner(connect(), LOW), Owner(connect(), HIGH)]
-    said: Counter[Row] = Counter()
+    standing: Counter[Row] = Counter()
     ended: Counter[bool] = Counter()
     for number in range(_INTERLEAVINGS):
         rows: list[Row | None] = [None, None]
@@ -79,9 +79,9 @@ def check_changes_in_any_order(connect: StoreFactory) -> None:
                 continue
             ended[True] += 1
             rows[who] = after
-            said.subtract([each for each in [before] if each])
-            said.update([each for each in [after] if each])
-        expect_equal(Counter(store.read_table(table)), +said, f"rows of interleaving {number}")
+            standing.subtract([each for each in [before] if each])
+            standing.update([each for each in [after] if each])
+        expect_equal(Counter(store.read_table(table)), +standing, f"rows of interleaving {number}")
     expect(len(ended) == 2, "some are refused, and others are not")
 
 
@@ -92,7 +92,7 @@ def _changes(before: Row | None, after: Row | None) -> list[RowChange]:
     return [each for each in changes if any(each)]
 
 
-def check_rows_are_taken_back_whole(connect: StoreFactory) -> None:
+def check_rows_are_retracted_whole(connect: StoreFactory) -> None:
     """Rows of every type are retracted as a whole, nulls and NaN included; one other value makes another row."""
     columns = {"id": int, "share": float, "name": str, "flag": bool, "raw": bytes, "at": datetime}
     table = TableSpec(name="whole", columns=columns, key=("id",))

@@ -25,7 +25,7 @@ def _spec(number: int, *older: int, job: str = JOB) -> JobSpec:
     return attrs.evolve(job_spec(job), stored_format=number, readable_formats=readable)
 
 
-def check_a_job_says_its_format(connect: StoreFactory) -> None:
+def check_a_job_has_its_format(connect: StoreFactory) -> None:
     """The format is that of the code which has created the job, for each who opens it and each who lists jobs."""
     store = connect()
     expect_equal(store.open_job(_spec(3)).stored_format, 3, "the format of a new job")

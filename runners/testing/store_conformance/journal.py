@@ -39,7 +39,7 @@ def check_the_journal_is_in_order(connect: StoreFactory) -> None:
     expect_equal(store.count_state(JOB).cells["count"], 34, "number of cells")
 
 
-def check_the_journal_goes_when_it_is_settled(connect: StoreFactory) -> None:
+def check_the_journal_goes_when_it_is_compacted(connect: StoreFactory) -> None:
     """Compaction deletes entries up to a bundle, of one range; entries that come with it stay."""
     store = opened(connect)
     owner = Owner(store, LOW, HIGH)

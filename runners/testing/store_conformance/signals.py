@@ -48,7 +48,7 @@ def check_signals_are_numbered_for_each_job(connect: StoreFactory) -> None:
     expect_equal(list(store.read_signals("nobody", 0)), [], "signals of an unknown job")
 
 
-def check_signals_that_nobody_would_hear_are_refused(connect: StoreFactory) -> None:
+def check_signals_that_no_trigger_listens_to_are_refused(connect: StoreFactory) -> None:
     """Signals of an unknown name, to a job that is finished, in batch, or unknown are refused; and nothing is kept."""
     store = opened(connect)
     store.open_job(attrs.evolve(job_spec("history", mode="batch"), tables=[]))
@@ -61,7 +61,7 @@ def check_signals_that_nobody_would_hear_are_refused(connect: StoreFactory) -> N
     expect_equal(list(store.read_signals(JOB, 0)), [Signal(1, "peek")], "signals after refusals")
 
 
-def check_open_says_what_a_job_listens_to(connect: StoreFactory) -> None:
+def check_open_returns_what_a_job_listens_to(connect: StoreFactory) -> None:
     """A new version of the code may listen to other signals."""
     store = opened(connect)
     expect_equal(set(store.read_job(JOB).signals), set(SIGNALS), "what a new job listens to")  # type: ignore[union-attr]

@@ -68,7 +68,7 @@ class AddsRowsInPlaceOfReplacing(MemoryStore):
         return stored
 
 
-class TakesRowsBackByTheirKey(MemoryStore):
+class RetractsRowsByTheirKey(MemoryStore):
     """One owner's retraction takes the row of another."""
 
     def _apply(self, job: StoredJob, production: Production) -> None:

@@ -23,7 +23,7 @@ class SortsTheJournal(MemoryStore):
         }
 
 
-class SettlesAllRanges(MemoryStore):
+class CompactsAllRanges(MemoryStore):
     """What one range has settled is taken for settled in all."""
 
     def commit(self, production: Production) -> CommitOutcome:
@@ -35,7 +35,7 @@ class SettlesAllRanges(MemoryStore):
             return super().commit(production)
 
 
-class SettlesTooMuch(MemoryStore):
+class CompactsTooMuch(MemoryStore):
     """Everything that is there, whatever bundle was named."""
 
     def commit(self, production: Production) -> CommitOutcome:
@@ -44,7 +44,7 @@ class SettlesTooMuch(MemoryStore):
         return super().commit(attrs.evolve(production, compacted=compacted))
 
 
-class KeepsWhatIsSettled(MemoryStore):
+class KeepsWhatIsCompacted(MemoryStore):
     """The journal only grows."""
 
     def commit(self, production: Production) -> CommitOutcome:

@@ -37,7 +37,7 @@ class _Afterwards(MemoryStore):
     spoilt: dict[str, Any]
 
 
-class ForgetsTies(_Afterwards):
+class ForgetsHandovers(_Afterwards):
     """Hands out a new range without the one that it comes from."""
 
     spoilt = {"handover_with": None}
@@ -49,7 +49,7 @@ class StartsNewRangesFromNothing(_Afterwards):
     spoilt = {"watermark_us": None}
 
 
-class KeepsTies(MemoryStore):
+class KeepsHandovers(MemoryStore):
     """Ties are for ever."""
 
     def _apply(self, job: StoredJob, production: Production) -> None:

@@ -63,7 +63,7 @@ class LetsSignalMarksGoBack(MemoryStore):
             job.ranges[range_id] = attrs.evolve(job.ranges[range_id], signal_mark=mark)
 
 
-class ForgetsWhichCellsHaveHeard(MemoryStore):
+class ForgetsWhichCellsHadTheSignal(MemoryStore):
     """Keeps the number of a signal and not how many cells have acted on the next one: they hear it twice."""
 
     def _apply_progress(self, job: StoredJob, production: Production) -> None:

@@ -52,7 +52,7 @@ def fault_proxy(fault_dsn: str) -> Iterator[FaultProxy]:
     proxy.close()
 
 
-def wait_until_settled(watch: Watch) -> set[str | None]:
+def wait_until_known(watch: Watch) -> set[str | None]:
     """Until nobody is replaced any more; who the owners are.
 
     Who was cut off before its COMMIT arrived is fenced by its own question whether it had, and replaced.
@@ -89,7 +89,7 @@ def test_network_that_cuts_delays_and_loses_answers(
     for round_ in range(3):
         started_s = time.monotonic()
         assert fault_proxy.cut() >= 1
-        before = wait_until_settled(watch)
+        before = wait_until_known(watch)
         recovery_s[f"cut {round_ + 1}"] = time.monotonic() - started_s
 
     fault_proxy.lose_commits(LOST_COMMITS)

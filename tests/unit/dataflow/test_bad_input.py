@@ -99,7 +99,7 @@ def retracting(clicks: df.PCollection[Any]) -> df.PCollection[Any]:
     )
 
 
-def state_that_is_not_taken_back(clicks: df.PCollection[Any]) -> None:
+def state_that_is_not_retracted(clicks: df.PCollection[Any]) -> None:
     visits = retracting(clicks) | "visits" >> df.CombinePerKey(sum)
     visits | "numbered" >> df.ParDo(Numbered())  # here
 
@@ -125,7 +125,7 @@ REFUSED_WHEN_BUILT: list[tuple[Build, str, str, str, str]] = [
         "df.FixedWindows(60)",
     ),
     (
-        state_that_is_not_taken_back,
+        state_that_is_not_retracted,
         "'numbered'",
         "taken back by transform 'visits'",
         "Numbered does not say that it handles retractions",

@@ -150,7 +150,7 @@ def test_every_sum_and_every_retraction_is_drawn(figure: Figure) -> None:
 
     assert [text for _, text in texts(root, "now")] == [str(pane.value) for pane in panes]
     assert [text for _, text in texts(root, "taken-back")] == [
-        str(value) for pane in panes for value in pane.taken_back
+        str(value) for pane in panes for value in pane.retracted
     ]
     assert (root.findtext(f"{SVG}desc") or "") == describe(panes)
 

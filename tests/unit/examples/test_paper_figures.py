@@ -16,7 +16,7 @@ from dataflow.testing import TestStream
 from examples.paper_figures import MINUTE, ten_points
 from examples.paper_figures.__main__ import main
 from examples.paper_figures.figures import FIGURES, Figure
-from examples.paper_figures.panes import Pane, panes_of, said
+from examples.paper_figures.panes import Pane, numbers, panes_of
 from examples.paper_figures.plot import draw
 from examples.paper_figures.points import (
     BEGIN,
@@ -39,10 +39,10 @@ def clock(instant: datetime) -> str:
     return f"{instant:%M:%S}"
 
 
-def spoken(figure: Figure) -> list[tuple[str, list[int]]]:
+def fired_at(figure: Figure) -> list[tuple[str, list[int]]]:
     """What is said when, a moment at a time."""
     moments = itertools.groupby(figure.run(), key=lambda pane: pane.at)
-    return [(clock(at), said(list(panes))) for at, panes in moments]
+    return [(clock(at), numbers(list(panes))) for at, panes in moments]
 
 
 # The points and the watermark, by the text of section 2.4.
@@ -126,7 +126,7 @@ def test_the_5_is_said_by_the_clock() -> None:
 def test_figure_says_what_the_paper_says(
     number: int, expected: list[tuple[str, list[int]]]
 ) -> None:
-    assert spoken(BY_NUMBER[number]) == expected
+    assert fired_at(BY_NUMBER[number]) == expected
 
 
 def test_a_window_speaks_as_soon_as_the_watermark_has_passed_it() -> None:
@@ -140,7 +140,7 @@ def test_a_window_speaks_as_soon_as_the_watermark_has_passed_it() -> None:
 def test_every_engine_and_mode_says_51_in_the_end(figure: Figure) -> None:
     panes = figure.run()
     if figure.is_discarding or figure.number == 14:
-        assert sum(said(panes)) == 51
+        assert sum(numbers(panes)) == 51
     else:
         assert sum({pane.start: pane.value for pane in panes}.values()) == 51
 
@@ -163,13 +163,13 @@ def run(points: df.PTransform[df.Pipeline, df.PCollection[object]], *steps: obje
 
 
 def test_a_stream_whose_watermark_is_held_to_the_end_is_classic_batch() -> None:
-    held = TestStream()
+    stream = TestStream()
     for point in POINTS:
-        held = held.advance_processing_time_to(point.arrival)
-        held = held.add_elements([df.TimestampedValue(("key", point.value), point.event_time)])
-    held = held.advance_processing_time_to(END).advance_watermark_to_infinity()
+        stream = stream.advance_processing_time_to(point.arrival)
+        stream = stream.add_elements([df.TimestampedValue(("key", point.value), point.event_time)])
+    stream = stream.advance_processing_time_to(END).advance_watermark_to_infinity()
 
-    assert run(held, df.CombinePerKey(sum)) == BY_NUMBER[6].run()
+    assert run(stream, df.CombinePerKey(sum)) == BY_NUMBER[6].run()
 
 
 @pytest.mark.parametrize(

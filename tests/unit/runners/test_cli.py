@@ -18,7 +18,7 @@ from runners.cli import main
 from runners.core.ground import dead_letters
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges
-from runners.millwheel.model.production import LateRecord, Production, StoredDeadLetter
+from runners.millwheel.model.production import LateRecord, Production, Reshape, StoredDeadLetter
 from runners.millwheel.model.requests import Answer, Request, Verb
 from runners.millwheel.model.signals import Signal
 from runners.millwheel.model.troubles import Trouble, TroubleKind
@@ -326,6 +326,21 @@ def test_ranges_are_a_table(store: MemoryStore, capsys: pytest.CaptureFixture[st
         "sum[0]", "0x0000000000000000", "0xffffffffffffffff", "me",
         "1970-01-01T00:00:01.500000+00:00", "open",
     ]  # fmt: skip
+
+
+def test_a_range_that_cannot_move_is_shown_with_the_one_it_waits_for(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_job(store)
+    low, high = even_ranges(2)
+    keys = {RANGE: low, RangeId("sum", 1): high}
+    commit(store, reshape=Reshape(keys=keys, handover_with=RANGE))
+
+    assert main(["ranges", "scores"]) == 0
+    _, kept, born = capsys.readouterr().out.splitlines()
+    assert kept.split()[-1] == "open"
+    assert born.startswith("sum[1]")
+    assert born.endswith("in handover with sum[0]")
 
 
 @pytest.mark.parametrize(

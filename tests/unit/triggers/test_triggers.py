@@ -79,7 +79,7 @@ class Stage:
             self.told.append("".join(values) + pane.timing.name[0])
 
 
-def told_by(trigger: df.Trigger, *steps: tuple[str, Any], **options: Any) -> list[str]:
+def emitted_by_trigger(trigger: df.Trigger, *steps: tuple[str, Any], **options: Any) -> list[str]:
     """What a window tells in the course of steps: ("add", "xyz"), ("watermark", s), ("now", s)."""
     stage = Stage(trigger, **options)
     for verb, argument in steps:
@@ -95,7 +95,7 @@ def test_early_on_time_and_late() -> None:
     """Speculation each minute, the answer at the watermark, every correction."""
     trigger = df.AfterWatermark(early=df.AfterProcessingTime(60), late=df.AfterCount(1))
 
-    assert ["abE", "cE", "dO", "eL", "fL"] == told_by(
+    assert ["abE", "cE", "dO", "eL", "fL"] == emitted_by_trigger(
         trigger,
         ("add", "a"), ("now", 30), ("add", "b"), ("now", 60), ("now", 70), ("add", "c"), ("now", 129),
         ("now", 130), ("add", "d"), ("watermark", END_S), ("add", "e"), ("add", "f"),
@@ -106,7 +106,7 @@ def test_a_backlog_is_early_and_not_late() -> None:
     """Processing time far past the end of the window says nothing about the watermark."""
     trigger = df.AfterWatermark(early=df.AfterCount(2))
 
-    assert ["abE", "cdE", "eO"] == told_by(
+    assert ["abE", "cdE", "eO"] == emitted_by_trigger(
         trigger,
         ("now", 1_000_000),
         ("add", "ab"),
@@ -137,7 +137,7 @@ def test_a_backlog_is_early_and_not_late() -> None:
 def test_by_count(trigger: df.Trigger, expected: list[str]) -> None:
     """Four records one by one; what no firing has said is said when the window expires, never lost."""
     steps = [("add", value) for value in "abcd"]
-    told = told_by(trigger, *steps, ("watermark", END_S - 1), ("watermark", END_S))
+    told = emitted_by_trigger(trigger, *steps, ("watermark", END_S - 1), ("watermark", END_S))
 
     # What is first said after the end of the window is on time if nothing was said there before.
     assert [each.replace("L", "O") for each in expected] == [
@@ -150,17 +150,17 @@ def test_all_waits_for_both_in_any_order() -> None:
     """Time that has passed before the count is reached still counts."""
     trigger = df.AfterAll(df.AfterProcessingTime(5), df.AfterCount(3))
 
-    assert ["abcE"] == told_by(
+    assert ["abcE"] == emitted_by_trigger(
         trigger, ("add", "a"), ("now", 6), ("add", "b"), ("now", 7), ("add", "c")
     )
-    assert ["abcE"] == told_by(trigger, ("add", "abc"), ("now", 4), ("now", 5))
+    assert ["abcE"] == emitted_by_trigger(trigger, ("add", "abc"), ("now", 4), ("now", 5))
 
 
 def test_any_takes_the_first() -> None:
     """Whichever comes first."""
     trigger = df.Repeatedly(df.AfterAny(df.AfterProcessingTime(5), df.AfterCount(3)))
 
-    assert ["abE", "cdeE", "fE"] == told_by(
+    assert ["abE", "cdeE", "fE"] == emitted_by_trigger(
         trigger, ("add", "ab"), ("now", 5), ("add", "cde"), ("now", 6), ("add", "f"), ("now", 11)
     )
 
@@ -169,7 +169,7 @@ def test_periods_are_aligned_to_the_clock() -> None:
     """Firing on the minute, whenever the record came; after the first record, not before."""
     trigger = df.Repeatedly(df.AtPeriod(60, offset=10))
 
-    assert ["aE", "bE"] == told_by(
+    assert ["aE", "bE"] == emitted_by_trigger(
         trigger, ("now", 69), ("add", "a"), ("now", 70), ("now", 130), ("add", "b"), ("now", 189),
         ("now", 190),
     )  # fmt: skip
@@ -177,7 +177,7 @@ def test_periods_are_aligned_to_the_clock() -> None:
 
 def test_what_comes_late_to_a_finished_trigger_is_said_at_expiry() -> None:
     """Without a late trigger there is no late firing, and no loss."""
-    assert ["aO", "bcL"] == told_by(
+    assert ["aO", "bcL"] == emitted_by_trigger(
         df.AfterWatermark(), ("add", "a"), ("watermark", END_S), ("add", "b"), ("add", "c")
     )
 
@@ -190,14 +190,16 @@ def test_an_on_time_moment_with_nothing_new(on_time: str, told: list[str]) -> No
     trigger = df.AfterWatermark(early=df.AfterCount(1), late=df.AfterCount(1))
     steps = ("add", "a"), ("watermark", END_S), ("add", "b")
 
-    assert told == told_by(trigger, *steps, on_time_behavior=df.FiringBehavior[on_time])
+    assert told == emitted_by_trigger(trigger, *steps, on_time_behavior=df.FiringBehavior[on_time])
 
 
 def test_an_on_time_moment_that_the_watermark_jumps_over() -> None:
     """The end of the window and its expiry at once: one pane, on time and the last."""
     trigger = df.AfterWatermark(early=df.AfterCount(1))
 
-    assert ["aE", "O"] == told_by(trigger, ("add", "a"), ("watermark", END_S + LATENESS_S))
+    assert ["aE", "O"] == emitted_by_trigger(
+        trigger, ("add", "a"), ("watermark", END_S + LATENESS_S)
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def test_a_window_that_expires_with_nothing_new(closing: str, told: list[str]) -
     """One pane more, if one says so."""
     behavior = df.FiringBehavior[closing]
 
-    assert told == told_by(
+    assert told == emitted_by_trigger(
         df.DefaultTrigger(), ("add", "a"), ("watermark", END_S), closing_behavior=behavior
     )
 
@@ -234,7 +236,7 @@ def test_triggers_that_look_at_values(
     trigger: df.Trigger, added: list[str], told: list[str]
 ) -> None:
     """By size, by punctuation, by a pattern; also inside others."""
-    assert told == told_by(trigger, *[("add", value) for value in added])
+    assert told == emitted_by_trigger(trigger, *[("add", value) for value in added])
 
 
 def test_a_pattern_goes_on_in_a_session_that_merges() -> None:
@@ -415,7 +417,7 @@ class At(df.Trigger):
 def test_an_instant_that_has_passed_does_not_hide_the_end_of_the_window() -> None:
     trigger = df.AfterWatermark(early=At(40), late=At(120))
 
-    assert ["abE", "cO", "deL"] == told_by(
+    assert ["abE", "cO", "deL"] == emitted_by_trigger(
         trigger,
         ("add", "ab"), ("watermark", 50), ("add", "c"), ("watermark", END_S), ("add", "de"), ("watermark", 120),
     )  # fmt: skip
@@ -468,11 +470,11 @@ def test_a_part_has_fired_only_if_it_has_in_all_windows_that_merge() -> None:
 
 
 def test_a_first_record_at_the_end_of_its_window_is_late() -> None:
-    assert ["aL"] == told_by(df.AfterCount(1), ("watermark", END_S), ("add", "a"))
+    assert ["aL"] == emitted_by_trigger(df.AfterCount(1), ("watermark", END_S), ("add", "a"))
 
 
 def test_a_pattern_may_be_matched_before_the_last_value_of_a_bundle() -> None:
-    assert ["abcdE"] == told_by(A_THEN_B, ("add", "abcd"))
+    assert ["abcdE"] == emitted_by_trigger(A_THEN_B, ("add", "abcd"))
 
 
 def test_bytes_are_enough_when_they_are_as_many() -> None:
@@ -591,6 +593,6 @@ def test_a_trigger_of_ones_own() -> None:
         def merge_states(self, states: Any, window: df.Window) -> int:
             return sum(states)
 
-    told = told_by(WhenEven(), ("add", "a"), ("add", "bc"), ("add", "d"), ("add", "ef"))
+    told = emitted_by_trigger(WhenEven(), ("add", "a"), ("add", "bc"), ("add", "d"), ("add", "ef"))
 
     assert ["abcdE", "efE"] == told

@@ -137,8 +137,8 @@ def new_range(spec: RangeSpec, token: int) -> RangeRow:
 def family(job: StoredJob, range_ids: Sequence[RangeId]) -> list[RangeId]:
     """The ranges, and those that must have the same owner, each once."""
     heads = {job.ranges[each].handover_with or each for each in range_ids}
-    tied = [each for each, row in job.ranges.items() if row.handover_with in heads]
-    return list(dict.fromkeys([*range_ids, *sorted(heads), *tied]))
+    together = [each for each, row in job.ranges.items() if row.handover_with in heads]
+    return list(dict.fromkeys([*range_ids, *sorted(heads), *together]))
 
 
 def apply_reshape(job: StoredJob, reshape: Reshape, token: int) -> None:
@@ -225,13 +225,13 @@ def apply_deliveries(job: StoredJob, production: Production) -> None:
             _note(job.receipts, channel, production.receipts)
 
 
-def _note(said: dict[Channel, _S], channel: Channel, now: Mapping[Channel, _S]) -> None:
-    said.pop(channel, None)
+def _note(notes: dict[Channel, _S], channel: Channel, now: Mapping[Channel, _S]) -> None:
+    notes.pop(channel, None)
     if channel in now:
-        said[channel] = now[channel]
+        notes[channel] = now[channel]
 
 
-def is_in_history(job: StoredJob, range_id: RangeId, mark: CommitMark) -> bool:
+def has_committed(job: StoredJob, range_id: RangeId, mark: CommitMark) -> bool:
     """Whether a range has made a commit, as far as is known."""
     row = job.ranges.get(range_id)
     if row is None:
@@ -246,10 +246,10 @@ def is_in_history(job: StoredJob, range_id: RangeId, mark: CommitMark) -> bool:
 def check_ends(job: StoredJob, production: Production) -> None:
     """Refuse what relies on a commit of another range that is not there.  Raises `LostCommitsError`."""
     for channel, origin in production.origins.items():
-        if not is_in_history(job, channel.sender, origin):
+        if not has_committed(job, channel.sender, origin):
             raise lost_by(job.spec.job, channel.sender, origin)
     for channel, receipt in production.receipts.items():
-        if not is_in_history(job, channel.receiver, receipt.mark):
+        if not has_committed(job, channel.receiver, receipt.mark):
             raise lost_by(job.spec.job, channel.receiver, receipt.mark)
 
 

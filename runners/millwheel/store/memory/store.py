@@ -62,8 +62,8 @@ from runners.millwheel.store.memory.job import (
     forget_owners,
     forget_requests,
     forget_signals,
+    has_committed,
     has_landed,
-    is_in_history,
     is_same_table,
     job_row,
     new_range,
@@ -424,7 +424,7 @@ class MemoryStore(MemoryRequests):
         check_channels(
             job.spec.job,
             ends_of(job, range_ids),
-            lambda range_id, mark: is_in_history(job, range_id, mark),
+            lambda range_id, mark: has_committed(job, range_id, mark),
         )
 
     def _check_relied_on(self, job: StoredJob, production: Production) -> None:

@@ -19,9 +19,9 @@ class MemoryTroubles:
         """Keep troubles of a job that is there."""
         at = datetime.fromtimestamp(now_us / 1_000_000, UTC)
         known = self._jobs.setdefault(job, {})
-        for said in troubles:
+        for trouble in troubles:
             each = attrs.evolve(
-                said, place=escape_text(said.place), reason=escape_text(said.reason)
+                trouble, place=escape_text(trouble.place), reason=escape_text(trouble.reason)
             )
             key = (each.kind, each.place, each.headline)
             before = known.pop(key, None)

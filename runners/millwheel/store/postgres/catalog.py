@@ -95,12 +95,12 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
     number, mode, fingerprint, is_finished, signals, version, is_drained, stored_format = found
     cursor = connection.cursor(binary=True).execute(QUERIES["read_ranges"], {"job_id": number})
     rows: dict[RangeId, RangeRow] = {}
-    ties: dict[RangeId, int] = {}
+    heads: dict[RangeId, int] = {}
     numbered: dict[RangeId, NumberedRange] = {}
-    for name, index, range_number, computation_number, first_hash, last_hash, tie, *rest in cursor:
+    for name, index, range_number, computation_number, first_hash, last_hash, head, *rest in cursor:
         range_id = RangeId(name, index)
-        if tie is not None:
-            ties[range_id] = tie
+        if head is not None:
+            heads[range_id] = head
         keys = None
         if first_hash is not None:
             keys = KeyRange(to_unsigned(first_hash), to_unsigned(last_hash) + 1)
@@ -109,8 +109,8 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
             number=range_number, computation_number=computation_number, keys=keys
         )
     by_number = {each.number: range_id for range_id, each in numbered.items()}
-    for range_id, tie in ties.items():
-        rows[range_id] = attrs.evolve(rows[range_id], handover_with=by_number[tie])
+    for range_id, head in heads.items():
+        rows[range_id] = attrs.evolve(rows[range_id], handover_with=by_number[head])
     row = JobRow(
         job=job,
         mode=mode,

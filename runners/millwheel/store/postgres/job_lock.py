@@ -45,7 +45,7 @@ class JobLock:
         #: The name of this driver's sessions, which another driver's do not have.
         self._name = f"dataflow driver {host}:{os.getpid()} {secrets.token_hex(4)}"
         self._connection: psycopg.Connection[Any] | None = None
-        self._has_held = False
+        self._has_had_it = False
 
     def hold(self) -> None:
         """Take the lock, or make sure that the session still has it; to be called now and then.
@@ -59,7 +59,7 @@ class JobLock:
         opened = self._connect()
         try:
             # A driver that has taken the job over is no dead predecessor, so there is nothing to wait for.
-            self._take(opened, wait_max_s=0.0 if self._has_held else _WAIT_MAX_S)
+            self._take(opened, wait_max_s=0.0 if self._has_had_it else _WAIT_MAX_S)
         except psycopg.Error as error:
             can_pass = is_passing(error, opened)
             opened.close()
@@ -71,7 +71,7 @@ class JobLock:
         except BaseException:
             opened.close()
             raise
-        self._connection, self._has_held = opened, True
+        self._connection, self._has_had_it = opened, True
 
     def release(self) -> None:
         """Let others run the job.  Idempotent."""

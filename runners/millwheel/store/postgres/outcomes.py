@@ -116,11 +116,11 @@ def rejected(error: Error, changed: Collection[str]) -> DataflowError:
 
 def refused(error: Error) -> StoreError:
     """The error for the caller when Postgres refused a statement: its words, no SQL, no DSN."""
-    said = error.diag.message_primary or type(error).__name__
+    message = error.diag.message_primary or type(error).__name__
     where = ".".join(filter(None, (error.diag.schema_name, error.diag.table_name)))
     parts = [f"SQLSTATE {error.sqlstate}", where and f"table {where}", error.diag.message_detail]
     return StoreError(
-        f"Postgres refused: {said}",
+        f"Postgres refused: {message}",
         detail="; ".join(part for part in parts if part),
         hint=error.diag.message_hint or "nothing was written; see the server's log for the context",
     )

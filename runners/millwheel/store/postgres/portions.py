@@ -27,10 +27,10 @@ def portions(
         if rows:
             yield rows
         return
-    start = held = 0
+    start = portion_bytes = 0
     for index, size in enumerate(sizes):
-        if held + size > bytes_max and index > start:
+        if portion_bytes + size > bytes_max and index > start:
             yield rows[start:index]
-            start, held = index, 0
-        held += size
+            start, portion_bytes = index, 0
+        portion_bytes += size
     yield rows[start:]

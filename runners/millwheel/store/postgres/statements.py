@@ -43,7 +43,7 @@ def commit_statements(
     Raises:
         StoreError: the production names a range that the job does not have.
     """
-    statements = [_BEGIN, _fences(production, ids), *_history(production, ids)]
+    statements = [_BEGIN, _fences(production, ids), *_relied_on(production, ids)]
     statements += _cells(production.cells, ids, portion_bytes)
     statements += _timers(production.timers, ids)
     statements += _journal(production, ids, portion_bytes)
@@ -139,7 +139,7 @@ def _journal(production: Production, ids: JobIds, portion_bytes: int) -> list[St
             "range_ids": Int4Array.of([ids.range(each).number for each in production.compacted]),
             "bundles": Int8Array.of(list(production.compacted.values())),
         }
-        statements.append((ids.queries["settle_journal"], parameters))
+        statements.append((ids.queries["compact_journal"], parameters))
     bundles = {fence.range_id: fence.bundle for fence in production.fences}
     first = 0
     for some in portions(production.journal, lambda entry: len(entry.payload), portion_bytes):
@@ -194,7 +194,7 @@ def _channels(production: Production, ids: JobIds, portion_bytes: int) -> list[S
     return statements
 
 
-def _history(production: Production, ids: JobIds) -> list[Statement]:
+def _relied_on(production: Production, ids: JobIds) -> list[Statement]:
     """The commits of other ranges that it relies on; of each owner of a range the last."""
     latest: dict[tuple[RangeId, int], int] = {}
     found = [(channel.sender, mark) for channel, mark in production.origins.items()]
@@ -298,7 +298,7 @@ def _reshape(production: Production, ids: JobIds) -> list[Statement]:
             statements.append((QUERIES["bear_ranges"], parameters))
     if production.ended_handovers:
         numbers = [ids.range(range_id).number for range_id in production.ended_handovers]
-        statements.append((QUERIES["untie_ranges"], {"range_ids": Int4Array.of(numbers)}))
+        statements.append((QUERIES["end_handovers"], {"range_ids": Int4Array.of(numbers)}))
     return statements
 
 

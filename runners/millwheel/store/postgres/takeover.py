@@ -71,7 +71,7 @@ def _lock_families(connection: Connection[Any], numbers: list[int]) -> bool:
         locked = lock_fences(connection, numbers)
         if len(locked) != len(set(numbers)):
             return False
-        rows = connection.execute(QUERIES["read_tied"], {"range_ids": Int4Array.of(numbers)})
+        rows = connection.execute(QUERIES["read_in_handover"], {"range_ids": Int4Array.of(numbers)})
         missing = [number for (number,) in rows if number not in locked]
         if not missing:
             return True
@@ -190,7 +190,7 @@ def _read(
         *_outgoing(names, fetched["read_deliveries_from"], sent),
         *_incoming(names, fetched["read_acknowledgements_to"], delivered),
     ]
-    check_channels(job, ends, _history(connection, ids, ends))
+    check_channels(job, ends, _last_bundles(connection, ids, ends))
     for sender, receiver, sequence, *_ in fetched["read_deliveries_from"]:
         if receiver in names:
             channel = Channel(names[sender], names[receiver])
@@ -244,7 +244,7 @@ def _incoming(
             )
 
 
-def _history(
+def _last_bundles(
     connection: Connection[Any], ids: JobIds, ends: Iterable[ChannelEnds]
 ) -> Callable[[RangeId, CommitMark], bool]:
     """Whether ranges, whose tokens have just been moved, have made the commits that other ranges rely on."""

@@ -25,8 +25,8 @@ from dataflow.testing import (
     in_pane,
     in_window,
     is_empty,
+    retracted,
     satisfies,
-    taken_back,
 )
 from runners.direct import DirectRunner
 
@@ -110,10 +110,10 @@ def test_the_final_pane_is_the_one_that_says_so() -> None:
 def test_what_was_taken_back() -> None:
     mode = Mode.ACCUMULATING_AND_RETRACTING
 
-    assert "" == failure(taken_back(red(5, 6, 15)), mode=mode)
-    assert "" == failure(taken_back(in_late_panes(red(15))), mode=mode)
-    assert "taken back" in failure(taken_back(is_empty()), mode=mode)
-    assert "" == failure(taken_back(is_empty()))
+    assert "" == failure(retracted(red(5, 6, 15)), mode=mode)
+    assert "" == failure(retracted(in_late_panes(red(15))), mode=mode)
+    assert "taken back" in failure(retracted(is_empty()), mode=mode)
+    assert "" == failure(retracted(is_empty()))
 
 
 def test_discarded_panes_fold_as_the_user_says() -> None:

@@ -21,7 +21,7 @@ BRIDGED = arrivals_of(([("a", 0), ("a", 15)], 50), ([("a", 8)], 50))
 SESSIONS = Windowing("sessions", 10, 0, 100)
 
 
-def said_sessions(pipeline: df.Pipeline, arrivals: list[Arrivals] = BRIDGED) -> Any:
+def emitted_sessions(pipeline: df.Pipeline, arrivals: list[Arrivals] = BRIDGED) -> Any:
     """Two sessions that are said, then bridged by a late record."""
     return windowed(pipeline, SESSIONS, arrivals, RETRACTING) | "sessions" >> df.GroupByKey()
 
@@ -44,7 +44,7 @@ def net(seen: Iterable[df.Change[Any]]) -> Counter[Any]:
 def test_a_mode_that_cannot_take_back_is_refused() -> None:
     """Both groupings are named, and what to do."""
     pipeline = df.Pipeline(DirectRunner())
-    totals = said_sessions(pipeline) | df.WindowInto(
+    totals = emitted_sessions(pipeline) | df.WindowInto(
         df.FixedWindows(60), accumulation_mode=df.AccumulationMode.ACCUMULATING
     )
     with pytest.raises(df.PipelineError) as caught:
@@ -58,7 +58,7 @@ def test_a_mode_that_cannot_take_back_is_refused() -> None:
 def test_a_value_that_cannot_be_found_again_is_an_error() -> None:
     """A list in a multiset."""
     pipeline = df.Pipeline(DirectRunner())
-    said_sessions(pipeline) | "again" >> df.GroupByKey()
+    emitted_sessions(pipeline) | "again" >> df.GroupByKey()
     with pytest.raises(df.TransformError) as caught:
         pipeline.run()
     assert "'again'" in caught.value.fact
@@ -71,7 +71,7 @@ def test_the_changelog_can_be_grouped_in_any_mode() -> None:
     pipeline = df.Pipeline(DirectRunner())
     seen: list[Any] = []
     (
-        said_sessions(pipeline)
+        emitted_sessions(pipeline)
         | df.ToChangelog()
         | df.Map(lambda change: (change.value[0], change.sign))
         | df.WindowInto(df.GlobalWindows())
@@ -89,7 +89,7 @@ def test_a_multiset_finds_again_what_it_was_given(values: list[Any]) -> None:
     arrivals = arrivals_of(([("a", at) for at in range(len(values))], 50), ([("a", 8)], 50))
     numbered = dict(enumerate(values, start=1))
     first = (
-        said_sessions(pipeline, arrivals)
+        emitted_sessions(pipeline, arrivals)
         | df.FlatMap(lambda group: [("k", numbered.get(each, "late")) for each in group[1]])
         | df.WindowInto(df.GlobalWindows(), allowed_lateness=1, accumulation_mode=RETRACTING)
         | "again" >> df.GroupByKey()
@@ -154,7 +154,7 @@ def test_what_cannot_be_said_again_is_remembered(
 def test_a_join_takes_back_what_it_said() -> None:
     """A late record of one side changes the groups of both."""
     pipeline = df.Pipeline(DirectRunner())
-    left = said_sessions(pipeline) | df.Map(lambda group: (group[0], len(group[1])))
+    left = emitted_sessions(pipeline) | df.Map(lambda group: (group[0], len(group[1])))
     right = left | df.Map(lambda pair: (pair[0], -pair[1]))
     joined = {"left": left, "right": right} | df.CoGroupByKey()
     seen = changes(joined, pipeline)

@@ -98,21 +98,21 @@ def test_any_changes_leave_the_rows_of_the_multiset_or_are_refused(
 
 
 @given(
-    taken_back=st.sets(st.tuples(st.integers(0, 2), st.integers(0, 3))),
+    retracted=st.sets(st.tuples(st.integers(0, 2), st.integers(0, 3))),
     emitted=st.dictionaries(st.integers(0, 2), st.integers(0, 3)),
 )
 def test_changes_that_wait_for_each_other_lose_nothing(
-    taken_back: set[tuple[int, int]], emitted: dict[int, int]
+    retracted: set[tuple[int, int]], emitted: dict[int, int]
 ) -> None:
     """Several rows of a key may be taken back before the one or the other is said, by a bundle still to come."""
     table = TableSpec(name="t", columns={"key": int, "value": int}, key=("key",))
     changes = RowChanges(table)
-    changes.add(taken_back, [-1] * len(taken_back))
+    changes.add(retracted, [-1] * len(retracted))
     changes.add(emitted.items(), [+1] * len(emitted))
     together = RowChanges(table)
     together.take(changes.net())
     expected = Counter(emitted.items())
-    expected.subtract(taken_back)
+    expected.subtract(retracted)
     found = Counter[Any]()
     for before, after in together.net():
         found[before] -= before is not None

@@ -199,11 +199,11 @@ DO UPDATE SET timestamp_us = GREATEST(i.timestamp_us, EXCLUDED.timestamp_us);
 INSERT INTO {journal} (range_id, bundle, part, cells, payload)
 SELECT * FROM unnest(%(range_ids)b, %(bundles)b, %(parts)b, %(cells)b, %(payloads)b);
 
--- name: settle_journal
+-- name: compact_journal
 -- Cells and timers have it now.
 DELETE FROM {journal} w
-USING unnest(%(range_ids)b, %(bundles)b) AS settled (range_id, bundle)
-WHERE w.range_id = settled.range_id AND w.bundle <= settled.bundle;
+USING unnest(%(range_ids)b, %(bundles)b) AS compacted (range_id, bundle)
+WHERE w.range_id = compacted.range_id AND w.bundle <= compacted.bundle;
 
 -- name: read_journal
 -- Of ranges just taken over, oldest first.
@@ -232,7 +232,7 @@ LIMIT %(count)b;
 -- name: reshape_ranges
 -- New bounds, under the fences of the ranges that get them; the one that keeps its place has no handover_with.
 UPDATE dataflow.ranges r
-SET first_hash = s.first_hash, last_hash = s.last_hash, tied_to = NULLIF(s.head, r.range_id)
+SET first_hash = s.first_hash, last_hash = s.last_hash, handover_with = NULLIF(s.head, r.range_id)
 FROM unnest(%(range_ids)b, %(first_hashes)b, %(last_hashes)b, %(heads)b)
      AS s (range_id, first_hash, last_hash, head)
 WHERE r.range_id = s.range_id;
@@ -240,33 +240,33 @@ WHERE r.range_id = s.range_id;
 -- name: bear_ranges
 -- A range that comes from another has come as far; its token is a new one.
 WITH born AS (
-    INSERT INTO dataflow.ranges (computation_id, range_index, first_hash, last_hash, tied_to)
+    INSERT INTO dataflow.ranges (computation_id, range_index, first_hash, last_hash, handover_with)
     SELECT r.computation_id, s.range_index, s.first_hash, s.last_hash, s.head
     FROM unnest(%(range_indexes)b, %(first_hashes)b, %(last_hashes)b, %(heads)b)
          AS s (range_index, first_hash, last_hash, head)
     JOIN dataflow.ranges r ON r.range_id = s.head
-    RETURNING range_id, tied_to
+    RETURNING range_id, handover_with
 )
 INSERT INTO dataflow.fences
     (range_id, owner, watermark_us, signal_number, signal_hash, percentile_us)
 SELECT b.range_id, f.owner, f.watermark_us, f.signal_number, f.signal_hash, f.percentile_us
-FROM born b JOIN dataflow.fences f ON f.range_id = b.tied_to;
+FROM born b JOIN dataflow.fences f ON f.range_id = b.handover_with;
 
--- name: untie_ranges
+-- name: end_handovers
 -- From here on they may have owners of their own; one without keys has nothing left to do.
 UPDATE dataflow.ranges
-SET tied_to = NULL,
+SET handover_with = NULL,
     retired_at = CASE WHEN first_hash IS NULL AND split IS NULL THEN now() END
 WHERE range_id = ANY(%(range_ids)b);
 
--- name: read_tied
+-- name: read_in_handover
 -- Who must have the same owner as some ranges.
 WITH heads AS (
-    SELECT COALESCE(tied_to, range_id) AS head FROM dataflow.ranges
+    SELECT COALESCE(handover_with, range_id) AS head FROM dataflow.ranges
     WHERE range_id = ANY(%(range_ids)b)
 )
 SELECT range_id FROM dataflow.ranges
-WHERE range_id IN (SELECT head FROM heads) OR tied_to IN (SELECT head FROM heads)
+WHERE range_id IN (SELECT head FROM heads) OR handover_with IN (SELECT head FROM heads)
 ORDER BY range_id;
 
 -- name: lock_fences
@@ -517,7 +517,7 @@ WHERE j.job_id = r.job_id AND j.name = %(name)s AND r.number = %(number)s
 
 -- name: read_ranges
 -- Every range of a job, with the ids that commits use.
-SELECT c.name, r.range_index, r.range_id, r.computation_id, r.first_hash, r.last_hash, r.tied_to,
+SELECT c.name, r.range_index, r.range_id, r.computation_id, r.first_hash, r.last_hash, r.handover_with,
        r.split, f.token, f.bundle, f.owner, f.position, f.watermark_us, f.is_finished,
        f.signal_number, f.signal_hash, f.percentile_us
 FROM dataflow.computations c

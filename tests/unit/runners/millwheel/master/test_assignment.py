@@ -75,7 +75,7 @@ class Assigning(RuleBasedStateMachine):
         assert sorted(placed) == sorted(RANGES)
 
     @invariant()
-    def what_is_settled_is_owned(self) -> None:
+    def what_is_stable_is_owned(self) -> None:
         """So nothing is routed to a worker that does not own it."""
         for slot in range(SLOTS):
             for range_id in self.assignment.ranges_of(slot):

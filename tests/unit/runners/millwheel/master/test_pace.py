@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.millwheel.master.pace import SIGN_OF_LIFE_MS, TELLS_PER_MS, Pace
+from runners.millwheel.master.pace import SENDS_PER_MS, SIGN_OF_LIFE_MS, Pace
 from runners.testing.manual_clock import ManualClock
 
 WAIT_MS = 20
 
 
-@pytest.mark.parametrize("workers", [1, 2, TELLS_PER_MS - 1])
+@pytest.mark.parametrize("workers", [1, 2, SENDS_PER_MS - 1])
 def test_few_workers_hear_news_at_once(workers: int) -> None:
     pace = Pace(workers, ManualClock())
     assert not pace.is_time()
@@ -35,7 +35,7 @@ def test_no_more_is_sent_than_a_driver_can_and_no_news_waits_for_long(
     """Of a master that waits for messages as long as it may, and is woken by those that have news."""
     clock = ManualClock()
     pace, sent_ms, since_ms = Pace(workers, clock), [0], list[int]()
-    interval_ms = min(workers // TELLS_PER_MS, SIGN_OF_LIFE_MS)
+    interval_ms = min(workers // SENDS_PER_MS, SIGN_OF_LIFE_MS)
     while (now_ms := clock.monotonic_ms()) <= 1_000 + SIGN_OF_LIFE_MS:
         if now_ms in news_ms:
             pace.has_news = True

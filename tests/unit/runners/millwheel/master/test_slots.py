@@ -14,7 +14,7 @@ def test_what_was_said_before_ranges_came_is_not_said_of_these() -> None:
 
 
 def test_a_slot_without_a_worker_is_given_nothing_and_waited_for_by_nobody() -> None:
-    slot = Slot(worker="w", heard_ms=100, is_ready=True, is_quiet=True, paused_ms=7)
+    slot = Slot(worker="w", last_seen_ms=100, is_ready=True, is_quiet=True, paused_ms=7)
     slot.vacate()
 
     assert live_slots([slot], 100) == []
@@ -24,7 +24,7 @@ def test_a_slot_without_a_worker_is_given_nothing_and_waited_for_by_nobody() -> 
 
 
 def test_a_lease_ends_a_moment_after_its_last_one() -> None:
-    slot = Slot(worker="w", heard_ms=100, is_ready=True)
+    slot = Slot(worker="w", last_seen_ms=100, is_ready=True)
 
     assert live_slots([slot], 100 + LEASE_TTL_MS) == [0]
     assert live_slots([slot], 101 + LEASE_TTL_MS) == []

@@ -10,7 +10,7 @@ import dataflow as df
 from runners.core.stages.plan import plan
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.control.shapes import RangeShape
-from runners.millwheel.master.master import MISSING_TOLD_AFTER_MS, Master
+from runners.millwheel.master.master import MISSING_REPORTED_AFTER_MS, Master
 from runners.millwheel.master.slots import LEASE_TTL_MS, PAUSE_TTL_MS
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
@@ -370,7 +370,7 @@ def noted(job: Job) -> list[tuple[TroubleKind, str, str]]:
 def test_a_slot_that_nobody_comes_for_is_told_and_when_somebody_has_come(job: Job) -> None:
     """Spark has fewer task slots than there are to be workers, or something else has them."""
     assert noted(job) == []
-    for _ in range(0, LEASE_TTL_MS + MISSING_TOLD_AFTER_MS - 1_000, 1_000):
+    for _ in range(0, LEASE_TTL_MS + MISSING_REPORTED_AFTER_MS - 1_000, 1_000):
         job.wait(1_000)
     assert noted(job) == []
     job.wait(3_000)

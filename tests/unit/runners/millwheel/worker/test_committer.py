@@ -19,7 +19,7 @@ RANGE = RangeId("sum", 0)
 CUT = Indeterminate("connection not in pipeline mode")
 
 
-class SayingStore(MemoryStore):
+class ScriptedStore(MemoryStore):
     """Answers as it is told."""
 
     def __init__(self, committed: CommitOutcome, resolved: CommitOutcome) -> None:
@@ -49,7 +49,7 @@ def test_the_reason_of_every_failed_commit_is_said(
         range_id=RANGE, token=1, bundle=0, outbox=Outbox((), {}), delivered={}, watermark_us=0
     )
     courier = Courier({RANGE: owned}, LocalNetwork().endpoint("w"), clock)
-    committer = Committer("w", SayingStore(committed, resolved), courier, clock, {})
+    committer = Committer("w", ScriptedStore(committed, resolved), courier, clock, {})
     draft = Draft("job")
     draft.touch(owned)
 
