@@ -142,7 +142,7 @@ def run(case: Case, stream: list[Bundle]) -> int:
     panes, watermark_us = 0, 0
     for bundle in stream:
         partials = lifter.lift(bundle, watermark_us=watermark_us)
-        effects = machine.add(cells, partials, watermark_us=watermark_us, now_us=0)
+        effects = machine.add(cells, partials, df.Clocks(watermark_us=watermark_us, now_us=0))
         watermark_us = bundle.timestamps_us[-1]
         for timer, fire_us in effects.timers.items():
             timers.set(timer, fire_us)
@@ -159,7 +159,7 @@ def fire(
 ) -> int:
     """Fire what is due."""
     due = timers.pop_due(watermark_us)
-    effects = machine.fire_timers(cells, due, watermark_us=watermark_us, now_us=0)
+    effects = machine.fire_timers(cells, due, df.Clocks(watermark_us=watermark_us, now_us=0))
     for timer, fire_us in effects.timers.items():
         timers.set(timer, fire_us)
     return len(effects.values)

@@ -15,8 +15,9 @@ from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.spill.spilled_groups import SPILL_BYTES, SpilledGroups
 from runners.core.ground.bundle import Bundle
-from runners.core.stages.grouping import GroupingStage, StageClock
+from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import plan
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -103,7 +104,7 @@ class Run(NamedTuple):
     in_columns: int
 
 
-_WHILE_INPUT = StageClock(
+_WHILE_INPUT = StageClocks(
     watermark_us=MIN_TIMESTAMP_US, output_watermark_us=MIN_TIMESTAMP_US, now_us=MIN_TIMESTAMP_US
 )
 _AT_THE_END = attrs.evolve(_WHILE_INPUT, watermark_us=MAX_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US)
@@ -135,7 +136,7 @@ def replayed(
     packed: list[tuple[int, bytes]] = []
     for batch in read(source):
         bundle = Bundle(batch.values, batch.timestamps_us)
-        outputs = executor.process(bundle, watermark_us=MIN_TIMESTAMP_US, now_us=MIN_TIMESTAMP_US)
+        outputs = executor.process(bundle, _WHILE_INPUT)
         packed += gatherer.add(outputs.groups)
     packed += gatherer.flush()
     spoken: list[Bundle] = []
@@ -159,10 +160,10 @@ def note_bundles(executor: StageExecutor, spoken: list[Bundle]) -> None:
     """Have a stage note what it is given, from here on."""
     process = executor.process
 
-    def noting(bundle: Bundle, **times: Any) -> StageOutputs:
+    def noting(bundle: Bundle, clocks: StageClocks) -> StageOutputs:
         if len(bundle):
             spoken.append(bundle)
-        return process(bundle, **times)
+        return process(bundle, clocks)
 
     executor.process = noting  # type: ignore[method-assign]
 

@@ -292,17 +292,19 @@ class Engine:
         ]
         self._apply(
             self.stage.machine.add(
-                self.cells, partials, watermark_us=self.watermark_us, now_us=self.now_us
+                self.cells, partials, df.Clocks(watermark_us=self.watermark_us, now_us=self.now_us)
             )
         )
 
     def advance(self, watermark_us: int = MIN_TIMESTAMP_US, now_us: int = MIN_TIMESTAMP_US) -> None:
         self.watermark_us = max(self.watermark_us, watermark_us)
         self.now_us = max(self.now_us, now_us)
-        while due := self.timers.pop_due(watermark_us=self.watermark_us, now_us=self.now_us):
+        while due := self.timers.pop_due(
+            df.Clocks(watermark_us=self.watermark_us, now_us=self.now_us)
+        ):
             self._apply(
                 self.stage.machine.fire_timers(
-                    self.cells, due, watermark_us=self.watermark_us, now_us=self.now_us
+                    self.cells, due, df.Clocks(watermark_us=self.watermark_us, now_us=self.now_us)
                 )
             )
 

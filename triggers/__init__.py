@@ -9,6 +9,7 @@ from triggers.after_each import AfterEach
 from triggers.after_processing_time import AfterProcessingTime, AtPeriod
 from triggers.after_signal import AfterSignal
 from triggers.after_watermark import AfterWatermark
+from triggers.clocks import Clocks
 from triggers.composite import AfterAll, AfterAny, OrFinally
 from triggers.data_driven import AfterBytes, AfterPattern, AfterPunctuation, DataDrivenTrigger
 from triggers.default_trigger import DefaultTrigger
@@ -32,6 +33,7 @@ __all__ = [
     "AfterWatermark",
     "Always",
     "AtPeriod",
+    "Clocks",
     "DataDrivenTrigger",
     "DefaultTrigger",
     "EarlyFirings",

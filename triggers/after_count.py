@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from triggers.checks import is_positive_size
+from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
@@ -28,23 +29,19 @@ class AfterCount(Trigger):
         """No record has come."""
         return 0
 
-    def on_elements(
-        self, state: int, window: Window, elements: Elements, *, watermark_us: int, now_us: int
-    ) -> int:
+    def on_elements(self, state: int, window: Window, elements: Elements, clocks: Clocks) -> int:
         """Count the records."""
         return state + elements.size
 
-    def should_fire(self, state: int, window: Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: int, window: Window, clocks: Clocks) -> bool:
         """Whether enough records have come."""
         return state >= self.count
 
-    def on_fire(self, state: int, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+    def on_fire(self, state: int, window: Window, clocks: Clocks) -> Progress:
         """It fires once, and has then finished."""
         return Progress(0, is_finished=True)
 
-    def next_timers(
-        self, state: int, window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: int, window: Window, clocks: Clocks) -> TriggerTimers:
         """No timers: it does not depend on time."""
         return TriggerTimers()
 
@@ -66,23 +63,19 @@ class Always(Trigger):
         """No record has come."""
         return False
 
-    def on_elements(
-        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
-    ) -> bool:
+    def on_elements(self, state: Any, window: Window, elements: Elements, clocks: Clocks) -> bool:
         """A record has come."""
         return True
 
-    def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: Any, window: Window, clocks: Clocks) -> bool:
         """Whether a record has come."""
         return bool(state)
 
-    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+    def on_fire(self, state: Any, window: Window, clocks: Clocks) -> Progress:
         """It starts again, and never finishes."""
         return Progress(self.initial_state())
 
-    def next_timers(
-        self, state: Any, window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: Any, window: Window, clocks: Clocks) -> TriggerTimers:
         """No timers: it does not depend on time."""
         return TriggerTimers()
 
@@ -100,22 +93,18 @@ class Never(Trigger):
         """It has none."""
         return EarlyFirings.NEVER
 
-    def on_elements(
-        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
-    ) -> Any:
+    def on_elements(self, state: Any, window: Window, elements: Elements, clocks: Clocks) -> Any:
         """The state does not change."""
         return state
 
-    def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: Any, window: Window, clocks: Clocks) -> bool:
         """It never fires."""
         return False
 
-    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+    def on_fire(self, state: Any, window: Window, clocks: Clocks) -> Progress:
         """Never called."""
         raise AssertionError("Never does not fire")
 
-    def next_timers(
-        self, state: Any, window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: Any, window: Window, clocks: Clocks) -> TriggerTimers:
         """No timers: it does not depend on time."""
         return TriggerTimers()

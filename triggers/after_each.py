@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from triggers.clocks import Clocks
 from triggers.parts import checked_parts, signals_of
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
@@ -43,19 +44,11 @@ class AfterEach(Trigger):
         return (self.parts[0].initial_state(),)
 
     def on_elements(
-        self,
-        state: tuple[Any, ...],
-        window: Window,
-        elements: Elements,
-        *,
-        watermark_us: int,
-        now_us: int,
+        self, state: tuple[Any, ...], window: Window, elements: Elements, clocks: Clocks
     ) -> tuple[Any, ...]:
         """Pass the elements to the part whose turn it is."""
         *before, inner = state
-        inner = self._turn(state).on_elements(
-            inner, window, elements, watermark_us=watermark_us, now_us=now_us
-        )
+        inner = self._turn(state).on_elements(inner, window, elements, clocks)
         return (*before, inner)
 
     @property
@@ -64,29 +57,21 @@ class AfterEach(Trigger):
         return signals_of(self.parts)
 
     def on_signal(
-        self, state: tuple[Any, ...], window: Window, name: str, *, watermark_us: int, now_us: int
+        self, state: tuple[Any, ...], window: Window, name: str, clocks: Clocks
     ) -> tuple[Any, ...]:
         """Pass the signal to the part whose turn it is."""
         *before, inner = state
-        after = self._turn(state).on_signal(
-            inner, window, name, watermark_us=watermark_us, now_us=now_us
-        )
+        after = self._turn(state).on_signal(inner, window, name, clocks)
         return state if after is inner else (*before, after)
 
-    def should_fire(
-        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> bool:
+    def should_fire(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> bool:
         """Whether the part whose turn it is should fire."""
-        return self._turn(state).should_fire(
-            state[-1], window, watermark_us=watermark_us, now_us=now_us
-        )
+        return self._turn(state).should_fire(state[-1], window, clocks)
 
-    def on_fire(
-        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> Progress:
+    def on_fire(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> Progress:
         """The turn passes to the next part when this one has finished."""
         *before, inner = state
-        after = self._turn(state).on_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
+        after = self._turn(state).on_fire(inner, window, clocks)
         states = (*before, after.state)
         if not after.is_finished:
             return Progress(states)
@@ -94,21 +79,17 @@ class AfterEach(Trigger):
             return Progress(states, is_finished=True)
         return Progress((*states, self.parts[len(states)].initial_state()))
 
-    def next_timers(
-        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> TriggerTimers:
         """The next timers of the part whose turn it is."""
-        return self._turn(state).next_timers(
-            state[-1], window, watermark_us=watermark_us, now_us=now_us
-        )
+        return self._turn(state).next_timers(state[-1], window, clocks)
 
-    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+    def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """Go back to the first part that had finished for the end of the window, if that end is ahead again."""
         states: list[Any] = []
         turns = len(progress.state)
         for turn, (part, inner) in enumerate(zip(self.parts, progress.state, strict=False), 1):
             had_finished = turn < turns or progress.is_finished
-            after = part.on_growth(Progress(inner, had_finished), window, watermark_us=watermark_us)
+            after = part.on_growth(Progress(inner, had_finished), window, clocks)
             states.append(after.state)
             if not after.is_finished:
                 return Progress(tuple(states))

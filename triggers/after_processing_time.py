@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.errors import WindowError, not_positive
 from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
@@ -27,32 +28,20 @@ class _Deadline(Trigger):
         """The deadline of a pane whose first record comes now, both in microseconds."""
 
     def on_elements(
-        self,
-        state: int | None,
-        window: Window,
-        elements: Elements,
-        *,
-        watermark_us: int,
-        now_us: int,
+        self, state: int | None, window: Window, elements: Elements, clocks: Clocks
     ) -> int:
         """Set the deadline, if this is the first record."""
-        return clamp_timestamp_us(self.deadline_us(now_us)) if state is None else state
+        return clamp_timestamp_us(self.deadline_us(clocks.now_us)) if state is None else state
 
-    def should_fire(
-        self, state: int | None, window: Window, *, watermark_us: int, now_us: int
-    ) -> bool:
+    def should_fire(self, state: int | None, window: Window, clocks: Clocks) -> bool:
         """Whether the deadline has passed."""
-        return state is not None and now_us >= state
+        return state is not None and clocks.now_us >= state
 
-    def on_fire(
-        self, state: int | None, window: Window, *, watermark_us: int, now_us: int
-    ) -> Progress:
+    def on_fire(self, state: int | None, window: Window, clocks: Clocks) -> Progress:
         """It fires once, and has then finished."""
         return Progress(None, is_finished=True)
 
-    def next_timers(
-        self, state: int | None, window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: int | None, window: Window, clocks: Clocks) -> TriggerTimers:
         """A timer at the deadline."""
         return TriggerTimers(processing_us=state)
 

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from triggers.checks import check_signal_name
+from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
@@ -46,29 +47,23 @@ class AfterSignal(Trigger):
         """The signal has not come."""
         return False
 
-    def on_elements(
-        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
-    ) -> Any:
+    def on_elements(self, state: Any, window: Window, elements: Elements, clocks: Clocks) -> Any:
         """The state does not change."""
         return state
 
-    def on_signal(
-        self, state: Any, window: Window, name: str, *, watermark_us: int, now_us: int
-    ) -> bool:
+    def on_signal(self, state: Any, window: Window, name: str, clocks: Clocks) -> bool:
         """The signal has come, if it has this name."""
         return state or name == self.name
 
-    def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: Any, window: Window, clocks: Clocks) -> bool:
         """Whether the signal has come."""
         return bool(state)
 
-    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+    def on_fire(self, state: Any, window: Window, clocks: Clocks) -> Progress:
         """It fires once, and has then finished."""
         return Progress(self.initial_state(), is_finished=True)
 
-    def next_timers(
-        self, state: Any, window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: Any, window: Window, clocks: Clocks) -> TriggerTimers:
         """No timers: it does not depend on time."""
         return TriggerTimers()
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from triggers.checks import check_trigger
+from triggers.clocks import Clocks
 from triggers.repeatedly import Repeatedly
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
@@ -58,18 +59,14 @@ class AfterWatermark(Trigger):
         return Phases(_initial(self.early), _initial(self.late))
 
     def on_elements(
-        self, state: Phases, window: Window, elements: Elements, *, watermark_us: int, now_us: int
+        self, state: Phases, window: Window, elements: Elements, clocks: Clocks
     ) -> Phases:
         """Pass the elements to the current phase."""
         if state.has_fired_on_time and self.late is not None:
-            late = self.late.on_elements(
-                state.late, window, elements, watermark_us=watermark_us, now_us=now_us
-            )
+            late = self.late.on_elements(state.late, window, elements, clocks)
             return state._replace(late=late)
-        if watermark_us < window.end_us and self.early is not None:
-            early = self.early.on_elements(
-                state.early, window, elements, watermark_us=watermark_us, now_us=now_us
-            )
+        if clocks.watermark_us < window.end_us and self.early is not None:
+            early = self.early.on_elements(state.early, window, elements, clocks)
             return state._replace(early=early)
         return state
 
@@ -80,69 +77,55 @@ class AfterWatermark(Trigger):
             *(phase.signals for phase in (self.early, self.late) if phase is not None)
         )
 
-    def on_signal(
-        self, state: Phases, window: Window, name: str, *, watermark_us: int, now_us: int
-    ) -> Phases:
+    def on_signal(self, state: Phases, window: Window, name: str, clocks: Clocks) -> Phases:
         """Pass the signal to the current phase."""
         if state.has_fired_on_time and self.late is not None:
-            late = self.late.on_signal(
-                state.late, window, name, watermark_us=watermark_us, now_us=now_us
-            )
+            late = self.late.on_signal(state.late, window, name, clocks)
             return state._replace(late=late)
-        if watermark_us < window.end_us and self.early is not None:
-            early = self.early.on_signal(
-                state.early, window, name, watermark_us=watermark_us, now_us=now_us
-            )
+        if clocks.watermark_us < window.end_us and self.early is not None:
+            early = self.early.on_signal(state.early, window, name, clocks)
             return state._replace(early=early)
         return state
 
-    def should_fire(self, state: Phases, window: Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: Phases, window: Window, clocks: Clocks) -> bool:
         """Whether the trigger of the phase should fire, or the watermark has reached the end between the phases."""
         if state.has_fired_on_time:
-            return self.late is not None and self.late.should_fire(
-                state.late, window, watermark_us=watermark_us, now_us=now_us
-            )
-        if watermark_us >= window.end_us:
+            return self.late is not None and self.late.should_fire(state.late, window, clocks)
+        if clocks.watermark_us >= window.end_us:
             return True
-        return self.early is not None and self.early.should_fire(
-            state.early, window, watermark_us=watermark_us, now_us=now_us
-        )
+        return self.early is not None and self.early.should_fire(state.early, window, clocks)
 
-    def on_fire(self, state: Phases, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+    def on_fire(self, state: Phases, window: Window, clocks: Clocks) -> Progress:
         """After the on-time pane the late phase begins; without one, the trigger has finished."""
         if state.has_fired_on_time:
             assert self.late is not None
-            after = self.late.on_fire(state.late, window, watermark_us=watermark_us, now_us=now_us)
+            after = self.late.on_fire(state.late, window, clocks)
             return Progress(state._replace(late=after.state))
-        if watermark_us >= window.end_us:
+        if clocks.watermark_us >= window.end_us:
             emitted = self.initial_state()._replace(has_fired_on_time=True)
             return Progress(emitted, is_finished=self.late is None)
         assert self.early is not None
-        after = self.early.on_fire(state.early, window, watermark_us=watermark_us, now_us=now_us)
+        after = self.early.on_fire(state.early, window, clocks)
         return Progress(state._replace(early=after.state))
 
-    def next_timers(
-        self, state: Phases, window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: Phases, window: Window, clocks: Clocks) -> TriggerTimers:
         """Timers at the end of the window, and those of the phase's trigger."""
         trigger, inner = (
             (self.late, state.late) if state.has_fired_on_time else (self.early, state.early)
         )
-        end = TriggerTimers(event_us=window.end_us).ahead_of(watermark_us, now_us)
+        end = TriggerTimers(event_us=window.end_us).ahead_of(clocks)
         if trigger is None:
             return end
-        timers = trigger.next_timers(inner, window, watermark_us=watermark_us, now_us=now_us)
-        return end.sooner(timers.ahead_of(watermark_us, now_us))
+        timers = trigger.next_timers(inner, window, clocks)
+        return end.sooner(timers.ahead_of(clocks))
 
-    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+    def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """Go back to the early phase, if the on-time pane was emitted for an end of the window that is ahead again."""
         state: Phases = progress.state
-        if state.has_fired_on_time and watermark_us < window.end_us:
+        if state.has_fired_on_time and clocks.watermark_us < window.end_us:
             return Progress(self.initial_state())
         early, late = (
-            None
-            if phase is None
-            else phase.on_growth(Progress(inner), window, watermark_us=watermark_us).state
+            None if phase is None else phase.on_growth(Progress(inner), window, clocks).state
             for phase, inner in ((self.early, state.early), (self.late, state.late))
         )
         return Progress(Phases(early, late, state.has_fired_on_time), progress.is_finished)

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from triggers.checks import is_trigger
+from triggers.clocks import Clocks
 from triggers.parts import Fired, checked_parts, grown, kept, merged, signals_of
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
@@ -36,19 +37,11 @@ class _Together(Trigger):
         return tuple(part.initial_state() for part in self.parts)
 
     def on_elements(
-        self,
-        state: tuple[Any, ...],
-        window: Window,
-        elements: Elements,
-        *,
-        watermark_us: int,
-        now_us: int,
+        self, state: tuple[Any, ...], window: Window, elements: Elements, clocks: Clocks
     ) -> tuple[Any, ...]:
         """Pass the elements to every part."""
         return tuple(
-            inner
-            if type(inner) is Fired
-            else part.on_elements(inner, window, elements, watermark_us=watermark_us, now_us=now_us)
+            inner if type(inner) is Fired else part.on_elements(inner, window, elements, clocks)
             for part, inner in zip(self.parts, state, strict=True)
         )
 
@@ -58,56 +51,47 @@ class _Together(Trigger):
         return signals_of(self.parts)
 
     def on_signal(
-        self, state: tuple[Any, ...], window: Window, name: str, *, watermark_us: int, now_us: int
+        self, state: tuple[Any, ...], window: Window, name: str, clocks: Clocks
     ) -> tuple[Any, ...]:
         """Pass the signal to every part."""
         return tuple(
-            inner
-            if type(inner) is Fired
-            else part.on_signal(inner, window, name, watermark_us=watermark_us, now_us=now_us)
+            inner if type(inner) is Fired else part.on_signal(inner, window, name, clocks)
             for part, inner in zip(self.parts, state, strict=True)
         )
 
-    def should_fire(
-        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> bool:
+    def should_fire(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> bool:
         """Whether enough parts should fire, or have fired."""
         return self.is_enough(
-            type(inner) is Fired
-            or part.should_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
+            type(inner) is Fired or part.should_fire(inner, window, clocks)
             for part, inner in zip(self.parts, state, strict=True)
         )
 
-    def on_fire(
-        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> Progress:
+    def on_fire(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> Progress:
         """It fires once; parts that have fired keep their state, the others begin again if it is called again."""
         states = []
         for part, inner in zip(self.parts, state, strict=True):
             if type(inner) is Fired:
                 states.append(inner)
-            elif part.should_fire(inner, window, watermark_us=watermark_us, now_us=now_us):
-                after = part.on_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
+            elif part.should_fire(inner, window, clocks):
+                after = part.on_fire(inner, window, clocks)
                 states.append(Fired(after.state))
             else:
                 states.append(part.initial_state())
         return Progress(tuple(states), is_finished=True)
 
-    def next_timers(
-        self, state: tuple[Any, ...], window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> TriggerTimers:
         """The earliest timers of the parts that are still ahead."""
         waiting = (
             (part, inner)
             for part, inner in zip(self.parts, state, strict=True)
             if type(inner) is not Fired
         )
-        return _soonest(waiting, window, watermark_us, now_us)
+        return _soonest(waiting, window, clocks)
 
-    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+    def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """It has finished only if enough of the parts for which it fired still have."""
         states = tuple(
-            grown(part, inner, window, watermark_us)
+            grown(part, inner, window, clocks)
             for part, inner in zip(self.parts, progress.state, strict=True)
         )
         have_fired = (type(inner) is Fired for inner in states)
@@ -181,17 +165,11 @@ class OrFinally(Trigger):
         return self.part.initial_state(), self.until.initial_state()
 
     def on_elements(
-        self,
-        state: tuple[Any, Any],
-        window: Window,
-        elements: Elements,
-        *,
-        watermark_us: int,
-        now_us: int,
+        self, state: tuple[Any, Any], window: Window, elements: Elements, clocks: Clocks
     ) -> tuple[Any, Any]:
         """Pass the elements to both triggers."""
         part, until = (
-            trigger.on_elements(inner, window, elements, watermark_us=watermark_us, now_us=now_us)
+            trigger.on_elements(inner, window, elements, clocks)
             for trigger, inner in zip((self.part, self.until), state, strict=True)
         )
         return part, until
@@ -202,52 +180,45 @@ class OrFinally(Trigger):
         return self.part.signals | self.until.signals
 
     def on_signal(
-        self, state: tuple[Any, Any], window: Window, name: str, *, watermark_us: int, now_us: int
+        self, state: tuple[Any, Any], window: Window, name: str, clocks: Clocks
     ) -> tuple[Any, Any]:
         """Pass the signal to both triggers."""
         part, until = (
-            trigger.on_signal(inner, window, name, watermark_us=watermark_us, now_us=now_us)
+            trigger.on_signal(inner, window, name, clocks)
             for trigger, inner in zip((self.part, self.until), state, strict=True)
         )
         return part, until
 
-    def should_fire(
-        self, state: tuple[Any, Any], window: Window, *, watermark_us: int, now_us: int
-    ) -> bool:
+    def should_fire(self, state: tuple[Any, Any], window: Window, clocks: Clocks) -> bool:
         """Whether either trigger should fire."""
         return any(
-            trigger.should_fire(inner, window, watermark_us=watermark_us, now_us=now_us)
+            trigger.should_fire(inner, window, clocks)
             for trigger, inner in zip((self.part, self.until), state, strict=True)
         )
 
-    def on_fire(
-        self, state: tuple[Any, Any], window: Window, *, watermark_us: int, now_us: int
-    ) -> Progress:
+    def on_fire(self, state: tuple[Any, Any], window: Window, clocks: Clocks) -> Progress:
         """It has finished when ``until`` has fired, or ``part`` has finished."""
         part, until = state
-        time = {"watermark_us": watermark_us, "now_us": now_us}
-        if self.part.should_fire(part, window, **time):
-            part = kept(self.part.on_fire(part, window, **time))
-        is_over = self.until.should_fire(until, window, **time)
+        if self.part.should_fire(part, window, clocks):
+            part = kept(self.part.on_fire(part, window, clocks))
+        is_over = self.until.should_fire(until, window, clocks)
         if is_over:
-            until = Fired(self.until.on_fire(until, window, **time).state)
+            until = Fired(self.until.on_fire(until, window, clocks).state)
         return Progress((part, until), is_over or type(part) is Fired)
 
-    def next_timers(
-        self, state: tuple[Any, Any], window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: tuple[Any, Any], window: Window, clocks: Clocks) -> TriggerTimers:
         """The earliest timers of both triggers that are still ahead."""
         both = zip((self.part, self.until), state, strict=True)
-        return _soonest(both, window, watermark_us, now_us)
+        return _soonest(both, window, clocks)
 
-    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+    def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """It has finished only if the trigger for which it finished still has."""
         part, until = progress.state
         if progress.is_finished and type(part) is not Fired and type(until) is not Fired:
             # The composite around this one has counted the last firing, which was that of the part, as its own.
             part = Fired(part)
         part, until = (
-            grown(trigger, inner, window, watermark_us)
+            grown(trigger, inner, window, clocks)
             for trigger, inner in zip((self.part, self.until), (part, until), strict=True)
         )
         have_fired = type(part) is Fired or type(until) is Fired
@@ -267,12 +238,10 @@ def _once(*, fires: bool) -> EarlyFirings:
     return EarlyFirings.THEN_FINISHES if fires else EarlyFirings.NEVER
 
 
-def _soonest(
-    parts: Iterable[tuple[Trigger, Any]], window: Window, watermark_us: int, now_us: int
-) -> TriggerTimers:
+def _soonest(parts: Iterable[tuple[Trigger, Any]], window: Window, clocks: Clocks) -> TriggerTimers:
     soonest = TriggerTimers()
     for part, state in parts:
-        timers = part.next_timers(state, window, watermark_us=watermark_us, now_us=now_us)
+        timers = part.next_timers(state, window, clocks)
         # A part whose instant has passed must not hide one whose instant is still ahead.
-        soonest = soonest.sooner(timers.ahead_of(watermark_us, now_us))
+        soonest = soonest.sooner(timers.ahead_of(clocks))
     return soonest

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from triggers.checks import is_positive_size
+from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.errors import WindowError
 from windowing.window import Window
@@ -46,23 +47,19 @@ class DataDrivenTrigger(Trigger):
     def is_ready(self, state: Any) -> bool:
         """Whether the trigger should fire."""
 
-    def on_elements(
-        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
-    ) -> Any:
+    def on_elements(self, state: Any, window: Window, elements: Elements, clocks: Clocks) -> Any:
         """Pass the values to `seen`."""
         return self.seen(state, elements.values)
 
-    def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: Any, window: Window, clocks: Clocks) -> bool:
         """Whether the state is ready."""
         return self.is_ready(state)
 
-    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+    def on_fire(self, state: Any, window: Window, clocks: Clocks) -> Progress:
         """It fires once, and has then finished."""
         return Progress(self.initial_state(), is_finished=True)
 
-    def next_timers(
-        self, state: Any, window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: Any, window: Window, clocks: Clocks) -> TriggerTimers:
         """No timers: it does not depend on time."""
         return TriggerTimers()
 

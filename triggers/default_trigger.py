@@ -4,6 +4,7 @@ from typing import Any
 
 import attrs
 
+from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
@@ -20,26 +21,22 @@ class DefaultTrigger(Trigger):
         """It has none."""
         return EarlyFirings.NEVER
 
-    def on_elements(
-        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
-    ) -> Any:
+    def on_elements(self, state: Any, window: Window, elements: Elements, clocks: Clocks) -> Any:
         """The state does not change."""
         return state
 
-    def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: Any, window: Window, clocks: Clocks) -> bool:
         """Whether the watermark has reached the end of the window."""
-        return watermark_us >= window.end_us
+        return clocks.watermark_us >= window.end_us
 
-    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+    def on_fire(self, state: Any, window: Window, clocks: Clocks) -> Progress:
         """It never finishes."""
         return Progress(state)
 
-    def next_timers(
-        self, state: Any, window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: Any, window: Window, clocks: Clocks) -> TriggerTimers:
         """A timer at the end of the window."""
         return TriggerTimers(event_us=window.end_us)
 
-    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+    def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """A composite for which it has fired runs it again, if the end of the window is ahead again."""
-        return Progress(None, progress.is_finished and watermark_us >= window.end_us)
+        return Progress(None, progress.is_finished and clocks.watermark_us >= window.end_us)

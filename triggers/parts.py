@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from triggers.clocks import Clocks
 from triggers.trigger import Progress, Trigger
 from windowing.errors import WindowError
 from windowing.window import Window
@@ -27,16 +28,16 @@ def kept(progress: Progress) -> Any:
     return Fired(progress.state) if progress.is_finished else progress.state
 
 
-def grown(part: Trigger, state: Any, window: Window, watermark_us: int) -> Any:
+def grown(part: Trigger, state: Any, window: Window, clocks: Clocks) -> Any:
     """The state to keep of a part whose window has grown.
 
     Args:
         part: the part.
         state: the state that was kept of it.
         window: as it is now.
-        watermark_us: the watermark, in microseconds.
+        clocks: the clocks.
     """
-    return kept(part.on_growth(progress_of(state), window, watermark_us=watermark_us))
+    return kept(part.on_growth(progress_of(state), window, clocks))
 
 
 def merged(part: Trigger, states: Sequence[Any], window: Window) -> Any:

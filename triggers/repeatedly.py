@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from triggers.checks import is_trigger
+from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
@@ -40,60 +41,46 @@ class Repeatedly(Trigger):
         """The initial state of the part."""
         return self.part.initial_state()
 
-    def on_elements(
-        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
-    ) -> Any:
+    def on_elements(self, state: Any, window: Window, elements: Elements, clocks: Clocks) -> Any:
         """Pass the elements to the part."""
-        return self.part.on_elements(
-            self._running(state), window, elements, watermark_us=watermark_us, now_us=now_us
-        )
+        return self.part.on_elements(self._running(state), window, elements, clocks)
 
     @property
     def signals(self) -> frozenset[str]:
         """The signals of the part."""
         return self.part.signals
 
-    def on_signal(
-        self, state: Any, window: Window, name: str, *, watermark_us: int, now_us: int
-    ) -> Any:
+    def on_signal(self, state: Any, window: Window, name: str, clocks: Clocks) -> Any:
         """Pass the signal to the part."""
         running = self._running(state)
-        after = self.part.on_signal(running, window, name, watermark_us=watermark_us, now_us=now_us)
+        after = self.part.on_signal(running, window, name, clocks)
         return state if after is running else after
 
-    def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: Any, window: Window, clocks: Clocks) -> bool:
         """Whether the part should fire."""
-        return self.part.should_fire(
-            self._running(state), window, watermark_us=watermark_us, now_us=now_us
-        )
+        return self.part.should_fire(self._running(state), window, clocks)
 
-    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+    def on_fire(self, state: Any, window: Window, clocks: Clocks) -> Progress:
         """The part starts again if it has finished."""
-        after = self.part.on_fire(
-            self._running(state), window, watermark_us=watermark_us, now_us=now_us
-        )
+        after = self.part.on_fire(self._running(state), window, clocks)
         if not after.is_finished:
             return after
         # Most parts finish for good, even if the window grows.
         is_final = type(self.part).on_growth is Trigger.on_growth
         return Progress(self.initial_state() if is_final else Finished(after.state))
 
-    def next_timers(
-        self, state: Any, window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: Any, window: Window, clocks: Clocks) -> TriggerTimers:
         """The timers of the part."""
-        return self.part.next_timers(
-            self._running(state), window, watermark_us=watermark_us, now_us=now_us
-        )
+        return self.part.next_timers(self._running(state), window, clocks)
 
-    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+    def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """The progress of the part; before its last firing, if that was for an end that is ahead again."""
         has_finished = type(progress.state) is Finished
         part = Progress(
             progress.state.state if has_finished else progress.state,
             is_finished=has_finished or progress.is_finished,
         )
-        after = self.part.on_growth(part, window, watermark_us=watermark_us)
+        after = self.part.on_growth(part, window, clocks)
         if not after.is_finished:
             return Progress(after.state)
         return Progress(Finished(after.state), progress.is_finished)

@@ -1,8 +1,8 @@
 """Trigger: decides when a window fires, as pure transitions over a state that the caller keeps.
 
-Every method gets the watermark (event time) and ``now_us`` (processing time) as two arguments: mistaking one
-for the other would make a backlog count as late.  A trigger object has no state of its own; the state of a window is an
-immutable value, None where a trigger needs none.
+Every method that depends on time gets the `Clocks`: the watermark (event time) and the processing time, as two named
+fields.  A trigger object has no state of its own; the state of a window is an immutable value, None where a trigger
+needs none.
 
 A trigger that has *finished* does not fire again; records that come afterwards are kept, and emitted when the window
 expires.
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
+from triggers.clocks import Clocks
 from windowing.errors import WindowError
 from windowing.window import Window
 
@@ -25,17 +26,16 @@ class TriggerTimers(NamedTuple):
     event_us: int | None = None
     processing_us: int | None = None
 
-    def ahead_of(self, watermark_us: int, now_us: int) -> "TriggerTimers":
+    def ahead_of(self, clocks: Clocks) -> "TriggerTimers":
         """The timers without the instants that have passed, as they have fired already.
 
         Args:
-            watermark_us: the watermark, in microseconds.
-            now_us: the processing time, in microseconds.
+            clocks: the clocks.
         """
         event_us, processing_us = self
         return TriggerTimers(
-            None if event_us is None or event_us <= watermark_us else event_us,
-            None if processing_us is None or processing_us <= now_us else processing_us,
+            None if event_us is None or event_us <= clocks.watermark_us else event_us,
+            None if processing_us is None or processing_us <= clocks.now_us else processing_us,
         )
 
     def sooner(self, other: "TriggerTimers") -> "TriggerTimers":
@@ -109,9 +109,7 @@ class Trigger(ABC):
         """The state of a window that has received no record."""
         return None
 
-    def on_signal(
-        self, state: Any, window: Window, name: str, *, watermark_us: int, now_us: int
-    ) -> Any:
+    def on_signal(self, state: Any, window: Window, name: str, clocks: Clocks) -> Any:
         """The state after a signal has reached the job.
 
         If the signal makes no difference, it must return the same object again.
@@ -120,58 +118,49 @@ class Trigger(ABC):
             state: the state before.
             window: the window.
             name: of the signal.
-            watermark_us: the watermark, in microseconds.
-            now_us: the processing time, in microseconds.
+            clocks: the clocks.
         """
         return state
 
     @abstractmethod
-    def on_elements(
-        self, state: Any, window: Window, elements: Elements, *, watermark_us: int, now_us: int
-    ) -> Any:
+    def on_elements(self, state: Any, window: Window, elements: Elements, clocks: Clocks) -> Any:
         """The state after more records.
 
         Args:
             state: the state before.
             window: the window.
             elements: the records.
-            watermark_us: the watermark, in microseconds.
-            now_us: the processing time, in microseconds.
+            clocks: the clocks.
         """
 
     @abstractmethod
-    def should_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: Any, window: Window, clocks: Clocks) -> bool:
         """Whether the window should fire now.
 
         Args:
             state: the state of the trigger.
             window: the window.
-            watermark_us: the watermark, in microseconds.
-            now_us: the processing time, in microseconds.
+            clocks: the clocks.
         """
 
     @abstractmethod
-    def on_fire(self, state: Any, window: Window, *, watermark_us: int, now_us: int) -> Progress:
+    def on_fire(self, state: Any, window: Window, clocks: Clocks) -> Progress:
         """The progress of the trigger after the window has fired because `should_fire` was true.
 
         Args:
             state: the state before.
             window: the window.
-            watermark_us: the watermark, in microseconds.
-            now_us: the processing time, in microseconds.
+            clocks: the clocks.
         """
 
     @abstractmethod
-    def next_timers(
-        self, state: Any, window: Window, *, watermark_us: int, now_us: int
-    ) -> TriggerTimers:
+    def next_timers(self, state: Any, window: Window, clocks: Clocks) -> TriggerTimers:
         """When to call `should_fire` again even if no record comes; instants that have passed do not matter.
 
         Args:
             state: the state of the trigger.
             window: the window.
-            watermark_us: the watermark, in microseconds.
-            now_us: the processing time, in microseconds.
+            clocks: the clocks.
         """
 
     def merge_states(self, states: Sequence[Any], window: Window) -> Any:
@@ -192,7 +181,7 @@ class Trigger(ABC):
             )
         return states[0]
 
-    def on_growth(self, progress: Progress, window: Window, *, watermark_us: int) -> Progress:
+    def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """The progress of the trigger in ``window``, which has grown since the trigger made this progress.
 
         Override it if the trigger waits for the end of the window: the end for which it has fired may be ahead again.
@@ -202,17 +191,11 @@ class Trigger(ABC):
             progress: before the window grew; finished also if the trigger is a part that a composite does not call any
                 more.
             window: as it is now; it covers the former one.
-            watermark_us: the watermark, in microseconds.
+            clocks: the clocks.
         """
         return progress
 
-    def on_merge(
-        self,
-        sources: Sequence[Progress],
-        window: Window,
-        *,
-        watermark_us: int,
-    ) -> Progress:
+    def on_merge(self, sources: Sequence[Progress], window: Window, clocks: Clocks) -> Progress:
         """The progress of the trigger in ``window``, into which windows with this progress have merged.
 
         Each of them has first grown (`on_growth`).  The trigger has finished only if it then has in all of them, so a
@@ -221,9 +204,9 @@ class Trigger(ABC):
         Args:
             sources: the progress in each of the windows that merged.
             window: the window that they merged into.
-            watermark_us: the watermark, in microseconds.
+            clocks: the clocks.
         """
-        grown = [self.on_growth(source, window, watermark_us=watermark_us) for source in sources]
+        grown = [self.on_growth(source, window, clocks) for source in sources]
         open_states = [each.state for each in grown if not each.is_finished]
         if len(grown) == 1 or not open_states:
             return grown[0]

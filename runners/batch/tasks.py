@@ -36,7 +36,8 @@ from runners.batch.spill.spilled_groups import SPILL_BYTES, SpilledGroups
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import letters_set_aside
 from runners.core.stages.deduplication import Deduplicator, SplitIds
-from runners.core.stages.grouping import GroupingStage, StageClock, Step
+from runners.core.stages.grouping import GroupingStage, Step
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.errors import UnrepeatableError
 from runners.millwheel.model.ids import RangeId
@@ -59,10 +60,10 @@ _EMPTY_READ_PAUSE_S = 0.01
 # Nothing is late in a batch: the watermark is at the beginning of time until all input is there,
 # and then at its end. Stages downstream receive no watermark before that, so what is emitted cannot
 # be late for them either.
-_WHILE_INPUT = StageClock(
+_WHILE_INPUT = StageClocks(
     watermark_us=MIN_TIMESTAMP_US, output_watermark_us=MIN_TIMESTAMP_US, now_us=MIN_TIMESTAMP_US
 )
-_AT_THE_END = StageClock(
+_AT_THE_END = StageClocks(
     watermark_us=MAX_TIMESTAMP_US, output_watermark_us=MIN_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US
 )
 
@@ -254,8 +255,7 @@ class Attempt:
             with self._watch.at_work():
                 outputs = executor.process(
                     bundle if deduplicated is None else deduplicated.bundle,
-                    watermark_us=_WHILE_INPUT.watermark_us,
-                    now_us=_WHILE_INPUT.now_us,
+                    _WHILE_INPUT,
                 )
             outputs.dead[:0] = [*aside, *(deduplicated.dead if deduplicated is not None else ())]
             yield from overflow.packed()

@@ -17,9 +17,10 @@ from runners.core.ground.dead_letters import DeadLetter, letters_set_aside
 from runners.core.ground.timers import TimerQueue, Timers
 from runners.core.panes.signal_delivery import unknown_signal
 from runners.core.stages.deduplication import Deduplicator, SplitIds
-from runners.core.stages.grouping import GroupingStage, StageClock, Step
+from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.percentile_watermark import ProgressSketch, percentile_watermark_us
 from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
 from runners.core.tables.changelog import Rows, apply_table_write
 from runners.direct.result import DirectResult
@@ -155,9 +156,10 @@ class Job:
         bundle = Bundle(batch.values, batch.timestamps_us)
         if self._percentiles_us:
             split.sketch.add(batch.timestamps_us)
-        executor = self._sources[split.stage]
-        watermark_us = self._watermarks_us[split.stage]
-        self._route(executor.process(bundle, watermark_us=watermark_us, now_us=self._now_us))
+        clocks = StageClocks.of_source(
+            watermark_us=self._watermarks_us[split.stage], now_us=self._now_us
+        )
+        self._route(self._sources[split.stage].process(bundle, clocks))
 
     def _follow_split(self, split: SplitInput, batch: SourceBatch) -> None:
         """Take in the status and watermark that the split reports."""
@@ -180,13 +182,9 @@ class Job:
         for name, grouping in self._groupings.items():
             watermark_us = min(self._output_watermark_us[sender] for sender in grouping.senders)
             self._raise_percentile(name, grouping, watermark_us)
-            clock = self._clock(name, watermark_us, self._now_us)
-            while due := grouping.timers.pop_due(
-                watermark_us=watermark_us,
-                now_us=self._now_us,
-                percentile_watermark_us=clock.percentile_watermark_us,
-            ):
-                step = grouping.stage.fire_timers(grouping.cells, due, clock)
+            clocks = self._clocks(name, watermark_us, self._now_us)
+            while due := grouping.timers.pop_due(clocks):
+                step = grouping.stage.fire_timers(grouping.cells, due, clocks)
                 self._apply(name, grouping, step)
             self._raise_watermark(name, watermark_us)
 
@@ -197,8 +195,8 @@ class Job:
             raise unknown_signal(signal, known)
         for name, grouping in self._groupings.items():
             if signal in grouping.stage.signals:
-                clock = self._clock(name, self._watermarks_us[name], self._now_us)
-                step = grouping.stage.signal(grouping.cells, list(grouping.cells), signal, clock)
+                clocks = self._clocks(name, self._watermarks_us[name], self._now_us)
+                step = grouping.stage.signal(grouping.cells, list(grouping.cells), signal, clocks)
                 self._apply(name, grouping, step)
         self._advance()
 
@@ -243,11 +241,11 @@ class Job:
             apply_table_write(self._tables[write.table.name][1], write)
         for name, partials in outputs.groups.items():
             grouping = self._groupings[name]
-            clock = self._clock(name, self._watermarks_us[name], self._arrival_us)
+            clocks = self._clocks(name, self._watermarks_us[name], self._arrival_us)
             for partial in partials:
                 # What could not be routed on a cluster is refused here too.
                 grouping.stage.codec.encode(partial[0])
-            self._apply(name, grouping, grouping.stage.add(grouping.cells, partials, clock))
+            self._apply(name, grouping, grouping.stage.add(grouping.cells, partials, clocks))
 
     def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:
         for timer, fire_us in step.effects.timers.items():
@@ -262,12 +260,12 @@ class Job:
         """The processing time at which a grouping takes in its input."""
         return self._now_us
 
-    def _clock(self, name: str, watermark_us: int, now_us: int) -> StageClock:
-        return StageClock(
+    def _clocks(self, name: str, watermark_us: int, now_us: int) -> StageClocks:
+        return StageClocks(
             watermark_us=watermark_us,
             output_watermark_us=self._output_watermark_us[name],
             now_us=now_us,
-            percentile_watermark_us=self._percentiles_us.get(name),
+            percentile_us=self._percentiles_us.get(name, MIN_TIMESTAMP_US),
         )
 
 

@@ -25,14 +25,14 @@ def firing_rounds(trigger: df.Trigger) -> tuple[list[int], bool]:
     """
     fired, progress = [], Progress(trigger.initial_state())
     for number in range(ROUNDS):
-        clocks = {"watermark_us": 0, "now_us": number * ROUND_US}
-        seen = trigger.on_elements(progress.state, GLOBAL_WINDOW, df.Elements(1, (0,)), **clocks)
+        clocks = df.Clocks(watermark_us=0, now_us=number * ROUND_US)
+        seen = trigger.on_elements(progress.state, GLOBAL_WINDOW, df.Elements(1, (0,)), clocks)
         for name in trigger.signals:
-            seen = trigger.on_signal(seen, GLOBAL_WINDOW, name, **clocks)
+            seen = trigger.on_signal(seen, GLOBAL_WINDOW, name, clocks)
         progress = Progress(seen)
-        if trigger.should_fire(seen, GLOBAL_WINDOW, **clocks):
+        if trigger.should_fire(seen, GLOBAL_WINDOW, clocks):
             fired.append(number)
-            progress = trigger.on_fire(seen, GLOBAL_WINDOW, **clocks)
+            progress = trigger.on_fire(seen, GLOBAL_WINDOW, clocks)
         if progress.is_finished:
             break
     return fired, progress.is_finished

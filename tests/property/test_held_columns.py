@@ -17,6 +17,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.single_firing import column_windows
 from runners.core.single_firing.single_panes import SinglePanes
 from runners.core.stages.plan import plan
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.control.shapes import Routing
@@ -85,7 +86,9 @@ class Grouped:
 
     def take(self, bundle: Bundle, watermark_us: int) -> None:
         """Have the bundle of a source grouped, then time goes on to a watermark of the source."""
-        outputs = self._executor.process(bundle, watermark_us=self._output_watermark_us, now_us=0)
+        outputs = self._executor.process(
+            bundle, StageClocks.of_source(watermark_us=self._output_watermark_us, now_us=0)
+        )
         deliveries = []
         for range_id, payload in self._router.payloads(outputs.groups):
             self._sent[range_id] += 1
@@ -138,8 +141,8 @@ class Grouped:
         self._advance(MIN_TIMESTAMP_US)
 
     def _advance(self, watermark_us: int) -> None:
-        while self._owner.has_due(watermark_us, MIN_TIMESTAMP_US, 0):
-            self._commit(self._owner.advance(watermark_us, MIN_TIMESTAMP_US, 0))
+        while self._owner.has_due(df.Clocks(watermark_us=watermark_us, now_us=0)):
+            self._commit(self._owner.advance(df.Clocks(watermark_us=watermark_us, now_us=0)))
         # Or there would be more and more of them, and each is looked for in all that comes.
         input_watermark_us = self._owner.time.watermark_us
         assert all(window.end_us > input_watermark_us for window in self._owner.columns.singles)
@@ -196,7 +199,9 @@ def test_what_is_held_is_of_windows_that_have_not_spoken(
     run = Grouped(aggregation(df.FixedWindows(10), ["user"], [("value", sum)]), source, None)
     (read_batch,) = read(source)
     bundle = Bundle(read_batch.values, read_batch.timestamps_us)
-    outputs = run._executor.process(bundle, watermark_us=MIN_TIMESTAMP_US, now_us=0)
+    outputs = run._executor.process(
+        bundle, StageClocks.of_source(watermark_us=MIN_TIMESTAMP_US, now_us=0)
+    )
     input_watermark_us = (seconds[0] // 10 + 1) * 10 * SECOND_US + behind_us
     for range_id, payload in run._router.payloads(outputs.groups):
         partials = decode_partials(payload)
@@ -347,7 +352,9 @@ def test_partials_that_fit_into_columns_are_the_same_there(
     example: PartialColumns | None = None
     for batch in read(source):
         bundle = Bundle(batch.values, batch.timestamps_us)
-        outputs = executor.process(bundle, watermark_us=MIN_TIMESTAMP_US, now_us=0)
+        outputs = executor.process(
+            bundle, StageClocks.of_source(watermark_us=MIN_TIMESTAMP_US, now_us=0)
+        )
         for partials in outputs.groups.values():
             again = example.like(partials) if example is not None and len(partials) else None
             if again is not None:

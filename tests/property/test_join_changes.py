@@ -145,7 +145,7 @@ def check_the_machine(
                 values = [(value, (at_us * 37) % 100) for value in values]
             watermark_us = 100 if ends and at_us > len(bundles) // 2 else MIN_TIMESTAMP_US
             partials = [("k", window, accumulation.folded(values), len(values))] * bool(values)
-            effects = machine.add(cells, partials, watermark_us=watermark_us, now_us=0)
+            effects = machine.add(cells, partials, df.Clocks(watermark_us=watermark_us, now_us=0))
             add_rows(said, effects, join_type)
             found.append((+said, effects.timers, effects.holds, set(cells)))
 

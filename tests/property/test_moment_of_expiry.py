@@ -54,7 +54,9 @@ class Machine:
         taken = (1, 1) if self._accumulation.is_retracted else 1
         folded = combined.add_inputs(combined.create_accumulator(), [taken])
         partial = ("k", self.window(time_us), folded, 1)
-        return self.machine.add(self.cells, [partial], watermark_us=watermark_us, now_us=0)
+        return self.machine.add(
+            self.cells, [partial], df.Clocks(watermark_us=watermark_us, now_us=0)
+        )
 
 
 @st.composite

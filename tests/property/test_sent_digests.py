@@ -16,6 +16,7 @@ from runners.batch.layout import Layout
 from runners.core.ground.bundle import Bundle
 from runners.core.partials import table as partial_table
 from runners.core.stages.plan import plan
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from tests.columnar import Event, EventSource, read
 from windowing.timestamps import MIN_TIMESTAMP_US
@@ -72,7 +73,9 @@ def digests(
     with bounds(bound):
         for batch in read(source):
             bundle = Bundle(batch.values, batch.timestamps_us)
-            outputs = executor.process(bundle, watermark_us=MIN_TIMESTAMP_US, now_us=0)
+            outputs = executor.process(
+                bundle, StageClocks.of_source(watermark_us=MIN_TIMESTAMP_US, now_us=0)
+            )
             list(gatherer.add(outputs.groups))
         before = gatherer.digests()
         list(gatherer.flush())

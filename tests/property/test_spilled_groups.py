@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.batch.spill.spilled_groups import CELL_BYTES, SpilledGroups
 from runners.core.ground.bundle import Bundle
-from runners.core.stages.grouping import GroupingStage, StageClock
+from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import ExecutionPlan, plan
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.core.tables.changelog import apply_table_write
 from runners.direct import DirectRunner
@@ -88,8 +89,8 @@ def pipeline(
     return p
 
 
-def clock(at_us: int) -> StageClock:
-    return StageClock(watermark_us=at_us, output_watermark_us=MIN_TIMESTAMP_US, now_us=at_us)
+def clock(at_us: int) -> StageClocks:
+    return StageClocks(watermark_us=at_us, output_watermark_us=MIN_TIMESTAMP_US, now_us=at_us)
 
 
 def blobs(
@@ -102,8 +103,7 @@ def blobs(
         values = [(key, value) for key, value, _ in part]
         outputs = executor.process(
             Bundle(values, [at * US for _, _, at in part]),
-            watermark_us=MIN_TIMESTAMP_US,
-            now_us=MIN_TIMESTAMP_US,
+            StageClocks.of_source(watermark_us=MIN_TIMESTAMP_US, now_us=MIN_TIMESTAMP_US),
         )
         yield encode_partials(next(iter(outputs.groups.values())))
     executor.teardown()

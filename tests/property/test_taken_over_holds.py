@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.core.ground.bundle import Bundle
 from runners.core.stages.plan import plan
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.direct import DirectRunner
 from runners.millwheel.control.job import job_spec
@@ -77,15 +78,17 @@ class Job:
 
     def add(self, owner: GroupingComputation, key: int, at_us: int) -> None:
         bundle = Bundle([(key, 1)], [at_us])
-        outputs = self._executor.process(bundle, watermark_us=MIN_TIMESTAMP_US, now_us=0)
+        outputs = self._executor.process(
+            bundle, StageClocks.of_source(watermark_us=MIN_TIMESTAMP_US, now_us=0)
+        )
         for range_id, payload in self._router.payloads(outputs.groups):
             self._sent[range_id] += 1
             delivery = Deliver(Channel(self._root, range_id), self._sent[range_id], payload)
             self._commit(owner.deliver([delivery], 0))
 
     def advance(self, owner: GroupingComputation, watermark_us: int) -> None:
-        while owner.has_due(watermark_us, MIN_TIMESTAMP_US, 0):
-            self._commit(owner.advance(watermark_us, MIN_TIMESTAMP_US, 0))
+        while owner.has_due(df.Clocks(watermark_us=watermark_us, now_us=0)):
+            self._commit(owner.advance(df.Clocks(watermark_us=watermark_us, now_us=0)))
 
     def compact(self, owner: GroupingComputation) -> None:
         while (draft := owner.compact()) is not None:

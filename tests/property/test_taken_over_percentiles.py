@@ -7,6 +7,7 @@ for it.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.core.ground.bundle import Bundle
 from runners.core.stages.plan import plan
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.direct import DirectRunner
 from runners.millwheel.control.job import job_spec
@@ -29,6 +31,7 @@ from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.router import Router
 from tests.oracle.laws import microseconds
 from tests.scripted_source import ScriptedSource
+from triggers.clocks import Clocks
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 JOB = "job"
@@ -103,7 +106,8 @@ class Owners:
 
     def add(self, value: int, at_us: int) -> None:
         outputs = self._executor.process(
-            Bundle([("k", value)], [at_us]), watermark_us=MIN_TIMESTAMP_US, now_us=0
+            Bundle([("k", value)], [at_us]),
+            StageClocks.of_source(watermark_us=MIN_TIMESTAMP_US, now_us=0),
         )
         for _, payload in self._router.payloads(outputs.groups):
             self._sent += 1
@@ -111,8 +115,12 @@ class Owners:
             self._commit(self._owner.deliver([delivery], 0))
 
     def advance(self, watermark_us: int, percentile_us: int) -> None:
-        while self._owner.has_due(watermark_us, percentile_us, 0):
-            draft = self._owner.advance(watermark_us, percentile_us, 0)
+        while self._owner.has_due(
+            df.Clocks(watermark_us=watermark_us, now_us=0, percentile_us=percentile_us)
+        ):
+            draft = self._owner.advance(
+                df.Clocks(watermark_us=watermark_us, now_us=0, percentile_us=percentile_us)
+            )
             if draft is None:
                 # What a range has acted on is committed with its next production.
                 draft = Draft(JOB)
@@ -167,15 +175,13 @@ def forget_what_is_stored(patch: pytest.MonkeyPatch) -> None:
 
 def go_by_what_the_master_sends(patch: pytest.MonkeyPatch) -> None:
     """The new owner does not look at how far the range had come."""
-    with_known = InputWatermark.with_known
-    patch.setattr(
-        InputWatermark,
-        "with_known",
-        lambda acted, watermark_us, percentile_us: (
-            with_known(acted, watermark_us, percentile_us)[0],
-            max(percentile_us, acted.percentile_us),
-        ),
-    )
+    known = InputWatermark.known
+
+    def broken(acted: InputWatermark, clocks: Clocks, **options: Any) -> StageClocks:
+        percentile_us = max(clocks.percentile_us, acted.percentile_us)
+        return attrs.evolve(known(acted, clocks, **options), percentile_us=percentile_us)
+
+    patch.setattr(InputWatermark, "known", broken)
 
 
 @pytest.mark.parametrize("mutate", [forget_what_is_stored, go_by_what_the_master_sends])

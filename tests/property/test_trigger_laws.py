@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -51,18 +52,21 @@ def test_a_period_ends_at_the_next_multiple(
 )
 def test_a_deadline_is_an_instant_and_comes(now_us: int, trigger: df.Trigger) -> None:
     """The first record sets it, and at it the trigger fires, and not before; the last is the end of time."""
-    clocks = {"watermark_us": 0, "now_us": now_us}
-    state = trigger.on_elements(trigger.initial_state(), WINDOW, df.Elements(1), **clocks)
-    at_us = trigger.next_timers(state, WINDOW, **clocks).processing_us
+    clocks = df.Clocks(watermark_us=0, now_us=now_us)
+    state = trigger.on_elements(trigger.initial_state(), WINDOW, df.Elements(1), clocks)
+    at_us = trigger.next_timers(state, WINDOW, clocks).processing_us
 
     assert at_us is not None
     assert now_us <= at_us <= MAX_TIMESTAMP_US
-    assert trigger.should_fire(state, WINDOW, watermark_us=0, now_us=at_us)
+    assert trigger.should_fire(state, WINDOW, df.Clocks(watermark_us=0, now_us=at_us))
     assert at_us == now_us or not trigger.should_fire(
-        state, WINDOW, watermark_us=0, now_us=at_us - 1
+        state, WINDOW, df.Clocks(watermark_us=0, now_us=at_us - 1)
     )
     later = trigger.on_elements(
-        state, WINDOW, df.Elements(1), watermark_us=0, now_us=min(now_us + 7, MAX_TIMESTAMP_US)
+        state,
+        WINDOW,
+        df.Elements(1),
+        df.Clocks(watermark_us=0, now_us=min(now_us + 7, MAX_TIMESTAMP_US)),
     )
     assert state == later
 
@@ -91,7 +95,9 @@ def _at(trigger: df.Trigger, now_us: int | None) -> Any:
     state = trigger.initial_state()
     if now_us is None:
         return state
-    return trigger.on_elements(state, WINDOW, df.Elements(1), watermark_us=0, now_us=now_us)
+    return trigger.on_elements(
+        state, WINDOW, df.Elements(1), df.Clocks(watermark_us=0, now_us=now_us)
+    )
 
 
 STEPS = st.lists(
@@ -111,31 +117,32 @@ class Alone:
     def __init__(self, trigger: df.Trigger) -> None:
         self.trigger = trigger
         self.progress = Progress(trigger.initial_state())
-        self.clocks = {"watermark_us": -20, "now_us": 0}
+        self.clocks = df.Clocks(watermark_us=-20, now_us=0)
 
     def take(self, verb: str, argument: int) -> None:
         trigger, clocks = self.trigger, self.clocks
         if verb in ("watermark", "now"):
-            clocks[f"{verb}_us"] += argument
+            name = f"{verb}_us"
+            clocks = self.clocks = attrs.evolve(clocks, **{name: getattr(clocks, name) + argument})
         elif not self.progress.is_finished:
             state = self.progress.state
             if verb == "add":
                 elements = df.Elements(1, (argument,))
-                state = trigger.on_elements(state, WINDOW, elements, **clocks)
+                state = trigger.on_elements(state, WINDOW, elements, clocks)
             else:
                 for name in trigger.signals:
-                    state = trigger.on_signal(state, WINDOW, name, **clocks)
+                    state = trigger.on_signal(state, WINDOW, name, clocks)
             self.progress = Progress(state)
         # Again and again, because at one instant several parts of it may be due.
         for _ in range(5):
-            if not self.would_fire(**clocks):
+            if not self.would_fire(clocks):
                 break
-            self.progress = trigger.on_fire(self.progress.state, WINDOW, **clocks)
+            self.progress = trigger.on_fire(self.progress.state, WINDOW, clocks)
 
-    def would_fire(self, **clocks: int) -> bool:
+    def would_fire(self, clocks: df.Clocks) -> bool:
         if self.progress.is_finished:
             return False
-        return self.trigger.should_fire(self.progress.state, WINDOW, **clocks)
+        return self.trigger.should_fire(self.progress.state, WINDOW, clocks)
 
 
 @given(trigger=any_trigger(), steps=STEPS, later=st.tuples(st.integers(0, 90), st.integers(0, 90)))
@@ -151,18 +158,18 @@ def test_nothing_becomes_due_before_the_wakeup(
     for step in steps:
         alone.take(*step)
     clocks = alone.clocks
-    if alone.progress.is_finished or alone.would_fire(**clocks):
+    if alone.progress.is_finished or alone.would_fire(clocks):
         return
-    wakeup = trigger.next_timers(alone.progress.state, WINDOW, **clocks).ahead_of(**clocks)
-    until = {name: at_us + more for (name, at_us), more in zip(clocks.items(), later, strict=True)}
+    wakeup = trigger.next_timers(alone.progress.state, WINDOW, clocks).ahead_of(clocks)
+    watermark_us, now_us = clocks.watermark_us + later[0], clocks.now_us + later[1]
     if wakeup.event_us is not None:
-        assert clocks["watermark_us"] < wakeup.event_us
-        until["watermark_us"] = min(until["watermark_us"], wakeup.event_us - 1)
+        assert clocks.watermark_us < wakeup.event_us
+        watermark_us = min(watermark_us, wakeup.event_us - 1)
     if wakeup.processing_us is not None:
-        assert clocks["now_us"] < wakeup.processing_us
-        until["now_us"] = min(until["now_us"], wakeup.processing_us - 1)
+        assert clocks.now_us < wakeup.processing_us
+        now_us = min(now_us, wakeup.processing_us - 1)
 
-    assert not alone.would_fire(**until)
+    assert not alone.would_fire(df.Clocks(watermark_us=watermark_us, now_us=now_us))
 
 
 @given(trigger=any_trigger(), several=st.lists(STEPS, min_size=1, max_size=3), data=st.data())
@@ -174,21 +181,19 @@ def test_windows_merge_in_any_order(
     for each, steps in zip(alone, several, strict=True):
         for step in steps:
             each.take(*step)
-    watermark_us = max(each.clocks["watermark_us"] for each in alone)
+    watermark_us = max(each.clocks.watermark_us for each in alone)
     progress = [each.progress for each in alone]
-    merged = trigger.on_merge(progress, WINDOW, watermark_us=watermark_us)
-    other = trigger.on_merge(
-        data.draw(st.permutations(progress)), WINDOW, watermark_us=watermark_us
-    )
-    clocks: dict[str, Any] = {"watermark_us": watermark_us, "now_us": 0}
+    clocks = df.Clocks(watermark_us=watermark_us, now_us=0)
+    merged = trigger.on_merge(progress, WINDOW, clocks)
+    other = trigger.on_merge(data.draw(st.permutations(progress)), WINDOW, clocks)
 
     assert merged.is_finished == other.is_finished == all(each.is_finished for each in progress)
     if not merged.is_finished:
         for now_us in (0, 10, 40, 200):
-            clocks["now_us"] = now_us
-            assert trigger.should_fire(merged.state, WINDOW, **clocks) == trigger.should_fire(
-                other.state, WINDOW, **clocks
+            clocks = df.Clocks(watermark_us=watermark_us, now_us=now_us)
+            assert trigger.should_fire(merged.state, WINDOW, clocks) == trigger.should_fire(
+                other.state, WINDOW, clocks
             )
-            assert trigger.next_timers(merged.state, WINDOW, **clocks) == trigger.next_timers(
-                other.state, WINDOW, **clocks
+            assert trigger.next_timers(merged.state, WINDOW, clocks) == trigger.next_timers(
+                other.state, WINDOW, clocks
             )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow import join_fn
-from runners.core.ground.cells import NOTHING, LateArrival, Now, WindowState
+from runners.core.ground.cells import NOTHING, LateArrival, WindowState
 from runners.core.ground.timers import TimerQueue
 from runners.core.panes import group_also_by_window as core
 from runners.core.panes import merging_cells, window_lifecycle
@@ -63,13 +63,15 @@ ON_TIME = (
 
 def expire_by_the_percentile(patch: Patch) -> None:
     """What a percentile leaves out at first is too late."""
-    patch.setattr(
-        WindowLifecycle,
-        "now",
-        lambda _, watermark_us, now_us, percentile_us: Now(
-            max(watermark_us, percentile_us or watermark_us), now_us, percentile_us or watermark_us
-        ),
-    )
+    for name in ("add", "fire_timers"):
+        step = getattr(GroupAlsoByWindow, name)
+        patch.setattr(
+            GroupAlsoByWindow,
+            name,
+            lambda machine, cells, what, clocks, step=step: step(
+                machine, cells, what, clocks.for_triggers
+            ),
+        )
 
 
 def drop_retraction_on_merge(patch: Patch) -> None:

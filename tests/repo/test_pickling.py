@@ -33,8 +33,8 @@ from runners.core.ground.cells import (
 )
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.partials.folding import Accumulation
-from runners.core.stages.grouping import StageClock
 from runners.core.stages.plan import plan
+from runners.core.stages.stage_clocks import StageClocks
 from runners.direct import DirectRunner
 from tests.ids import shown
 from triggers.windowing_strategy import WindowingStrategy
@@ -85,7 +85,8 @@ VALUES: list[Any] = [
     WindowState(),
     LateArrival("k", WINDOW, [1], 1, 10),
     Effects([1], [0], [WINDOW], [PANE], [1], [SAID], {(("k", None), WINDOW, TimeDomain.EVENT): 5}),
-    StageClock(watermark_us=1, output_watermark_us=0, now_us=2),
+    df.Clocks(watermark_us=1, now_us=2, percentile_us=3),
+    StageClocks(watermark_us=1, output_watermark_us=0, now_us=2),
     df.BagStateSpec("bag"),
     df.CombiningValueStateSpec("mean", CallableCombineFn(sum)),
     df.ReadModifyWriteStateSpec("value"),
@@ -180,7 +181,7 @@ def test_the_machine_survives() -> None:
     """It holds configuration only, so a copy acts the same."""
     machine = GroupAlsoByWindow(Accumulation(ListCombineFn(), WindowingStrategy()))
     effects = [
-        each.add({}, [("k", WINDOW, [1], 1)], watermark_us=10, now_us=0)
+        each.add({}, [("k", WINDOW, [1], 1)], df.Clocks(watermark_us=10, now_us=0))
         for each in (machine, PICKLERS[0](machine))
     ]
 

@@ -56,26 +56,20 @@ class EverySecond(df.Trigger):
         return 0
 
     def on_elements(
-        self, state: int, window: df.Window, elements: Elements, *, watermark_us: int, now_us: int
+        self, state: int, window: df.Window, elements: Elements, clocks: df.Clocks
     ) -> int:
         return state
 
-    def on_signal(
-        self, state: int, window: df.Window, name: str, *, watermark_us: int, now_us: int
-    ) -> int:
+    def on_signal(self, state: int, window: df.Window, name: str, clocks: df.Clocks) -> int:
         return state + 1
 
-    def should_fire(self, state: int, window: df.Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: int, window: df.Window, clocks: df.Clocks) -> bool:
         return state >= 2
 
-    def on_fire(
-        self, state: int, window: df.Window, *, watermark_us: int, now_us: int
-    ) -> df.Progress:
+    def on_fire(self, state: int, window: df.Window, clocks: df.Clocks) -> df.Progress:
         return df.Progress(0)
 
-    def next_timers(
-        self, state: int, window: df.Window, *, watermark_us: int, now_us: int
-    ) -> df.TriggerTimers:
+    def next_timers(self, state: int, window: df.Window, clocks: df.Clocks) -> df.TriggerTimers:
         return df.TriggerTimers()
 
     def merge_states(self, states: Sequence[int], window: df.Window) -> int:

@@ -37,8 +37,9 @@ from runners.core.ground.dead_letters import letters_set_aside
 from runners.core.ground.timers import Timers
 from runners.core.partials.lifting import Partial
 from runners.core.stages.deduplication import Deduplicator, SplitIds
-from runners.core.stages.grouping import GroupingStage, StageClock, Step
+from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.plan import ExecutionPlan
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.errors import BackfillError
 from runners.millwheel.model.ids import RangeId
@@ -137,7 +138,7 @@ class BackfillTask:
         where = str(self._stage.root)
         self._writer = BackfillWriter(store, backfill.job, range_id, owner, where=where)
         self._number = 0
-        self._clock = StageClock(
+        self._clocks = StageClocks(
             watermark_us=MIN_TIMESTAMP_US,
             output_watermark_us=MIN_TIMESTAMP_US,
             now_us=backfill.now_us,
@@ -202,13 +203,12 @@ class BackfillTask:
                 return
             bundle = Bundle(batch.values, batch.timestamps_us)
             deduplicated = (
-                None if ids is None else ids.deduplicate(bundle, self._clock.watermark_us)
+                None if ids is None else ids.deduplicate(bundle, self._clocks.watermark_us)
             )
             with self._watch.at_work():
                 outputs = executor.process(
                     bundle if deduplicated is None else deduplicated.bundle,
-                    watermark_us=self._clock.watermark_us,
-                    now_us=self._clock.now_us,
+                    self._clocks,
                 )
             aside = letters_set_aside(batch, self._stage.root, tries=self._backfill.tries)
             outputs.dead[:0] = [*aside, *(deduplicated.dead if deduplicated is not None else ())]
@@ -302,20 +302,13 @@ class BackfillTask:
         while blobs:
             partials += decode_partials(blobs.pop())
             if len(partials) >= self._backfill.batch_records or not blobs:
-                step = grouping.add(cells, partials, self._clock)
+                step = grouping.add(cells, partials, self._clocks)
                 partials = []
                 yield _noted(step, timers)
         # Event time advances to where the sources are.
-        clock = attrs.evolve(
-            self._clock, watermark_us=watermark_us, percentile_watermark_us=watermark_us
-        )
-        while due := timers.pop_due(
-            watermark_us=watermark_us,
-            now_us=clock.now_us,
-            percentile_watermark_us=watermark_us,
-            timers_max=BUNDLE_TIMERS,
-        ):
-            yield _noted(grouping.fire_timers(cells, due, clock), timers)
+        clocks = attrs.evolve(self._clocks, watermark_us=watermark_us, percentile_us=watermark_us)
+        while due := timers.pop_due(clocks, BUNDLE_TIMERS):
+            yield _noted(grouping.fire_timers(cells, due, clocks), timers)
 
     def _followed(self, step: Step, *, is_written: bool) -> Iterator[Shipment]:
         assert not step.effects.late

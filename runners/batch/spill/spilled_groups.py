@@ -33,10 +33,10 @@ from runners.batch.spill.spill_file import SpillFile
 from runners.core.ground.cells import Cell, CellId, TimerId
 from runners.core.ground.timers import Timers
 from runners.core.partials.lifting import Partial
-from runners.core.stages.grouping import GroupingStage, StageClock, Step
+from runners.core.stages.grouping import GroupingStage, Step
+from runners.core.stages.stage_clocks import StageClocks
 from runners.stored.journal import Changes, Released, Whole, decode_entry, encode_changes
 from runners.stored.partials import decode_partials, encode_partials
-from windowing.timestamps import MAX_TIMESTAMP_US
 
 #: State of a task in memory, as stored bytes; Python objects take some seven times as much.
 SPILL_BYTES = 48 << 20
@@ -111,8 +111,8 @@ class SpilledGroups:
     def __init__(
         self,
         grouping: GroupingStage,
-        while_input: StageClock,
-        at_the_end: StageClock,
+        while_input: StageClocks,
+        at_the_end: StageClocks,
         spill_bytes: int = SPILL_BYTES,
     ) -> None:
         self._grouping, self._spill_bytes = grouping, spill_bytes
@@ -251,9 +251,7 @@ class SpilledGroups:
         for timer, fire_us in memory.timers.items():
             timers.set(timer, fire_us)
         memory.timers.clear()
-        while due := timers.pop_due(
-            watermark_us=MAX_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US, timers_max=BUNDLE_TIMERS
-        ):
+        while due := timers.pop_due(self._at_the_end, BUNDLE_TIMERS):
             step = self._grouping.fire_timers(memory.cells, due, self._at_the_end)
             for timer, changed_us in step.effects.timers.items():
                 timers.set(timer, changed_us)

@@ -56,19 +56,6 @@ NO_TIMERS = WindowTimers()
 UNTOUCHED = Progress()
 
 
-@attrs.frozen
-class Now:
-    """The clocks of a step: event time and processing time, never one in place of the other.
-
-    ``watermark_us`` decides what is too late; triggers and panes follow ``trigger_watermark_us``, which is the same, or
-    ahead of it where they follow a percentile.
-    """
-
-    watermark_us: int
-    now_us: int
-    trigger_watermark_us: int
-
-
 @attrs.define
 class EmittedPane:
     """A value that a window has emitted and not retracted.

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Generic, TypeVar
 
 from runners.core.ground.cells import TimerId
+from triggers.clocks import Clocks
 from windowing.time_domain import TimeDomain
 
 TimerT = TypeVar("TimerT", bound=Hashable)
@@ -131,30 +132,20 @@ class Timers:
         """When the first processing-time timer is due, in microseconds, or None."""
         return self.queues[TimeDomain.PROCESSING].next_us()
 
-    def pop_due(
-        self,
-        *,
-        watermark_us: int,
-        now_us: int,
-        percentile_watermark_us: int | None = None,
-        timers_max: int | None = None,
-    ) -> list[TimerId]:
+    def pop_due(self, clocks: Clocks, timers_max: int | None = None) -> list[TimerId]:
         """Remove and return the timers that are due in any domain, earliest first within each.
 
         Args:
-            watermark_us: the input watermark, in microseconds.
-            now_us: the processing time, in microseconds.
-            percentile_watermark_us: the percentile watermark, in microseconds; None: none of its timers is due.
+            clocks: the clocks.
             timers_max: the most timers to return; None: all.
         """
         until_us = {
-            TimeDomain.EVENT: watermark_us,
-            TimeDomain.PERCENTILE: percentile_watermark_us,
-            TimeDomain.PROCESSING: now_us,
+            TimeDomain.EVENT: clocks.watermark_us,
+            TimeDomain.PERCENTILE: clocks.percentile_us,
+            TimeDomain.PROCESSING: clocks.now_us,
         }
         due: list[TimerId] = []
         for domain, instant_us in until_us.items():
-            if instant_us is not None:
-                left = None if timers_max is None else timers_max - len(due)
-                due += self.queues[domain].pop_due(instant_us, left)
+            left = None if timers_max is None else timers_max - len(due)
+            due += self.queues[domain].pop_due(instant_us, left)
         return due

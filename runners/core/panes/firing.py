@@ -5,9 +5,10 @@ from typing import Any
 
 import attrs
 
-from runners.core.ground.cells import NOTHING, Effects, EmittedPane, Now, WindowState
+from runners.core.ground.cells import NOTHING, Effects, EmittedPane, WindowState
 from runners.core.partials.folding import Accumulation
 from triggers.accumulation import AccumulationMode
+from triggers.clocks import Clocks
 from windowing.pane import NO_FIRING, PaneInfo, PaneTiming
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
@@ -33,7 +34,7 @@ class Panes:
         window: Window,
         state: WindowState,
         effects: Effects,
-        now: Now,
+        clocks: Clocks,
         *,
         is_last: bool,
     ) -> None:
@@ -46,14 +47,14 @@ class Panes:
             window: the window.
             state: of the window; changed in place.
             effects: receives what is emitted and retracted.
-            now: the clocks.
+            clocks: the clocks.
             is_last: whether the window expires with this firing.
         """
         if self._accumulation.emits_changes:
-            state.is_past |= now.trigger_watermark_us >= window.end_us
+            state.is_past |= clocks.for_triggers.watermark_us >= window.end_us
             self._emit_changes(key, window, state, effects)
             return
-        pane = _pane_info(window, state, now, is_last=is_last)
+        pane = _pane_info(window, state, clocks, is_last=is_last)
         for emitted in state.emitted:
             effects.emit_retractable(emitted, -1)
         state.emitted, state.pending = (), 0
@@ -179,8 +180,8 @@ def _emit_part(effects: Effects, key: Any, part: Any, emitted: EmittedPane, sign
 _ON_TIME = {is_last: attrs.evolve(NO_FIRING, is_last=is_last) for is_last in (False, True)}
 
 
-def _pane_info(window: Window, state: WindowState, now: Now, *, is_last: bool) -> PaneInfo:
-    if now.trigger_watermark_us < window.end_us:
+def _pane_info(window: Window, state: WindowState, clocks: Clocks, *, is_last: bool) -> PaneInfo:
+    if clocks.for_triggers.watermark_us < window.end_us:
         timing = PaneTiming.EARLY
     else:
         timing = PaneTiming.LATE if state.is_past else PaneTiming.ON_TIME

@@ -1,9 +1,8 @@
 """GroupAlsoByWindow: the window, trigger and pane machine, the same for every engine.
 
 Takes partials and due timers, keeps cells, and returns which panes are emitted, which timers change and which records
-are too late.  The clock is two arguments: ``watermark_us`` (event time) and ``now_us`` (processing time); where
-triggers follow a percentile watermark, that is a third, ``percentile_watermark_us``, which is never behind the
-watermark.
+are too late.  The watermark of the `Clocks` decides what is too late; triggers and panes follow the percentile
+watermark where there is one and it is ahead (`Clocks.for_triggers`).
 
 The caller owns the cells (`runners.core.ground.cells`) and applies the effects atomically.
 
@@ -30,7 +29,6 @@ from runners.core.ground.cells import (
     CellId,
     Effects,
     LateArrival,
-    Now,
     TimerId,
     WindowState,
 )
@@ -38,6 +36,7 @@ from runners.core.panes.merging_cells import Merger, Regrouper, fresh_state
 from runners.core.panes.window_lifecycle import WindowLifecycle, clear
 from runners.core.partials.folding import Accumulation
 from runners.core.partials.lifting import LatePartial, Partial
+from triggers.clocks import Clocks
 from triggers.trigger import Elements
 from windowing.window import Window
 from windowing.window_fn import MergingWindowFn
@@ -74,50 +73,38 @@ class GroupAlsoByWindow:
         self,
         cells: MutableMapping[CellId, Cell],
         partials: Iterable[Partial],
-        *,
-        watermark_us: int,
-        now_us: int,
-        percentile_watermark_us: int | None = None,
+        clocks: Clocks,
     ) -> Effects:
         """Add partials to their windows, and fire the windows that are due.
 
         Args:
             cells: of the grouping; changed in place.
             partials: what has arrived.
-            watermark_us: the input watermark, in microseconds.
-            now_us: the processing time, in microseconds.
-            percentile_watermark_us: the percentile watermark, in microseconds, where triggers follow one.
+            clocks: the clocks.
         """
         effects = Effects()
-        now = self._life.now(watermark_us, now_us, percentile_watermark_us)
         if self._regrouper is not None:
-            self._add_regrouping(self._regrouper, cells, partials, effects, now)
+            self._add_regrouping(self._regrouper, cells, partials, effects, clocks)
         elif self._merger is not None:
-            self._add_merging(self._merger, cells, partials, effects, now)
+            self._add_merging(self._merger, cells, partials, effects, clocks)
         else:
-            self._add_plain(cells, partials, effects, now)
+            self._add_plain(cells, partials, effects, clocks)
         return effects
 
     def fire_timers(
         self,
         cells: MutableMapping[CellId, Cell],
         due: Iterable[TimerId],
-        *,
-        watermark_us: int,
-        now_us: int,
-        percentile_watermark_us: int | None = None,
+        clocks: Clocks,
     ) -> Effects:
         """Let the windows of due timers fire, expire, or set their next timer.
 
         Args:
             cells: of the grouping; changed in place.
             due: the timers, in the order of time.
-            watermark_us: the input watermark, in microseconds.
-            now_us: the processing time, in microseconds.
-            percentile_watermark_us: the percentile watermark, in microseconds, where triggers follow one.
+            clocks: the clocks.
         """
         effects = Effects()
-        now = self._life.now(watermark_us, now_us, percentile_watermark_us)
         for cell_id, window, domain in due:
             cell = cells.get(cell_id)
             state = cell.get(window) if isinstance(cell, dict) else cell
@@ -126,7 +113,7 @@ class GroupAlsoByWindow:
             state.timers = state.timers.without(domain)
             state.armed_for = None
             effects.touched.add(cell_id)
-            self._life.fire_if_due(cells, cell_id, window, state, effects, now)
+            self._life.fire_if_due(cells, cell_id, window, state, effects, clocks)
         return effects
 
     def _add_plain(
@@ -134,7 +121,7 @@ class GroupAlsoByWindow:
         cells: MutableMapping[CellId, Cell],
         partials: Iterable[Partial],
         effects: Effects,
-        now: Now,
+        clocks: Clocks,
     ) -> None:
         touched: dict[tuple[Any, Window], WindowState] = {}
         for partial in partials:
@@ -142,14 +129,14 @@ class GroupAlsoByWindow:
             cell_id = (key, window)
             state: Any = cells.get(cell_id)
             if state is None:
-                if self._strategy.expiry_us(window) <= now.watermark_us:
-                    self._drop(partial, effects, now)
+                if self._strategy.expiry_us(window) <= clocks.watermark_us:
+                    self._drop(partial, effects, clocks)
                     continue
-                state = cells[cell_id] = fresh_state(self._strategy, window, now)
+                state = cells[cell_id] = fresh_state(self._strategy, window, clocks)
             touched[cell_id] = state
-            self._absorb(state, window, partial, now)
+            self._absorb(state, window, partial, clocks)
         for cell_id, state in touched.items():
-            self._life.fire_if_due(cells, cell_id, cell_id[1], state, effects, now)
+            self._life.fire_if_due(cells, cell_id, cell_id[1], state, effects, clocks)
         effects.touched.update(touched)
 
     def _add_merging(
@@ -158,14 +145,14 @@ class GroupAlsoByWindow:
         cells: MutableMapping[CellId, Cell],
         partials: Iterable[Partial],
         effects: Effects,
-        now: Now,
+        clocks: Clocks,
     ) -> None:
         for key, arrivals in _by_key(partials).items():
             cell_id = (key, None)
             cell: Any = cells.get(cell_id)
             if cell is None:
                 cell = {}
-            target, gone = merger.merge(cell, arrivals, now)
+            target, gone = merger.merge(cell, arrivals, clocks)
             for window, state in gone:
                 clear(effects, cell_id, window, state)
             changed: dict[Window, WindowState] = {}
@@ -173,18 +160,18 @@ class GroupAlsoByWindow:
                 window = target.get(arrival[1], arrival[1])
                 state = cell.get(window)
                 if state is None:
-                    if self._strategy.expiry_us(window) <= now.watermark_us:
-                        self._drop(arrival, effects, now)
+                    if self._strategy.expiry_us(window) <= clocks.watermark_us:
+                        self._drop(arrival, effects, clocks)
                         continue
-                    state = cell[window] = fresh_state(self._strategy, window, now)
+                    state = cell[window] = fresh_state(self._strategy, window, clocks)
                 changed[window] = state
-                self._absorb(state, window, arrival, now)
+                self._absorb(state, window, arrival, clocks)
             if not changed:
                 continue
             cells[cell_id] = cell
             effects.touched.add(cell_id)
             for window, state in changed.items():
-                self._life.fire_if_due(cells, cell_id, window, state, effects, now)
+                self._life.fire_if_due(cells, cell_id, window, state, effects, clocks)
 
     def _add_regrouping(
         self,
@@ -192,39 +179,39 @@ class GroupAlsoByWindow:
         cells: MutableMapping[CellId, Cell],
         partials: Iterable[Partial],
         effects: Effects,
-        now: Now,
+        clocks: Clocks,
     ) -> None:
         for key, arrivals in _by_key(partials).items():
             cell_id = (key, None)
             cell: Any = cells.setdefault(cell_id, {})
-            regrouped = regrouper.regroup(cell, self._arrived(arrivals, now), now)
+            regrouped = regrouper.regroup(cell, self._arrived(arrivals, clocks), clocks)
             for window, state in regrouped.gone:
                 clear(effects, cell_id, window, state)
             values = self._values_by_part(arrivals)
             for window, count in regrouped.changed.items():
                 parts = cell[window].accumulator
                 seen = [value for part in parts for value in values.get(part, ())] if values else []
-                self._life.observe(cell[window], window, Elements(count, seen), now)
+                self._life.observe(cell[window], window, Elements(count, seen), clocks)
             for window in regrouped.split:
-                self._life.fire(key, window, cell[window], effects, now)
+                self._life.fire(key, window, cell[window], effects, clocks)
             for window in regrouped.changed:
-                self._life.fire_if_due(cells, cell_id, window, cell[window], effects, now)
+                self._life.fire_if_due(cells, cell_id, window, cell[window], effects, clocks)
             late = set(regrouped.late)
             for arrival in arrivals:
                 if arrival[1] in late:
-                    self._drop(arrival, effects, now)
+                    self._drop(arrival, effects, clocks)
             if regrouped.changed or regrouped.gone:
                 effects.touched.add(cell_id)
             if not cell:
                 cells.pop(cell_id, None)
 
-    def _absorb(self, state: WindowState, window: Window, partial: Partial, now: Now) -> None:
+    def _absorb(self, state: WindowState, window: Window, partial: Partial, clocks: Clocks) -> None:
         _, _, accumulator, count = partial
         elements = Elements(count)
         if self._accumulation.reads_values:
             elements = Elements(count, self._accumulation.values(accumulator))
             accumulator = self._accumulation.folded(accumulator)
-        if self._accumulation.is_stamped and _is_late(partial, now):
+        if self._accumulation.is_stamped and _is_late(partial, clocks):
             accumulator = self._accumulation.unstamped(accumulator)
         if state.accumulator is NOTHING:
             state.accumulator = accumulator
@@ -232,9 +219,9 @@ class GroupAlsoByWindow:
             state.accumulator = self._combine_fn.merge_accumulators(
                 (state.accumulator, accumulator)
             )
-        self._life.observe(state, window, elements, now)
+        self._life.observe(state, window, elements, clocks)
 
-    def _arrived(self, arrivals: Sequence[Partial], now: Now) -> Sequence[Partial]:
+    def _arrived(self, arrivals: Sequence[Partial], clocks: Clocks) -> Sequence[Partial]:
         """The arrivals, folded; late ones without an event time, as they must not decide the event time of a pane."""
         folded = self._folded(arrivals)
         if not self._accumulation.is_stamped:
@@ -242,7 +229,7 @@ class GroupAlsoByWindow:
         unstamped = self._accumulation.unstamped
         return [
             (key, part, unstamped(accumulator), count)
-            if _is_late(arrival, now)
+            if _is_late(arrival, clocks)
             else (key, part, accumulator, count)
             for arrival, (key, part, accumulator, count) in zip(arrivals, folded, strict=True)
         ]
@@ -260,16 +247,16 @@ class GroupAlsoByWindow:
                 by_part[part].extend(self._accumulation.values(inputs))
         return by_part
 
-    def _drop(self, arrival: Partial, effects: Effects, now: Now) -> None:
+    def _drop(self, arrival: Partial, effects: Effects, clocks: Clocks) -> None:
         ((key, window, accumulator, count),) = self._folded([arrival])
         record = arrival.record if isinstance(arrival, LatePartial) else None
-        late = LateArrival(key, window, accumulator, count, now.watermark_us, record)
+        late = LateArrival(key, window, accumulator, count, clocks.watermark_us, record)
         effects.late.append(late)
 
 
-def _is_late(partial: Partial, now: Now) -> bool:
+def _is_late(partial: Partial, clocks: Clocks) -> bool:
     """Whether a partial is of a record that was behind the watermark when it came."""
-    return isinstance(partial, LatePartial) and partial.record.timestamp_us < now.watermark_us
+    return isinstance(partial, LatePartial) and partial.record.timestamp_us < clocks.watermark_us
 
 
 def _by_key(partials: Iterable[Partial]) -> dict[Any, list[Partial]]:

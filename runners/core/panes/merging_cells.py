@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import attrs
 
 from dataflow.combine_fn import CombineFn
-from runners.core.ground.cells import NO_TIMERS, NOTHING, UNTOUCHED, Now, WindowState
+from runners.core.ground.cells import NO_TIMERS, NOTHING, UNTOUCHED, WindowState
 from runners.core.partials.lifting import Partial
+from triggers.clocks import Clocks
 from triggers.trigger import Progress
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.checks import checked_merges
@@ -42,14 +43,14 @@ class Merger:
         return merges_what_overlaps(self.window_fn)
 
     def merge(
-        self, cell: MergingCell, arrivals: Sequence[Partial], now: Now
+        self, cell: MergingCell, arrivals: Sequence[Partial], clocks: Clocks
     ) -> tuple[dict[Window, Window], list[tuple[Window, WindowState]]]:
         """Merge the states of the cell where arrivals bridge them.
 
         Args:
             cell: all windows of the key; changed in place.
             arrivals: partials of the key.
-            now: the clocks.
+            clocks: the clocks.
 
         Returns:
             For each window that merged, the window that it merged into; and the states that no longer exist.
@@ -65,7 +66,7 @@ class Merger:
                 continue
             states = [cell.pop(source) for source in present]
             gone.extend(zip(present, states, strict=True))
-            cell[merged] = state = grown(self.strategy, states, merged, now)
+            cell[merged] = state = grown(self.strategy, states, merged, clocks)
             if len(states) > 1:
                 full = [each.accumulator for each in states if each.accumulator is not NOTHING]
                 state.accumulator = self.combine_fn.merge_accumulators(full) if full else NOTHING
@@ -126,13 +127,13 @@ class Regrouper:
     combine_fn: Any
     strategy: WindowingStrategy
 
-    def regroup(self, cell: MergingCell, arrivals: Sequence[Partial], now: Now) -> Regrouped:
+    def regroup(self, cell: MergingCell, arrivals: Sequence[Partial], clocks: Clocks) -> Regrouped:
         """Add arrivals to a cell and group its parts into windows again.
 
         Args:
             cell: all windows of the key; changed in place.
             arrivals: partials of the key.
-            now: the clocks.
+            clocks: the clocks.
         """
         parts, news = self._take_in(cell, arrivals)
         groups = self._groups(list(parts))
@@ -146,13 +147,13 @@ class Regrouper:
         unclaimed = set(cell)
         for window in sorted(groups):
             members, found = groups[window], sources[window]
-            if not found and self.strategy.expiry_us(window) <= now.watermark_us:
+            if not found and self.strategy.expiry_us(window) <= clocks.watermark_us:
                 result.late.extend(members)
                 continue
             if found == [window] and shares[window] == 1:
                 state = cell[window]
             else:
-                state = self._heir(cell, found, window, now, unclaimed)
+                state = self._heir(cell, found, window, clocks, unclaimed)
             count = sum(news.get(each, 0) for each in {*members, *found})
             contents = [parts[member].contents for member in members]
             if any(shares[source] > 1 for source in found):
@@ -233,11 +234,11 @@ class Regrouper:
         cell: MergingCell,
         sources: Sequence[Window],
         window: Window,
-        now: Now,
+        clocks: Clocks,
         unclaimed: AbstractSet[Window],
     ) -> WindowState:
         if not sources:
-            return fresh_state(self.strategy, window, now)
+            return fresh_state(self.strategy, window, clocks)
         # Copies: a window that is split has several heirs; but what it emitted is retracted once.
         states = [
             attrs.evolve(
@@ -249,7 +250,7 @@ class Regrouper:
             )
             for source in sources
         ]
-        return grown(self.strategy, states, window, now)
+        return grown(self.strategy, states, window, clocks)
 
 
 def _union(contents: Sequence[dict[Window, Any]]) -> dict[Window, Any]:
@@ -261,23 +262,23 @@ def _union(contents: Sequence[dict[Window, Any]]) -> dict[Window, Any]:
     return largest
 
 
-def fresh_state(strategy: WindowingStrategy, window: Window, now: Now) -> WindowState:
+def fresh_state(strategy: WindowingStrategy, window: Window, clocks: Clocks) -> WindowState:
     """The state of a window that has received no record.
 
     Args:
         strategy: of the grouping.
         window: the window.
-        now: the clocks.
+        clocks: the clocks.
     """
     initial = strategy.trigger.initial_state()
     return WindowState(
-        is_past=now.trigger_watermark_us >= window.end_us,
+        is_past=clocks.for_triggers.watermark_us >= window.end_us,
         trigger=UNTOUCHED if initial is None else Progress(initial),
     )
 
 
 def grown(
-    strategy: WindowingStrategy, states: Sequence[WindowState], window: Window, now: Now
+    strategy: WindowingStrategy, states: Sequence[WindowState], window: Window, clocks: Clocks
 ) -> WindowState:
     """The state of ``window``, into which windows with these states (one or more) have merged; without its accumulator.
 
@@ -287,7 +288,7 @@ def grown(
         strategy: of the grouping.
         states: those of the windows that merged.
         window: the window that they merged into.
-        now: the clocks.
+        clocks: the clocks.
     """
     merged = states[0]
     sources = [state.trigger for state in states]
@@ -300,10 +301,8 @@ def grown(
             is_past=any(state.is_past for state in states),
         )
     # A window whose end has grown past the watermark has its on-time firing ahead of it again.
-    merged.is_past = merged.is_past and now.trigger_watermark_us >= window.end_us
-    merged.trigger = strategy.trigger.on_merge(
-        sources, window, watermark_us=now.trigger_watermark_us
-    )
+    merged.is_past = merged.is_past and clocks.for_triggers.watermark_us >= window.end_us
+    merged.trigger = strategy.trigger.on_merge(sources, window, clocks.for_triggers)
     return merged
 
 

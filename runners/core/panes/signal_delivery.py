@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 from dataflow.graph import Group, PipelineGraph, TransformNode
-from runners.core.ground.cells import Cell, CellId, Effects, Now, WindowState
+from runners.core.ground.cells import Cell, CellId, Effects, WindowState
 from runners.errors import SignalError
+from triggers.clocks import Clocks
 from triggers.trigger import Progress, Trigger
 from windowing.window import Window
 
 Cells = MutableMapping[CellId, Cell]
 #: `WindowLifecycle.fire_if_due`.
-FireIfDue = Callable[[Cells, CellId, Any, WindowState, Effects, Now], None]
+FireIfDue = Callable[[Cells, CellId, Any, WindowState, Effects, Clocks], None]
 
 
 def trigger_of(graph: PipelineGraph, node: TransformNode) -> Trigger | None:
@@ -60,7 +61,7 @@ def on_signal(
     cells: Cells,
     listening: Iterable[CellId],
     name: str,
-    now: Now,
+    clocks: Clocks,
 ) -> Effects:
     """Notify every window of some cells of a signal, and fire those that are due.
 
@@ -70,7 +71,7 @@ def on_signal(
         cells: of the grouping; changed in place.
         listening: the cells that receive the signal; those that no longer exist are skipped.
         name: of the signal.
-        now: the clocks.
+        clocks: the clocks.
     """
     effects = Effects()
     for cell_id in listening:
@@ -78,14 +79,12 @@ def on_signal(
             if state.trigger.is_finished:
                 continue
             before = state.trigger.state
-            moved = trigger.on_signal(
-                before, window, name, watermark_us=now.trigger_watermark_us, now_us=now.now_us
-            )
+            moved = trigger.on_signal(before, window, name, clocks.for_triggers)
             if moved is before:
                 continue
             kept, emitted = _kept(state), state.emitted
             state.trigger = Progress(moved)
-            fire_if_due(cells, cell_id, window, state, effects, now)
+            fire_if_due(cells, cell_id, window, state, effects, clocks)
             if emitted is not state.emitted or kept != _kept(state):
                 effects.touched.add(cell_id)
     return effects

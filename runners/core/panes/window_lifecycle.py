@@ -14,13 +14,13 @@ from runners.core.ground.cells import (
     Cell,
     CellId,
     Effects,
-    Now,
     WindowState,
     WindowTimers,
 )
 from runners.core.panes.firing import Panes
 from runners.core.panes.merging_cells import Regrouper
 from runners.core.partials.folding import Accumulation
+from triggers.clocks import Clocks
 from triggers.firing_behavior import FiringBehavior
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import Elements, Progress
@@ -47,42 +47,27 @@ class WindowLifecycle:
         self._holds = strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
         self._panes = Panes(accumulation, regrouper.whole if regrouper else None)
 
-    def now(self, watermark_us: int, now_us: int, percentile_watermark_us: int | None) -> Now:
-        """The clocks for a step, as the windows of this grouping see them.
-
-        Args:
-            watermark_us: the input watermark, in microseconds.
-            now_us: the processing time, in microseconds.
-            percentile_watermark_us: the percentile watermark, in microseconds; None where none is known.
-        """
-        trigger_us = watermark_us
-        if self._strategy.follows_percentile and percentile_watermark_us is not None:
-            trigger_us = max(watermark_us, percentile_watermark_us)
-        return Now(watermark_us, now_us, trigger_us)
-
-    def observe(self, state: WindowState, window: Window, elements: Elements, now: Now) -> None:
+    def observe(
+        self, state: WindowState, window: Window, elements: Elements, clocks: Clocks
+    ) -> None:
         """Notify the trigger of records that have come.
 
         Args:
             state: of the window; changed in place.
             window: the window.
             elements: how many records, and their values where the trigger reads them.
-            now: the clocks.
+            clocks: the clocks.
         """
         state.pending += elements.size
         if elements.size and not state.trigger.is_finished:
             seen = self._trigger.on_elements(
-                state.trigger.state,
-                window,
-                elements,
-                watermark_us=now.trigger_watermark_us,
-                now_us=now.now_us,
+                state.trigger.state, window, elements, clocks.for_triggers
             )
             if seen is not state.trigger.state:
                 state.trigger = Progress(seen)
 
     def fire(
-        self, key: Any, window: Window, state: WindowState, effects: Effects, now: Now
+        self, key: Any, window: Window, state: WindowState, effects: Effects, clocks: Clocks
     ) -> None:
         """Fire the window now, whether its trigger is ready or not.
 
@@ -91,10 +76,10 @@ class WindowLifecycle:
             window: the window.
             state: of the window; changed in place.
             effects: receives what is emitted.
-            now: the clocks.
+            clocks: the clocks.
         """
-        is_last = self._strategy.expiry_us(window) <= now.watermark_us
-        self._panes.fire(key, window, state, effects, now, is_last=is_last)
+        is_last = self._strategy.expiry_us(window) <= clocks.watermark_us
+        self._panes.fire(key, window, state, effects, clocks, is_last=is_last)
 
     def fire_if_due(
         self,
@@ -103,7 +88,7 @@ class WindowLifecycle:
         window: Window,
         state: WindowState,
         effects: Effects,
-        now: Now,
+        clocks: Clocks,
     ) -> None:
         """Fire if the window is due; then set the next timers or, past the window's expiry, delete its state.
 
@@ -116,50 +101,45 @@ class WindowLifecycle:
             window: the window.
             state: of the window; changed in place.
             effects: receives what is emitted, and the timers and holds that change.
-            now: the clocks.
+            clocks: the clocks.
         """
         expiry_us = self._strategy.expiry_us(window)
-        if now.watermark_us >= expiry_us:
-            if state.pending or self._closes(window, state, now):
-                self._panes.fire(cell_id[0], window, state, effects, now, is_last=True)
+        if clocks.watermark_us >= expiry_us:
+            if state.pending or self._closes(window, state, clocks):
+                self._panes.fire(cell_id[0], window, state, effects, clocks, is_last=True)
             clear(effects, cell_id, window, state)
             _free(cells, cell_id, window)
             return
-        if self._deadline_us(window, state) <= now.watermark_us and state.pending:
-            self._panes.fire(cell_id[0], window, state, effects, now, is_last=False)
+        if self._deadline_us(window, state) <= clocks.watermark_us and state.pending:
+            self._panes.fire(cell_id[0], window, state, effects, clocks, is_last=False)
         if not state.trigger.is_finished:
-            self._ask_trigger(cell_id[0], window, state, effects, now)
+            self._ask_trigger(cell_id[0], window, state, effects, clocks)
         if self._is_over(window, state):
             clear(effects, cell_id, window, state)
             _free(cells, cell_id, window)
             return
         if state.trigger is not state.armed_for:
             latest_us = min(expiry_us, self._deadline_us(window, state))
-            self._arm(cell_id, window, state, latest_us, effects, now)
+            self._arm(cell_id, window, state, latest_us, effects, clocks)
         if self._holds:
             self._hold(cell_id, window, state, effects)
 
-    def _closes(self, window: Window, state: WindowState, now: Now) -> bool:
+    def _closes(self, window: Window, state: WindowState, clocks: Clocks) -> bool:
         """Whether a window that expires without new records fires once more."""
         always = FiringBehavior.FIRE_ALWAYS
         return self._strategy.closing_behavior is always or (
             # The watermark has jumped over the end of the window.
-            self._fires_on_time(window, state, now)
+            self._fires_on_time(window, state, clocks)
             and not state.trigger.is_finished
-            and self._trigger.should_fire(
-                state.trigger.state,
-                window,
-                watermark_us=now.trigger_watermark_us,
-                now_us=now.now_us,
-            )
+            and self._trigger.should_fire(state.trigger.state, window, clocks.for_triggers)
         )
 
-    def _fires_on_time(self, window: Window, state: WindowState, now: Now) -> bool:
+    def _fires_on_time(self, window: Window, state: WindowState, clocks: Clocks) -> bool:
         """Whether the window has reached its end, and fires there even without new records."""
         return (
             self._strategy.on_time_behavior is FiringBehavior.FIRE_ALWAYS
             and not state.is_past
-            and now.trigger_watermark_us >= window.end_us
+            and clocks.for_triggers.watermark_us >= window.end_us
         )
 
     def _is_over(self, window: Window, state: WindowState) -> bool:
@@ -201,15 +181,15 @@ class WindowLifecycle:
         state: WindowState,
         latest_us: int,
         effects: Effects,
-        now: Now,
+        clocks: Clocks,
     ) -> None:
         """Set the timers that the trigger's progress asks for, and the window's own timer."""
         timers = WindowTimers(latest_us)
         if not state.trigger.is_finished:
-            watermark_us, now_us = now.trigger_watermark_us, now.now_us
+            seen = clocks.for_triggers
             event_us, processing_us = self._trigger.next_timers(
-                state.trigger.state, window, watermark_us=watermark_us, now_us=now_us
-            ).ahead_of(watermark_us, now_us)
+                state.trigger.state, window, seen
+            ).ahead_of(seen)
             if self._strategy.follows_percentile:
                 timers = WindowTimers(latest_us, processing_us, event_us)
             elif event_us is None or event_us > latest_us:
@@ -220,21 +200,17 @@ class WindowLifecycle:
         state.armed_for = state.trigger
 
     def _ask_trigger(
-        self, key: Any, window: Window, state: WindowState, effects: Effects, now: Now
+        self, key: Any, window: Window, state: WindowState, effects: Effects, clocks: Clocks
     ) -> None:
-        watermark_us, now_us = now.trigger_watermark_us, now.now_us
-        if not self._trigger.should_fire(
-            state.trigger.state, window, watermark_us=watermark_us, now_us=now_us
-        ):
+        seen = clocks.for_triggers
+        if not self._trigger.should_fire(state.trigger.state, window, seen):
             return
-        if state.pending or self._fires_on_time(window, state, now):
-            self._panes.fire(key, window, state, effects, now, is_last=False)
+        if state.pending or self._fires_on_time(window, state, clocks):
+            self._panes.fire(key, window, state, effects, clocks, is_last=False)
         else:
             # Without new records the on-time firing emits nothing, but it counts as past.
-            state.is_past |= watermark_us >= window.end_us
-        state.trigger = self._trigger.on_fire(
-            state.trigger.state, window, watermark_us=watermark_us, now_us=now_us
-        )
+            state.is_past |= seen.watermark_us >= window.end_us
+        state.trigger = self._trigger.on_fire(state.trigger.state, window, seen)
 
 
 def _set_timers(

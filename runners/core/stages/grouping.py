@@ -35,24 +35,10 @@ from runners.core.single_firing.replay_panes import ReplayPanes
 from runners.core.single_firing.single_panes import SinglePanes
 from runners.core.stages.percentile_watermark import percentile_of
 from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
 from runners.core.stateful.stateful_do_fn import StatefulDoFnMachine
 from runners.core.user_code.poison import Trial
-
-
-@attrs.frozen(kw_only=True)
-class StageClock:
-    """The clocks of a step, all in microseconds.
-
-    ``watermark_us``: the input watermark.  ``output_watermark_us``: the output watermark that the stages downstream
-    have received so far, so what this step emits ahead of it cannot be late for them.  ``now_us``: the processing time.
-    ``percentile_watermark_us``: the percentile watermark of a grouping that follows one, else None.
-    """
-
-    watermark_us: int
-    output_watermark_us: int
-    now_us: int
-    percentile_watermark_us: int | None = None
 
 
 @attrs.frozen
@@ -115,80 +101,76 @@ class GroupingStage:
         self,
         cells: MutableMapping[CellId, Cell],
         partials: Iterable[Partial],
-        clock: StageClock,
+        clocks: StageClocks,
     ) -> Step:
         """Add partials, whose keys were encoded by their sender, and fire the windows that are due.
 
         Args:
             cells: of the grouping; changed in place.
             partials: what has arrived.
-            clock: the clocks.
+            clocks: the clocks.
         """
         with self._naming_failures():
-            act: Callable[[], Effects] = partial(
-                self.machine.add, cells, partials, **self._clocks(clock)
-            )
+            act: Callable[[], Effects] = partial(self.machine.add, cells, partials, clocks)
             effects = self._tried(act)
-        return self._followed(effects, clock)
+        return self._followed(effects, clocks)
 
-    def fire(self, clock: StageClock) -> Iterator[Step]:
+    def fire(self, clocks: StageClocks) -> Iterator[Step]:
         """Fire all windows of `replay`, when all of its input is there."""
         assert self.replay is not None
-        yield from self._stepped(self.replay.bundles(), clock)
+        yield from self._stepped(self.replay.bundles(), clocks)
 
-    def fire_all_of(self, columns: Sequence[PartialColumns], clock: StageClock) -> Step:
+    def fire_all_of(self, columns: Sequence[PartialColumns], clocks: StageClocks) -> Step:
         """Fire windows of which these are all the partials; see `panes`.
 
         Args:
             columns: the partials.
-            clock: the clocks.
+            clocks: the clocks.
         """
         assert self.panes is not None
         outputs = StageOutputs()
-        for step in self._stepped(self.panes.bundles(columns), clock):
+        for step in self._stepped(self.panes.bundles(columns), clocks):
             outputs.add(step.outputs)
             outputs.dead += step.outputs.dead
         return Step(Effects(), outputs)
 
-    def _stepped(self, bundles: Iterator[Bundle], clock: StageClock) -> Iterator[Step]:
+    def _stepped(self, bundles: Iterator[Bundle], clocks: StageClocks) -> Iterator[Step]:
         while True:
             with self._naming_failures():
                 bundle = next(bundles, None)
             if bundle is None:
                 return
-            yield self._replayed(bundle, clock)
+            yield self._replayed(bundle, clocks)
 
-    def fire_for(self, partials: Sequence[Partial], clock: StageClock) -> Step:
+    def fire_for(self, partials: Sequence[Partial], clocks: StageClocks) -> Step:
         """Fire windows of which these are all the partials, none of which `replay` keeps.
 
         Args:
             partials: one for each window of a key.
-            clock: the clocks.
+            clocks: the clocks.
         """
         assert self.replay is not None
         with self._naming_failures():
             bundle = self.replay.bundle(partials)
-        return self._replayed(bundle, clock)
+        return self._replayed(bundle, clocks)
 
     def fire_timers(
         self,
         cells: MutableMapping[CellId, Cell],
         due: Iterable[TimerId],
-        clock: StageClock,
+        clocks: StageClocks,
     ) -> Step:
         """Fire due timers.
 
         Args:
             cells: of the grouping; changed in place.
             due: the timers, in the order of time.
-            clock: the clocks.
+            clocks: the clocks.
         """
         with self._naming_failures():
-            act: Callable[[], Effects] = partial(
-                self.machine.fire_timers, cells, due, **self._clocks(clock)
-            )
+            act: Callable[[], Effects] = partial(self.machine.fire_timers, cells, due, clocks)
             effects = self._tried(act)
-        return self._followed(effects, clock)
+        return self._followed(effects, clocks)
 
     @property
     def percentile(self) -> float | None:
@@ -205,7 +187,7 @@ class GroupingStage:
         cells: MutableMapping[CellId, Cell],
         listening: Iterable[CellId],
         name: str,
-        clock: StageClock,
+        clocks: StageClocks,
     ) -> Step:
         """Notify every window of some cells of a signal.
 
@@ -213,15 +195,14 @@ class GroupingStage:
             cells: of the grouping; changed in place.
             listening: the cells that receive the signal.
             name: of the signal, one of `signals`.
-            clock: the clocks.
+            clocks: the clocks.
         """
         assert self._trigger is not None
         assert isinstance(self.machine, GroupAlsoByWindow)
-        life = self.machine.lifecycle
-        now = life.now(clock.watermark_us, clock.now_us, clock.percentile_watermark_us)
+        fire_if_due = self.machine.lifecycle.fire_if_due
         with self._naming_failures():
-            effects = on_signal(self._trigger, life.fire_if_due, cells, listening, name, now)
-        return self._followed(effects, clock)
+            effects = on_signal(self._trigger, fire_if_due, cells, listening, name, clocks)
+        return self._followed(effects, clocks)
 
     def _tried(self, act: Callable[[], Effects]) -> Effects:
         """Run a step of the machine, on trial first: all of it, and if the trial fails, each element by itself."""
@@ -240,12 +221,6 @@ class GroupingStage:
             if isinstance(self.machine, StatefulDoFnMachine):
                 self.machine.invoker.trial = None
 
-    def _clocks(self, clock: StageClock) -> dict[str, int]:
-        clocks = {"watermark_us": clock.watermark_us, "now_us": clock.now_us}
-        if self._percentile is not None and clock.percentile_watermark_us is not None:
-            clocks["percentile_watermark_us"] = clock.percentile_watermark_us
-        return clocks
-
     @contextmanager
     def _naming_failures(self) -> Iterator[None]:
         try:
@@ -261,16 +236,12 @@ class GroupingStage:
                 hint="correct the CombineFn",
             ) from error
 
-    def _replayed(self, bundle: Bundle, clock: StageClock) -> Step:
-        outputs = self.executor.process(
-            bundle, watermark_us=clock.output_watermark_us, now_us=clock.now_us
-        )
+    def _replayed(self, bundle: Bundle, clocks: StageClocks) -> Step:
+        outputs = self.executor.process(bundle, clocks)
         return Step(Effects(), outputs)
 
-    def _followed(self, effects: Effects, clock: StageClock) -> Step:
-        outputs = self.executor.process(
-            effects.bundle(), watermark_us=clock.output_watermark_us, now_us=clock.now_us
-        )
+    def _followed(self, effects: Effects, clocks: StageClocks) -> Step:
+        outputs = self.executor.process(effects.bundle(), clocks)
         outputs.dead[:0] = effects.dead
         return Step(effects, outputs)
 

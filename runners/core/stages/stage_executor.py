@@ -35,6 +35,7 @@ from runners.core.partials.lifting import Lifter, Partial
 from runners.core.partials.parts import parts_of, together
 from runners.core.partials.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.tables.rows import table_write
 from runners.core.user_code.do_fn_invoker import DoFnInvoker
 from runners.core.user_code.do_fn_outputs import DoFnOutputs
@@ -121,16 +122,15 @@ class StageExecutor:
         for invoker in self._invokers:
             invoker.teardown()
 
-    def process(self, bundle: Bundle, *, watermark_us: int, now_us: int) -> StageOutputs:
+    def process(self, bundle: Bundle, clocks: StageClocks) -> StageOutputs:
         """Run one bundle of the root's output.
 
         Args:
             bundle: the output of the root.
-            watermark_us: the stage's input watermark, in microseconds.
-            now_us: the processing time, in microseconds.
+            clocks: the clocks; what reaches a grouping behind the output watermark is late for it.
         """
-        self._outputs, self._watermark_us = StageOutputs(), watermark_us
-        self._now_us = clamp_timestamp_us(now_us)
+        self._outputs, self._watermark_us = StageOutputs(), clocks.output_watermark_us
+        self._now_us = clamp_timestamp_us(clocks.now_us)
         if not bundle.values:
             return self._outputs
         if self._tries is None:

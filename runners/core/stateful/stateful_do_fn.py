@@ -37,6 +37,7 @@ from runners.core.partials.lifting import Partial
 from runners.core.partials.stateful_inputs import Input
 from runners.core.stateful.keyed_state import KeyedState, spec_name
 from runners.core.stateful.stateful_invoker import Call, StatefulInvoker
+from triggers.clocks import Clocks
 from triggers.trigger import TriggerTimers
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.pane import NO_FIRING
@@ -93,40 +94,34 @@ class StatefulDoFnMachine:
         """Call the teardown of the user's code."""
         self.invoker.teardown()
 
-    def add(
-        self, cells: Cells, partials: Iterable[Partial], *, watermark_us: int, now_us: int
-    ) -> Effects:
+    def add(self, cells: Cells, partials: Iterable[Partial], clocks: Clocks) -> Effects:
         """Process elements, or keep them until the watermark has passed them.
 
         Args:
             cells: of the DoFn; changed in place.
             partials: the elements by key and window.
-            watermark_us: the input watermark, in microseconds.
-            now_us: the processing time, in microseconds.
+            clocks: the clocks.
 
         Raises:
             TransformError: what user code raised.
         """
-        step = _Step(self, cells, watermark_us, now_us)
+        step = _Step(self, cells, clocks)
         for key, window, inputs, _ in partials:
             step.take(key, window, inputs)
         return step.finish()
 
-    def fire_timers(
-        self, cells: Cells, due: Iterable[TimerId], *, watermark_us: int, now_us: int
-    ) -> Effects:
+    def fire_timers(self, cells: Cells, due: Iterable[TimerId], clocks: Clocks) -> Effects:
         """Fire what is due in the cells of due timers, in time order over all these cells.
 
         Args:
             cells: of the DoFn; changed in place.
             due: the timers.
-            watermark_us: the input watermark, in microseconds.
-            now_us: the processing time, in microseconds.
+            clocks: the clocks.
 
         Raises:
             TransformError: what user code raised.
         """
-        step = _Step(self, cells, watermark_us, now_us)
+        step = _Step(self, cells, clocks)
         step.fire(due)
         return step.finish()
 
@@ -149,12 +144,10 @@ _Queued = tuple[tuple[int, int], int, CellId, _Action]
 class _Step:
     """One step of the machine."""
 
-    def __init__(
-        self, machine: StatefulDoFnMachine, cells: Cells, watermark_us: int, now_us: int
-    ) -> None:
+    def __init__(self, machine: StatefulDoFnMachine, cells: Cells, clocks: Clocks) -> None:
         self._machine, self._cells = machine, cells
-        self._watermark_us, self._now_us = watermark_us, now_us
-        if machine.is_time_sorted and min(watermark_us, now_us) >= MAX_TIMESTAMP_US:
+        self._watermark_us, self._now_us = clocks.watermark_us, clocks.now_us
+        if machine.is_time_sorted and min(self._watermark_us, self._now_us) >= MAX_TIMESTAMP_US:
             # The input has ended; processing time stood still while the elements that are replayed now came in.
             self._now_us = MIN_TIMESTAMP_US
         self._effects = Effects()

@@ -13,8 +13,9 @@ from runners.core.ground.cells import CellId, TimerId, window_holds
 from runners.core.ground.timers import TimerQueue, Timers
 from runners.core.partials.lifting import Partial
 from runners.core.partials.parts import by_label, parts_of
-from runners.core.stages.grouping import GroupingStage, StageClock, Step
+from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.user_code.poison import Trial
 from runners.millwheel.cell_codec import decode_timer
 from runners.millwheel.control.shapes import Merge, Split
@@ -41,6 +42,7 @@ from runners.millwheel.worker.state.stored_cells import CellTable, StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.stored.journal import encode_released
 from runners.stored.partials import decode_partials, encode_partials
+from triggers.clocks import Clocks
 from triggers.timestamp_combiner import TimestampCombiner
 from windowing.window import Window
 
@@ -269,8 +271,8 @@ class GroupingComputation:
         self._cells.need(
             (key, None if self._is_merging else window) for key, window, _, _ in partials
         )
-        clock = self._clock(self.time.least_us, self.time.percentile_us, now_us)
-        return self._drafted(draft, self._stage.add(self._cells, partials, clock), hold_us)
+        clocks = self.time.reached(output_watermark_us=hold_us, now_us=now_us)
+        return self._drafted(draft, self._stage.add(self._cells, partials, clocks), hold_us)
 
     def release_columns(self, now_us: int) -> Iterator[Draft]:
         """Turn all that is kept as columns into cells.
@@ -316,8 +318,8 @@ class GroupingComputation:
                 first_hash = next_hash
                 hold_us, draft = self._output_watermark_us, Draft(self._job)
                 draft.touch(owned)
-                clock = self._clock(self.time.watermark_us, self.time.percentile_us, now_us)
-                step = self._stage.signal(self._cells, receivers, signal.name, clock)
+                clocks = self.time.reached(output_watermark_us=hold_us, now_us=now_us)
+                step = self._stage.signal(self._cells, receivers, signal.name, clocks)
                 is_partial = next_hash > 0
                 mark = SignalMark(signal.number - is_partial, next_hash)
                 self._drafted(draft, step, hold_us)
@@ -334,36 +336,32 @@ class GroupingComputation:
             if is_between and self._map.find(key_hash) == range_id:
                 yield cell_id
 
-    def has_due(self, watermark_us: int, percentile_us: int, now_us: int) -> bool:
+    def has_due(self, clocks: Clocks) -> bool:
         """Whether `advance` has something to do."""
         next_us = self._timers.next_processing_us()
-        is_due = next_us is not None and next_us <= now_us
-        return is_due or self.time.is_before(watermark_us, percentile_us)
+        is_due = next_us is not None and next_us <= clocks.now_us
+        return is_due or self.time.is_before(clocks)
 
-    def advance(self, watermark_us: int, percentile_us: int, now_us: int) -> Draft | None:
+    def advance(self, clocks: Clocks) -> Draft | None:
         """Fire what is due, a bounded number of timers at a time; returns None when all have fired."""
-        watermark_us, percentile_us = self.time.with_known(watermark_us, percentile_us)
         if self.time.is_behind and self.columns.is_conflicting:
             released = self.columns.release(self.columns.singles)
-            return self._released(Draft(self._job), released, [], now_us)
-        clock = self._clock(watermark_us, percentile_us, now_us)
-        timers_max = self._timers_size.allowed(self._steps.timers)
-        due = self._timers.pop_due(
-            # Windows that are kept as columns fire in turn with the timers.
-            watermark_us=min(watermark_us, self.columns.next_end_us),
-            now_us=now_us,
-            percentile_watermark_us=percentile_us,
-            timers_max=timers_max,
-        )
+            return self._released(Draft(self._job), released, [], clocks.now_us)
         hold_us, draft = self._output_watermark_us, Draft(self._job)
+        known = self.time.known(clocks, output_watermark_us=hold_us)
+        watermark_us = known.watermark_us
+        timers_max = self._timers_size.allowed(self._steps.timers)
+        # Windows that are kept as columns fire in turn with the timers.
+        until_us = min(watermark_us, self.columns.next_end_us)
+        due = self._timers.pop_due(attrs.evolve(known, watermark_us=until_us), timers_max)
         self._cells.need(cell_id for cell_id, _, _ in due)
-        step = self._stage.fire_timers(self._cells, due, clock) if due else None
+        step = self._stage.fire_timers(self._cells, due, known) if due else None
         if step is None and self.columns.next_end_us <= watermark_us:
-            step = self._fire_columns(draft, watermark_us, clock)
+            step = self._fire_columns(draft, known)
         timer_us = self._timers.next_event_us()
         is_over = self.columns.next_end_us > watermark_us and len(due) < timers_max
         if is_over and (timer_us is None or timer_us > watermark_us):
-            self.time.act_on(watermark_us, percentile_us)
+            self.time.act_on(known)
             self.columns.has_fired(watermark_us)
         if step is None:
             return None
@@ -371,15 +369,17 @@ class GroupingComputation:
         self._timers_size.caused(len(due), draft.nbytes)
         return draft
 
-    def _fire_columns(self, draft: Draft, watermark_us: int, clock: StageClock) -> Step:
+    def _fire_columns(self, draft: Draft, clocks: StageClocks) -> Step:
         """Fire the windows that are kept as columns, up to the next timer."""
-        timer_us = self._timers.next_event_us()
-        until_us = watermark_us if timer_us is None else min(watermark_us, timer_us - 1)
+        timer_us, until_us = self._timers.next_event_us(), clocks.watermark_us
+        if timer_us is not None:
+            until_us = min(until_us, timer_us - 1)
         popped, until_us = self.columns.pop_due(until_us)
         for range_id in popped:
             self.journal.note_fired(draft, self._ranges[range_id])
         self.time.act_in_part(until_us)
-        return self._stage.fire_all_of([each for parts in popped.values() for each in parts], clock)
+        columns = [each for parts in popped.values() for each in parts]
+        return self._stage.fire_all_of(columns, clocks)
 
     @property
     def _output_watermark_us(self) -> int:
@@ -391,14 +391,6 @@ class GroupingComputation:
         hold_us = self._holds.next_us()
         for owned in self._ranges.values():
             owned.window_hold_us = hold_us
-
-    def _clock(self, watermark_us: int, percentile_us: int, now_us: int) -> StageClock:
-        return StageClock(
-            watermark_us=watermark_us,
-            output_watermark_us=self._output_watermark_us,
-            now_us=now_us,
-            percentile_watermark_us=percentile_us,
-        )
 
     def _drafted(
         self, draft: Draft, step: Step, hold_us: int, fired: Iterable[TimerId] = ()

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+from runners.core.stages.stage_clocks import StageClocks
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.owned_range import OwnedRange
+from triggers.clocks import Clocks
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 
@@ -30,20 +32,43 @@ class InputWatermark:
         """Add a range that was taken over."""
         self.is_behind = True
         self._taken_us = max(self._taken_us, owned.watermark_us)
-        if owned.percentile_us is not None:
+        if self._follows_percentile and owned.percentile_us is not None:
             self._taken_percentile_us = max(self._taken_percentile_us, owned.percentile_us)
 
-    def is_before(self, watermark_us: int, percentile_us: int) -> bool:
+    def is_before(self, clocks: Clocks) -> bool:
         """Whether timers may be due at these watermarks."""
         return (
-            self.is_behind or watermark_us > self.watermark_us or percentile_us > self.percentile_us
+            self.is_behind
+            or clocks.watermark_us > self.watermark_us
+            or clocks.percentile_us > self.percentile_us
         )
 
-    def with_known(self, watermark_us: int, percentile_us: int) -> tuple[int, int]:
-        """The watermarks as far as they are known: those of the master may be behind the ones reached here."""
-        return (
-            max(watermark_us, self.watermark_us, self._taken_us),
-            max(percentile_us, self.percentile_us, self._taken_percentile_us),
+    def known(self, clocks: Clocks, *, output_watermark_us: int) -> StageClocks:
+        """The clocks, with the watermarks as far as they are known: the master's may be behind the ones reached here.
+
+        Args:
+            clocks: those of the master.
+            output_watermark_us: a bound on the output watermarks of all ranges, in microseconds.
+        """
+        return StageClocks(
+            watermark_us=max(clocks.watermark_us, self.watermark_us, self._taken_us),
+            percentile_us=max(clocks.percentile_us, self.percentile_us, self._taken_percentile_us),
+            output_watermark_us=output_watermark_us,
+            now_us=clocks.now_us,
+        )
+
+    def reached(self, *, output_watermark_us: int, now_us: int) -> StageClocks:
+        """The clocks, with the watermarks that all ranges have reached.
+
+        Args:
+            output_watermark_us: a bound on the output watermarks of all ranges, in microseconds.
+            now_us: the processing time, in microseconds.
+        """
+        return StageClocks(
+            watermark_us=self.least_us,
+            percentile_us=self.percentile_us,
+            output_watermark_us=output_watermark_us,
+            now_us=now_us,
         )
 
     @property
@@ -59,10 +84,10 @@ class InputWatermark:
         for owned in self._ranges.values():
             owned.watermark_us = max(owned.watermark_us, until_us)
 
-    def act_on(self, watermark_us: int, percentile_us: int) -> None:
+    def act_on(self, clocks: Clocks) -> None:
         """Note that all timers that were due have fired."""
-        self.watermark_us = max(self.watermark_us, watermark_us)
-        self.percentile_us = max(self.percentile_us, percentile_us)
+        self.watermark_us = max(self.watermark_us, clocks.watermark_us)
+        self.percentile_us = max(self.percentile_us, clocks.percentile_us)
         self.is_behind = False
         for owned in self._ranges.values():
             owned.watermark_us = self.watermark_us

@@ -16,6 +16,7 @@ from runners.core.ground.dead_letters import letters_set_aside
 from runners.core.stages.deduplication import Deduplicator, NewId
 from runners.core.stages.percentile_watermark import ProgressSketch, percentile_of
 from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.core.user_code.poison import Trial
 from runners.millwheel.model.guarantees import BOTH, Guarantees
@@ -160,7 +161,8 @@ class SourceComputation:
         draft.touch(owned)
         draft.keep_dead(letters_set_aside(batch, self._node, tries=self._tries))
         bundle, ids = self._new(split, Bundle(batch.values, batch.timestamps_us), draft)
-        outputs = self._executor.process(bundle, watermark_us=owned.watermark_us, now_us=now_us)
+        clocks = StageClocks.of_source(watermark_us=owned.watermark_us, now_us=now_us)
+        outputs = self._executor.process(bundle, clocks)
         draft.keep_dead(outputs.dead)
         payloads = self._router.payloads(outputs.groups)
         draft.emit(outputs.tables, payloads, hold_us=owned.watermark_us)

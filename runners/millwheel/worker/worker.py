@@ -64,6 +64,7 @@ from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.task_traceback import traceback_of
+from triggers.clocks import Clocks
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Where other ranges have work, a range whose only work is to delete acknowledged productions waits so long.
@@ -189,7 +190,7 @@ class Worker:
                 # a commit.  A record behind it must be late here, or its output is late for the next computation.
                 worked |= self._advance(name, computation)
                 # All that is due must have fired: until then windows are still open that a record must not go into.
-                if not computation.time.is_before(*self._watermarks(name)):
+                if not computation.time.is_before(self._clocks_of(name)):
                     worked |= self._take_deliveries(name, computation)
             else:
                 worked |= self._read(computation)
@@ -232,21 +233,24 @@ class Worker:
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
         """Fire some of what is due, so that other computations get their turn; returns whether anything was due."""
-        watermarks, now_us = self._watermarks(name), self._clock.now_us()
-        if not computation.has_due(*watermarks, now_us):
+        clocks = self._clocks_of(name)
+        if not computation.has_due(clocks):
             return False
         with self._caution.at(self._owned(name)):
-            draft = computation.advance(*watermarks, now_us)
+            draft = computation.advance(clocks)
         self._committer.commit(draft)
         return True
 
     def _owned(self, name: str) -> list[OwnedRange]:
         return [owned for range_id, owned in self._ranges.items() if range_id.computation == name]
 
-    def _watermarks(self, name: str) -> tuple[int, int]:
-        """The watermark and the percentile watermark that the master last sent for a computation."""
-        least_us = MIN_TIMESTAMP_US
-        return self._inputs_us.get(name, least_us), self._percentiles_us.get(name, least_us)
+    def _clocks_of(self, name: str) -> Clocks:
+        """The time now, and the watermarks that the master last sent for a computation."""
+        return Clocks(
+            watermark_us=self._inputs_us.get(name, MIN_TIMESTAMP_US),
+            now_us=self._clock.now_us(),
+            percentile_us=self._percentiles_us.get(name, MIN_TIMESTAMP_US),
+        )
 
     def _read(self, computation: SourceComputation) -> bool:
         worked, unfinished = False, computation.unfinished()

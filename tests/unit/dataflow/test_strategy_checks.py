@@ -174,16 +174,16 @@ def test_warnings_can_be_errors_with_fact_detail_and_hint(endless: df.PCollectio
 class Custom(df.Trigger):
     """Says nothing of when it fires."""
 
-    def on_elements(self, state: Any, window: Any, elements: Any, **clocks: int) -> Any:
+    def on_elements(self, state: Any, window: Any, elements: Any, clocks: df.Clocks) -> Any:
         return state
 
-    def should_fire(self, state: Any, window: Any, **clocks: int) -> bool:
+    def should_fire(self, state: Any, window: Any, clocks: df.Clocks) -> bool:
         return True
 
-    def on_fire(self, state: Any, window: Any, **clocks: int) -> df.Progress:
+    def on_fire(self, state: Any, window: Any, clocks: df.Clocks) -> df.Progress:
         return df.Progress(state)
 
-    def next_timers(self, state: Any, window: Any, **clocks: int) -> df.TriggerTimers:
+    def next_timers(self, state: Any, window: Any, clocks: df.Clocks) -> df.TriggerTimers:
         return df.TriggerTimers()
 
 

@@ -16,18 +16,24 @@ def test_fires_once_the_watermark_reaches_the_end(watermark_us: int, fires: bool
     """Processing time does not matter."""
     trigger = df.DefaultTrigger()
     state = trigger.on_elements(
-        trigger.initial_state(), WINDOW, Elements(1), watermark_us=watermark_us, now_us=0
+        trigger.initial_state(), WINDOW, Elements(1), df.Clocks(watermark_us=watermark_us, now_us=0)
     )
     for now_us in (0, MAX_TIMESTAMP_US):
-        assert fires == trigger.should_fire(state, WINDOW, watermark_us=watermark_us, now_us=now_us)
+        assert fires == trigger.should_fire(
+            state, WINDOW, df.Clocks(watermark_us=watermark_us, now_us=now_us)
+        )
 
 
 def test_wakes_at_the_end_and_keeps_no_state() -> None:
     trigger = df.DefaultTrigger()
 
-    assert TriggerTimers(event_us=10) == trigger.next_timers(None, WINDOW, watermark_us=0, now_us=0)
-    assert Progress() == trigger.on_merge([Progress(), Progress()], WINDOW, watermark_us=0)
-    assert Progress() == trigger.on_fire(None, WINDOW, watermark_us=10, now_us=0)
+    assert TriggerTimers(event_us=10) == trigger.next_timers(
+        None, WINDOW, df.Clocks(watermark_us=0, now_us=0)
+    )
+    assert Progress() == trigger.on_merge(
+        [Progress(), Progress()], WINDOW, df.Clocks(watermark_us=0, now_us=0)
+    )
+    assert Progress() == trigger.on_fire(None, WINDOW, df.Clocks(watermark_us=10, now_us=0))
 
 
 def test_strategy() -> None:

@@ -43,17 +43,13 @@ class Stage:
     def add(self, *values: str, at_s: int = 0) -> "Stage":
         (window,) = self.window_fn.assign_windows(at_s * SECOND_US, None)
         self._apply(
-            self.machine.add(
-                self.cells, [("k", window, list(values), len(values))], **self._clocks()
-            )
+            self.machine.add(self.cells, [("k", window, list(values), len(values))], self._clocks())
         )
         return self
 
     def signal(self, name: str) -> "Stage":
-        life = self.machine.lifecycle
-        now = life.now(**self._clocks(), percentile_watermark_us=None)
-        cells = list(self.cells)
-        self._apply(on_signal(self.trigger, life.fire_if_due, self.cells, cells, name, now))
+        fire, cells = self.machine.lifecycle.fire_if_due, list(self.cells)
+        self._apply(on_signal(self.trigger, fire, self.cells, cells, name, self._clocks()))
         return self
 
     def watermark(self, at_s: int) -> "Stage":
@@ -65,12 +61,12 @@ class Stage:
         return self._wake()
 
     def _wake(self) -> "Stage":
-        while due := self.timers.pop_due(**self._clocks()):
-            self._apply(self.machine.fire_timers(self.cells, due, **self._clocks()))
+        while due := self.timers.pop_due(self._clocks()):
+            self._apply(self.machine.fire_timers(self.cells, due, self._clocks()))
         return self
 
-    def _clocks(self) -> dict[str, int]:
-        return {"watermark_us": self.watermark_s * SECOND_US, "now_us": self.now_s * SECOND_US}
+    def _clocks(self) -> df.Clocks:
+        return df.Clocks(watermark_us=self.watermark_s * SECOND_US, now_us=self.now_s * SECOND_US)
 
     def _apply(self, effects: Effects) -> None:
         for timer, fire_us in effects.timers.items():
@@ -345,19 +341,19 @@ def test_each_trigger_is_set_back_to_the_earliest_turn_of_windows_that_merge() -
 class Noticing(df.Trigger):
     """Fires when its window has grown; its state is whether it has."""
 
-    def on_elements(self, state: Any, window: Any, elements: Any, **clocks: int) -> Any:
+    def on_elements(self, state: Any, window: Any, elements: Any, clocks: df.Clocks) -> Any:
         return state
 
-    def should_fire(self, state: Any, window: Any, **clocks: int) -> bool:
+    def should_fire(self, state: Any, window: Any, clocks: df.Clocks) -> bool:
         return bool(state)
 
-    def on_fire(self, state: Any, window: Any, **clocks: int) -> Progress:
+    def on_fire(self, state: Any, window: Any, clocks: df.Clocks) -> Progress:
         return Progress(None)
 
-    def next_timers(self, state: Any, window: Any, **clocks: int) -> TriggerTimers:
+    def next_timers(self, state: Any, window: Any, clocks: df.Clocks) -> TriggerTimers:
         return TriggerTimers()
 
-    def on_growth(self, progress: Progress, window: Any, *, watermark_us: int) -> Progress:
+    def on_growth(self, progress: Progress, window: Any, clocks: df.Clocks) -> Progress:
         return Progress(True, progress.is_finished)
 
 
@@ -401,16 +397,16 @@ class At(df.Trigger):
     def initial_state(self) -> int:
         return 0
 
-    def on_elements(self, state: int, window: Any, elements: Any, **clocks: int) -> int:
+    def on_elements(self, state: int, window: Any, elements: Any, clocks: df.Clocks) -> int:
         return state + int(elements.size)
 
-    def should_fire(self, state: int, window: Any, *, watermark_us: int, now_us: int) -> bool:
-        return state >= 2 and watermark_us >= self.at_s * SECOND_US
+    def should_fire(self, state: int, window: Any, clocks: df.Clocks) -> bool:
+        return state >= 2 and clocks.watermark_us >= self.at_s * SECOND_US
 
-    def on_fire(self, state: int, window: Any, **clocks: int) -> Progress:
+    def on_fire(self, state: int, window: Any, clocks: df.Clocks) -> Progress:
         return Progress(0)
 
-    def next_timers(self, state: int, window: Any, **clocks: int) -> TriggerTimers:
+    def next_timers(self, state: int, window: Any, clocks: df.Clocks) -> TriggerTimers:
         return TriggerTimers(event_us=self.at_s * SECOND_US)
 
 
@@ -569,25 +565,17 @@ def test_a_trigger_of_ones_own() -> None:
             state: int,
             window: df.Window,
             elements: df.Elements,
-            *,
-            watermark_us: int,
-            now_us: int,
+            clocks: df.Clocks,
         ) -> int:
             return state + elements.size
 
-        def should_fire(
-            self, state: int, window: df.Window, *, watermark_us: int, now_us: int
-        ) -> bool:
+        def should_fire(self, state: int, window: df.Window, clocks: df.Clocks) -> bool:
             return state > 0 and state % 2 == 0
 
-        def on_fire(
-            self, state: int, window: df.Window, *, watermark_us: int, now_us: int
-        ) -> df.Progress:
+        def on_fire(self, state: int, window: df.Window, clocks: df.Clocks) -> df.Progress:
             return df.Progress(0)
 
-        def next_timers(
-            self, state: int, window: df.Window, *, watermark_us: int, now_us: int
-        ) -> df.TriggerTimers:
+        def next_timers(self, state: int, window: df.Window, clocks: df.Clocks) -> df.TriggerTimers:
             return df.TriggerTimers()
 
         def merge_states(self, states: Any, window: df.Window) -> int:

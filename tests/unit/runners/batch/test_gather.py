@@ -17,6 +17,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.partials import table as partial_table
 from runners.core.partials.lifting import Partial
 from runners.core.stages.plan import plan
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.direct import DirectRunner
 from runners.millwheel.model.key_range import even_ranges
@@ -108,7 +109,9 @@ def partials_sent(pairs: Sequence[tuple[Any, Any]], combine_fn: Any) -> tuple[li
     sent: list[int] = []
     for start in range(0, len(pairs), 10):
         some = pairs[start : start + 10]
-        outputs = executor.process(Bundle(some, [0] * len(some)), watermark_us=0, now_us=0)
+        outputs = executor.process(
+            Bundle(some, [0] * len(some)), StageClocks.of_source(watermark_us=0, now_us=0)
+        )
         sent += [len(decode_partials(blob)) for _, blob in gathering.add(outputs.groups)]
     return sent, sum(len(decode_partials(blob)) for _, blob in gathering.flush())
 

@@ -16,6 +16,7 @@ from runners.batch.overflow import Overflow
 from runners.core.ground.bundle import Bundle
 from runners.core.stages import stage_executor
 from runners.core.stages.plan import plan
+from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.core.user_code import do_fn_invoker
 from runners.stored.partials import decode_partials
@@ -67,7 +68,7 @@ class Stage:
     def _packed(self, *bundles: list[int]) -> Iterator[tuple[int, bytes]]:
         for values in bundles:
             outputs = self.executor.process(
-                Bundle(values, [0] * len(values)), watermark_us=0, now_us=0
+                Bundle(values, [0] * len(values)), StageClocks.of_source(watermark_us=0, now_us=0)
             )
             for write in outputs.tables:
                 self.rows += write.upserts
@@ -112,14 +113,16 @@ def test_only_a_single_element_that_counts_overflows(
 def test_a_file_goes_with_what_was_read_and_with_the_task() -> None:
     stage = Stage()
     for _ in range(2):
-        stage.executor.process(Bundle([100_000], [0]), watermark_us=0, now_us=0)
+        stage.executor.process(
+            Bundle([100_000], [0]), StageClocks.of_source(watermark_us=0, now_us=0)
+        )
     file = stage.overflow._file
     assert file is not None
     assert len(list(stage.overflow.packed())) > 0
     assert list(stage.overflow.packed()) == []
     assert file._file.closed
 
-    stage.executor.process(Bundle([100_000], [0]), watermark_us=0, now_us=0)
+    stage.executor.process(Bundle([100_000], [0]), StageClocks.of_source(watermark_us=0, now_us=0))
     file = stage.overflow._file
     assert file is not None
     stage.overflow.close()

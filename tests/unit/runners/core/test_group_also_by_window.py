@@ -45,11 +45,15 @@ class Driver:
             ("k", self.window_fn.assign_windows(time_us, None)[0], [value], 1)
             for time_us, value in records
         ]
-        return self.machine.add(self.cells, partials, watermark_us=watermark_us, now_us=0)
+        return self.machine.add(
+            self.cells, partials, df.Clocks(watermark_us=watermark_us, now_us=0)
+        )
 
     def fire(self, *windows: tuple[int, int], watermark_us: int) -> Effects:
         due = [self.timer(*window) for window in windows]
-        return self.machine.fire_timers(self.cells, due, watermark_us=watermark_us, now_us=0)
+        return self.machine.fire_timers(
+            self.cells, due, df.Clocks(watermark_us=watermark_us, now_us=0)
+        )
 
     def cell_id(self, window: tuple[int, int]) -> CellId:
         return ("k", None if self.machine.is_merging else df.Window(*window))
@@ -222,7 +226,7 @@ def test_a_timer_of_what_is_gone_does_nothing() -> None:
 class EveryRecord(df.DefaultTrigger):
     """Fires on every record: early panes."""
 
-    def should_fire(self, state: Any, window: df.Window, *, watermark_us: int, now_us: int) -> bool:
+    def should_fire(self, state: Any, window: df.Window, clocks: df.Clocks) -> bool:
         return True
 
 
@@ -245,7 +249,7 @@ def test_what_is_taken_back_before_it_has_spoken_is_not_kept() -> None:
     cells: dict[CellId, Cell] = {}
     for sign in (+1, -1):
         partial = ("k", df.Window(0, 10), accumulation.folded([("a", sign)]), 1)
-        effects = machine.add(cells, [partial], watermark_us=0, now_us=0)
+        effects = machine.add(cells, [partial], df.Clocks(watermark_us=0, now_us=0))
 
     assert not cells
     assert effects.touched == {("k", None)}
@@ -272,7 +276,7 @@ def test_what_has_spoken_and_is_taken_back_is_kept_where_it_expires(
     emitted = []
     for sign in (+1, -1):
         partial = ("k", window, accumulation.folded([("a", sign)]), 1)
-        effects = machine.add(cells, [partial], watermark_us=0, now_us=0)
+        effects = machine.add(cells, [partial], df.Clocks(watermark_us=0, now_us=0))
         emitted += effects.signs
 
     assert emitted == [+1, -1]
@@ -297,7 +301,7 @@ class Retracted:
             if not self.accumulation.reads_values:
                 inputs = self.accumulation.folded(inputs)
             partials.append(("k", df.Window(at_us, at_us + 10), inputs, 1))
-        effects = self.machine.add(self.cells, partials, watermark_us=-5, now_us=0)
+        effects = self.machine.add(self.cells, partials, df.Clocks(watermark_us=-5, now_us=0))
         return [sorted(values) for _, values in effects.values]
 
 
@@ -345,7 +349,7 @@ def test_the_watermark_behind_waits_for_what_may_be_taken_back(
     emitted: list[int] = []
     for at_us in (3, 4, 7, 8):
         partial = ("k", df.Window(0, 10), accumulation.folded([(at_us, at_us)]), 1)
-        effects = machine.add(cells, [partial], watermark_us=0, now_us=0)
+        effects = machine.add(cells, [partial], df.Clocks(watermark_us=0, now_us=0))
         held += effects.holds.values()
         emitted += effects.timestamps_us
 
@@ -367,10 +371,10 @@ def test_what_comes_when_its_window_expires_is_late_and_kept_as_it_would_have_be
     inputs: Any = [(3, +1), (4, +1)] if is_retracted else [3, 4]
     partial = ("k", df.Window(0, 10), inputs, 2)
     cells: dict[CellId, Cell] = {}
-    in_time = machine.add(cells, [partial], watermark_us=14, now_us=0)
+    in_time = machine.add(cells, [partial], df.Clocks(watermark_us=14, now_us=0))
     assert not in_time.late
     cells = {}
-    (late,) = machine.add(cells, [partial], watermark_us=15, now_us=0).late
+    (late,) = machine.add(cells, [partial], df.Clocks(watermark_us=15, now_us=0)).late
 
     assert not cells
     assert accumulation.result(late.accumulator) == 7

@@ -309,7 +309,9 @@ def test_partials_keep_the_order_of_arrival() -> None:
 def test_the_engines_timers_are_the_soonest_of_each_domain() -> None:
     engine = Engine.of(Ticking(), fixed())
     effects = engine.stage.machine.add(
-        engine.cells, [("a", W1, [(0, 2 * US, NO_FIRING, 1)], 1)], watermark_us=0, now_us=US
+        engine.cells,
+        [("a", W1, [(0, 2 * US, NO_FIRING, 1)], 1)],
+        df.Clocks(watermark_us=0, now_us=US),
     )
     cell_id = ("a", W1)
 

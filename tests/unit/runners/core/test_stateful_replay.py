@@ -144,7 +144,9 @@ def test_what_may_be_taken_back_stays_in_the_order_of_arrival() -> None:
     inputs = [(value, 5 * US, NO_FIRING, sign) for value, sign in signed]
     engine._apply(
         engine.stage.machine.add(
-            engine.cells, [("a", W1, inputs, 3)], watermark_us=engine.watermark_us, now_us=0
+            engine.cells,
+            [("a", W1, inputs, 3)],
+            df.Clocks(watermark_us=engine.watermark_us, now_us=0),
         )
     )
     engine.advance(10 * US)
