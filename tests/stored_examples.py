@@ -175,7 +175,7 @@ TIMERS = [
     ((("k", SECOND), SECOND, TimeDomain.PROCESSING), None),
     (((("tuple", 1), None), SECOND, TimeDomain.PERCENTILE), 5),
 ]
-SO_FAR = ReadSoFar(1_000, FileSplit("a.csv", 0, 10), 2, {0: 1 << 63, 7: 3}, 4)
+SO_FAR = ReadSoFar(1_000, FileSplit("a.csv", 0, 10), 2, {0: 1 << 63, 7: 3}, 4, None)
 MARK = SplitMark(
     records=1_000,
     position=4_711,
@@ -186,6 +186,7 @@ MARK = SplitMark(
     until_us=6,
     now_us=7,
     sent={0: 1 << 63, 7: 3},
+    letters=None,
 )
 ARRIVAL = LateArrival("k", FIRST, [5], 1, 70_000_000, LateElement(5, 30_000_000, -1))
 LETTER = DeadLetter(
@@ -336,7 +337,16 @@ EXAMPLES: dict[str, Example] = {
     "split": _example(FileSplit("a.csv", 0, 10), encode_split, decode_split),
     "position": _example(4_711, encode_position, decode_position),
     "batch mark": _example(SO_FAR, encode_read_so_far, decode_read_so_far),
+    "batch mark with letters": _example(
+        attrs.evolve(SO_FAR, letters=1 << 63), encode_read_so_far, decode_read_so_far
+    ),
+    "batch mark with letters alone": _example(
+        attrs.evolve(SO_FAR, sent=None, letters=5), encode_read_so_far, decode_read_so_far
+    ),
     "backfill mark": _example(MARK, encode_split_mark, decode_split_mark),
+    "backfill mark with letters": _example(
+        attrs.evolve(MARK, letters=1 << 63), encode_split_mark, decode_split_mark
+    ),
     "late record": Example(
         {"sign": -1, "payload": [5], "element": df.TimestampedValue(("k", 5), 30)},
         lambda: late_payload(ARRIVAL),

@@ -20,8 +20,9 @@ have all of it. Every later attempt must send the same: one receiver may have co
 about to count the second. A range without rows commits these digests alone, when it is done.
 
 Dead letters are committed like rows.  An attempt may repeat what an earlier one has committed, for
-the stages downstream; user code that then fails on more records, or on fewer, would leave some in
-no result and in no letter, or in both.  So letters are counted, and such an attempt is given up.
+the stages downstream; user code that then fails on other records would leave some in no result and
+in no letter, or in both.  So letters have a digest too (`letter_digests.py`), and such an attempt is
+given up.
 """
 
 import time
@@ -32,6 +33,7 @@ from typing import Any, Self
 import attrs
 
 from dataflow.io.table import Row, TableSpec, TableWrite
+from runners.batch.letter_digests import Letters, Repeated
 from runners.core.ground import dead_letters
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.row_changes import RowChanges
@@ -67,6 +69,7 @@ class RangeWriter:
         run: which run of the job the attempt belongs to (`JobRow.version`); None: any.
         is_binding: whether the digests that earlier runs have committed count.  They do not where a range has committed
             nothing else, and no other range has committed anything made of what it sent.
+        repeated: what of a record is the same in every attempt.
         where: names the stage, for errors.
         fenced_wait_s: how long a fenced attempt waits for the one that fenced it; by default `FENCED_WAIT_S`.
     """
@@ -80,6 +83,7 @@ class RangeWriter:
         *,
         run: int | None = None,
         is_binding: bool = True,
+        repeated: Repeated = Repeated.ALL,
         where: str = "",
         fenced_wait_s: float | None = None,
     ) -> None:
@@ -88,8 +92,10 @@ class RangeWriter:
         self._fenced_wait_s = FENCED_WAIT_S if fenced_wait_s is None else fenced_wait_s
         self._pending: list[_TableBuffer] = []
         self._dead: list[StoredDeadLetter] = []
-        # Letters committed, by whichever attempt, and letters that this attempt has come upon.
-        self._dead_committed = self._dead_met = 0
+        self._repeated = repeated
+        # Letters that wait, and those that this attempt has come upon before them: they should be all that are
+        # committed, by whichever attempt.
+        self._dead_waiting = self._dead_behind = self._dead_committed = Letters()
         self._row: RangeRow | None = None
         self._before = ReadSoFar()
         self._bundle = 0
@@ -119,7 +125,7 @@ class RangeWriter:
         if not counts:
             self._before = ReadSoFar()
         self.is_finished = counts and self._is_done(row)
-        self._dead_committed = self._before.dead
+        self._dead_committed = Letters(self._before.dead, self._before.letters)
 
     def __exit__(
         self,
@@ -141,19 +147,20 @@ class RangeWriter:
 
     def resume(self) -> None:
         """Begin where the commits so far end, instead of repeating what they are made of."""
-        self._dead_met = self._dead_committed
+        self._dead_behind = self._dead_committed
 
     def pass_over(self, dead: Sequence[dead_letters.DeadLetter]) -> None:
         """Note letters that come again and are committed already."""
-        self._dead_met += len(dead)
+        self._dead_behind += Letters.of(dead, self._repeated)
 
     def write(
         self, writes: Iterable[TableWrite], dead: Sequence[dead_letters.DeadLetter] = ()
     ) -> None:
         """Keep rows and letters for the next commit; those of a finished range are all committed."""
-        self._dead_met += len(dead)
         if self.is_finished:
+            self.pass_over(dead)
             return
+        self._dead_waiting += Letters.of(dead, self._repeated)
         self._dead.extend(map(StoredDeadLetter.of, dead))
         for write in writes:
             buffer = self._buffer(write.table)
@@ -194,17 +201,22 @@ class RangeWriter:
             StoreUnreachableError: it is unknown whether it was committed; the next attempt will see.
             UnrepeatableError: what was committed before had other dead letters, or other digests.
         """
-        self._check_dead(self._dead_met - len(self._dead))
+        self._check_dead(self._dead_behind)
         if self.is_finished:
             if is_last:
                 self._check_end(read_so_far, sent)
             return
         assert self._row is not None
         fence = Fence(range_id=self._range_id, token=self._row.token, bundle=self._bundle + 1)
+        met = self._dead_behind + self._dead_waiting
         so_far = None
-        if read_so_far is not None or self._dead_met or sent is not None:
+        if read_so_far is not None or met.count or sent is not None:
             so_far = attrs.evolve(
-                read_so_far or ReadSoFar(), dead=self._dead_met, sent=sent, run=self._run
+                read_so_far or ReadSoFar(),
+                dead=met.count,
+                letters=met.digest,
+                sent=sent,
+                run=self._run,
             )
         production = Production(
             job=self._job,
@@ -221,13 +233,14 @@ class RangeWriter:
                 hint="is the store up? run the same job again: it looks first",
             )
         self._pending, self._dead = [], []
+        self._dead_behind, self._dead_waiting = met, Letters()
         if isinstance(result.outcome, Committed):
             self._bundle, self.is_finished = fence.bundle, is_last
-            self._dead_committed = self._dead_met
+            self._dead_committed = met
         else:
             self._wait_for_new_owner()
             if is_last:
-                self._check_dead(self._dead_met)
+                self._check_dead(met)
                 self._check_end(read_so_far, sent)
 
     # What a range's row contains, and how it is written: different where a stream is to go on from it.
@@ -257,11 +270,13 @@ class RangeWriter:
             )
         self.check_sent(sent)
 
-    def _check_dead(self, repeated: int) -> None:
-        if repeated != self._dead_committed:
+    def _check_dead(self, repeated: Letters) -> None:
+        before = self._dead_committed
+        if repeated.differ(before):
+            now = "others" if repeated.count == before.count else str(repeated.count)
             raise UnrepeatableError(
-                f"user code of {self._range_id} failed on {repeated} records and timers, and before on "
-                f"{self._dead_committed} of the same",
+                f"user code of {self._range_id} failed on {before.count} records and timers, and when it was run "
+                f"again on {now} of the same",
                 detail="a task is run again when what it had for others is lost, and must then leave "
                 "out the same records: their dead letters are committed",
                 hint="let code fail because of what is in a record only, not of the moment; running "

@@ -30,6 +30,7 @@ from runners.batch.deadly_code import CodeWatch
 from runners.batch.failures import Failure, FailureAccumulator, failure_of, is_transient
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
+from runners.batch.letter_digests import Repeated
 from runners.batch.overflow import Overflow
 from runners.batch.range_writer import RangeWriter
 from runners.batch.spill.spilled_groups import SPILL_BYTES, SpilledGroups
@@ -341,6 +342,7 @@ class Attempt:
             self._owner,
             run=work.run,
             is_binding=self._range_id in work.bound,
+            repeated=Repeated.by(stage.root.operation),
             fenced_wait_s=work.fenced_wait_s,
             where=f"{stage.root}, or what follows it ({follows})," if follows else str(stage.root),
         )

@@ -10,6 +10,8 @@ from runners.stored.framing import frame, kind_of, unframed
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 SPLIT, POSITION, BATCH_MARK, BACKFILL_MARK = "split", "position", "batch mark", "backfill mark"
+#: Stands in place of a target where records become dead letters.
+_LETTERS = -1
 
 
 @attrs.frozen
@@ -17,7 +19,7 @@ class ReadSoFar:
     """The progress of the committed bundles of a batch's range: records, position, and number of dead letters.
 
     ``sent``: digests of what it had sent by then, by target; None: it sends nothing.  ``run``: the run of
-    the job that sent it.
+    the job that sent it.  ``letters``: the digest of the dead letters; None: it is not known.
     """
 
     records: int = 0
@@ -25,6 +27,7 @@ class ReadSoFar:
     dead: int = 0
     sent: Mapping[int, int] | None = None
     run: int | None = None
+    letters: int | None = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -42,6 +45,7 @@ class SplitMark:
             there was.
         now_us: processing time in microseconds, which stands still during the whole backfill.
         sent: digests of what was sent to key ranges by then, by target; None: it sends nothing, or it is not known.
+        letters: the digest of the dead letters; None: it is not known.
     """
 
     records: int = 0
@@ -53,6 +57,7 @@ class SplitMark:
     until_us: int | None = None
     now_us: int = MIN_TIMESTAMP_US
     sent: Mapping[int, int] | None = None
+    letters: int | None = 0
 
 
 def encode_split(split: Any) -> bytes:
@@ -97,9 +102,8 @@ def encode_read_so_far(mark: ReadSoFar) -> bytes:
     Raises:
         PipelineError: the position is not plain data.
     """
-    return frame(
-        BATCH_MARK, mark.records, dumps(mark.position), mark.dead, _digests(mark.sent), mark.run
-    )
+    digests = _digests(mark)
+    return frame(BATCH_MARK, mark.records, dumps(mark.position), mark.dead, digests, mark.run)
 
 
 def decode_read_so_far(blob: bytes) -> ReadSoFar:
@@ -108,8 +112,9 @@ def decode_read_so_far(blob: bytes) -> ReadSoFar:
     Raises:
         StoredFormatError: it is something else, or of a format that is not read.
     """
-    records, position, dead, sent, run = unframed(BATCH_MARK, blob)
-    return ReadSoFar(records, loads(position), dead, _by_target(sent), run)
+    records, position, dead, digests, run = unframed(BATCH_MARK, blob)
+    sent, letters = _by_target(digests, dead)
+    return ReadSoFar(records, loads(position), dead, sent, run, letters)
 
 
 def encode_split_mark(mark: SplitMark) -> bytes:
@@ -128,7 +133,7 @@ def encode_split_mark(mark: SplitMark) -> bytes:
         mark.dead,
         mark.until_us,
         mark.now_us,
-        _digests(mark.sent),
+        _digests(mark),
     )
 
 
@@ -140,15 +145,25 @@ def decode_split_mark(blob: bytes) -> SplitMark | None:
     """
     if kind_of(blob) != BACKFILL_MARK:
         return None
-    records, position, *fields, sent = unframed(BACKFILL_MARK, blob)
+    records, position, *fields, digests = unframed(BACKFILL_MARK, blob)
     names = ("watermark_us", "is_source_finished", "is_end", "dead", "until_us", "now_us")
     plain = dict(zip(names, fields, strict=True))
-    return SplitMark(records=records, position=loads(position), sent=_by_target(sent), **plain)
+    sent, letters = _by_target(digests, plain["dead"])
+    return SplitMark(records=records, position=loads(position), sent=sent, letters=letters, **plain)
 
 
-def _digests(sent: Mapping[int, int] | None) -> list[tuple[int, int]] | None:
-    return None if sent is None else list(sent.items())
+def _digests(mark: ReadSoFar | SplitMark) -> list[tuple[int, int]] | None:
+    digests = [] if mark.sent is None else list(mark.sent.items())
+    if mark.dead and mark.letters is not None:
+        digests.append((_LETTERS, mark.letters))
+    return digests or None
 
 
-def _by_target(fields: list[list[int]] | None) -> dict[int, int] | None:
-    return None if fields is None else {each[0]: each[1] for each in fields}
+def _by_target(
+    digests: list[tuple[int, int]] | None, dead: int
+) -> tuple[dict[int, int] | None, int | None]:
+    """The digests of what was sent, and that of the dead letters."""
+    by_target = {each[0]: each[1] for each in digests or ()}
+    # Where nothing is left out there is none, and neither is there where an earlier version has left it out.
+    letters = by_target.pop(_LETTERS, None if dead else 0)
+    return by_target or None, letters

@@ -29,6 +29,7 @@ from runners.batch.backfill.writer import BackfillWriter
 from runners.batch.deadly_code import UNWATCHED, CodeWatch
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
+from runners.batch.letter_digests import Repeated
 from runners.batch.spill.spilled_groups import SPILL_BYTES
 from runners.batch.tasks import BUNDLE_RECORDS
 from runners.core.ground.bundle import Bundle
@@ -135,8 +136,15 @@ class BackfillTask:
         self._spill_bytes, self._watch = spill_bytes, watch
         self._stage = plan.stages[range_id.computation]
         self._gatherer = Gatherer(plan, self._stage, backfill.layout, PARTS)
-        where = str(self._stage.root)
-        self._writer = BackfillWriter(store, backfill.job, range_id, owner, where=where)
+        root = self._stage.root
+        self._writer = BackfillWriter(
+            store,
+            backfill.job,
+            range_id,
+            owner,
+            repeated=Repeated.by(root.operation),
+            where=str(root),
+        )
         self._number = 0
         self._clocks = StageClocks(
             watermark_us=MIN_TIMESTAMP_US,

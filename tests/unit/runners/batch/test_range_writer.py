@@ -15,6 +15,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Indeterminate, JobSpec, RangeSpec
+from runners.stored import places
 from runners.stored.letters import stored_dead_mapping
 from runners.stored.places import ReadSoFar
 from windowing.window import GLOBAL_WINDOW
@@ -267,7 +268,8 @@ def test_the_next_attempt_goes_on_behind_the_letters(
         first.commit(ReadSoFar(2, 20), is_last=False)
         first.write([], letters(3))
     with attempt(store, "second") as second:
-        assert second.read_so_far == ReadSoFar(2, 20, dead=2)
+        assert second.read_so_far.dead == 2
+        assert (second.read_so_far.records, second.read_so_far.position) == (2, 20)
         second.resume()
         second.write([], letters(3, 4))
         second.commit(ReadSoFar(4, 40), is_last=True)
@@ -293,19 +295,67 @@ def test_what_is_repeated_fails_on_as_many_records(
         if again == 1:
             second.commit(is_last=True)
         else:
-            with pytest.raises(UnrepeatableError, match=f"on {again} records .* before on 1"):
+            with pytest.raises(
+                UnrepeatableError, match=rf"failed on 1 records .* again on {again} of"
+            ):
                 second.commit(is_last=True)
 
     assert dead(store) == ([1, 3] if again == 1 and not is_finished else [1])
 
 
-def test_an_attempt_that_lost_must_have_failed_on_as_many(store: MemoryStore) -> None:
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize("again", [(1, 2), (2, 1), (1, 3)])
+def test_what_is_repeated_fails_on_the_same_records(
+    store: MemoryStore, again: tuple[int, int], *, is_finished: bool
+) -> None:
+    """As many will not do: one would be in a result and a letter, and another one in neither."""
+    with attempt(store, "first") as first:
+        first.write([], letters(1, 2))
+        first.commit(ReadSoFar(2, 20), is_last=is_finished)
+    with attempt(store, "second") as second:
+        if is_finished:
+            second.write([], letters(*again))
+        else:
+            second.pass_over(letters(*again))
+            second.write([], letters(4))
+        if sorted(again) == [1, 2]:
+            second.commit(is_last=True)
+        else:
+            with pytest.raises(UnrepeatableError, match="again on others of the same"):
+                second.commit(is_last=True)
+
+    assert dead(store) == ([1, 2, 4] if sorted(again) == [1, 2] and not is_finished else [1, 2])
+
+
+def test_letters_of_an_earlier_version_are_only_counted(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, attempt(store, "first") as first:
+        patch.setattr(places, "_digests", lambda mark: mark.sent and list(mark.sent.items()))
+        first.write([], letters(1))
+        first.commit(ReadSoFar(2, 20), is_last=False)
+    with attempt(store, "second") as second:
+        second.pass_over(letters(2))
+        second.write([], letters(3))
+        second.commit(ReadSoFar(4, 40), is_last=False)
+    with attempt(store, "third") as third:
+        third.pass_over(letters(4))
+        with pytest.raises(UnrepeatableError, match=r"failed on 2 .* again on 1 of"):
+            third.commit(is_last=True)
+
+    assert dead(store) == [1, 3]
+
+
+@pytest.mark.parametrize("others", [(1,), (1, 3)])
+def test_an_attempt_that_lost_must_have_failed_on_the_same(
+    store: MemoryStore, others: tuple[int, ...]
+) -> None:
     """What it has for others may be what they get."""
     with attempt(store, "first") as first, attempt(store, "second") as second:
         first.write([], letters(1, 2))
-        second.write([], letters(1))
+        second.write([], letters(*others))
         second.commit(is_last=True)
         with pytest.raises(UnrepeatableError):
             first.commit(is_last=True)
 
-    assert dead(store) == [1]
+    assert dead(store) == list(others)

@@ -11,13 +11,14 @@ from runners.batch.backfill.task import BackfillPlan, BackfillTask, SenderProgre
 from runners.batch.backfill.waves import backfill_of
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
-from runners.errors import BackfillError
+from runners.errors import BackfillError, UnrepeatableError
 from runners.millwheel.control.backfill_progress import is_loaded, mark_of
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, RangeRow
+from runners.stored.letters import stored_dead_mapping
 from tests.scripted_source import Batch, ScriptedSource
 
 KEYS = 40
@@ -82,11 +83,11 @@ class Begun:
     sent: list[Sent | SenderProgress]
 
     @classmethod
-    def of(cls, p: df.Pipeline, batch_records: int = 12) -> "Begun":
+    def of(cls, p: df.Pipeline, batch_records: int = 12, tries: int | None = None) -> "Begun":
         store, execution = MemoryStore(), plan(p.graph())
         spec = job_spec("sim", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
         job = store.open_job(spec)
-        history = backfill_of(execution, job, until_us=None, now_us=0, tries=None)
+        history = backfill_of(execution, job, until_us=None, now_us=0, tries=tries)
         history = attrs.evolve(history, batch_records=batch_records)
         source = RangeId("read", 0)
         split = job.ranges[source].split
@@ -106,6 +107,10 @@ class Begun:
         job = self.store.read_job("sim")
         assert job is not None
         return job.ranges[SUM]
+
+    def dead(self) -> list[Any]:
+        found = map(stored_dead_mapping, self.store.read_dead_letters("sim"))
+        return sorted(each["element"].value for each in found)
 
     def rows(self) -> list[tuple[Any, ...]]:
         (table,) = self.execution.graph.tables()
@@ -197,3 +202,44 @@ def test_what_rolls_dice_goes_on_where_nobody_has_heard_it(commits: int) -> None
     begun.attempt(begun.store, 0)
 
     assert begun.rows() == [(key, 30) for key in range(KEYS)]
+
+
+class Victims:
+    """Fails on every tenth key; which of them it is can be changed."""
+
+    rest = 3
+
+    def __call__(self, pair: tuple[int, int]) -> tuple[int, int]:
+        if pair[0] % 10 == type(self).rest:
+            raise ValueError("not today")
+        return 0, pair[1]
+
+
+VICTIMS = [(key, 30) for key in range(KEYS) if key % 10 == Victims.rest]
+
+
+@pytest.mark.parametrize("is_chained", [False, True])
+@pytest.mark.parametrize("is_after", [False, True])
+def test_a_group_that_fails_is_one_letter_wherever_an_attempt_dies(
+    *, is_after: bool, is_chained: bool
+) -> None:
+    p = graph_of(is_chained=is_chained, roll=Victims())
+    for number in range(commits(0)):
+        begun = Begun.of(p, tries=1)
+        with pytest.raises(DyingError):
+            begun.attempt(DyingStore(begun.store, number, is_after=is_after), 0)
+        begun.attempt(begun.store, 0)
+
+        assert begun.rows() == [(0, 30)] * (KEYS - len(VICTIMS))
+        assert begun.dead() == VICTIMS
+
+
+def test_groups_that_fail_in_place_of_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many in each window: what is sent to one key for them cannot be told apart."""
+    begun = Begun.of(graph_of(is_chained=True, roll=Victims()), tries=1)
+    begun.attempt(begun.store, 0)
+    monkeypatch.setattr(Victims, "rest", Victims.rest + 1)
+
+    with pytest.raises(UnrepeatableError, match="again on others of the same"):
+        begun.attempt(begun.store, 0)
+    assert begun.dead() == VICTIMS
