@@ -11,7 +11,7 @@ from runners.direct import DirectRunner
 from runners.millwheel.worker import reading_pace
 from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator import cluster as cluster_module
-from tests.effort import costly
+from tests.effort import lengthy
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import SLOTS, Cluster
 
@@ -72,7 +72,7 @@ class Watched:
         return worked
 
 
-@costly(cells=SLOTS)
+@lengthy(cells=SLOTS)
 @given(
     seed=st.integers(0, 2**32),
     slowness=st.sampled_from([0.0, 0.9, 0.97]),
@@ -116,7 +116,7 @@ def test_what_is_on_the_way_is_bounded(
     assert cluster.most_waiting <= 200, f"seed={seed}"
 
 
-@costly(cells=1)
+@lengthy(cells=1)
 @given(seed=st.integers(0, 2**32), slowness=st.sampled_from([0.9, 0.97]))
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -19,7 +19,7 @@ from runners.millwheel.model.key_range import KEY_SPACE_END
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator
-from tests.effort import costly
+from tests.effort import lengthy
 from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, row
 
@@ -86,7 +86,7 @@ class BalancedCluster(simulator.Cluster):
         self._in_driver(self.balancer.step)
 
 
-@costly(cells=2)
+@lengthy(cells=2)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("faults", [simulator.NO_FAULTS, simulator.ALL_FAULTS])
 def test_rows_equal_the_direct_runner(faults: Any, seed: int) -> None:

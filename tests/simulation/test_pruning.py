@@ -10,7 +10,7 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import ALL_FAULTS
 from runners.testing.simulator.cluster import JOB, Cluster
-from tests.effort import costly
+from tests.effort import lengthy
 from tests.simulation.test_worker_crashes import build_counts, scripted
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def run(seed: int) -> tuple[int, int]:
     return sum(int(row[3]) for row in cluster.store.read_table(table)), cluster.pruned
 
 
-@costly(cells=1)
+@lengthy(cells=1)
 @given(seed=st.integers(0, 2**32))
 def test_the_counts_are_right_although_ranges_are_pruned(seed: int) -> None:
     counted, _ = run(seed)
