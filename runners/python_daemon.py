@@ -11,6 +11,7 @@ import gc
 
 from pyspark.daemon import manager
 
+import runners.batch.batch_end
 import runners.batch.tasks
 import runners.streaming.worker_task  # noqa: F401 - imported before the first fork, so that no worker does it again
 

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 from dataflow.graph import PipelineGraph
-from runners.batch.backfill.task import BackfillPlan, BackfillTask
-from runners.batch.backfill.waves import backfill_of
+from runners.batch.backfill.settings import backfill_settings
+from runners.batch.range_task import RangeTask, TaskSettings
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.errors import BackfillError, StoreError
 from runners.millwheel.control.backfill_progress import (
@@ -110,11 +110,13 @@ class LocalBackfill:
         if backfill_state(job) is BackfillState.LOADED:
             return
         told = begun(job) or SplitMark(until_us=self._until_us, now_us=self.crashes)
-        history = backfill_of(
+        history = backfill_settings(
             execution, job, until_us=told.until_us, now_us=told.now_us, tries=self._tries
         )
         waiting: dict[int, list[Any]] = defaultdict(list)
-        history = attrs.evolve(history, batch_records=self._batch_records)
+        end: Any = history.end
+        end = attrs.evolve(end, batch_records=self._batch_records)
+        history = attrs.evolve(history, end=end)
         layout = history.layout
         for name in sorted(layout.wanted.keys() - layout.counts.keys()):
             for index in self._shuffled(layout.wanted[name]):
@@ -138,14 +140,15 @@ class LocalBackfill:
         go_live(self._fragile(), "sim")
 
     def _outputs(
-        self, history: BackfillPlan, execution: ExecutionPlan, range_id: RangeId, given: Any
+        self, history: TaskSettings, execution: ExecutionPlan, range_id: RangeId, given: Any
     ) -> list[Any]:
         """What a task says; now and then it is run again, because that has got lost, and must say the same."""
         said: list[list[Any]] = []
         for attempt in range(self._random.choice([1, 1, 2])):
             owner = f"{range_id} {attempt} {self._random.random()}"
             spill_bytes = self._random.choice(self._spill_bytes)
-            task = BackfillTask(history, execution, range_id, self._fragile(), owner, spill_bytes)
+            settings = attrs.evolve(history, spill_bytes=spill_bytes)
+            task = RangeTask(settings, execution, range_id, self._fragile, owner)
             is_split = isinstance(given, bytes)
             outputs = task.read_split(given) if is_split else task.group(self._shuffled(given))
             said.append(list(outputs))

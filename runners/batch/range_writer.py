@@ -5,9 +5,7 @@ range of a grouping.  At the start of every attempt it takes the range over, whi
 so that no older attempt (failed, speculative, zombie) can commit any more; what an attempt writes
 is fenced by its token.
 
-* A key range commits once, everything in one transaction.  The order in which its panes come
-  depends on the order in which the shuffle delivers, so a later attempt could not distinguish a
-  part of them from the rest.
+* A key range of a batch commits once, everything in one transaction (batch_end.py).
 * A split commits whenever `ROWS_MAX` rows wait, each time with the number of records and the
   position it has come to. Records are read in the same order in every attempt, so the next attempt
   goes on, or passes over so many, and neither doubles nor misses a row.
@@ -139,6 +137,11 @@ class RangeWriter:
     def read_so_far(self) -> ReadSoFar:
         """What earlier attempts have committed."""
         return self._before
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether receivers may have what an earlier attempt has sent."""
+        return self._before.sent is not None
 
     @property
     def is_full(self) -> bool:

@@ -21,8 +21,15 @@ import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
+from runners.batch.batch_end import BatchEnd
 from runners.batch.layout import layout
-from runners.batch.repeating import begin_run, binding_ranges, check_continuable
+from runners.batch.range_task import TaskSettings
+from runners.batch.repeating import (
+    begin_run,
+    binding_ranges,
+    check_continuable,
+    nondeterministic,
+)
 from runners.batch.spill.spilled_groups import SPILL_BYTES
 from runners.batch.waves import run_waves
 from runners.core.ground.dead_letters import checked_tries
@@ -129,19 +136,23 @@ class BatchRunner:
             prepared = attrs.evolve(prepared, job=begin_run(store, prepared.job))
         bound = binding_ranges(prepared.plan, prepared.job.ranges)
         check_continuable(prepared.plan, prepared.job, bound)
-        wanted = layout(prepared.plan, prepared.job.ranges)
+        settings = TaskSettings(
+            job=self._job,
+            layout=layout(prepared.plan, prepared.job.ranges),
+            end=BatchEnd(run=prepared.job.version, bound=bound),
+            tries=self._tries,
+            nondeterministic=nondeterministic(prepared.plan.graph),
+            spill_bytes=self._spill_bytes,
+        )
         with Progress(f"batch {self._job}", show=self._show_progress) as progress:
-            if any(wanted.wanted.values()):
+            if any(settings.layout.wanted.values()):
                 context = self._spark.context()
                 run_waves(
                     context,
                     prepared,
-                    wanted,
+                    settings,
                     progress,
-                    tries=self._tries,
                     step_timeout_ms=self._step_timeout_ms,
-                    spill_bytes=self._spill_bytes,
-                    bound=bound,
                 )
         finish(prepared)
         return prepared.result

@@ -8,18 +8,15 @@ results are in the store.
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from typing import Any
 
 import attrs
 from pyspark import RDD, InheritableThread, SparkContext
 
 from runners.batch.failures import Failure, FailureAccumulator, FailuresParam, raise_failure
-from runners.batch.layout import Layout
-from runners.batch.repeating import nondeterministic
-from runners.batch.spill.spilled_groups import SPILL_BYTES
-from runners.batch.tasks import GroupingWave, Shipment, SourceWave, SplitTask, Work
+from runners.batch.range_task import Shipment, TaskSettings
+from runners.batch.tasks import GroupingWave, SourceWave, SplitTask, Work
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow, Store
 from runners.progress import Progress
@@ -46,25 +43,13 @@ class _Shift:
         return target - self.base
 
 
-#: Makes, from the run and a level, the function that Spark runs on each partition of the level.
-WaveOf = Callable[[Work, int], Callable[[int, Iterable[Any]], Iterator[Shipment]]]
-
-
-def _batch_wave(work: Work, level: int) -> SourceWave | GroupingWave:
-    return GroupingWave(work, level) if level else SourceWave(work)
-
-
 def run_waves(
     context: SparkContext,
     prepared: PreparedJob,
-    layout: Layout,
+    settings: TaskSettings,
     progress: Progress,
     *,
-    tries: int | None,
     step_timeout_ms: int | None = None,
-    spill_bytes: int = SPILL_BYTES,
-    bound: frozenset[RangeId] = frozenset(),
-    wave: WaveOf = _batch_wave,
     connect: Callable[[str], Store] = open_store,
 ) -> None:
     """Run every wanted range.  An interrupt stops the Spark job and is raised again.
@@ -72,13 +57,9 @@ def run_waves(
     Args:
         context: of Spark.
         prepared: the job, with its pipeline as bytes.
-        layout: the targets, and which ranges are wanted.
+        settings: of the tasks.
         progress: shows how far the Spark job is.
-        tries: how often a record that makes user code fail is tried; see `StageExecutor`.
         step_timeout_ms: how long user code may be at work on one bundle, in milliseconds; None: as long as it likes.
-        spill_bytes: how much of a key range a task keeps in memory, in bytes of pickles.
-        bound: ranges that must send what they have sent before.
-        wave: makes the function that the tasks of a level run.
         connect: opens their store.
 
     Raises:
@@ -88,23 +69,18 @@ def run_waves(
     shipped = context.broadcast(prepared.shipped)
     failures: FailureAccumulator = context.accumulator([], FailuresParam())
     work = Work(
-        job=prepared.job.job,
+        settings=settings,
         dsn=prepared.dsn,
         plan=shipped,
-        layout=layout,
         failures=failures,
         attempts_max=_attempts_max(context),
-        tries=tries,
         step_timeout_ms=step_timeout_ms,
         can_fork=True,
-        run=prepared.job.version,
-        bound=bound,
-        nondeterministic=nondeterministic(prepared.plan.graph),
-        spill_bytes=spill_bytes,
         connect=connect,
     )
+    layout = settings.layout
     try:
-        waves, tasks = _waves(context, work, prepared.job, wave)
+        waves, tasks = _waves(context, work, prepared.job)
         names = [
             ", ".join(name for name, at in layout.levels.items() if at == level)
             for level in range(layout.level_max + 1)
@@ -114,11 +90,9 @@ def run_waves(
         shipped.destroy()
 
 
-def _waves(
-    context: SparkContext, work: Work, job: JobRow, wave: WaveOf
-) -> tuple[RDD[Shipment], int]:
+def _waves(context: SparkContext, work: Work, job: JobRow) -> tuple[RDD[Shipment], int]:
     """The job as an RDD, and the number of its tasks."""
-    layout = work.layout
+    layout = work.settings.layout
     splits: list[SplitTask] = []
     for name in layout.wanted.keys() - layout.counts.keys():
         for index in sorted(layout.wanted[name]):
@@ -126,13 +100,13 @@ def _waves(
             assert split is not None
             splits.append(SplitTask(RangeId(name, index), split))
     rdd: RDD[Shipment] = context.parallelize(splits, max(1, len(splits))).mapPartitionsWithIndex(
-        wave(work, 0)
+        SourceWave(work)
     )
     tasks = max(1, len(splits))
     for level in range(1, layout.level_max + 1):
         targets = layout.targets(level)
         shuffled = rdd.partitionBy(len(targets), _Shift(targets.start))
-        rdd = shuffled.mapPartitionsWithIndex(wave(work, level))
+        rdd = shuffled.mapPartitionsWithIndex(GroupingWave(work, level))
         tasks += len(targets)
     return rdd, tasks
 

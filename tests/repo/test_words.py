@@ -34,7 +34,7 @@ RETIRED = {
     "tied_to": "handover_with",
     "untie": "end_handover",
     "hear": "on_signal, on_report, on_requests",
-    "HistoryTask": "BackfillTask",
+    "HistoryTask": "BackfillEnd",
     "HistoryThenLiveRunner": "BackfillThenLiveRunner",
 }
 

@@ -14,12 +14,12 @@ import pytest
 
 import dataflow as df
 from dataflow.graph import PipelineGraph
+from runners.batch.backfill import end as history_end
 from runners.batch.backfill import key_parts
-from runners.batch.backfill import task as history_task
+from runners.batch.backfill.end import GroupsInParts
 from runners.batch.backfill.key_parts import PARTS, KeyParts
 from runners.batch.backfill.left_state import LeftState
 from runners.batch.backfill.split_reader import SplitReader
-from runners.batch.backfill.task import BackfillTask
 from runners.batch.backfill.writer import BackfillWriter
 from runners.batch.range_writer import RangeWriter
 from runners.core.stages.deduplication import SplitIds
@@ -220,13 +220,13 @@ def forget_ids(patch: Patch) -> None:
 
 def go_to_the_end_of_time(patch: Patch) -> None:
     """What is live is late."""
-    patch.setattr(history_task, "input_watermark_us", lambda _: MAX_TIMESTAMP_US)
+    patch.setattr(history_end, "input_watermark_us", lambda _: MAX_TIMESTAMP_US)
 
 
 def report_the_furthest(patch: Patch) -> None:
     """One split does not wait for the others."""
     patch.setattr(
-        history_task,
+        history_end,
         "input_watermark_us",
         lambda told: max(each.watermark_us for each in told),
     )
@@ -234,7 +234,7 @@ def report_the_furthest(patch: Patch) -> None:
 
 def hold_nothing_back(patch: Patch) -> None:
     """What a window is still to say is late behind it."""
-    patch.setattr(history_task, "window_holds", lambda *_: ())
+    patch.setattr(history_end, "window_holds", lambda *_: ())
 
 
 def read_from_the_beginning(patch: Patch) -> None:
@@ -259,7 +259,7 @@ def read_on_when_read_again(patch: Patch) -> None:
     reader = SplitReader
     _compare_nothing(patch)
     patch.setattr(
-        history_task,
+        history_end,
         "SplitReader",
         lambda *arguments, **more: reader(*arguments, **{**more, "end": None}),
     )
@@ -294,12 +294,12 @@ def forget_parts(patch: Patch) -> None:
 
 def count_parts_too_early(patch: Patch) -> None:
     """What is left of a part is not in the commit that counts it."""
-    leave = BackfillTask._leave
+    leave = GroupsInParts._leave
 
-    def left(task: BackfillTask, left: LeftState, parts: int, **at_last: Any) -> None:
-        leave(task, left, PARTS if at_last else parts + 20, **at_last)
+    def left(groups: GroupsInParts, parts: int, **at_last: Any) -> None:
+        leave(groups, PARTS if at_last else parts + 20, **at_last)
 
-    patch.setattr(BackfillTask, "_leave", left)
+    patch.setattr(GroupsInParts, "_leave", left)
 
 
 def send_again_what_was_not_answered(patch: Patch) -> None:

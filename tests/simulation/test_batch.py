@@ -11,7 +11,8 @@ import pytest
 import dataflow as df
 from dataflow.errors import DataflowError
 from dataflow.io.memory import _MemoryReader
-from runners.batch import gather, letter_digests, range_writer, repeating, tasks
+from runners.batch import gather, letter_digests, range_task, range_writer, repeating
+from runners.batch.digest_writer import DigestWriter
 from runners.batch.gather import Gatherer
 from runners.batch.letter_digests import Letters
 from runners.batch.range_writer import RangeWriter
@@ -35,7 +36,7 @@ COLUMNS = {"key": str, "start": float, "value": str}
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that every task has something to do between its beginning and its end."""
-    monkeypatch.setattr(tasks, "BUNDLE_RECORDS", 3)
+    monkeypatch.setattr(range_task, "BUNDLE_RECORDS", 3)
     monkeypatch.setattr(range_writer, "ROWS_MAX", 4)
     monkeypatch.setattr(gather, "RECORDS_FIRST", 5)
     monkeypatch.setattr(gather, "PACKED_BYTES", 300)
@@ -516,13 +517,7 @@ def only_their_own_rows_bind(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_digest_without_rows(patch: pytest.MonkeyPatch) -> None:
-    commit_end = tasks.Attempt._commit_end
-
-    def with_rows(self: Any, writer: Any, so_far: Any = None) -> None:
-        if writer is not None:
-            commit_end(self, writer, so_far)
-
-    patch.setattr(tasks.Attempt, "_commit_end", with_rows)
+    patch.setattr(DigestWriter, "commit", lambda *_, **__: None)
 
 
 def rows_of_parts_are_not_compared(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 import attrs
 
 from dataflow.graph import PipelineGraph
-from runners.batch.backfill.waves import backfill_of, backfill_waves
+from runners.batch.backfill.settings import backfill_settings
 from runners.batch.repeating import nondeterministic
 from runners.batch.runner import checked_spill_bytes
 from runners.batch.waves import run_waves
@@ -106,26 +106,24 @@ class Backfill:
         began = begun(prepared.job) or SplitMark(
             until_us=self._until_us, now_us=SystemClock().now_us()
         )
-        backfill = backfill_of(
+        settings = backfill_settings(
             prepared.plan,
             prepared.job,
             until_us=began.until_us,
             now_us=began.now_us,
             tries=self._stream.tries,
+            spill_bytes=self._spill_bytes,
         )
-        if not any(backfill.layout.wanted.values()):
+        if not any(settings.layout.wanted.values()):
             return
         context = self._stream.spark.context()
         with Progress(f"backfill {self.job}", show=self._stream.show_progress) as progress:
             run_waves(
                 context,
                 prepared,
-                backfill.layout,
+                settings,
                 progress,
-                tries=self._stream.tries,
                 step_timeout_ms=self._stream.step_timeout_ms,
-                spill_bytes=self._spill_bytes,
-                wave=backfill_waves(backfill),
                 connect=bound_store(prepared.incarnation),
             )
 

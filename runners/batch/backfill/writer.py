@@ -46,12 +46,6 @@ class BackfillWriter(RangeWriter):
         return self
 
     @property
-    def has_begun(self) -> bool:
-        """Whether earlier attempts have committed anything."""
-        assert self._row is not None
-        return self._row.bundle > 0
-
-    @property
     def mark(self) -> SplitMark:
         """What earlier attempts have committed."""
         assert self._row is not None

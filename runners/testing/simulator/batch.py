@@ -24,10 +24,12 @@ import attrs
 from dataflow.graph import PipelineGraph
 from dataflow.pipeline import Pipeline
 from dataflow.serialization import dumps_code, loads, loads_code
+from runners.batch.batch_end import BatchEnd
 from runners.batch.failures import Failure
 from runners.batch.layout import Layout, layout
+from runners.batch.range_task import Shipment, TaskSettings
 from runners.batch.repeating import begin_run, binding_ranges, check_continuable, nondeterministic
-from runners.batch.tasks import Attempt, Shipment, Work
+from runners.batch.tasks import Attempt, Work
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.errors import StoreError
@@ -178,23 +180,24 @@ class SimulatedBatch:
         """The settings of the attempts of a run."""
         shipped: Any = _ShippedPlan(dumps_code(execution, "the pipeline"))
         failures: Any = _Failures()
-        return Work(
+        settings = TaskSettings(
             job=JOB,
+            layout=found,
+            # Whoever is waited for does nothing meanwhile.
+            end=BatchEnd(run=job.version, bound=bound, fenced_wait_s=0.0),
+            tries=self._tries,
+            nondeterministic=nondeterministic(execution.graph),
+            spill_bytes=self._random.choice(_SPILL_BYTES),
+        )
+        return Work(
+            settings=settings,
             dsn="",
             plan=shipped,
-            layout=found,
             failures=failures,
             attempts_max=_ATTEMPTS_MAX,
-            tries=self._tries,
             connect=lambda _: _fragile(
                 self.store, lambda: self.strikes("commit"), self._unanswered
             ),
-            run=job.version,
-            bound=bound,
-            nondeterministic=nondeterministic(execution.graph),
-            spill_bytes=self._random.choice(_SPILL_BYTES),
-            # Whoever is waited for does nothing meanwhile.
-            fenced_wait_s=0.0,
         )
 
     def number(self) -> int:
@@ -301,10 +304,10 @@ class _Run:
         attempt = Attempt(self._work, range_id, (0, self._batch.number()))
         split = self._job.ranges[range_id].split
         if split is not None:
-            return attempt.run(attempt.read_split(split))
+            return attempt.read_split(split)
         target = self._layout.offsets[range_id.computation] + range_id.index
         given = [each for sent in self._sent.values() for each in sent if each[0] == target]
-        return attempt.run(attempt.group(iter(self._batch.shuffled(given))))
+        return attempt.group(iter(self._batch.shuffled(given)))
 
 
 def _raise(failure: Failure) -> NoReturn:

@@ -6,8 +6,9 @@ import pytest
 
 import dataflow as df
 from runners.batch.backfill.backfill import check_continuable
-from runners.batch.backfill.task import BackfillTask, Sent
-from runners.batch.backfill.waves import backfill_of
+from runners.batch.backfill.end import Sent
+from runners.batch.backfill.settings import backfill_settings
+from runners.batch.range_task import RangeTask
 from runners.batch.range_writer import FencedError
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
@@ -56,11 +57,11 @@ def opened(store: MemoryStore, script: list[Batch] = SCRIPT) -> JobRow:
     )
 
 
-def task(store: MemoryStore, script: list[Batch], range_id: RangeId, owner: str) -> BackfillTask:
+def task(store: MemoryStore, script: list[Batch], range_id: RangeId, owner: str) -> RangeTask:
     execution = plan(graph_of(script).graph())
     job = opened(store, script)
-    history = backfill_of(execution, job, until_us=None, now_us=7, tries=None)
-    return BackfillTask(history, execution, range_id, store, owner)
+    history = backfill_settings(execution, job, until_us=None, now_us=7, tries=None)
+    return RangeTask(history, execution, range_id, lambda: store, owner)
 
 
 def read_source(store: MemoryStore, script: list[Batch] = SCRIPT) -> JobRow:

@@ -6,9 +6,10 @@ import attrs
 import pytest
 
 import dataflow as df
+from runners.batch.backfill.end import SenderProgress, Sent
 from runners.batch.backfill.key_parts import PARTS
-from runners.batch.backfill.task import BackfillPlan, BackfillTask, SenderProgress, Sent
-from runners.batch.backfill.waves import backfill_of
+from runners.batch.backfill.settings import backfill_settings
+from runners.batch.range_task import RangeTask, TaskSettings
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.errors import BackfillError, UnrepeatableError
@@ -73,13 +74,18 @@ def graph_of(*, is_chained: bool = False, roll: Any = None) -> df.Pipeline:
     return p
 
 
+def of_batches(history: TaskSettings, batch_records: int) -> TaskSettings:
+    end: Any = history.end
+    return attrs.evolve(history, end=attrs.evolve(end, batch_records=batch_records))
+
+
 @attrs.frozen
 class Begun:
     """A job whose source is read: what is on its way to the one range of its sums."""
 
     store: MemoryStore
     execution: ExecutionPlan
-    history: BackfillPlan
+    history: TaskSettings
     sent: list[Sent | SenderProgress]
 
     @classmethod
@@ -87,19 +93,20 @@ class Begun:
         store, execution = MemoryStore(), plan(p.graph())
         spec = job_spec("sim", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
         job = store.open_job(spec)
-        history = backfill_of(execution, job, until_us=None, now_us=0, tries=tries)
-        history = attrs.evolve(history, batch_records=batch_records)
+        history = backfill_settings(execution, job, until_us=None, now_us=0, tries=tries)
+        history = of_batches(history, batch_records)
         source = RangeId("read", 0)
         split = job.ranges[source].split
         assert split is not None
-        reader = BackfillTask(history, execution, source, store, "reader")
+        reader = RangeTask(history, execution, source, lambda: store, "reader")
         sent = [each for _, each in reader.read_split(split)]
         return cls(store, execution, history, sent)
 
     def attempt(self, store: Any, spill_bytes: int) -> list[Any]:
         """What one attempt at the range says."""
         owner = f"attempt {id(store)}"
-        task = BackfillTask(self.history, self.execution, SUM, store, owner, spill_bytes)
+        settings = attrs.evolve(self.history, spill_bytes=spill_bytes)
+        task = RangeTask(settings, self.execution, SUM, lambda: store, owner)
         return list(task.group(self.sent))
 
     @property
@@ -171,7 +178,7 @@ def test_other_batches_than_before_write_no_part_twice() -> None:
     begun = Begun.of(graph_of(is_chained=True))
     with pytest.raises(DyingError):
         begun.attempt(DyingStore(begun.store, 2, is_after=False), 0)
-    other = attrs.evolve(begun, history=attrs.evolve(begun.history, batch_records=1 << 40))
+    other = attrs.evolve(begun, history=of_batches(begun.history, 1 << 40))
     other.attempt(begun.store, 0)
 
     assert begun.rows() == [(key, 30) for key in range(KEYS)]

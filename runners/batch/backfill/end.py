@@ -1,0 +1,321 @@
+"""BackfillEnd: the tasks of a backfill go as far as the sources are, and leave the rest to a stream.
+
+Input is taken in as in a batch, with the watermark at the beginning of time, so nothing is late.  Then event time
+advances to where the sources are, and no further: the timers that are due by then fire, and the rest (cells, timers,
+ids, watermarks) is what a stream would have, had it been paused there.  Processing time does not move meanwhile; what
+waits for it is left to the stream.
+
+**Invariants**
+
+* What a task sends is the same whenever it is run again, in the same order, however much memory there is: input is
+  taken in part by part of the key range, and there by sender and number, not as it comes (`key_parts.py`).
+* A key range commits nothing before it has seen all that was sent to it and how far every sender has come.
+* Of each part of a key range everything is committed at once, and once; of several, one after the other.
+
+Dataflow Model, section 2.4; ADR 0022.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import attrs
+
+from dataflow.errors import DataflowError
+from dataflow.graph import Read
+from dataflow.io.source import SourceBatch
+from runners.batch import range_task
+from runners.batch.backfill.key_parts import PARTS, KeyParts
+from runners.batch.backfill.left_state import LeftState
+from runners.batch.backfill.split_reader import SplitReader
+from runners.batch.backfill.writer import BackfillWriter
+from runners.batch.letter_digests import Repeated
+from runners.batch.range_task import Portion, RangeTask, Shipment
+from runners.core.ground.cells import Cell, CellId, window_holds
+from runners.core.ground.timers import Timers
+from runners.core.partials.lifting import Partial
+from runners.core.stages.deduplication import SplitIds
+from runners.core.stages.grouping import GroupingStage, Step
+from runners.core.stages.stage_clocks import StageClocks
+from runners.errors import BackfillError
+from runners.millwheel.model.ids import RangeId
+from runners.stored.partials import decode_partials
+from runners.stored.places import ReadSoFar, SplitMark, decode_split
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+#: Records of a key range that are processed together, about.
+BATCH_RECORDS = 10_000
+#: Timers fired in one go.
+BUNDLE_TIMERS = 10_000
+
+
+class Sent(NamedTuple):
+    """Partials from one range to another; ``number``: among all that an attempt at the sender ships."""
+
+    sender: RangeId
+    number: int
+    blob: bytes
+
+
+class SenderProgress(NamedTuple):
+    """How far a range has come; sent after all its partials, or before them, but not in place of them."""
+
+    sender: RangeId
+    watermark_us: int
+    #: Whether nothing will ever come from there, so that it does not hold the watermark back.
+    is_finished: bool
+
+
+def input_watermark_us(progress: Iterable[SenderProgress]) -> int:
+    """How far event time has come, by the reports of all senders.
+
+    Where all are finished it is the latest that any of them ever reported: the end of time is left to the stream.
+    """
+    by_state: dict[bool, list[int]] = {True: [], False: []}
+    for each in progress:
+        by_state[each.is_finished].append(each.watermark_us)
+    return min(by_state[False]) if by_state[False] else max(by_state[True])
+
+
+@attrs.frozen(kw_only=True)
+class BackfillEnd:
+    """How the tasks of a backfill end.
+
+    ``senders``: all ranges of the stages that feed a grouping, by its label.
+    ``until_us``: the point, an event time; None: as far as there is anything.
+    ``now_us``: processing time.
+    ``batch_records``: of a key range, processed together; the same for all attempts, as the output depends on it.
+    """
+
+    senders: dict[str, frozenset[RangeId]]
+    until_us: int | None
+    now_us: int
+    batch_records: int = BATCH_RECORDS
+
+    @property
+    def parts(self) -> int | None:
+        """Receivers take their input part by part."""
+        return PARTS
+
+    @property
+    def while_input(self) -> StageClocks:
+        """Event time is at its beginning, and processing time where the backfill began."""
+        return StageClocks(
+            watermark_us=MIN_TIMESTAMP_US,
+            output_watermark_us=MIN_TIMESTAMP_US,
+            now_us=self.now_us,
+        )
+
+    @property
+    def repeat_error(self) -> type[DataflowError]:
+        """No other attempt of this backfill may succeed."""
+        return BackfillError
+
+    def writer(self, task: RangeTask) -> BackfillWriter:
+        """Every range leaves something in the store, whether it writes rows or not."""
+        return BackfillWriter(
+            task.connect(),
+            task.settings.job,
+            task.range_id,
+            task.owner,
+            repeated=Repeated.by(task.stage.root.operation),
+            where=task.where,
+        )
+
+    def reading(self, task: RangeTask, split: bytes, *, is_resumable: bool) -> "ReadToPoint":
+        """The split up to the point, or up to where it was read before."""
+        return ReadToPoint(self, task, split, is_resumable=is_resumable)
+
+    def groups(self, task: RangeTask, grouping: GroupingStage) -> "GroupsInParts":
+        """The groups of the range, part by part."""
+        return GroupsInParts(self, task, grouping)
+
+    def content(self, sender: RangeId, number: int, blob: bytes) -> Sent:
+        """The blob, from where it comes, and as which, so that receivers can take all of them in in one order."""
+        return Sent(sender, number, blob)
+
+
+def _writer_of(task: RangeTask) -> BackfillWriter:
+    assert isinstance(task.writer, BackfillWriter)
+    return task.writer
+
+
+def _reports(
+    task: RangeTask, watermark_us: int, *, is_finished: bool = False
+) -> Iterator[Shipment]:
+    """Report to every range that is fed from here how far this one is."""
+    layout = task.settings.layout
+    progress = SenderProgress(task.range_id, watermark_us, is_finished)
+    for label in dict.fromkeys(group.label for group in task.stage.groups):
+        for index in sorted(layout.wanted[label]):
+            yield layout.offsets[label] + index, progress
+
+
+class ReadToPoint:
+    """A split, read up to the point at which the stream is to go on; receivers are told how far that is.
+
+    Args:
+        end: of the backfill.
+        task: the task of the split.
+        split: of the source, as stored bytes.
+        is_resumable: whether to go on where the commits of earlier attempts end.
+    """
+
+    def __init__(
+        self, end: BackfillEnd, task: RangeTask, split: bytes, *, is_resumable: bool
+    ) -> None:
+        self._end, self._task, self._writer = end, task, _writer_of(task)
+        operation = task.stage.root.operation
+        assert isinstance(operation, Read)
+        self._reader = SplitReader(
+            operation.source.repeatable(),
+            decode_split(split),
+            begin=self._writer.mark if is_resumable else SplitMark(),
+            end=self._writer.mark if self._writer.is_finished else None,
+            until_us=end.until_us,
+            where=str(task.stage.root),
+            max_ahead_us=operation.max_ahead_us,
+            began_us=end.now_us,
+        )
+
+    @property
+    def records(self) -> int:
+        """How many records are read, from the beginning of the split on."""
+        return self._reader.records
+
+    @property
+    def position(self) -> Any:
+        """Where the stream reads on."""
+        return self._reader.position
+
+    @property
+    def bundle_max(self) -> int:
+        """How many records to read in one go: receivers of parts take rows, also of columns."""
+        return range_task.BUNDLE_RECORDS
+
+    def read(self, records_max: int) -> SourceBatch | None:
+        """At most so many more records, at least one; None: the split is read up to the point.
+
+        Raises:
+            InputError: the input is malformed.
+            UnrepeatableError: there is less than there was.
+        """
+        batch = self._reader.read(records_max)
+        self._writer.reached = SplitMark(
+            watermark_us=self._reader.watermark_us,
+            is_source_finished=self._reader.is_source_finished,
+            until_us=self._end.until_us,
+            now_us=self._end.now_us,
+        )
+        return batch
+
+    def finish(self, ids: SplitIds | None) -> None:
+        """Leave the ids that the stream may still compare records with."""
+        if ids is not None:
+            kept = ids.kept(self._reader.watermark_us)
+            self._writer.left = {"record_ids": {self._task.range_id: kept}}
+
+    def reports(self) -> Iterable[Shipment]:
+        """How far event time has come in the split."""
+        reader = self._reader
+        return _reports(self._task, reader.watermark_us, is_finished=reader.is_source_finished)
+
+    def close(self) -> None:
+        """Release the resources of the source."""
+        self._reader.close()
+
+
+class GroupsInParts:
+    """The groups of a key range, part by part: what is due is fired, and the rest is left to the stream.
+
+    Args:
+        end: of the backfill.
+        task: the task of the range.
+        grouping: its stage.
+    """
+
+    def __init__(self, end: BackfillEnd, task: RangeTask, grouping: GroupingStage) -> None:
+        self._end, self._task, self._writer = end, task, _writer_of(task)
+        self._grouping = grouping
+        #: How many parts earlier attempts have committed.
+        self._written = self._writer.read_so_far.records
+        first = 0
+        if not task.gatherer.is_needed:
+            self._writer.resume()
+            first = self._written
+        self._parts = KeyParts(first=first, spill_bytes=task.settings.spill_bytes)
+        self._left = LeftState(task.stage.name, grouping.codec)
+        #: How far event time has come, and how far behind that what is open holds it.
+        self._watermark_us = self._hold_us = MIN_TIMESTAMP_US
+
+    def portions(self, contents: Iterable[Sent | SenderProgress]) -> Iterator[Portion]:
+        """Everything, in the order of the parts; what is to be left of some is committed before the next ones."""
+        self._take_in(contents)
+        for batch in self._parts.batches(self._end.batch_records, cut=self._written):
+            cells: dict[CellId, Cell] = {}
+            timers = Timers()
+            is_written = batch.end <= self._written
+            yield Portion(self._steps(batch.blobs, cells, timers), is_written=is_written)
+            if batch.end == self._written:
+                self._writer.check_sent(self._task.gatherer.digests())
+            holds_us = [us for item in cells.items() for _, us in window_holds(*item)]
+            self._hold_us = min([self._hold_us, *holds_us])
+            if not is_written and not self._writer.is_finished:
+                self._left.add(cells, timers)
+                is_much = self._left.size_bytes > self._task.settings.spill_bytes
+                if self._writer.is_full or is_much:
+                    self._leave(batch.end)
+
+    def finish(self) -> None:
+        """Commit what is left of the last parts, and how far event time has come."""
+        reached = {self._task.range_id: self._watermark_us}
+        percentiles_us = {} if self._grouping.percentile is None else reached
+        self._leave(PARTS, watermarks_us=reached, percentiles_us=percentiles_us)
+
+    def reports(self) -> Iterable[Shipment]:
+        """How far event time has come behind this range."""
+        return _reports(self._task, self._hold_us)
+
+    def close(self) -> None:
+        """Delete the file."""
+        self._parts.close()
+
+    def _take_in(self, contents: Iterable[Sent | SenderProgress]) -> None:
+        """Take in all input, and how far event time has come."""
+        progress: dict[RangeId, SenderProgress] = {}
+        for each in contents:
+            if isinstance(each, SenderProgress):
+                progress[each.sender] = each
+            else:
+                self._parts.take(each.sender, each.number, each.blob)
+        assert progress.keys() == self._end.senders[self._task.stage.name], progress.keys()
+        self._watermark_us = self._hold_us = input_watermark_us(progress.values())
+
+    def _steps(
+        self, blobs: list[bytes], cells: dict[CellId, Cell], timers: Timers
+    ) -> Iterator[Step]:
+        """The output for some keys; their cells and timers are then as the stream is to find them."""
+        clocks, partials = self._end.while_input, list[Partial]()
+        while blobs:
+            partials += decode_partials(blobs.pop())
+            if len(partials) >= self._end.batch_records or not blobs:
+                step = self._grouping.add(cells, partials, clocks)
+                partials = []
+                yield _noted(step, timers)
+        # Event time advances to where the sources are.
+        clocks = attrs.evolve(
+            clocks, watermark_us=self._watermark_us, percentile_us=self._watermark_us
+        )
+        while due := timers.pop_due(clocks, BUNDLE_TIMERS):
+            yield _noted(self._grouping.fire_timers(cells, due, clocks), timers)
+
+    def _leave(self, parts: int, **at_last: Any) -> None:
+        """Commit what is to be left of the parts before this one, as far as that is not done."""
+        self._writer.left = {**self._left.take(), **at_last}
+        sent = self._task.gatherer.digests()
+        self._writer.commit(ReadSoFar(parts), is_last=bool(at_last), sent=sent)
+
+
+def _noted(step: Step, timers: Timers) -> Step:
+    for timer, fire_us in step.effects.timers.items():
+        timers.set(timer, fire_us)
+    return step

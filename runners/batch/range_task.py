@@ -1,0 +1,340 @@
+"""RangeTask: one attempt at one range, which is a split of a source or a key range of a grouping; knows no Spark.
+
+It reads or takes in, runs the stage, and ships what the stage has for later groupings: ``(target, content)``.  A batch
+and a backfill are the same task with different *ends* (`End`): where a split ends, what becomes of windows that are
+open then, and what is left in the store.
+
+An attempt may be run again at any time, also after it has succeeded, when a machine is lost with its output for
+others: then it ships the same again, and writes nothing that is already written (range_writer.py).
+
+**Invariants**
+
+* A task commits the end of its range only after it has seen all of its input.
+* Before any receiver has all that a task has shipped, digests of it are committed; an attempt that ships something
+  else afterwards has failed.
+
+User code may see a record more than once, as in every engine that retries; its results count once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+import attrs
+
+from dataflow.errors import DataflowError
+from dataflow.graph import Read
+from dataflow.io.source import SourceBatch
+from runners.batch.deadly_code import UNWATCHED, CodeWatch
+from runners.batch.digest_writer import DigestWriter
+from runners.batch.gather import Gatherer, Packed
+from runners.batch.layout import Layout
+from runners.batch.overflow import Overflow
+from runners.batch.range_writer import RangeWriter
+from runners.batch.spill.spilled_groups import SPILL_BYTES
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.dead_letters import letters_set_aside
+from runners.core.stages.deduplication import Deduplicator, SplitIds
+from runners.core.stages.grouping import GroupingStage, Step
+from runners.core.stages.plan import ExecutionPlan
+from runners.core.stages.stage_clocks import StageClocks
+from runners.core.stages.stage_executor import StageExecutor
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.port import Store
+from runners.stored.places import ReadSoFar
+
+#: Records read from a source in one go: as many as stay in the processor's cache with what is made of them.
+BUNDLE_RECORDS = 1_000
+
+#: The number of a target, and what is for it.
+Shipment = tuple[int, Any]
+
+
+class Reading(Protocol):
+    """A split, as far as the run reads it."""
+
+    @property
+    def records(self) -> int:
+        """How many records are read, from the beginning of the split on."""
+
+    @property
+    def position(self) -> Any:
+        """Where they end."""
+
+    @property
+    def bundle_max(self) -> int:
+        """How many records to read in one go."""
+
+    def read(self, records_max: int) -> SourceBatch | None:
+        """At most so many more records, at least one, which may be set aside; None: there are no more.
+
+        Raises:
+            InputError: the input cannot be read on.
+        """
+
+    def finish(self, ids: SplitIds | None) -> None:
+        """Everything is read, and the last commit comes next.
+
+        Args:
+            ids: the ids of the records that were read; None: they have none.
+        """
+
+    def reports(self) -> Iterable[Shipment]:
+        """What receivers are told when everything is committed."""
+
+    def close(self) -> None:
+        """Release the resources of the source."""
+
+
+@attrs.frozen
+class Portion:
+    """Some keys of a range.
+
+    ``steps``: their output.  ``is_written``: whether earlier attempts have committed what is to be written of it.
+    """
+
+    steps: Iterable[Step]
+    is_written: bool = False
+
+
+class Groups(Protocol):
+    """The groups of a key range, and what becomes of them."""
+
+    def portions(self, contents: Iterable[Any]) -> Iterator[Portion]:
+        """All keys; a portion is to be worked off before the next one is asked for.
+
+        Args:
+            contents: everything that was shipped to the range.
+        """
+
+    def finish(self) -> None:
+        """Commit the end of the range, when everything is worked off."""
+
+    def reports(self) -> Iterable[Shipment]:
+        """What receivers are told when everything is committed."""
+
+    def close(self) -> None:
+        """Release files."""
+
+
+class End(Protocol):
+    """How the tasks of a run end; a value that is sent to all of them."""
+
+    @property
+    def parts(self) -> int | None:
+        """Into how many parts receivers divide their keys; see `Gatherer`."""
+
+    @property
+    def while_input(self) -> StageClocks:
+        """The clocks until all input is there: nothing is late."""
+
+    @property
+    def repeat_error(self) -> type[DataflowError]:
+        """The error for code that must not be run again, and would have to."""
+
+    def writer(self, task: "RangeTask") -> RangeWriter | DigestWriter:
+        """The store's side of the task, not entered yet."""
+
+    def reading(self, task: "RangeTask", split: bytes, *, is_resumable: bool) -> Reading:
+        """Open a split: at its beginning, or where the commits of earlier attempts end if it is resumable."""
+
+    def groups(self, task: "RangeTask", grouping: GroupingStage) -> Groups:
+        """The groups of the task's key range."""
+
+    def content(self, sender: RangeId, number: int, blob: bytes) -> Any:
+        """What is shipped of partials that were packed.
+
+        Args:
+            sender: the range that they come from.
+            number: of the blob, among those that an attempt at the range ships.
+            blob: the partials as bytes.
+        """
+
+
+@attrs.frozen(kw_only=True)
+class TaskSettings:
+    """What all tasks of a run know, whoever starts them.
+
+    ``job``: its name.  ``layout``: the targets, and which ranges are wanted.  ``end``: how the tasks end.
+    ``tries``: how often a record that makes user code fail is tried; see `StageExecutor`.
+    ``nondeterministic``: a transform that would not emit the same again; None: there is none.
+    ``spill_bytes``: how much of a key range is kept in memory, in bytes of pickles; attempts may differ in it.
+    """
+
+    job: str
+    layout: Layout
+    end: End
+    tries: int | None
+    nondeterministic: str | None = None
+    spill_bytes: int = SPILL_BYTES
+
+
+class RangeTask:
+    """One attempt at one range.
+
+    Args:
+        settings: of the run.
+        plan: loaded for this attempt, so that no two share the user's objects.
+        range_id: the range.
+        connect: opens the store.
+        owner: unique among the attempts.
+        watch: watches the user's code.
+    """
+
+    def __init__(
+        self,
+        settings: TaskSettings,
+        plan: ExecutionPlan,
+        range_id: RangeId,
+        connect: Callable[[], Store],
+        owner: str,
+        watch: CodeWatch = UNWATCHED,
+    ) -> None:
+        self.settings, self.plan, self.range_id = settings, plan, range_id
+        self.connect, self.owner, self.watch = connect, owner, watch
+        self.stage = plan.stages[range_id.computation]
+        self.gatherer = Gatherer(plan, self.stage, settings.layout, settings.end.parts)
+        self.writer: RangeWriter | DigestWriter
+        self._shipped_count = 0
+
+    @property
+    def where(self) -> str:
+        """Names the stage, for errors."""
+        follows = ", ".join(repr(node.label) for node in self.stage.nodes)
+        root = self.stage.root
+        return f"{root}, or what follows it ({follows})," if follows else str(root)
+
+    def read_split(self, split: bytes) -> Iterator[Shipment]:
+        """Read the split as far as the run reads it.
+
+        Raises:
+            InputError: it cannot be read.
+            DataflowError: it must not be run again (`End.repeat_error`).
+            UnrepeatableError: it is not what earlier attempts have read, or user code has emitted something else.
+        """
+        settings = self.settings
+        with ExitStack() as stack:
+            if not self._begin(stack):
+                return
+            operation = self.stage.root.operation
+            assert isinstance(operation, Read)
+            ids = None
+            if operation.record_ids is not None:
+                ids = SplitIds(Deduplicator(self.stage.root, tries=settings.tries))
+            # A reader that continues in the middle does not know the ids of what came before.
+            is_resumable = not self.gatherer.is_needed and ids is None
+            reading = settings.end.reading(self, split, is_resumable=is_resumable)
+            stack.callback(reading.close)
+            if is_resumable:
+                self.writer.resume()
+            executor = StageExecutor(self.plan, self.stage, tries=settings.tries)
+            executor.trial = self.watch.trial
+            overflow = self._overflow(executor, stack)
+            stack.callback(executor.teardown)
+            executor.setup()
+            yield from self._read(reading, executor, ids, overflow)
+            yield from self._shipped(self.gatherer.flush())
+            reading.finish(ids)
+            self._commit_read(reading, is_last=True)
+            yield from reading.reports()
+
+    def _read(
+        self, reading: Reading, executor: StageExecutor, ids: SplitIds | None, overflow: Overflow
+    ) -> Iterator[Shipment]:
+        writer, clocks = self.writer, self.settings.end.while_input
+        written = writer.read_so_far.records
+        while True:
+            if written and reading.records == written:
+                writer.check_sent(self.gatherer.digests())
+            # Not beyond the rows that are written already: a bundle is either written or not.
+            unwritten = reading.records >= written
+            records_max = reading.bundle_max if unwritten else written - reading.records
+            batch = reading.read(min(reading.bundle_max, records_max))
+            if batch is None:
+                return
+            aside = letters_set_aside(batch, self.stage.root, tries=self.settings.tries)
+            bundle = Bundle(batch.values, batch.timestamps_us)
+            # The watermark stays at the beginning, so every id is kept, and nothing is late.
+            deduplicated = None if ids is None else ids.deduplicate(bundle, clocks.watermark_us)
+            with self.watch.at_work():
+                outputs = executor.process(
+                    bundle if deduplicated is None else deduplicated.bundle, clocks
+                )
+            outputs.dead[:0] = [*aside, *(deduplicated.dead if deduplicated is not None else ())]
+            yield from self._shipped(overflow.packed())
+            yield from self._shipped(self.gatherer.add(outputs.groups))
+            if not unwritten:
+                writer.pass_over(outputs.dead)
+                continue
+            writer.write(outputs.tables, outputs.dead)
+            if writer.is_full:
+                self._commit_read(reading, is_last=False)
+
+    def group(self, contents: Iterable[Any]) -> Iterator[Shipment]:
+        """Take in everything that was shipped to the range, and fire what is due.
+
+        Raises:
+            DataflowError: it must not be run again (`End.repeat_error`).
+            UnrepeatableError: user code has emitted something else than before.
+        """
+        settings = self.settings
+        with ExitStack() as stack:
+            if not self._begin(stack):
+                return
+            grouping = GroupingStage(self.plan, self.stage, is_replay=True, tries=settings.tries)
+            grouping.try_first(self.watch.trial)
+            overflow = self._overflow(grouping.executor, stack)
+            groups = settings.end.groups(self, grouping)
+            # Closed after all that may read from it: user code, and what gathers for later groupings.
+            stack.callback(groups.close)
+            stack.callback(grouping.teardown)
+            grouping.setup()
+            for portion in groups.portions(contents):
+                for step in self.watch.steps(portion.steps):
+                    yield from self._shipped(overflow.packed())
+                    yield from self._followed(step, is_written=portion.is_written)
+            yield from self._shipped(self.gatherer.flush())
+            groups.finish()
+            yield from groups.reports()
+
+    def _followed(self, step: Step, *, is_written: bool) -> Iterator[Shipment]:
+        assert not step.effects.late
+        if is_written:
+            self.writer.pass_over(step.outputs.dead)
+        else:
+            self.writer.write(step.outputs.tables, step.outputs.dead)
+        return self._shipped(self.gatherer.add(step.outputs.groups))
+
+    def _begin(self, stack: ExitStack) -> bool:
+        """Take the range over; returns whether there is anything to do."""
+        self.writer = self.settings.end.writer(self)
+        stack.enter_context(self.writer)
+        if self.writer.is_finished and not self.gatherer.is_needed:
+            return False
+        self._check_repeatable()
+        return True
+
+    def _check_repeatable(self) -> None:
+        """Refuse to repeat where a receiver may have the output of an earlier attempt."""
+        rolling = self.settings.nondeterministic
+        if rolling is not None and self.gatherer.is_needed and self.writer.has_sent:
+            raise self.settings.end.repeat_error(
+                f"{self.range_id} of job {self.settings.job!r} has been worked off before, and cannot be once more",
+                detail=f"{rolling} is marked as nondeterministic: run again, it would not say what it has said",
+                hint="start over with fresh=True",
+            )
+
+    def _overflow(self, executor: StageExecutor, stack: ExitStack) -> Overflow:
+        overflow = Overflow(executor, self.gatherer)
+        stack.callback(overflow.close)
+        return overflow
+
+    def _shipped(self, packed: Iterable[Packed]) -> Iterator[Shipment]:
+        for target, blob in packed:
+            self._shipped_count += 1
+            content = self.settings.end.content(self.range_id, self._shipped_count, blob)
+            yield target, content
+
+    def _commit_read(self, reading: Reading, *, is_last: bool) -> None:
+        so_far = ReadSoFar(reading.records, reading.position)
+        self.writer.commit(so_far, is_last=is_last, sent=self.gatherer.digests())
