@@ -123,7 +123,7 @@ def _exactly(canonical: Any, part: Any, key: Any) -> Any:
     kind = type(part)
     raise refusal(
         key,
-        f"{kind.__module__}.{kind.__qualname__} says more than {canonical!r}, which is all that a key keeps",
+        f"{kind.__module__}.{kind.__qualname__} has more than a {canonical!r}, which is all that a key keeps",
         "e.g. key.floor('us') of a pandas.Timestamp, or its value, an int of nanoseconds",
     )
 

@@ -182,7 +182,7 @@ def associative(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     if isinstance(fn, CombineFn) or not callable(fn):
         raise PipelineError(
             f"df.associative is for functions from values to a value, not {fn!r}",
-            hint="a CombineFn says itself how parts are merged: pass it as it is",
+            hint="a CombineFn merges parts itself: pass it as it is",
         )
 
     # A function of its own: not every callable takes an attribute, and not every one is the user's to mark.

@@ -66,7 +66,7 @@ class RecordIds:
         if self.slack_us < 0:
             raise PipelineError(
                 "RecordIds was given a negative slack",
-                hint="it says how far behind the watermark a copy may come: zero or more",
+                hint="it is how far behind the watermark a copy may come: zero or more",
             )
         if not isinstance(self.expected_ids, int) or self.expected_ids < 1:
             raise PipelineError(f"expected_ids must be at least 1, not {self.expected_ids!r}")

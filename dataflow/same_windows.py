@@ -62,9 +62,9 @@ def common_strategy(
         raise PipelineError(
             f"{here} {does} collections of windows that merge, of which some have been grouped and some have not",
             detail=f"grouped: {', '.join(grouped)}; the windows of the others ({_shown(windows[grouped[0]])}) "
-            "are still to merge, so none of them is that of a result",
-            hint="put the inputs together as they are before they are grouped, with df.CoGroupByKey(), and work out "
-            "from its lists what the grouping would say; or group each input, and join results of the same windows",
+            "are still to merge, so none of them is the window of a result",
+            hint="put the inputs together as they are before they are grouped, with df.CoGroupByKey(), and compute "
+            "from its lists what the grouping would emit; or group each input, and join results of the same windows",
         )
     return next(iter(strategies.values())).frozen()
 

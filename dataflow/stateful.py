@@ -93,7 +93,7 @@ def stateful_signature(fn: DoFn, what: str) -> StatefulSignature | None:
     _check_not_of_timers(asked, fn, what)
     if DoFnParam.SIGN in asked and not fn.handles_retractions:
         raise PipelineError(
-            f"{what} asks for SignParam, but does not say that it handles retractions",
+            f"{what} asks for SignParam, but does not declare that it handles retractions",
             hint=f"set handles_retractions = True in class {type(fn).__name__}, or leave SignParam out",
         )
     asked.extend(each for _, method in callbacks for each in method.requests.values())
@@ -127,7 +127,7 @@ def check_order(fn: DoFn, pcoll: PCollection[Any], what: str) -> None:
     warnings.warn(
         ArrivalOrderWarning(
             f"{what} has timers of event time, and sees the elements of its input, which has no end, as they arrive",
-            detail=f"timers {names} of {type(fn).__name__}; what it says may differ from run to run, and from batch",
+            detail=f"timers {names} of {type(fn).__name__}; its results may differ from run to run, and from batch",
             hint="set requires_time_sorted_input = True in the class, and elements wait for the watermark and come in "
             "the order of event times; or False, if the order of arrival is what is wanted",
         ),

@@ -55,7 +55,7 @@ from windowing.window_fn import WindowFn
 
 #: The hint where elements have no event time.
 TIMES_HINT = (
-    "say when elements happened: event_time=... of the read, df.WithTimestamps before the WindowInto, or a "
+    "give the elements event times: event_time=... of the read, df.WithTimestamps before the WindowInto, or a "
     "df.TimestampedValue; one window for everything is df.GlobalWindows()"
 )
 
@@ -127,13 +127,13 @@ def _check_that_panes_come(
     )
     if firings is EarlyFirings.NEVER:
         raise PipelineError(
-            f"{here} would never say anything: its input has no end, its window is all of time, "
+            f"{here} would never emit anything: its input has no end, its window is all of time, "
             "and its trigger waits for the end of that",
             detail=detail,
             hint=what_to_do,
         )
     _warn(
-        f"{here} says nothing any more after its trigger's last pane: "
+        f"{here} emits nothing any more after its trigger's last pane: "
         "its input has no end, and its window is all of time",
         detail=detail,
         hint=f"{what_to_do}; if only the first panes matter, ignore df.DataLossWarning",
@@ -150,7 +150,7 @@ def _check_that_the_watermark_comes(
     if firings is EarlyFirings.REPEATED or holder is None:
         return
     detail = (
-        f"the trigger is {strategy.trigger!r}; {holder} has one window, all of time, may take its panes back, and "
+        f"the trigger is {strategy.trigger!r}; {holder} has one window, all of time, may retract its panes, and "
         "gives them event times of records, for which the watermark behind it waits"
     )
     what_to_do = (
@@ -159,12 +159,12 @@ def _check_that_the_watermark_comes(
     )
     if firings is EarlyFirings.NEVER:
         raise PipelineError(
-            f"{here} would never say anything: the watermark does not come to it",
+            f"{here} would never emit anything: the watermark does not come to it",
             detail=detail,
             hint=what_to_do,
         )
     _warn(
-        f"{here} says nothing any more after its trigger's last early pane: the watermark does not come to it",
+        f"{here} emits nothing any more after its trigger's last early pane: the watermark does not come to it",
         detail=detail,
         hint=f"{what_to_do}; if only the early panes matter, ignore df.DataLossWarning",
     )

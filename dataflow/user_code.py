@@ -69,7 +69,7 @@ def check_runs(call: Callable[..., Any], name: str, what: str, *, is_iterated: b
     code = _code_of(call)
     if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
         raise PipelineError(
-            f"{what} has an async function, which nobody awaits",
+            f"{what} has an async function, which would never be awaited",
             detail=f"{name} would never be run",
             hint="write it without async; what must wait for something may block, or run an event loop of its own",
         )

@@ -203,9 +203,9 @@ def _parser() -> argparse.ArgumentParser:
     signal = _verb(
         verbs,
         "signal",
-        "have every open window of a streaming job hear a signal",
-        "Its triggers listen with df.AfterSignal(NAME). A signal is about what the job has read by then; "
-        "each window hears it once, whatever is killed. A job that nobody runs now hears it when it goes on.",
+        "send a signal to every open window of a streaming job",
+        "Its triggers listen with df.AfterSignal(NAME). A signal applies to what the job has read by then; "
+        "each window receives it once, whatever is killed. A job that does not run now receives it when it goes on.",
         "dataflow signal scores flush",
     )
     signal.add_argument("job", metavar="JOB", help="as given to the runner")
@@ -223,7 +223,7 @@ def _parser() -> argparse.ArgumentParser:
     check = _verb(
         verbs,
         "check",
-        "say in which format of stored bytes jobs are, and whether this version can go on with them",
+        "show in which format of stored bytes jobs are, and whether this version can go on with them",
         "Nothing is changed. Before an upgrade, run it with the new version: its exit status is 2 if a job that is "
         "unfinished could not go on.",
         "dataflow check --store postgresql://me@db.example.org/flights",
@@ -233,8 +233,8 @@ def _parser() -> argparse.ArgumentParser:
     why = _verb(
         verbs,
         "why",
-        "say why workers of a job have ended, or wait",
-        "The latest reasons, each with where it was, how often and when; the whole of it is in the log of the driver.",
+        "show why workers of a job have ended, or wait",
+        "The latest reasons, each with where it was, how often and when; the full text is in the log of the driver.",
         "dataflow why scores",
     )
     why.add_argument("job", metavar="JOB", help="as given to the runner")
@@ -243,7 +243,7 @@ def _parser() -> argparse.ArgumentParser:
         verbs,
         "ranges",
         "list the ranges of a job: splits of its sources, and key ranges of its groupings",
-        "Each has one worker, and is as far as its watermark says. "
+        "Each has one worker; its watermark shows how far it has come. "
         "Those in handover with another one are being split or merged, and cannot move.",
         "dataflow ranges scores",
     )
@@ -254,7 +254,7 @@ def _parser() -> argparse.ArgumentParser:
         "forget",
         "forget a job, and drop the result tables that are its own",
         "A table that another job writes to, or that was there before, stays as it is, with the job's rows. "
-        "The job must not run. Without --yes it only says what would be gone.",
+        "The job must not run. Without --yes it only shows what would be deleted.",
         "dataflow forget scores --yes",
     )
     forgotten.add_argument("job", metavar="JOB", help="as given to the runner")
@@ -301,7 +301,7 @@ def _add_requests(verbs: Any) -> None:
     _request(
         verbs,
         Verb.DRAIN,
-        "have a job end: sources where they are, and every open window says what it has",
+        "end a job: its sources stop where they are, and every open window emits its last pane",
         "dataflow drain scores --wait",
         lambda _: Request(Verb.DRAIN),
     )
@@ -322,7 +322,7 @@ def _request(
     make: Callable[[argparse.Namespace], Request],
 ) -> argparse.ArgumentParser:
     carried_out = (
-        "A job that nobody runs now does it when it goes on."
+        "A job that does not run now does it when it goes on."
         if verb in (Verb.DRAIN, Verb.CANCEL)
         else "If the program that runs the job dies over it, it is answered that it has gone."
     )
@@ -330,7 +330,7 @@ def _request(
     parser = _verb(verbs, verb.value, what, carried_out, example)
     parser.add_argument("job", metavar="JOB", help="as given to the runner")
     parser.add_argument(
-        "--wait", action="store_true", help="until it is done, or it is said why not"
+        "--wait", action="store_true", help="until it is done, or it is known why not"
     )
     parser.set_defaults(do=send_request, make=make)
     return parser

@@ -64,7 +64,7 @@ def purge(store: Store, asked: argparse.Namespace) -> None:
     ages: Mapping[KeptKind, float | None] = {"late": asked.late, "dead": asked.dead}
     if all(age is None for age in ages.values()):
         raise DataflowError(
-            "it was not said what to purge",
+            "there is nothing to purge: no kind of records was given",
             hint="give --late AGE, --dead AGE, or both; --late 30d keeps those of the last thirty days",
         )
     for kind, older_than_s in ages.items():

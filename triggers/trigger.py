@@ -175,7 +175,7 @@ class Trigger(ABC):
         """
         if len(states) > 1 and any(state is not None for state in states):
             raise WindowError(
-                f"trigger {self!r} does not say how the states of windows that merge become one",
+                f"trigger {self!r} does not define how the states of windows that merge become one",
                 detail=f"states of windows that merge into {window}: {', '.join(map(repr, states))}",
                 hint="override merge_states(states, window); for a count it is sum(states)",
             )

@@ -43,7 +43,7 @@ def to_timestamp_us(value: TimestampLike) -> int:
         if value.utcoffset() is None:
             raise TimeError(
                 f"{value!r} has no time zone, so it names no instant",
-                hint="say which zone is meant, e.g. value.replace(tzinfo=datetime.UTC)",
+                hint="give the zone that is meant, e.g. value.replace(tzinfo=datetime.UTC)",
             )
         # Subtracting (not .timestamp()) keeps microseconds exact and works before 1970 everywhere.
         # The base class's own operators, because pendulum's round and refuse plain timedeltas.

@@ -27,7 +27,7 @@ def check_computation(computation: object, what: str) -> None:
         raise PipelineError(f"{what} needs a Computation, not {computation!r}", hint=hint)
     if type(computation).process_record is Computation.process_record:
         raise PipelineError(
-            f"{what} does not say what to do with a record",
+            f"{what} does not define what to do with a record",
             hint=f"define process_record(self, record) in class {type(computation).__name__}",
         )
     check_hooks(computation, ("setup", "process_record", "process_timer", "teardown"), what)

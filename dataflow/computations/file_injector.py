@@ -65,7 +65,7 @@ class FileInjector(Source):
         if self._disorder_us is not None and self._disorder_us < 0:
             raise PipelineError(
                 f"{type(self).__name__} was given a negative max_disorder, {max_disorder!r}",
-                hint="it says how far event times go back in a file: zero or more",
+                hint="it is how far event times go back in a file: zero or more",
             )
         ahead = MaxAhead.of(type(self).__name__, max_ahead)
         self._ahead = None if self._disorder_us is None else ahead

@@ -61,7 +61,7 @@ class FileWatcher(Source):
             raise PipelineError(
                 f"{name} does not know how far event time has come",
                 detail="its input does not end, and it was given neither max_disorder nor created",
-                hint="say how far event times go back, e.g. max_disorder=timedelta(minutes=5)",
+                hint="give how far event times go back, e.g. max_disorder=timedelta(minutes=5)",
             )
         if isinstance(shares, bool) or not isinstance(shares, int) or shares < 1:
             raise PipelineError(f"{name} cannot divide a folder into {shares!r} shares")
@@ -118,7 +118,7 @@ class FileWatcher(Source):
                 f"{type(self).__name__} waits for files that are still to come, so a batch cannot end",
                 detail=f"there is no {self._until!r} in {str(self._folder)!r}"
                 if self._until
-                else "it was not told until when to wait",
+                else "it was not given until, the name of the last file",
                 hint="use the streaming runner, or run the batch when all files are there",
             )
         share = FolderShare(

@@ -164,7 +164,7 @@ class FolderReader(SourceReader):
                 raise InputError(
                     f"{path} has grown after it was read to its end",
                     detail=f"it had {size} bytes; what came after them is not read",
-                    hint="write a file under another name and rename it when it is complete, or say "
+                    hint="write a file under another name and rename it when it is complete, or give "
                     "with settle=... how long a complete one is left unchanged",
                 )
 

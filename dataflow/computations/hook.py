@@ -113,7 +113,7 @@ class Hook:
             raise TransformError(
                 f"{self.definition} produced a {type(value).__name__} to the stream {stream!r}",
                 detail=f"at {user_location()}",
-                hint="say it with the arguments: self.produce(value, stream, timestamp)",
+                hint="use the arguments: self.produce(value, stream, timestamp)",
             )
         if timestamp is not None:
             value = TimestampedValue(value, timestamp)

@@ -160,8 +160,8 @@ class Topology(PTransform["Pipeline", Streams]):
             )
         if pcollection.node.retracted_by:
             raise PipelineError(
-                f"stream {name!r} ({user_location()}) may be taken back by {pcollection.node.retracted_by}",
-                detail="the state that a computation has made of a record would stay when the record is taken back",
+                f"stream {name!r} ({user_location()}) may be retracted by {pcollection.node.retracted_by}",
+                detail="the state that a computation has made of a record would stay when the record is retracted",
                 hint="put df.ToChangelog() before it; or let that grouping accumulate or discard",
             )
         return self._give(name, lambda _: pcollection)
@@ -224,7 +224,7 @@ class Topology(PTransform["Pipeline", Streams]):
         for what, stream in used:
             if stream not in known:
                 raise PipelineError(
-                    f"{what} the stream {stream!r}, which nobody produces",
+                    f"{what} the stream {stream!r}, which has no producer",
                     detail=f"the streams are {sorted(known)}",
                     hint="name it among the outputs of a computation, or give it with injector(...) or stream(...)",
                 )

@@ -230,13 +230,13 @@ class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
         if max_disorder is not None and event_time is None:
             raise PipelineError(
                 f"{type(self).__name__} was given max_disorder without event_time",
-                hint="say with event_time=... where a record's event time is",
+                hint="give with event_time=... where a record's event time is",
             )
         disorder_us = None if max_disorder is None else to_duration_us(max_disorder)
         if disorder_us is not None and disorder_us < 0:
             raise PipelineError(
                 f"{type(self).__name__} was given a negative max_disorder, {max_disorder!r}",
-                hint="it says how far event times go back: zero or more",
+                hint="it is how far event times go back: zero or more",
             )
         ahead = MaxAhead.of(type(self).__name__, max_ahead)
         self._source: FileSource = self.source_class(

@@ -54,7 +54,7 @@ class MaxAhead:
         if limit_us < 0:
             raise PipelineError(
                 f"{name} was given a negative max_ahead, {max_ahead!r}",
-                hint="it says how far event times may be ahead of the clock: zero or more, or None",
+                hint="it is how far event times may be ahead of the clock: zero or more, or None",
             )
         return cls(limit_us, now_us)
 
@@ -76,7 +76,7 @@ class MaxAhead:
         error = InputError(
             f"{name} has a record whose event time is ahead of the clock by {ahead}",
             detail=f"{origin or 'a record'}: its event time is {to_datetime(timestamp_us)}, "
-            f"the clock said {to_datetime(now_us)}, and max_ahead is {limit}; the record is a dead letter, "
+            f"the clock was at {to_datetime(now_us)}, and max_ahead is {limit}; the record is a dead letter, "
             "and event time does not follow it",
             hint="correct the record or event_time; if such times are right, give the read a larger max_ahead, or None",
         )

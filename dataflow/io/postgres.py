@@ -79,7 +79,7 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
         pipeline = pcoll.pipeline
         if pcoll.node.retracted_by and not self._spec.key:
             raise PipelineError(
-                f"{pipeline.here()} only adds rows, but its input takes results back",
+                f"{pipeline.here()} only adds rows, but its input retracts results",
                 detail=f"{pcoll.node.retracted_by} accumulates and retracts",
                 hint="give the table a key=..., so that a retraction can delete its row",
             )
@@ -104,7 +104,7 @@ def _refuse_two_manners(pcoll: PCollection[Any], table: TableSpec) -> None:
         other = graph.pcollections[node.inputs[0]].retracted_by
         if table.key and bool(other) != bool(pcoll.node.retracted_by):
             raise PipelineError(
-                f"{pcoll.pipeline.here()} and {node} write to the same table, and one of them takes rows back",
+                f"{pcoll.pipeline.here()} and {node} write to the same table, and one of them retracts rows",
                 detail=f"{other or pcoll.node.retracted_by} accumulates and retracts; the other only replaces rows, "
                 "also those of the first",
                 hint="write to two tables, or flatten the inputs and write once",

@@ -92,8 +92,9 @@ class TrustedReader(SourceReader):
         if not self._has_warned:
             self._has_warned = True
             _LOG.warning(
-                "%s says that event time is at %s, which is further ahead of the clock than max_ahead; it is not "
-                "believed, and event time stays where it is until it says less: did it follow a wrong record?",
+                "%s reports a watermark of %s, which is further ahead of the clock than max_ahead; it is not "
+                "used, and the watermark stays where it is until a smaller one is reported: did it follow a "
+                "wrong record?",
                 self._name,
                 to_datetime(watermark_us),
             )

@@ -132,6 +132,6 @@ class _Laws:
     def _same(self, accumulator: Any, how: str) -> None:
         found = self._output(accumulator)
         assert self._expected == found, (
-            f"{self._name} does not always say the same\n"
+            f"{self._name} does not always return the same\n"
             f"  values: {list(self._values)!r}\n  all at once: {self._expected!r}\n  {how}: {found!r}"
         )

@@ -122,7 +122,7 @@ def signed_sum(changes: Iterable[Change[Any]]) -> list[Change[Any]]:
     emitted = Multiset(change for change in changes if change.sign > 0)
     for change in changes:
         if change.sign < 0 and not emitted.take(change):
-            raise FoldError(f"taken back without having been said: {shown(change)}")
+            raise FoldError(f"retracted without having been emitted: {shown(change)}")
     return list(emitted)
 
 

@@ -165,7 +165,7 @@ def check_retracting_prefixes(
     run = _run(build, stream, key_of=key_of)
     if run.folding.mode is not AccumulationMode.ACCUMULATING_AND_RETRACTING:
         raise PipelineError(
-            "check_retracting_prefixes needs a pipeline that takes back what it said",
+            "check_retracting_prefixes needs a pipeline that retracts what it emitted",
             detail=f"the accumulation mode is {run.folding.mode.name}",
             hint="pass accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING to its WindowInto",
         )
@@ -175,17 +175,17 @@ def check_retracting_prefixes(
         before = standing.get(place)
         if change.sign > 0:
             assert before is None, (
-                f"a second thing was said without the first having been taken back\n"
+                f"a second element was emitted without the first having been retracted\n"
                 f"  first {before and shown(before)}\n  then {shown(change)}\n  {run.how}"
             )
             standing[place] = change
         else:
             assert before is not None, (
-                f"something was taken back that had not been said: {shown(change)}\n  {run.how}"
+                f"something was retracted that had not been emitted: {shown(change)}\n  {run.how}"
             )
             assert (before.value, before.pane) == (change.value, change.pane), (
-                f"something else was taken back than what was said\n"
-                f"  said {shown(before)}\n  taken back {shown(change)}\n  {run.how}"
+                f"something else was retracted than what was emitted\n"
+                f"  emitted {shown(before)}\n  retracted {shown(change)}\n  {run.how}"
             )
             del standing[place]
     _check_same(_run(build, _at_once(stream), key_of=key_of), run)
@@ -209,7 +209,7 @@ def _run(
     result.wait_until_finish()
     if late := result.late_records():
         raise PipelineError(
-            "the law was asked of a stream that lets elements come too late, and nothing can be said of these",
+            "the law was checked with a stream in which elements come too late, and it does not cover these",
             detail=f"{len(late)} dropped, e.g. {late[0]}; {stream!r}",
             hint="draw streams with late=False, or give the WindowInto more allowed_lateness",
         )
@@ -237,7 +237,7 @@ def _check_same(one: _Run, other: _Run) -> None:
     missing = [change for change in one.fold() if not second.take(change)]
     unexpected = list(second)
     if missing or unexpected:
-        lines = ["the same elements have two answers", *_listed("only in one", missing)]
+        lines = ["the same elements have two results", *_listed("only in one", missing)]
         lines += [f"  one: {one.how}", *_listed("only in the other", unexpected)]
         raise AssertionError("\n".join([*lines, f"  other: {other.how}"]))
 

@@ -81,7 +81,7 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
         """Add the stateful DoFn."""
         if pcoll.node.retracted_by:
             raise PipelineError(
-                f"{pcoll.pipeline.here()} counts elements, and its input may be taken back by "
+                f"{pcoll.pipeline.here()} counts elements, and its input may be retracted by "
                 f"{pcoll.node.retracted_by}",
                 detail="without an element all windows of its key after it would be others",
                 hint="let that grouping accumulate or discard; or count changes, with df.ToChangelog() before it",

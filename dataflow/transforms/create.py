@@ -54,7 +54,7 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
             raise PipelineError(f"Read needs a Source, not {source!r}")
         if record_ids is not None and not isinstance(record_ids, RecordIds):
             raise PipelineError(
-                f"Read cannot tell records by {record_ids!r}",
+                f"Read cannot deduplicate records by {record_ids!r}",
                 hint="give df.RecordIds(of=..., slack=...)",
             )
         self._record_ids = record_ids
@@ -66,7 +66,8 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
             if not isinstance(event_time, ArrivalTime):
                 raise PipelineError(
                     f"Read cannot take event times from {event_time!r}",
-                    hint="a source says itself when its elements happened; here is only df.ARRIVAL_TIME, or none; "
+                    hint="a source has the event times of its elements; this argument takes only "
+                    "df.ARRIVAL_TIME, or none; "
                     "df.WithTimestamps stamps elements by a function",
                 )
             self._source = ArrivalTimeSource(source, event_time)

@@ -74,7 +74,7 @@ def _add(pcoll: PCollection[Any], combine_fn: CombineFn) -> PCollection[Any]:
     dumps_code(combine_fn, pipeline.here())
     if pcoll.node.retracted_by and not strategy.is_retracting:
         raise PipelineError(
-            f"{pipeline.here()} groups elements that may be taken back, but cannot take back what it says itself",
+            f"{pipeline.here()} groups elements that may be retracted, but cannot retract what it emits itself",
             detail=f"{pcoll.node.retracted_by} accumulates and retracts; here the accumulation mode is "
             f"{strategy.accumulation_mode.name}",
             hint="pass accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING to the WindowInto before it, "

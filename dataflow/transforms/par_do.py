@@ -205,15 +205,15 @@ def _add(
         return _add_stateful(fn, pcoll, tags, skew_us)
     if has_process_batch(fn) and is_nondeterministic(fn) and pcoll.node.retracted_by:
         raise PipelineError(
-            f"{here} is non-deterministic and takes batches, and its input may be taken back by "
+            f"{here} is non-deterministic and takes batches, and its input may be retracted by "
             f"{pcoll.node.retracted_by}",
             detail="what it made of each element would have to be remembered",
             hint="define process instead of process_batch",
         )
     if isinstance(fn, DoFn) and pcoll.node.retracted_by and isgeneratorfunction(fn.finish_bundle):
         raise PipelineError(
-            f"{here} emits from finish_bundle, and its input may be taken back by {pcoll.node.retracted_by}",
-            detail="what was made of a bundle could not be taken back with one of its elements",
+            f"{here} emits from finish_bundle, and its input may be retracted by {pcoll.node.retracted_by}",
+            detail="what was made of a bundle could not be retracted with one of its elements",
             hint="emit from process; or put df.ToChangelog() before it; or let that grouping accumulate or discard",
         )
     requested_params(fn.process if isinstance(fn, DoFn) else fn.function, here)
@@ -247,9 +247,9 @@ def _add_stateful(
         )
     if pcoll.node.retracted_by and not fn.handles_retractions:
         raise PipelineError(
-            f"{here} keeps state, and its input may be taken back by {pcoll.node.retracted_by}",
-            detail=f"{type(fn).__name__} does not say that it handles retractions: state that was made of an element "
-            "would stay when the element is taken back",
+            f"{here} keeps state, and its input may be retracted by {pcoll.node.retracted_by}",
+            detail=f"{type(fn).__name__} does not declare that it handles retractions: state that was made of an "
+            "element would stay when the element is retracted",
             hint="set handles_retractions = True in the class, and ask for df.DoFn.SignParam; or put df.ToChangelog() "
             "before it; or let that grouping accumulate or discard",
         )

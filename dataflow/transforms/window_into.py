@@ -88,7 +88,7 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
         are_several = lateness_us or trigger is not None or watermark_percentile < 100
         if are_several and accumulation_mode is None:
             raise PipelineError(
-                "WindowInto can emit several panes per window, but does not say how they relate",
+                "WindowInto can emit several panes per window, but has no accumulation mode for them",
                 detail=f"allowed_lateness={allowed_lateness!r}, trigger={trigger!r}, "
                 f"watermark_percentile={watermark_percentile!r}, accumulation_mode is missing",
                 hint="pass accumulation_mode=df.AccumulationMode.DISCARDING, ACCUMULATING or "
@@ -132,7 +132,7 @@ def _check_percentile(percentile: object) -> None:
     if not isinstance(percentile, int | float) or not 0 < percentile <= 100:
         raise PipelineError(
             f"WindowInto (watermark_percentile) cannot be {percentile!r}",
-            detail="it says of how many records in a hundred a window waits for",
+            detail="it is the percentage of records that a window waits for",
             hint="give a number above 0 and at most 100, e.g. 99",
         )
 

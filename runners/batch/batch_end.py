@@ -164,7 +164,7 @@ class WholeSplit:
         if self._status is SplitStatus.IDLE:
             raise InputError(
                 f"{self._where} waits for input that is still to come, so a batch cannot end",
-                detail=f"split {self._index} of the source says that it is idle",
+                detail=f"split {self._index} of the source reports that it is idle",
                 hint="use the streaming runner, or a source that ends",
             )
         time.sleep(_EMPTY_READ_PAUSE_S)

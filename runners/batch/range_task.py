@@ -320,7 +320,7 @@ class RangeTask:
         if rolling is not None and self.gatherer.is_needed and self.writer.has_sent:
             raise self.settings.end.repeat_error(
                 f"{self.range_id} of job {self.settings.job!r} has been worked off before, and cannot be once more",
-                detail=f"{rolling} is marked as nondeterministic: run again, it would not say what it has said",
+                detail=f"{rolling} is marked as nondeterministic: run again, it would not return what it has returned",
                 hint="start over with fresh=True",
             )
 

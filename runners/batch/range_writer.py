@@ -181,9 +181,9 @@ class RangeWriter:
         if any(digest != before.get(target) for target, digest in sent.items()):
             raise UnrepeatableError(
                 f"{self._where} gave other records when it was run again",
-                detail="a part of what it gave before is in results already: with the rest of what it gives now, "
+                detail="results have a part of its former output already: together with the rest of its output now, "
                 "records would be lost, and others counted twice",
-                hint="let functions say the same of the same records (fixed seeds, no clock, no order of arrival); "
+                hint="let functions return the same for the same records (fixed seeds, no clock, no order of arrival); "
                 "fresh=True starts over",
             )
 
@@ -233,7 +233,7 @@ class RangeWriter:
             raise StoreUnreachableError(
                 f"it is not known whether {self._range_id} of job {self._job} was committed",
                 detail=result.detail,
-                hint="is the store up? run the same job again: it looks first",
+                hint="is the store up? run the same job again: it looks first whether that happened whether that happened",
             )
         self._pending, self._dead = [], []
         self._dead_behind, self._dead_waiting = met, Letters()
@@ -268,7 +268,7 @@ class RangeWriter:
         if so_far is not None and so_far.records != self._before.records:
             raise UnrepeatableError(
                 f"{self._where} was read twice, up to {so_far.records} records and to {self._before.records}",
-                detail="what came of the ones or of the others is in the store already",
+                detail="results of one of the two inputs are in the store already",
                 hint="do not change input while it is read; run the same again, or with fresh=True to start over",
             )
         self.check_sent(sent)
@@ -280,9 +280,9 @@ class RangeWriter:
             raise UnrepeatableError(
                 f"user code of {self._range_id} failed on {before.count} records and timers, and when it was run "
                 f"again on {now} of the same",
-                detail="a task is run again when what it had for others is lost, and must then leave "
+                detail="a task is run again when its output for other tasks is lost, and must then leave "
                 "out the same records: their dead letters are committed",
-                hint="let code fail because of what is in a record only, not of the moment; running "
+                hint="let code fail only because of what is in a record, not by chance or time; running "
                 "the same job again tries once more",
             )
 

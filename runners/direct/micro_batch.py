@@ -33,7 +33,7 @@ class MicroBatchJob(Job):
             return
         if batch.processing_time_us is None:
             raise PipelineError(
-                f"micro-batches need to know when input arrives, and {split.stage!r} does not say",
+                f"micro-batches need to know when input arrives, and {split.stage!r} does not report that",
                 detail="a round is a length of processing time; the batches of this source have none",
                 hint="read from a TestStream, or leave micro_batch out",
             )

@@ -81,7 +81,7 @@ def find_socket_dir(home: Path, account: Account | None) -> Path:
     trusted_uids = {os.geteuid()} | ({account.uid} if account else set())
     if not stat.S_ISDIR(owner.st_mode) or owner.st_uid not in trusted_uids:
         raise EmbeddedServiceError(
-            f"The directory {stand_in} belongs to somebody else.",
+            f"The directory {stand_in} belongs to another user.",
             detail=f"It stands in for {home}, whose name is too long or too odd for a socket.",
             hint="Choose a data directory with a shorter and plainer name.",
         )

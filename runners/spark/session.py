@@ -150,7 +150,7 @@ def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkCont
         raise EmbeddedServiceError(
             "Spark did not start.",
             detail=f"{message} (master {master!r})",
-            hint="What Java printed above says more; is there enough memory, is the master right?",
+            hint="What Java printed above has the details; is there enough memory, is the master URL right?",
         ) from error
 
 

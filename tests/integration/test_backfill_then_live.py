@@ -212,7 +212,7 @@ def test_history_is_loaded_in_one_program_and_run_in_another(
     assert starts == {NOON}
     capfd.readouterr()
     half.run()
-    assert "is loaded; nothing was done" in capfd.readouterr().err
+    assert "is loaded already; nothing was done" in capfd.readouterr().err
     with closing(PostgresStore(store_dsn)) as store:
         job, left = store.read_job("totals"), store.statistics("totals")
     assert job is not None

@@ -68,7 +68,7 @@ def ask_until_done(ask: Callable[[], str]) -> str:
         try:
             answers.append(ask())
         except RequestError as error:
-            if not any(each in str(error) for each in ("split or merged", "changing hands")):
+            if not any(each in str(error) for each in ("split or merged", "being moved")):
                 raise
         return bool(answers)
 

@@ -79,7 +79,7 @@ def rows_of(panes: Iterable[LoggedPane]) -> Counter[tuple[Row, int]]:
             said = (pane.key, *pane.window, left, right), pane.timestamp_us
             rows[said] += pane.sign
 
-            assert rows[said] >= 0, f"{pane} takes back what was not said"
+            assert rows[said] >= 0, f"{pane} retracts what was not emitted"
     return +rows
 
 

@@ -321,7 +321,7 @@ def _apply(said: dict[Place, Any], panes: Sequence[LoggedPane]) -> None:
             assert where not in said, f"{where} says a second thing without taking the first back"
             said[where] = pane.value
         else:
-            assert where in said, f"{where} takes back what it has not said"
+            assert where in said, f"{where} retracts what it has not emitted"
             assert said.pop(where) == pane.value, "a retraction is exactly what was said"
 
 

@@ -123,8 +123,8 @@ def test_a_combine_fn_of_ones_own_that_is_right(values: list[int]) -> None:
 @pytest.mark.parametrize(
     ("combine_fn", "says"),
     [
-        (df.associative(len), "does not always say the same"),
-        (df.associative(mean), "does not always say the same"),
+        (df.associative(len), "does not always return the same"),
+        (df.associative(mean), "does not always return the same"),
         (MeanOfMeans(), "merged from"),
         (Last(), "commutative"),
         (StartsAtOne(), "merged from"),

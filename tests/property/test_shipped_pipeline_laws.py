@@ -142,7 +142,7 @@ def test_wrong_pipelines_are_caught() -> None:
             lambda stream: check_same_answer(_of_each_pane, stream, _again(stream)), our.streams()
         ),
     ):
-        assert "the same elements have two answers" in message
+        assert "the same elements have two results" in message
         assert "only in one" in message
         assert "TestStream().add_elements(" in message
 
@@ -179,10 +179,10 @@ def test_wrong_retractions_are_caught() -> None:
     streams = our.streams()
     prefixes = check_retracting_prefixes
 
-    assert "something else was taken back" in caught(
+    assert "something else was retracted" in caught(
         lambda stream: prefixes(_forgetful, stream), streams
     )
-    assert "a second thing was said" in caught(
+    assert "a second element was emitted" in caught(
         lambda stream: prefixes(_mentions_panes, stream), streams
     )
 
@@ -205,5 +205,5 @@ def test_nothing_is_said_of_what_comes_too_late() -> None:
 
 
 def test_prefixes_are_asked_of_what_retracts() -> None:
-    with pytest.raises(df.PipelineError, match=r"(?s)takes back what it said.*DISCARDING"):
+    with pytest.raises(df.PipelineError, match=r"(?s)retracts what it emitted.*DISCARDING"):
         check_retracting_prefixes(_minute_sums, TestStream())

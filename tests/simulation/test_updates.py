@@ -260,7 +260,7 @@ def test_rows_that_the_new_functions_say_otherwise_need_another_table(table: str
     assert not cluster.master.is_done
     planned = cluster.update(new, Update())
 
-    assert ("table takes back rows of 'sums'" in str(planned)) == (table == "sums")
+    assert ("table retracts rows of 'sums'" in str(planned)) == (table == "sums")
     if table == "sums":
         with pytest.raises(TableConflictError, match=r"euros.*pounds"):
             cluster.run()

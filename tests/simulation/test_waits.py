@@ -70,7 +70,7 @@ def receive_no_signal(patch: Patch) -> None:
         (send_again_late, dense.resting, {Fault.LOSS: 0.02}, r"is not delivered and deleted"),
         (let_go_without_a_word, dense.resting, {Fault.MOVE: 0.05}, r"has no worker"),
         (never_divide, dense.resting, {Fault.SPLIT: 0.02}, r"is asked for"),
-        (never_end_handovers, dense.resting, {Fault.SPLIT: 0.02}, r"is tied to"),
+        (never_end_handovers, dense.resting, {Fault.SPLIT: 0.02}, r"is in handover with"),
         (receive_no_signal, dense.resting, {}, r"has not acted on signal"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_request_that_nobody_answers_is_found(monkeypatch: Patch) -> None:
     """It is carried out, and who has asked waits."""
     monkeypatch.setattr(RequestDesk, "answers", lambda _: ())
 
-    with pytest.raises(SimulationError, match=r"I11: for \d+ ms nobody answers request 1"):
+    with pytest.raises(SimulationError, match=r"I11: for \d+ ms there is no answer to request 1"):
         asked_to_split().run()
 
 

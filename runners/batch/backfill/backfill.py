@@ -87,7 +87,7 @@ class Backfill:
                 if prepared.job.is_finished:
                     return prepared.result
                 if backfill_state(prepared.job) is BackfillState.LOADED:
-                    say(f"the history of job {self.job!r} is loaded; nothing was done")
+                    say(f"the backfill of job {self.job!r} is loaded already; nothing was done")
                     return prepared.result
                 try:
                     self._run_waves(prepared)
@@ -147,6 +147,7 @@ def check_continuable(graph: PipelineGraph, job: JobRow) -> None:
     if rolling is not None:
         raise BackfillError(
             f"the backfill of job {job.job!r} was interrupted, and cannot be continued",
-            detail=f"{rolling} is marked as nondeterministic: read again, records would not make what they have made",
+            detail=f"{rolling} is marked as nondeterministic: if its input were read again, its outputs "
+            "would be other ones",
             hint="start over with fresh=True",
         )

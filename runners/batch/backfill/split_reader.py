@@ -89,7 +89,7 @@ class SplitReader:
         if batch.records == 0:
             raise UnrepeatableError(
                 f"{self._where} has {self.records} records, and had {end.records} when it was read before",
-                detail="what came of the others is in the store already",
+                detail="results of the former input are in the store already",
                 hint="do not change input while it is read; start over with fresh=True",
             )
         return self._advance(batch)

@@ -41,7 +41,7 @@ class BackfillWriter(RangeWriter):
             self._store.close()
             raise FencedError(
                 f"{self._range_id} of job {self._job} has gone live",
-                hint="nothing is lost, and nothing is to be done: its history was loaded by another attempt",
+                hint="nothing is lost, and nothing is to be done: its backfill was loaded by another attempt",
             )
         return self
 

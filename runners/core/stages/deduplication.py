@@ -148,7 +148,7 @@ class Deduplicator:
             ) from error
         except Exception as error:
             raise TransformError(
-                f"{self._node} cannot tell the id of a record: {type(error).__name__}: {error}",
+                f"{self._node} cannot get the id of a record: {type(error).__name__}: {error}",
                 detail=f"record: {shown(value)}",
                 hint="correct the function of record_ids, or what it is given",
             ) from error

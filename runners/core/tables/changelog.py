@@ -248,7 +248,7 @@ def _misfit_str(value: str) -> tuple[str, str] | None:
 def _misfit_datetime(value: datetime) -> tuple[str, str] | None:
     if value.utcoffset() is None:
         return "which has no time zone, so it names no instant", (
-            "say which zone is meant, e.g. value.replace(tzinfo=datetime.UTC)"
+            "give the zone that is meant, e.g. value.replace(tzinfo=datetime.UTC)"
         )
     try:
         to_timestamp_us(value)

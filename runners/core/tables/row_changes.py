@@ -137,6 +137,6 @@ def conflict(table: str, detail: str) -> TableConflictError:
         f"two results have the same key in table {table}",
         detail=detail,
         hint="give the table a key that tells results apart (what they are grouped by, and the window), or group them "
-        "by the table's key before; mark code that says something else each time with df.nondeterministic; "
+        "by the table's key before; mark code that returns something else each time with df.nondeterministic; "
         "where new code makes other rows of the same results, write them to a table of another name",
     )

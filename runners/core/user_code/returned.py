@@ -87,7 +87,7 @@ def check_not_retracted(node: TransformNode, bundle: Bundle, returned: object) -
     """
     if bundle.signs is not None or bundle.emitted_panes is not None:
         raise TransformError(
-            f"{node} emits from finish_bundle, and its input may be taken back",
+            f"{node} emits from finish_bundle, and its input may be retracted",
             detail=f"it returned {shown(returned)}; what was made of a bundle could not be taken back with one of its "
             "elements",
             hint="emit from process; or put df.ToChangelog() before it",
@@ -132,8 +132,8 @@ class BundleEnd:
                 yield self._checked(tag, value.value, value.timestamp_us, value.window)
             else:
                 raise TransformError(
-                    f"{self.node} emitted something from finish_bundle that does not say when it happened",
-                    detail=f"it emitted {shown(output)}; there is no element that could say it",
+                    f"{self.node} emitted something from finish_bundle that has no event time",
+                    detail=f"it emitted {shown(output)}; there is no element that it could have it from",
                     hint="yield df.WindowedValue(value, timestamp, window), with the event time and the window of an "
                     "element that it is made of",
                 )

@@ -39,8 +39,8 @@ def wait_for_answer(
             return found[0].answer
         if deadline_ms is not None and clock.monotonic_ms() > deadline_ms:
             raise RequestError(
-                f"nobody has answered request {number} of job {job} in {timeout_s} s",
-                hint="does it run?  Whoever runs it next will answer",
+                f"request {number} of job {job} was not answered in {timeout_s} s",
+                hint="does the job run?  The driver that runs it next will answer",
             )
         time.sleep(_LOOK_INTERVAL_S)
 
@@ -60,9 +60,7 @@ def ask(store: Store, job: str, request: Request) -> str:
 
 def refused(job: str, request: Request, answer: Answer) -> RequestError:
     """The error for a request that was refused."""
-    return RequestError(
-        f"job {job} has not done what it was asked for: {request}", detail=answer.text
-    )
+    return RequestError(f"job {job} has not done what was requested: {request}", detail=answer.text)
 
 
 def ranges_of(job: JobRow) -> Sequence[Mapping[str, Any]]:

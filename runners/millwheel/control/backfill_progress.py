@@ -79,8 +79,8 @@ def check_backfill_is_whole(job: JobRow) -> None:
     if backfill_state(job) is BackfillState.HALF:
         loaded = sum(map(is_loaded, job.ranges.values()))
         raise BackfillError(
-            f"the history of job {job.job!r} is loaded only in part, so it cannot go live",
-            detail=f"a backfill was interrupted: {loaded} of {len(job.ranges)} ranges have what is theirs",
+            f"the backfill of job {job.job!r} is loaded only in part, so it cannot go live",
+            detail=f"a backfill was interrupted: {loaded} of {len(job.ranges)} ranges are complete",
             hint="run the backfill again, it keeps these and loads the others; or fresh=True, to start over",
         )
 
@@ -94,7 +94,7 @@ def check_may_be_loaded(job: JobRow) -> None:
     if backfill_state(job) is BackfillState.LIVE:
         moved = [str(row.range_id) for row in job.ranges.values() if row.bundle]
         raise BackfillError(
-            f"job {job.job!r} has gone live, so no history can be loaded into it",
+            f"job {job.job!r} has gone live, so no backfill can be loaded into it",
             detail=f"a stream has committed to {', '.join(sorted(moved)[:3])}{' and others' * (len(moved) > 3)}",
             hint="run it as a stream, which goes on; or choose another job name, or fresh=True, to start over",
         )
@@ -114,7 +114,7 @@ def go_live(store: Store, job: str) -> None:
     missing = [str(range_id) for range_id, row in sorted(rows.items()) if not is_loaded(row)]
     if missing or not rows:
         raise BackfillError(
-            f"the history of job {job!r} is not whole",
+            f"the backfill of job {job!r} is not complete",
             detail=f"missing: {', '.join(missing[:3]) or 'the job'}",
             hint="run the backfill again; is another one at work, or was the job reset?",
         )
@@ -126,11 +126,11 @@ def go_live(store: Store, job: str) -> None:
         raise StoreUnreachableError(
             f"it is not known whether job {job!r} may go live",
             detail=result.detail,
-            hint="is the store up? run the same again: it looks first",
+            hint="is the store up? run the same again: it looks first whether that happened whether that happened",
         )
     if isinstance(outcome, Fenced):
         raise BackfillError(
-            f"somebody else has taken {outcome.range_id} of job {job!r}",
+            f"another process has taken {outcome.range_id} of job {job!r}",
             detail=result.detail,
             hint="is another backfill at work?",
         )

@@ -150,7 +150,7 @@ class Shapes:
         """Refuse while a range is changing its owner: it is not known then whether the former one has divided it."""
         for each in self._keys:
             if each.computation == computation and not is_stable(each):
-                raise ShapeError(f"{each} is changing hands")
+                raise ShapeError(f"{each} is being moved to another worker")
 
     def _check_neighbours(self, range_id: RangeId, gone: RangeId) -> None:
         keys, others = self._free(range_id), self._free(gone)

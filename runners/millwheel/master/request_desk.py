@@ -106,7 +106,9 @@ class RequestDesk:
         if verb is Verb.MOVE:
             slot = int(arguments[1])
             if not master.move([range_id], slot) and master.ranges[range_id] != slot:
-                raise ShapeError(f"{range_id} is changing hands, or being split or merged")
+                raise ShapeError(
+                    f"{range_id} is being moved to another worker, or being split or merged"
+                )
             return (
                 lambda: master.ranges.get(range_id) == slot and master.is_stable(range_id),
                 f"{range_id} is in slot {slot}",

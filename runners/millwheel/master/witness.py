@@ -83,8 +83,8 @@ class Witness:
                 f"the store has lost commits of job {self._job.job!r}: it is at an earlier moment",
                 detail=f"{place}; {'; '.join(lost[:_NAMED_MAX])}{more}",
                 hint="was a backup restored, or has a standby taken over that lagged behind? State and result tables "
-                "are whole, as of that moment: run the job again, and it goes on from there; but who has read rows "
-                "since then has seen some that are gone (docs/how-to/fail-over-and-restore.md)",
+                "are consistent, as of that moment: run the job again, and it goes on from there; but programs that "
+                "have read rows since then have seen some that are gone (docs/how-to/fail-over-and-restore.md)",
             )
 
 

@@ -48,6 +48,6 @@ def check_guarantees(plan: ExecutionPlan, guarantees: Mapping[str, Guarantees]) 
         if isinstance(operation, Read) and operation.record_ids and not each.strong_productions:
             raise PipelineError(
                 f"{stage.root} recognises records that come twice, and sends them on before it remembers them",
-                detail="the ids of records are durable when what they cause is",
+                detail="the ids of records become durable in the same commit as their results",
                 hint="leave out record_ids, or keep its strong productions",
             )

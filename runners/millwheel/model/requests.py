@@ -66,9 +66,7 @@ class StoredRequest:
 
 
 #: The answer of a driver that starts to requests that it must not carry out.
-GONE = Answer(
-    is_done=False, text="nobody has answered: the driver that was asked has gone; ask again"
-)
+GONE = Answer(is_done=False, text="not answered: the driver that was asked has ended; ask again")
 #: The answer to cancel.
 CANCELLED = Answer(is_done=True, text="cancelled; running the job again continues it")
 #: The answer to what takes too long to wait for.

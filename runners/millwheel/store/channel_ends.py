@@ -67,7 +67,7 @@ def check_channels(
     if found:
         more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
         raise LostCommitsError(
-            f"the store has lost commits in a part of job {job!r}: its ranges are not of one moment",
+            f"the store has lost commits in a part of job {job!r}: its ranges are as of different moments",
             detail="; ".join(sorted(found)[:_NAMED_MAX]) + more,
             hint=HINT,
         )
@@ -95,7 +95,7 @@ def lost_by(job: str, range_id: RangeId, mark: CommitMark | None = None) -> Lost
     """
     return LostCommitsError(
         f"the store has lost commits of {range_id} of job {job!r}: that range is at an earlier moment than others",
-        detail=f"it had committed {mark or 'something'}, on which somebody else has gone on, and that is gone",
+        detail=f"it had committed {mark or 'something'}, on which another range has built, and that commit is gone",
         hint=HINT,
     )
 

@@ -307,7 +307,7 @@ def check_update(update: JobUpdate, job: JobRow, counts: StateCounts) -> None:
     is_possible = update.kept.keys() <= names and len({*update.kept.values()}) == len(update.kept)
     if not is_possible or not described.issuperset(update.kept.values()):
         raise StoreError(
-            f"an update of job {job.job} keeps what there is not",
+            f"an update of job {job.job} keeps computations that do not exist, or the same one twice",
             detail=f"computations: {sorted(names)}, then {sorted(described)}; kept: {dict(update.kept)}",
             hint="this is a bug in the runner: plan the update by what the store has",
         )
@@ -335,7 +335,7 @@ def check_incarnation(bound_to: str | None, found: str, place: str) -> None:
         raise StoreRestartedError(
             "the store is not the one that this run began with",
             detail=f"{place}: then it was the server started at {bound_to}, now it is that of {found}",
-            hint="whoever runs the job starts again from what is in the store now",
+            hint="run the job again: it goes on from what is in the store now",
         )
 
 
@@ -371,12 +371,12 @@ def check_is_listening(
     if is_finished:
         raise SignalError(
             f"job {job} is finished, so the signal {name!r} comes too late",
-            detail="all that its windows had to say is said",
+            detail="all of its windows have fired for the last time",
         )
     if mode != "streaming":
         raise SignalError(
-            f"job {job} runs in {mode}, so it hears no signals",
-            detail="while input is replayed there is nobody to ask; everything is said at the end",
+            f"job {job} runs in {mode}, so it takes no signals",
+            detail="a batch replays its input, and emits all results at the end: no window is open in between",
         )
     if name not in known:
         raise unknown_signal(name, known).located(f"job {job}")
@@ -392,7 +392,7 @@ def check_is_served(job: str, request: Request, *, mode: str, is_finished: bool)
         raise RequestError(f"job {job} is finished, so there is nothing to {request.verb}")
     if mode != "streaming":
         raise RequestError(
-            f"job {job} runs in {mode}, so nobody can {request.verb} anything in it",
+            f"job {job} runs in {mode}, so there is nothing to {request.verb} in it",
             detail="a batch ends by itself, and its ranges stay as they are",
             hint="to stop it, interrupt its program; running it again continues it",
         )
@@ -405,7 +405,7 @@ def table_of_others(table: str, others: Collection[str]) -> TableOwnedError:
     return TableOwnedError(
         f"table {table} belongs to another job",
         detail=f"written by: {', '.join(sorted(others))}",
-        hint="write to another table; or say WriteToPostgres(..., shared=True), and rows of both stand side by side; "
+        hint="write to another table; or give WriteToPostgres(..., shared=True), and the table has the rows of both; "
         "or forget the other job (dataflow forget)",
     )
 
@@ -431,7 +431,7 @@ def check_can_start_over(job: str, tables: Iterable[ResultTable]) -> None:
         why = f"written by {', '.join(table.others)} too" if table.others else "it was there before"
         raise TableOwnedError(
             f"job {job} cannot start over, because table {table.name} is not its own",
-            detail=f"{why}; nobody knows which of its rows are the job's, and it would write them once more",
+            detail=f"{why}; it is not known which of its rows are the job's, and the job would write them once more",
             hint="empty the table first, or write to another one; dataflow forget forgets the job and leaves the rows",
         )
 

@@ -96,7 +96,7 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
         field.name.removesuffix("_us"): _described(getattr(pcollection.strategy, field.name))
         for field in attrs.fields(type(pcollection.strategy))
     }
-    parts["input"] = "may be taken back" if pcollection.retracted_by else "is never taken back"
+    parts["input"] = "may be retracted" if pcollection.retracted_by else "is never retracted"
     if isinstance(operation, Group):
         parts["combine_fn"] = _described(operation.combine_fn)
         parts["accumulator"] = _accumulator(operation.combine_fn)
@@ -160,7 +160,7 @@ def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, 
         domain = spec.time_domain.value
         parts[f"{_STATE}timer {spec.name!r}"] = f"{type(spec).__name__} of {domain} time"
     parts["order"] = "of event time" if operation.is_time_sorted else "of arrival"
-    parts["retractions"] = "seen" if fn.handles_retractions else "taken back by the engine"
+    parts["retractions"] = "seen" if fn.handles_retractions else "retracted by the engine"
     return parts
 
 

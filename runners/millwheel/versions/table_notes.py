@@ -29,11 +29,11 @@ def notes_on_tables(
         if former.get(label, table) != table:
             yield (
                 f"{label} writes to {table!r} from here on; what it has written to {former[label]!r} stays there, "
-                "and is neither replaced nor taken back"
+                "and is neither replaced nor retracted"
             )
         elif is_retracted and label in former:
             yield (
-                f"{label} takes back rows of {table!r} that the old version wrote, when {name} corrects them: where "
+                f"{label} retracts rows of {table!r} that the old version wrote, when {name} corrects them: where "
                 "its functions now make another row of the same result, the next row of that key is refused "
                 "(TableConflictError); for such rows give it a table of another name"
             )
@@ -54,7 +54,7 @@ def notes_on_groupings(
     for sender in new.senders(name):
         if sender in old_senders and not new.stages[sender].is_source:
             yield (
-                f"{name} is to take back what it was given by {sender}: where functions between them now make another "
+                f"{name} has to retract what it received from {sender}: where functions between them now make another "
                 "element of the same result, what it has counted stays; then give it another label"
             )
 

@@ -112,7 +112,8 @@ class UpdatePlan:
         allowed = {*allow_loss}
         refused = [each for each in self.losing if not {each.name, each.before} & allowed]
         if refused:
-            hint = f"keep the transforms as they were, or say what may go: allow_loss={[each.name for each in refused]}"
+            names = [each.name for each in refused]
+            hint = f"keep the transforms as they were, or name what may be lost: allow_loss={names}"
             if any(each.in_flight for each in refused):
                 hint += (
                     "; what is in flight arrives if the job is paused first (StreamingJob.pause)"
@@ -206,7 +207,7 @@ def _known(stored: JobRow, new: ExecutionPlan) -> dict[str, StateShape | None]:
 
 def _unreadable(old: StateShape | None, new: StateShape) -> list[str]:
     if old is None:
-        return ["what its state is made of is not known: run the old version once more before"]
+        return ["the types of its state are not known: run the old version once more before"]
     return old.unreadable(new)
 
 
@@ -224,7 +225,7 @@ def _check_renamed(
         if new in known and new not in renamed:
             raise PipelineError(
                 f"{old!r} cannot be renamed to {new!r}, because the job has one of that name",
-                hint="say in renamed what becomes of that one, too",
+                hint="name in renamed the new name of that one, too",
             )
 
 

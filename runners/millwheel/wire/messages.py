@@ -297,7 +297,7 @@ def decode(blob: bytes) -> Any:
     """
     number = number_of(blob)
     if number != current_format().number:
-        raise _other_version(f"it speaks format {number}, this one {current_format().number}")
+        raise _other_version(f"it sends format {number}, this one {current_format().number}")
     kind, fields = opened(blob)
     if kind == DELIVER:
         *channel, sequence, is_oldest, origin, payload = fields

@@ -37,5 +37,5 @@ def unacknowledged(
     mine, all_of_it = (ceil(size / 1_000) for size in (found[most], sum(found.values())))
     return (
         f"{hindrance.value}, most of it by {most}\n"
-        f"{mine:,} kB of {all_of_it:,} kB are for {most}: its worker takes long, waits itself, or is not there"
+        f"{mine:,} kB of {all_of_it:,} kB are for {most}: its worker is slow, waits itself, or is not there"
     )

@@ -534,7 +534,7 @@ class Cluster:
         for range_id, row in ({} if job is None else job.ranges).items():
             if row.handover_with is not None and not row.is_retired:
                 raise InvariantError(
-                    f"I10: the job is done, and {range_id} is tied to {row.handover_with}"
+                    f"I10: the job is done, and {range_id} is in handover with {row.handover_with}"
                 )
             if row.keys is None and row.split is None and not row.is_retired:
                 raise InvariantError(f"I10: {range_id} has no keys any more, and is not retired")

@@ -284,7 +284,7 @@ class Ledger:
         }
         if not is_further and not any({**content, "positions": moved}.values()):
             names = ", ".join(str(each) for each in before)
-            raise InvariantError(f"I11: a commit of {names} says nothing that was not so before")
+            raise InvariantError(f"I11: a commit of {names} changes nothing")
 
     def _check_progress(self, production: Production) -> None:
         progress: tuple[tuple[str, dict[RangeId, Any], Mapping[RangeId, Any]], ...] = (

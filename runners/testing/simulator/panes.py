@@ -140,7 +140,7 @@ class PaneLog:
         if tapped is None:
             return
         for each in changes_of(rows):
-            line = f"  {tapped.label} says {each.sign:+d} {each.value!r} window {each.window}"
+            line = f"  {tapped.label} emits {each.sign:+d} {each.value!r} window {each.window}"
             yield line, frozenset([repr(each.value[0])])
 
     def _check(self, tapped: Tap, change: Change[Any]) -> None:
@@ -149,20 +149,18 @@ class PaneLog:
             said = tapped.label, repr(change.value), (change.window, change.timestamp_us)
             self._many[said] += change.sign
             if self._many[said] < 0:
-                raise _wrong(tapped, key, "takes back what it has not said", change)
+                raise _wrong(tapped, key, "retracts what it has not emitted", change)
             return
         if tapped.mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
             before = self._emitted.pop(place, None)
             if change.sign > 0:
                 if before is not None:
-                    raise _wrong(tapped, key, "says it twice without taking it back", change)
+                    raise _wrong(tapped, key, "emits it twice without a retraction", change)
                 self._emitted[place] = change
             elif before is None:
-                raise _wrong(tapped, key, "takes back what it has not said", change)
+                raise _wrong(tapped, key, "retracts what it has not emitted", change)
             elif (before.value, before.pane) != (change.value, change.pane):
-                raise _wrong(
-                    tapped, key, f"takes back something else than {before.value!r}", change
-                )
+                raise _wrong(tapped, key, f"retracts something else than {before.value!r}", change)
         elif change.sign < 0:
             raise _wrong(tapped, key, "takes something back, though it does not retract", change)
         if change.sign > 0 and not tapped.is_merging:

@@ -90,7 +90,7 @@ class Waits:
     def _unanswered(self) -> Iterable[str]:
         for each in self._store.read_requests(self._job, 0):
             if each.answer is None and each.request.verb is not Verb.DRAIN:
-                yield f"nobody answers request {each.number}, to {each.request}"
+                yield f"there is no answer to request {each.number}, to {each.request}"
 
 
 def _without_owner(job: JobRow, owned: Mapping[str, Collection[RangeId]]) -> Iterable[str]:
@@ -112,4 +112,4 @@ def _being_reshaped(job: JobRow, master: Master) -> Iterable[str]:
         yield f"{asked} is asked for"
     for range_id, row in job.ranges.items():
         if row.handover_with is not None and not row.is_retired:
-            yield f"{range_id} is tied to {row.handover_with}"
+            yield f"{range_id} is in handover with {row.handover_with}"

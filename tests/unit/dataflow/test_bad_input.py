@@ -120,15 +120,15 @@ REFUSED_WHEN_BUILT: list[tuple[Build, str, str, str, str]] = [
     (
         trigger_that_never_fires,
         "'sums'",
-        "would never say anything",
+        "would never emit anything",
         "no WindowInto comes after transform 'endless'",
         "df.FixedWindows(60)",
     ),
     (
         state_that_is_not_retracted,
         "'numbered'",
-        "taken back by transform 'visits'",
-        "Numbered does not say that it handles retractions",
+        "retracted by transform 'visits'",
+        "Numbered does not declare that it handles retractions",
         "handles_retractions = True",
     ),
 ]

@@ -68,4 +68,4 @@ def test_numbers_of_elements_are_positive_integers(wrong: Any) -> None:
 
 def test_windows_that_merge_and_input_that_is_taken_back_are_refused() -> None:
     assert "may merge" in refused(df.CountWindows(2), df.WindowInto(df.Sessions(60))).fact
-    assert "may be taken back" in refused(df.CountWindows(2), *retracting()).fact
+    assert "may be retracted" in refused(df.CountWindows(2), *retracting()).fact

@@ -69,7 +69,7 @@ def test_what_is_no_id_is_an_error_with_the_record_and_the_line(record_id: Any) 
 
 def test_a_function_that_fails_is_named() -> None:
     with (
-        pytest.raises(df.TransformError, match=r"(?s)cannot tell the id .* KeyError.*\{'a': 1\}"),
+        pytest.raises(df.TransformError, match=r"(?s)cannot get the id .* KeyError.*\{'a': 1\}"),
         df.Pipeline() as p,
     ):
         p | df.Read(MemorySource([{"a": 1}]), record_ids=ids(of=lambda row: row["id"]))

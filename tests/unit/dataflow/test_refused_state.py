@@ -139,7 +139,7 @@ class NeedsMore(df.DoFn):
         (WantsWatermark(), "which only a stateful DoFn can have"),
         (TwoSpecs(), "uses the name 'bag' for two different things"),
         (WantsKey(), "which only a stateful DoFn can have"),
-        (WantsSign(), "does not say that it handles retractions"),
+        (WantsSign(), "does not declare that it handles retractions"),
         (NeedsMore(), "cannot be called with one element"),
         (df.Map(lambda x, bag=df.DoFn.StateParam(BAG): x), "a plain function cannot have"),
         (df.Map(lambda x, tag=df.DoFn.DynamicTimerTagParam: x), "a plain function cannot have"),
@@ -168,5 +168,5 @@ def test_windows_that_merge_are_refused() -> None:
 def test_input_that_may_be_taken_back_is_refused() -> None:
     error = refused(Remember(), *retracting())
 
-    assert "may be taken back by transform 'sum' (" in error.fact
+    assert "may be retracted by transform 'sum' (" in error.fact
     assert "handles_retractions = True" in str(error.hint)

@@ -90,7 +90,7 @@ ENDURING = [
 def test_waiting_for_the_end_of_an_endless_window_is_refused(
     endless: df.PCollection[Any], trigger: df.Trigger
 ) -> None:
-    with pytest.raises(df.PipelineError, match="would never say anything") as refused:
+    with pytest.raises(df.PipelineError, match="would never emit anything") as refused:
         endless | windowed(trigger) | "sums" >> df.CombinePerKey(sum)
 
     assert refused.value.fact.startswith("transform 'sums' (tests")
@@ -100,7 +100,7 @@ def test_waiting_for_the_end_of_an_endless_window_is_refused(
 
 
 def test_without_windows_the_read_is_named(endless: df.PCollection[Any]) -> None:
-    with pytest.raises(df.PipelineError, match="would never say anything") as refused:
+    with pytest.raises(df.PipelineError, match="would never emit anything") as refused:
         endless | df.Map(abs) | df.GroupByKey()
 
     assert "no WindowInto comes after transform 'endless' (tests" in refused.value.detail
@@ -133,7 +133,7 @@ def test_triggers_that_stop_in_an_endless_window_are_warned_of(
     endless: df.PCollection[Any], trigger: df.Trigger
 ) -> None:
     """On the user's line."""
-    with pytest.warns(df.DataLossWarning, match="says nothing any more") as caught:
+    with pytest.warns(df.DataLossWarning, match="emits nothing any more") as caught:
         endless | windowed(trigger) | "sums" >> df.CombinePerKey(sum)
     expected = line(-1)
 
@@ -197,7 +197,7 @@ def test_users_triggers_are_trusted_to_fire(endless: df.PCollection[Any]) -> Non
     """Unless they say otherwise, alone or inside another."""
     endless | windowed(Custom()) | df.GroupByKey()
     for number, trigger in enumerate((Patient(), df.Repeatedly(Patient()))):
-        with pytest.raises(df.PipelineError, match="would never say anything"):
+        with pytest.raises(df.PipelineError, match="would never emit anything"):
             endless | windowed(trigger, label=f"patient {number}") | df.GroupByKey()
 
 

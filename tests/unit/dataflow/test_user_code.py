@@ -107,7 +107,7 @@ def test_hooks_that_would_not_run_are_refused_when_applied(
 def test_async_methods_are_refused_when_applied(name: str, method: Any) -> None:
     if name == "woken":
         method = df.on_timer(WAKE)(partial(method).func)
-    with pytest.raises(df.PipelineError, match="nobody awaits"):
+    with pytest.raises(df.PipelineError, match="never be awaited"):
         df.Pipeline() | df.Create([("k", 1)]) | df.ParDo(with_method(Stateful, name, method))
 
 
@@ -128,7 +128,7 @@ def test_functions_that_would_not_run_are_refused_when_applied(
 
 
 def test_an_async_function_of_a_flat_map_is_refused() -> None:
-    with pytest.raises(df.PipelineError, match="nobody awaits"):
+    with pytest.raises(df.PipelineError, match="never be awaited"):
         df.Pipeline() | df.Create([1]) | df.FlatMap(coroutine)  # type: ignore[arg-type]
     run(df.FlatMap(generator))
 
@@ -202,9 +202,9 @@ def test_everything_else_that_is_iterable_is_outputs(returned: Any) -> None:
 @pytest.mark.parametrize(
     ("output", "says"),
     [
-        (1, "does not say when"),
-        (df.TaggedOutput("t", 1), "does not say when"),
-        (df.TimestampedValue(1, 5), "does not say when"),
+        (1, "has no event time"),
+        (df.TaggedOutput("t", 1), "has no event time"),
+        (df.TimestampedValue(1, 5), "has no event time"),
         (df.WindowedValue(1, 9, df.Window(0, 10)), "in a window that none"),
         (df.WindowedValue(1, -60, df.Window(0, 60_000_000)), "earlier event time"),
         (

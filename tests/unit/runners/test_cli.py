@@ -232,7 +232,7 @@ def test_purge_deletes_by_age_and_says_how_many(
     commit(store, late=[late("'a'", 2), late("'b'", 1)])
 
     assert main(["purge", "scores"]) == 2
-    assert "it was not said what to purge" in capsys.readouterr().err
+    assert "there is nothing to purge: no kind of records was given" in capsys.readouterr().err
     assert main(["purge", "scores", "--late", "1.5h", "--dead", "all"]) == 0
     assert capsys.readouterr().out == (
         "0 late records of job scores are deleted\n0 dead letters of job scores are deleted\n"

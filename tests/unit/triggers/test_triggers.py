@@ -521,7 +521,7 @@ def test_states_that_nobody_knows_how_to_merge_are_refused() -> None:
             return bool(state >= 3)
 
     stage = Stage(Counted(), df.Sessions(10)).add("a", at_s=0).add("c", at_s=15)
-    with pytest.raises(df.WindowError, match="does not say how the states of windows") as caught:
+    with pytest.raises(df.WindowError, match="does not define how the states of windows") as caught:
         stage.add("b", at_s=8)
     assert "merge_states" in str(caught.value.hint)
 

@@ -60,7 +60,7 @@ def refuse_unsuitable(facts: ServerFacts, place: str) -> None:
     if facts.is_in_recovery:
         raise UnsuitableStoreError(
             "this Postgres is a read replica, or still recovering",
-            detail=f"{place} accepts no writes, and what it shows may be old",
+            detail=f"{place} accepts no writes, and what is read from it may be out of date",
             hint="connect to the primary, e.g. with target_session_attrs=read-write in the DSN",
         )
     for setting, value in (("fsync", facts.fsync), ("full_page_writes", facts.full_page_writes)):

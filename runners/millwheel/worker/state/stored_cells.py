@@ -123,6 +123,6 @@ class StoredCells:
 
 def _fenced(range_id: RangeId) -> StoreError:
     return StoreError(
-        f"{range_id} is somebody else's by now",
+        f"{range_id} is owned by another worker by now",
         hint="this worker stops, and its successor goes on from what is committed",
     )

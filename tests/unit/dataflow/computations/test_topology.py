@@ -214,7 +214,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: with_in().sink("in", print), "is not a transform"),  # type: ignore[arg-type]
     (
         lambda: build(with_in().computation("c", Tell(), inputs={"on": same})),
-        "computation 'c' .* subscribes to the stream 'on', which nobody produces",
+        "computation 'c' .* subscribes to the stream 'on', which has no producer",
     ),
     (lambda: build(with_in().sink("on", df.Map(print))), "a sink .* stream 'on'"),
     (lambda: (df.Pipeline(DirectRunner()) | with_in())["on"], "there is no stream 'on'"),
@@ -265,7 +265,7 @@ def test_what_may_be_taken_back_is_no_stream() -> None:
         )
         | "sums" >> df.CombinePerKey(sum)
     )
-    with pytest.raises(df.PipelineError, match=r"stream 'sums' .* taken back by .*'sums'"):
+    with pytest.raises(df.PipelineError, match=r"stream 'sums' .* retracted by .*'sums'"):
         Topology().stream("sums", sums)
     Topology().stream("sums", sums | df.ToChangelog())
 

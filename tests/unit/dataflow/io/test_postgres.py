@@ -93,7 +93,7 @@ def test_retractions_need_a_key() -> None:
         | df.GroupByKey()
         | df.Map(lambda pair: ROW)
     )
-    with pytest.raises(df.PipelineError, match="only adds rows, but its input takes results back"):
+    with pytest.raises(df.PipelineError, match="only adds rows, but its input retracts results"):
         grouped | df.WriteToPostgres("t", columns=COLUMNS)
     grouped | df.WriteToPostgres("t", columns=COLUMNS, key="id")
 

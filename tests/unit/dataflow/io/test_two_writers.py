@@ -29,6 +29,6 @@ def test_one_that_takes_rows_back_and_one_that_replaces_them_are_refused(is_firs
     first | "one" >> df.WriteToPostgres("t", columns=columns, key=["k"])
 
     with pytest.raises(
-        PipelineError, match="write to the same table, and one of them takes rows back"
+        PipelineError, match="write to the same table, and one of them retracts rows"
     ):
         second | "two" >> df.WriteToPostgres("t", columns=columns, key=["k"])

@@ -128,5 +128,5 @@ def test_what_is_no_percentage_is_refused(percentile: Any) -> None:
 
 
 def test_how_panes_relate_must_be_said() -> None:
-    with pytest.raises(df.PipelineError, match="does not say how they relate"):
+    with pytest.raises(df.PipelineError, match="has no accumulation mode"):
         df.WindowInto(df.FixedWindows(60), watermark_percentile=99)

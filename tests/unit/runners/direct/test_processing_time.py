@@ -214,7 +214,7 @@ def test_an_arrival_at_the_end_of_a_round_is_in_the_next_one() -> None:
 def test_a_source_without_a_clock_has_no_rounds() -> None:
     p = df.Pipeline(DirectRunner(micro_batch=60))
     p | "numbers" >> df.Create([1])
-    with pytest.raises(df.PipelineError, match=r"'numbers/Read\(MemorySource\)' does not say"):
+    with pytest.raises(df.PipelineError, match=r"'numbers/Read\(MemorySource\)' does not report"):
         p.run()
 
 

@@ -61,7 +61,7 @@ def test_stand_in_of_somebody_else_is_refused() -> None:
     stand_in.rmdir()
     stand_in.symlink_to("/srv")
     try:
-        with pytest.raises(EmbeddedServiceError, match="belongs to somebody else"):
+        with pytest.raises(EmbeddedServiceError, match="belongs to another user"):
             find_socket_dir(home, None)
     finally:
         stand_in.unlink()

@@ -96,7 +96,7 @@ def test_half_a_history_is_continued_and_not_run(store: MemoryStore) -> None:
 def test_it_does_not_go_live_before_it_is_whole(store: MemoryStore) -> None:
     job = read_source(store)
 
-    with pytest.raises(BackfillError, match=r"not whole.*\n.*sum\[0\], sum\[1\], sum\[2\]"):
+    with pytest.raises(BackfillError, match=r"not complete.*\n.*sum\[0\], sum\[1\], sum\[2\]"):
         go_live(store, "sim")
     assert opened(store).ranges == job.ranges
 

@@ -164,7 +164,7 @@ def test_ties_in_the_store_are_taken_as_new() -> None:
 
 def test_nothing_is_divided_while_ranges_change_hands() -> None:
     """A former owner may have divided one of them, and nobody knows."""
-    with pytest.raises(ShapeError, match="changing hands"):
+    with pytest.raises(ShapeError, match="being moved to another worker"):
         shapes().split(FIRST, None, lambda each: each != SECOND)
 
 

@@ -87,9 +87,9 @@ def test_a_process_of_another_format_is_refused_by_its_first_message() -> None:
     for other in (Format(number=2), Format(number=2, readers={1: lambda _, fields: fields})):
         with writing(other):
             theirs = encode(Stop())
-            with pytest.raises(StoredFormatError, match="speaks format 1, this one 2"):
+            with pytest.raises(StoredFormatError, match="sends format 1, this one 2"):
                 decode(ours)
-        with pytest.raises(StoredFormatError, match="speaks format 2, this one 1"):
+        with pytest.raises(StoredFormatError, match="sends format 2, this one 1"):
             decode(theirs)
     assert isinstance(decode(ours), Stop)
 

@@ -265,19 +265,17 @@ def test_what_other_functions_must_not_say_otherwise_is_announced() -> None:
     store = MemoryStore()
     opened(corrected(), store)
     used(store)
-    with pytest.raises(JobMismatchError, match="rows takes back rows of 'one'"):
+    with pytest.raises(JobMismatchError, match="rows retracts rows of 'one'"):
         opened(corrected(more=" of 2"), store)
     kept = str(update_of(corrected(more=" of 2"), store))
-    assert (
-        "rows takes back rows of 'one' that the old version wrote, when sum corrects them" in kept
-    )
-    assert "count is to take back what it was given by sum" in kept
+    assert "rows retracts rows of 'one' that the old version wrote, when sum corrects them" in kept
+    assert "count has to retract what it received from sum" in kept
     anew = str(update_of(corrected(window_s=30), store))
     assert "rows begins anew with 'one', where the rows of the old version stay" in anew
-    assert "takes back" not in anew
+    assert "retracts" not in anew
     moved = str(update_of(corrected(table="two", more=" of 2"), store))
     assert "rows writes to 'two' from here on" in moved
-    assert "takes back rows" not in moved
+    assert "retracts rows" not in moved
 
 
 def test_where_nothing_is_taken_back_no_function_is_warned_of() -> None:
