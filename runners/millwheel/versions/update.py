@@ -112,8 +112,8 @@ class UpdatePlan:
         allowed = {*allow_loss}
         refused = [each for each in self.losing if not {each.name, each.before} & allowed]
         if refused:
-            names = [each.name for each in refused]
-            hint = f"keep the transforms as they were, or name what may be lost: allow_loss={names}"
+            losing = [each.name for each in refused]
+            hint = f"keep the transforms as they were, or name what may be lost: allow_loss={losing}"
             if any(each.in_flight for each in refused):
                 hint += (
                     "; what is in flight arrives if the job is paused first (StreamingJob.pause)"
