@@ -233,7 +233,7 @@ class RangeWriter:
             raise StoreUnreachableError(
                 f"it is not known whether {self._range_id} of job {self._job} was committed",
                 detail=result.detail,
-                hint="is the store up? run the same job again: it looks first whether that happened whether that happened",
+                hint="is the store up? run the same job again: it looks first whether that happened",
             )
         self._pending, self._dead = [], []
         self._dead_behind, self._dead_waiting = met, Letters()

@@ -126,7 +126,7 @@ def go_live(store: Store, job: str) -> None:
         raise StoreUnreachableError(
             f"it is not known whether job {job!r} may go live",
             detail=result.detail,
-            hint="is the store up? run the same again: it looks first whether that happened whether that happened",
+            hint="is the store up? run the same again: it looks first whether that happened",
         )
     if isinstance(outcome, Fenced):
         raise BackfillError(
