@@ -113,7 +113,9 @@ class UpdatePlan:
         refused = [each for each in self.losing if not {each.name, each.before} & allowed]
         if refused:
             losing = [each.name for each in refused]
-            hint = f"keep the transforms as they were, or name what may be lost: allow_loss={losing}"
+            hint = (
+                f"keep the transforms as they were, or name what may be lost: allow_loss={losing}"
+            )
             if any(each.in_flight for each in refused):
                 hint += (
                     "; what is in flight arrives if the job is paused first (StreamingJob.pause)"
