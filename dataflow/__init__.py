@@ -29,8 +29,7 @@ from dataflow.io.set_aside import SetAside
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.io.table import ColumnType
 from dataflow.join_fn import JoinType
-from dataflow.pcollection import PCollection, PCollectionTuple
-from dataflow.pipeline import Pipeline
+from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.runner import PipelineResult, PipelineState, Runner

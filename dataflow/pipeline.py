@@ -1,19 +1,18 @@
-"""Pipeline: collects transforms into a graph and hands it to a runner.
+"""Pipeline, which collects transforms into a graph and hands it to a runner, and PCollection, what they are applied to.
 
 Everything that can be wrong with the shape of a pipeline is an error here, when it is built, with the user's line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from dataflow.after_run import Check, ChecksAfterRun, checked
 from dataflow.errors import DuplicateLabelError, PipelineError
 from dataflow.graph import MAIN, Operation, PCollectionNode, PipelineGraph, Read, TransformNode
-from dataflow.pcollection import PCollection
 from dataflow.runner import PipelineResult, Runner, create_runner
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.location import user_location
@@ -23,6 +22,45 @@ if TYPE_CHECKING:
 
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class PCollection(Generic[T_co]):
+    """A handle on one collection of the pipeline that is being built; holds no data."""
+
+    def __init__(self, pipeline: Pipeline, node: PCollectionNode) -> None:
+        self.pipeline = pipeline
+        self.node = node
+
+    def __or__(self, transform: PTransform[PCollection[T_co], OutT]) -> OutT:
+        """Apply a transform: ``pcollection | "label" >> transform``."""
+        return self.pipeline.apply(transform, self)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it ends by itself: all sources that it is made of do (`Source.is_bounded`)."""
+        return self.node.is_bounded
+
+    def __repr__(self) -> str:
+        return f"PCollection({self.node.id}{'' if self.is_bounded else ', unbounded'})"
+
+
+class PCollectionTuple:
+    """The outputs of a transform that has several, by tag: ``outputs["late"]`` or ``outputs.late``."""
+
+    def __init__(self, outputs: Mapping[str, PCollection[object]]) -> None:
+        self._outputs = dict(outputs)
+
+    def __getitem__(self, tag: str) -> PCollection[object]:
+        return self._outputs[tag]
+
+    def __getattr__(self, tag: str) -> PCollection[object]:
+        # Not self._outputs: before __init__, as when copying, that would come here again.
+        outputs: dict[str, PCollection[object]] = self.__dict__.get("_outputs", {})
+        try:
+            return outputs[tag]
+        except KeyError:
+            raise AttributeError(f"no output {tag!r}; there are {sorted(outputs)}") from None
 
 
 class Pipeline:

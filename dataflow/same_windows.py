@@ -17,7 +17,7 @@ import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.graph import AssignWindows, PipelineGraph, Read
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.strategy_checks import nearest
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.global_windows import GlobalWindows

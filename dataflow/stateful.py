@@ -30,7 +30,7 @@ import attrs
 
 from dataflow.do_fn import DoFn, DoFnParam, requested_params
 from dataflow.errors import ArrivalOrderWarning, PipelineError
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.user_state import (
     AnyTimerSpec,
     StateParam,

@@ -43,7 +43,7 @@ from dataflow.graph import (
     StatefulParDo,
     TransformNode,
 )
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import EarlyFirings
 from triggers.windowing_strategy import WindowingStrategy

@@ -11,11 +11,11 @@ from dataflow.computations.computation import (
     WALL_TIME,
     Computation,
     Record,
-    StateCoder,
     Timer,
 )
 from dataflow.computations.file_injector import CsvInjector, JsonLinesInjector
 from dataflow.computations.file_watcher import CsvWatcher, JsonLinesWatcher
+from dataflow.computations.hook import StateCoder
 from dataflow.computations.topology import Streams, Topology
 
 __all__ = [

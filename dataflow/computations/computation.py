@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
-from dataflow.computations.hook import Hook
+from dataflow.computations.hook import Hook, StateCoder
 from dataflow.errors import PipelineError
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import DurationLike, TimestampLike
@@ -51,16 +51,6 @@ class Timer:
     domain: TimeDomain
     key: Any
     timestamp: datetime
-
-
-class StateCoder(Protocol):
-    """How persistent state becomes bytes and back, e.g. with a schema that outlives the program."""
-
-    def encode(self, state: Any, /) -> bytes:
-        """The bytes of a state; never called with None."""
-
-    def decode(self, encoded: bytes, /) -> Any:
-        """The inverse of `encode`."""
 
 
 class Computation:

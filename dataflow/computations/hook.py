@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -15,10 +15,17 @@ from windowing.location import user_location
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import TimestampLike, format_timestamp, to_timestamp_us
 
-if TYPE_CHECKING:
-    from dataflow.computations.computation import StateCoder
-
 _WRAPPERS = (TaggedOutput, TimestampedValue)
+
+
+class StateCoder(Protocol):
+    """How persistent state becomes bytes and back, e.g. with a schema that outlives the program."""
+
+    def encode(self, state: Any, /) -> bytes:
+        """The bytes of a state; never called with None."""
+
+    def decode(self, encoded: bytes, /) -> Any:
+        """The inverse of `encode`."""
 
 
 @attrs.frozen

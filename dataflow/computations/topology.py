@@ -20,7 +20,7 @@ from dataflow.computations.hook import Definition
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN
 from dataflow.io.source import Source
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.transforms.create import Read

@@ -24,7 +24,7 @@ from dataflow.io.arrival import ArrivalTime
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
 from dataflow.io.source import Source, SourceReader
 from dataflow.io.whole_lines import WholeLines
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.transforms.create import Read

@@ -13,7 +13,7 @@ from typing import Any
 from dataflow.errors import PipelineError
 from dataflow.graph import WriteTable
 from dataflow.io.table import ColumnType, TableSpec
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 
 _COLUMN_TYPES = (int, float, str, bool, bytes, datetime)

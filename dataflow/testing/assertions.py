@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from dataflow.errors import PipelineError
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.runner import PipelineResult
 from dataflow.testing.fold import Folding

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.transforms.changelog import Change
 from triggers.accumulation import AccumulationMode
 from windowing.window import Window

@@ -16,8 +16,7 @@ import attrs
 
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
-from dataflow.pcollection import PCollection
-from dataflow.pipeline import Pipeline
+from dataflow.pipeline import PCollection, Pipeline
 from dataflow.runner import Runner, create_runner
 from dataflow.testing.fold import Combine, Folding, KeyOf, Multiset, shown
 from dataflow.testing.recording import Recording

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from dataflow.io.postgres import WriteToPostgres
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.runner import PipelineResult
 from dataflow.serialization import dumps, loads

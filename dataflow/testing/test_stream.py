@@ -20,7 +20,7 @@ from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
 from dataflow.io.memory import listed_elements
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.transforms.create import Read

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from dataflow.graph import MAIN, Changelog
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from windowing.pane import PaneInfo
 from windowing.timestamps import to_datetime

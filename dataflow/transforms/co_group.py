@@ -9,7 +9,7 @@ import attrs
 
 from dataflow.co_group_fn import CoGroupFn, Tagged
 from dataflow.errors import PipelineError
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.same_windows import common_strategy
 from dataflow.transforms.flatten import Flatten

@@ -15,7 +15,7 @@ from typing import Any
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
 from dataflow.do_fn import DoFn
 from dataflow.errors import PipelineError
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.transforms.par_do import ParDo
 from dataflow.user_state import ReadModifyWriteStateSpec, TimerSpec, on_timer

@@ -12,7 +12,7 @@ from dataflow.io.arrival import ArrivalTime, ArrivalTimeSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
 from dataflow.io.memory import MemorySource, listed_elements
 from dataflow.io.source import Source
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.serialization import dumps_code

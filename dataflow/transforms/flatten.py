@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN
 from dataflow.graph import Flatten as FlattenOperation
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.same_windows import common_strategy
 

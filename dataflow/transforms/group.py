@@ -12,7 +12,7 @@ from typing import Any
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN, Group
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
 from dataflow.strategy_checks import check_grouping

@@ -16,7 +16,7 @@ from dataflow.columns import PairColumns, Rows
 from dataflow.combine_fn import CombineFn, as_combine_fn
 from dataflow.combiners import tuple_of
 from dataflow.errors import PipelineError
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.rows import row_class
 from dataflow.transforms.group import CombinePerKey, GroupByKey

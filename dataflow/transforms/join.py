@@ -7,7 +7,7 @@ from typing import Any
 
 from dataflow.errors import PipelineError
 from dataflow.join_fn import LEFT, RIGHT, JoinFn, JoinType, Pairs
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.transforms.co_group import together
 from dataflow.transforms.group import CombinePerKey

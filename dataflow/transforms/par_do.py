@@ -24,7 +24,7 @@ from dataflow.errors import PipelineError
 from dataflow.graph import MAIN
 from dataflow.graph import ParDo as ParDoOperation
 from dataflow.graph import StatefulParDo as StatefulParDoOperation
-from dataflow.pcollection import PCollection, PCollectionTuple
+from dataflow.pipeline import PCollection, PCollectionTuple
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
 from dataflow.stateful import check_order, is_asking_for_state, stateful_signature

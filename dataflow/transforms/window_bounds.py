@@ -11,7 +11,7 @@ from dataflow.arrow_numbers import array_of
 from dataflow.column_fn import ColumnFunction
 from dataflow.columns import TIMESTAMP_TYPE, Rows, WindowColumn
 from dataflow.do_fn import DoFn
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.rows import is_row_type, row_class
 from dataflow.transforms.par_do import Map

@@ -9,7 +9,7 @@ import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN, AssignWindows
-from dataflow.pcollection import PCollection
+from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
 from dataflow.strategy_checks import check_event_times

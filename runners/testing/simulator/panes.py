@@ -14,8 +14,7 @@ from dataflow.combine_fn import CallableCombineFn, ChangingCombineFn, ListCombin
 from dataflow.graph import MAIN, Group
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.io.table import TableSpec
-from dataflow.pcollection import PCollection
-from dataflow.pipeline import Pipeline
+from dataflow.pipeline import PCollection, Pipeline
 from dataflow.serialization import dumps, loads
 from dataflow.testing.fold import Combine, FoldError, Folding
 from dataflow.transforms.changelog import Change, ToChangelog

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from dataflow.pcollection import PCollectionTuple
+from dataflow.pipeline import PCollectionTuple
 from dataflow.runner import create_runner
 from runners.direct import DirectRunner
 
