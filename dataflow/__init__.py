@@ -4,6 +4,7 @@ Re-exports the public names of `windowing` (where) and `triggers` (when, how).  
 """
 
 from dataflow import value_tags  # noqa: F401 - so that stored values are known by their tags
+from dataflow.column_combine_fn import ColumnCombineFn, ColumnGroups
 from dataflow.combine_fn import CombineFn, associative
 from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn
 from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue, nondeterministic
@@ -93,6 +94,7 @@ from windowing import (
     SlidingWindows,
     TimeDomain,
     Window,
+    WindowColumns,
     WindowFn,
     merge_overlapping,
 )
@@ -118,6 +120,8 @@ __all__ = [
     "Change",
     "Clocks",
     "CoGroupByKey",
+    "ColumnCombineFn",
+    "ColumnGroups",
     "ColumnType",
     "CombineFn",
     "CombinePerKey",
@@ -192,6 +196,7 @@ __all__ = [
     "Trigger",
     "TriggerTimers",
     "Window",
+    "WindowColumns",
     "WindowEnd",
     "WindowError",
     "WindowFn",

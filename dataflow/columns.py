@@ -14,15 +14,14 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dataflow.arrow_numbers import array_of, numbers_of
 from windowing.timestamps import to_datetime
 from windowing.window import Window, windows_of
+from windowing.window_columns import Int64s
 
 T = TypeVar("T")
 
-Int64s = NDArray[np.int64]
 #: The Arrow type of instants; microseconds, as everywhere.
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 #: The Arrow types of the fields of rows.

@@ -13,12 +13,23 @@ from typing import Any
 
 import attrs
 
+from dataflow.column_combine_fn import ColumnCombineFn
+from dataflow.combiner_columns import columns_of_callable
 from dataflow.errors import PipelineError
+from windowing.overriding import stands_for
 
 #: A `CallableCombineFn` folds its buffer when it has grown to this many values.
 _BUFFER_VALUES_MAX = 64
 #: Built-in functions whose result over results of parts is their result over all the values.
 _ASSOCIATIVE_BUILTINS = (sum, min, max, any, all)
+#: The methods that say how single values are folded.
+ROW_METHODS = (
+    "create_accumulator",
+    "add_input",
+    "add_inputs",
+    "merge_accumulators",
+    "extract_output",
+)
 
 
 class CombineFn(ABC):
@@ -61,6 +72,13 @@ class CombineFn(ABC):
         accumulator: both orders must have the same outcome.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define retract_input")
+
+    def columns(self) -> ColumnCombineFn | None:
+        """How columns of values are folded, for `GroupBy` over typed rows; None: as they are, one by one.
+
+        Optional.  It is not used where a subclass overrides one of the methods above and not this.
+        """
+        return None
 
 
 class ChangingCombineFn(CombineFn):
@@ -142,6 +160,10 @@ class CallableCombineFn(CombineFn):
         """Fold what is left."""
         return self.function(accumulator)
 
+    def columns(self) -> ColumnCombineFn | None:
+        """Columns of ``sum``, ``min`` and ``max``; None of other functions."""
+        return columns_of_callable(self.function)
+
 
 @attrs.frozen
 class WholeGroupCombineFn(ListCombineFn):
@@ -160,6 +182,11 @@ class WholeGroupCombineFn(ListCombineFn):
 def can_retract_input(combine_fn: CombineFn) -> bool:
     """Whether the class defines `CombineFn.retract_input`."""
     return type(combine_fn).retract_input is not CombineFn.retract_input
+
+
+def columns_of(combine_fn: CombineFn) -> ColumnCombineFn | None:
+    """How a combine function folds columns; None where it does not, or a subclass has changed how it folds rows."""
+    return combine_fn.columns() if stands_for(combine_fn, "columns", ROW_METHODS) else None
 
 
 def associative(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:

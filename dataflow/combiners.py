@@ -3,7 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from dataflow.combine_fn import CombineFn, can_retract_input
+from dataflow.column_combine_fn import ColumnCombineFn
+from dataflow.combine_fn import ROW_METHODS, CombineFn, can_retract_input, columns_of
+from dataflow.combiner_columns import CountColumns, MeanColumns, SumColumns
+from windowing.overriding import stands_for
 
 
 class CountCombineFn(CombineFn):
@@ -32,6 +35,10 @@ class CountCombineFn(CombineFn):
     def retract_input(self, accumulator: int, value: Any) -> int:
         """One less."""
         return accumulator - 1
+
+    def columns(self) -> ColumnCombineFn:
+        """Counts."""
+        return CountColumns()
 
 
 class SumCombineFn(CombineFn):
@@ -65,6 +72,10 @@ class SumCombineFn(CombineFn):
         """Subtract."""
         return accumulator - value
 
+    def columns(self) -> ColumnCombineFn:
+        """Sums."""
+        return SumColumns()
+
 
 class MeanCombineFn(CombineFn):
     """The arithmetic mean of numbers, NaN of none; an accumulator is sum and number.  Retracts as `SumCombineFn`."""
@@ -95,6 +106,10 @@ class MeanCombineFn(CombineFn):
     def retract_input(self, accumulator: tuple[Any, int], value: Any) -> tuple[Any, int]:
         """One less."""
         return accumulator[0] - value, accumulator[1] - 1
+
+    def columns(self) -> ColumnCombineFn:
+        """Sums and counts."""
+        return MeanColumns()
 
 
 class TupleCombineFn(CombineFn):
@@ -132,6 +147,11 @@ class TupleCombineFn(CombineFn):
         places = zip(self.combine_fns, accumulator, strict=True)
         return tuple([each.extract_output(inner) for each, inner in places])
 
+    def columns_by_place(self) -> tuple[ColumnCombineFn, ...] | None:
+        """How the column in each place is folded; None if one of the functions folds values only."""
+        found = tuple(filter(None, map(columns_of, self.combine_fns)))
+        return found if len(found) == len(self.combine_fns) else None
+
 
 class _RetractableTupleCombineFn(TupleCombineFn):
     """The tuple of combine functions that all support retraction."""
@@ -149,3 +169,15 @@ def tuple_of(combine_fns: Iterable[CombineFn]) -> TupleCombineFn:
     found = tuple(combine_fns)
     kind = _RetractableTupleCombineFn if all(map(can_retract_input, found)) else TupleCombineFn
     return kind(found)
+
+
+def columns_by_place(combine_fn: CombineFn) -> tuple[ColumnCombineFn, ...] | None:
+    """How a function of tuples folds the column in each place.
+
+    None where it folds tuples only, or a subclass has changed how it does.
+    """
+    if isinstance(combine_fn, TupleCombineFn) and stands_for(
+        combine_fn, "columns_by_place", ROW_METHODS
+    ):
+        return combine_fn.columns_by_place()
+    return None

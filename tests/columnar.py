@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import dataflow as df
+from dataflow.column_combine_fn import Accumulators
 from dataflow.columns import IntColumn, PairColumns, Rows
 from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from runners.batch.gather import Gatherer
@@ -20,6 +21,9 @@ from runners.core.stages.plan import plan
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.window_columns import Int64s
+
+SECOND_US = 1_000_000
 
 
 class Event(NamedTuple):
@@ -77,6 +81,132 @@ def columns_of(events: Sequence[Event]) -> Rows:
     values = zip(*events, strict=True) if events else [()] * len(types)
     arrays = [pa.array(each, kind) for each, kind in zip(values, types, strict=True)]
     return Rows.of(Event, Event._fields, arrays)
+
+
+@attrs.frozen
+class Shifts(df.WindowFn):
+    """Windows of a user's own: of four seconds and of six, in turn."""
+
+    day_us: int = 10 * SECOND_US
+    morning_us: int = 4 * SECOND_US
+
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[df.Window]:
+        day_us = timestamp_us - timestamp_us % self.day_us
+        noon_us = day_us + self.morning_us
+        if timestamp_us < noon_us:
+            return [df.Window(day_us, noon_us)]
+        return [df.Window(noon_us, day_us + self.day_us)]
+
+    def assign_columns(self, timestamps_us: Int64s) -> df.WindowColumns | None:
+        if abs(timestamps_us).max() > MAX_TIMESTAMP_US // 2:
+            return None
+        day_us = timestamps_us - timestamps_us % self.day_us
+        noon_us = day_us + self.morning_us
+        is_early = timestamps_us < noon_us
+        return df.WindowColumns(
+            np.where(is_early, day_us, noon_us), np.where(is_early, noon_us, day_us + self.day_us)
+        )
+
+
+@attrs.frozen
+class TwoSizes(df.WindowFn):
+    """Windows of a user's own: a small and a large one for each record, but for those of the first second."""
+
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[df.Window]:
+        if 0 <= timestamp_us < SECOND_US:
+            return []
+        return [_around(timestamp_us, 3 * SECOND_US), _around(timestamp_us, 8 * SECOND_US)]
+
+    def assign_columns(self, timestamps_us: Int64s) -> df.WindowColumns | None:
+        if abs(timestamps_us).max() > MAX_TIMESTAMP_US // 2:
+            return None
+        kept = np.flatnonzero((timestamps_us < 0) | (timestamps_us >= SECOND_US))
+        elements = np.repeat(kept, 2)
+        sizes_us = np.tile(np.array([3, 8]) * SECOND_US, len(kept))
+        starts_us = timestamps_us[elements] // sizes_us * sizes_us
+        return df.WindowColumns(starts_us, starts_us + sizes_us, elements=elements)
+
+
+def _around(timestamp_us: int, size_us: int) -> df.Window:
+    start_us = timestamp_us // size_us * size_us
+    return df.Window(start_us, start_us + size_us)
+
+
+class Spread(df.CombineFn):
+    """A combine function of a user's own: how far integers lie apart."""
+
+    def create_accumulator(self) -> tuple[int, ...]:
+        return ()
+
+    def add_input(self, accumulator: tuple[int, ...], value: int) -> tuple[int, ...]:
+        found = (*accumulator, value)
+        return min(found), max(found)
+
+    def merge_accumulators(self, accumulators: Any) -> tuple[int, ...]:
+        found = [bound for accumulator in accumulators for bound in accumulator]
+        return (min(found), max(found)) if found else ()
+
+    def extract_output(self, accumulator: tuple[int, ...]) -> int:
+        return accumulator[1] - accumulator[0]
+
+    def columns(self) -> df.ColumnCombineFn | None:
+        return SpreadColumns()
+
+
+class SpreadColumns(df.ColumnCombineFn):
+    """Two arrays; nothing about it is equal to another instance of it."""
+
+    def lift(self, values: pa.Array, groups: df.ColumnGroups) -> Accumulators | None:
+        numbers = self.numbers(values)
+        if numbers is None or numbers.dtype != np.int64:
+            return None
+        return self.merge((numbers, numbers), groups)
+
+    def merge(self, accumulators: Accumulators, groups: df.ColumnGroups) -> Accumulators | None:
+        lows, highs = accumulators
+        if int(highs.max()) - int(lows.min()) >= 1 << 63:
+            return None
+        return groups.reduced(np.minimum, lows), groups.reduced(np.maximum, highs)
+
+    def results(self, accumulators: Accumulators) -> pa.Array:
+        return pa.array(accumulators[1] - accumulators[0])
+
+
+class Tally(df.CombineFn):
+    """A combine function of a user's own, with accumulators and results that are no numbers: "of 3"."""
+
+    def create_accumulator(self) -> dict[str, int]:
+        return {"count": 0}
+
+    def add_input(self, accumulator: dict[str, int], value: Any) -> dict[str, int]:
+        return {"count": accumulator["count"] + 1}
+
+    def merge_accumulators(self, accumulators: Any) -> dict[str, int]:
+        return {"count": sum(each["count"] for each in accumulators)}
+
+    def extract_output(self, accumulator: dict[str, int]) -> str:
+        return f"of {accumulator['count']}"
+
+    def columns(self) -> df.ColumnCombineFn:
+        return TallyColumns()
+
+
+class TallyColumns(df.ColumnCombineFn):
+    def lift(self, values: pa.Array, groups: df.ColumnGroups) -> Accumulators:
+        return (groups.counts,)
+
+    def merge(self, accumulators: Accumulators, groups: df.ColumnGroups) -> Accumulators | None:
+        sums = groups.sums(accumulators[0])
+        return None if sums is None else (sums,)
+
+    def results(self, accumulators: Accumulators) -> pa.Array:
+        return pa.array([f"of {count}" for count in accumulators[0].tolist()])
+
+    def rows(self, accumulators: Accumulators) -> Sequence[dict[str, int]]:
+        return [{"count": count} for count in accumulators[0].tolist()]
+
+    def from_rows(self, rows: Sequence[Any], like: Accumulators) -> Accumulators | None:
+        return super().from_rows([each["count"] for each in rows], like)
 
 
 class Recorder(df.DoFn):

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 import dataflow as df
 from dataflow.columns import WindowColumn
+from dataflow.combiner_columns import ExtremeColumns, ListedColumns, MeanColumns, SumColumns
 from dataflow.computations.computation import Record, Timer
 from dataflow.computations.file_injector import InjectorSplit
 from dataflow.computations.folder_reader import FolderPosition
@@ -25,7 +26,6 @@ from dataflow.io.files import FileSplit
 from dataflow.io.set_aside import Origin
 from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
-from runners.core.columns.combiners import ColumnCombiner
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import (
     NOTHING,
@@ -121,6 +121,14 @@ def _example(value: Any, encode: Callable[[Any], bytes], decode: Callable[[bytes
     return Example(value, lambda: encode(value), decode)
 
 
+def _partials(blob: bytes) -> Any:
+    return decode_partials(blob, None)
+
+
+def _entry(blob: bytes) -> Any:
+    return decode_entry(blob, None)
+
+
 def columns(keys: tuple[pa.Array, ...], *, is_single: bool) -> PartialColumns:
     """Two partials with a sum, a mean and a listed maximum."""
     return PartialColumns(
@@ -128,11 +136,7 @@ def columns(keys: tuple[pa.Array, ...], *, is_single: bool) -> PartialColumns:
         WindowColumn(np.array([0, 60_000_000]), np.array([60_000_000, 120_000_000]), 60_000_000),
         np.array([3, 1]),
         ((np.array([6, 7]),), (np.array([1.5, 2.5]), np.array([3, 1])), (np.array([9, 8]),)),
-        combiners=(
-            ColumnCombiner("sum"),
-            ColumnCombiner("mean"),
-            ColumnCombiner("max", is_listed=True),
-        ),
+        combiners=(SumColumns(), MeanColumns(), ListedColumns(ExtremeColumns(is_greatest=True))),
         is_single=is_single,
     )
 
@@ -307,33 +311,33 @@ def _run_content(blob: bytes) -> Any:
 
 
 EXAMPLES: dict[str, Example] = {
-    "partials": _example(ROWS, encode_partials, decode_partials),
+    "partials": _example(ROWS, encode_partials, _partials),
     "partials with tuples for keys": _example(
-        [(("a", 1), FIRST, 5, 1), (("b", 2), FIRST, 6, 1)], encode_partials, decode_partials
+        [(("a", 1), FIRST, 5, 1), (("b", 2), FIRST, 6, 1)], encode_partials, _partials
     ),
     "partials with dates for keys": _example(
-        [((NOON, 1), FIRST, 5, 1), (1 << 70, SECOND, 6, 1)], encode_partials, decode_partials
+        [((NOON, 1), FIRST, 5, 1), (1 << 70, SECOND, 6, 1)], encode_partials, _partials
     ),
-    "partials that are late": _example([*ROWS, LATE_PARTIAL], encode_partials, decode_partials),
+    "partials that are late": _example([*ROWS, LATE_PARTIAL], encode_partials, _partials),
     "partials of a stateful DoFn": _example(
         [("k", FIRST, [("value", 7, LATE_PANE, 1), ("other", 8, NO_FIRING, -1)], 2)],
         encode_partials,
-        decode_partials,
+        _partials,
     ),
-    "partials as columns": _example(COLUMNS, encode_partials, decode_partials),
+    "partials as columns": _example(COLUMNS, encode_partials, _partials),
     "partials of both kinds": Example(
         [*COLUMNS, *ROWS],
         lambda: encode_partials(PartialParts([COLUMNS, ROWS])),
-        lambda blob: list(decode_partials(blob)),
+        lambda blob: list(_partials(blob)),
     ),
     "cell": _example(STATE, encode_cell, decode_cell),
     "cell of windows that merge": _example(
         {FIRST: STATE, SECOND: COMPOSITE}, encode_cell, decode_cell
     ),
     "cell of a stateful DoFn": _example(KEYED, encode_cell, decode_cell),
-    "journal, changes": _example((CELLS, TIMERS), _changes, lambda blob: tuple(decode_entry(blob))),  # type: ignore[arg-type]
-    "journal, whole": _example(Whole([COLUMNS]), encode_whole, decode_entry),
-    "journal, released": _example(Released([FIRST, SECOND]), encode_released, decode_entry),
+    "journal, changes": _example((CELLS, TIMERS), _changes, lambda blob: tuple(_entry(blob))),
+    "journal, whole": _example(Whole([COLUMNS]), encode_whole, _entry),
+    "journal, released": _example(Released([FIRST, SECOND]), encode_released, _entry),
     "split": _example(FileSplit("a.csv", 0, 10), encode_split, decode_split),
     "position": _example(4_711, encode_position, decode_position),
     "batch mark": _example(SO_FAR, encode_read_so_far, decode_read_so_far),

@@ -22,6 +22,7 @@ from windowing.timestamps import (
     to_timestamp_us,
 )
 from windowing.window import GLOBAL_WINDOW, Window
+from windowing.window_columns import WindowColumns
 from windowing.window_fn import Merge, MergingWindowFn, WindowFn
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "TimeDomain",
     "TimestampLike",
     "Window",
+    "WindowColumns",
     "WindowFn",
     "merge_overlapping",
     "to_datetime",

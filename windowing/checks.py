@@ -7,11 +7,15 @@ window functions are checked, with a loop per bundle and a set per merge.
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
+
 from windowing.errors import DataflowError, WindowError
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, format_timestamp
 from windowing.window import Window
-from windowing.window_fn import Merge, MergingWindowFn, WindowFn
+from windowing.window_columns import Int64s, WindowColumns
+from windowing.window_fn import Merge, MergingWindowFn, WindowFn, assigns_columns
 
+_COLUMNS_HINT = "return df.WindowColumns(starts_us, ends_us), or None to have assign_windows called"
 _OWN_MODULES = f"{__name__.partition('.')[0]}."
 
 
@@ -47,6 +51,35 @@ def checked_assignment(
     for timestamp_us, value, windows in zip(timestamps_us, values, assigned, strict=True):
         _check_windows(window_fn, timestamp_us, value, windows, fine)
     return assigned
+
+
+def checked_columns(window_fn: WindowFn, timestamps_us: Int64s) -> WindowColumns | None:
+    """Call ``window_fn.assign_columns``, where it may be used, and return its result, if it can be right.
+
+    Args:
+        window_fn: the window function.
+        timestamps_us: event times in microseconds.
+
+    Returns:
+        The windows; None where `checked_assignment` has to assign them.
+
+    Raises:
+        WindowError: the function raised; what it returned are no columns, or of different lengths; or a window is
+            empty, outside of time, given twice to one element, or without the element's event time.
+    """
+    if not len(timestamps_us) or not assigns_columns(window_fn):
+        return None
+    given_us = timestamps_us.view()
+    given_us.flags.writeable = False
+    try:
+        found = window_fn.assign_columns(given_us)
+    except DataflowError:
+        raise
+    except Exception as error:
+        raise _failed(window_fn, error, "in assign_columns") from error
+    if found is not None and not _is_shipped(window_fn):
+        _check_columns(window_fn, timestamps_us, found)
+    return found
 
 
 def checked_merges(window_fn: MergingWindowFn, windows: Iterable[Window]) -> Sequence[Merge]:
@@ -111,6 +144,76 @@ def _check_windows(
             window_fn,
             "assigns the same window twice",
             f"for the element {value!r} it returned {windows!r}",
+        )
+
+
+def _check_columns(window_fn: WindowFn, timestamps_us: Int64s, found: object) -> None:
+    if not isinstance(found, WindowColumns):
+        _refuse(
+            window_fn, "has to assign columns", f"assign_columns returned {found!r}", _COLUMNS_HINT
+        )
+    starts_us, ends_us, elements = found.starts_us, found.ends_us, found.elements
+    for array in (starts_us, ends_us) if elements is None else (starts_us, ends_us, elements):
+        if not isinstance(array, np.ndarray) or array.dtype != np.int64 or array.ndim != 1:
+            kind = getattr(array, "dtype", type(array).__name__)
+            _refuse(
+                window_fn,
+                "has to assign columns of 64-bit integers",
+                f"an array of assign_columns is of {kind}",
+                "make them with numpy from the event times, and divide with //",
+            )
+    size = len(timestamps_us) if elements is None else len(elements)
+    if not len(starts_us) == len(ends_us) == size:
+        _refuse(
+            window_fn,
+            "assigns columns of different lengths",
+            f"for {len(timestamps_us)} elements: {len(starts_us)} starts, {len(ends_us)} ends"
+            + ("" if elements is None else f", and the indexes of {size} elements"),
+            _COLUMNS_HINT,
+        )
+    if elements is not None:
+        _check_elements(window_fn, elements, len(timestamps_us))
+        timestamps_us = timestamps_us[elements]
+    is_inside = (starts_us <= timestamps_us) & (timestamps_us < ends_us)
+    is_inside &= (starts_us >= MIN_TIMESTAMP_US) & (ends_us <= MAX_TIMESTAMP_US)
+    if not is_inside.all():
+        at = int(is_inside.argmin())
+        window = Window(int(starts_us[at]), int(ends_us[at]))
+        _check_window(window_fn, window)
+        _refuse(
+            window_fn,
+            "assigns a window that does not contain the element",
+            f"assign_columns returned {window} for the event time {format_timestamp(int(timestamps_us[at]))}",
+        )
+    if found.size_us is not None and not (ends_us - starts_us == found.size_us).all():
+        _refuse(
+            window_fn,
+            "assigns windows of another length than it says",
+            f"assign_columns returned size_us={found.size_us}, which not all windows have",
+            "leave size_us out where lengths differ",
+        )
+    if elements is not None and len(elements) > 1:
+        order = np.lexsort((ends_us, starts_us, elements))
+        columns = [each[order] for each in (elements, starts_us, ends_us)]
+        is_same = np.logical_and.reduce([each[1:] == each[:-1] for each in columns])
+        if is_same.any():
+            at = int(order[is_same.argmax()])
+            window = Window(int(starts_us[at]), int(ends_us[at]))
+            _refuse(
+                window_fn,
+                "assigns the same window twice",
+                f"assign_columns returned {window} twice",
+            )
+
+
+def _check_elements(window_fn: WindowFn, elements: Int64s, size: int) -> None:
+    is_known = not len(elements) or (elements[0] >= 0 and elements[-1] < size)
+    if not is_known or (elements[1:] < elements[:-1]).any():
+        _refuse(
+            window_fn,
+            "assigns windows to elements that are not there, or not in order",
+            f"the indexes of assign_columns are {elements!r}, for {size} elements",
+            "elements are the indexes of the event times, in ascending order",
         )
 
 

@@ -7,7 +7,8 @@ import attrs
 
 from windowing.errors import not_positive
 from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
-from windowing.window import Window
+from windowing.window import ALL_OF_TIME_US, Window
+from windowing.window_columns import Int64s, WindowColumns
 from windowing.window_fn import WindowFn
 
 
@@ -50,6 +51,13 @@ class FixedWindows(WindowFn):
             start_us: (_clamped(start_us, start_us + size_us),) for start_us in set(starts_us)
         }
         return [shared[start_us] for start_us in starts_us]
+
+    def assign_columns(self, timestamps_us: Int64s) -> WindowColumns | None:
+        """The one window around each event time; None near the ends of time, where windows are shorter."""
+        if self.size_us > ALL_OF_TIME_US:
+            return None
+        starts_us = timestamps_us - (timestamps_us - self.offset_us) % self.size_us
+        return WindowColumns.of_size(starts_us, self.size_us)
 
 
 def _clamped(start_us: int, end_us: int) -> Window:

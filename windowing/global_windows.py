@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
-from windowing.window import GLOBAL_WINDOW, Window
+from windowing.window import ALL_OF_TIME_US, GLOBAL_WINDOW, Window
+from windowing.window_columns import Int64s, WindowColumns
 from windowing.window_fn import WindowFn
 
 _ONLY = (GLOBAL_WINDOW,)
@@ -28,3 +30,8 @@ class GlobalWindows(WindowFn):
     ) -> Sequence[Sequence[Window]]:
         """The global window for each record."""
         return [_ONLY] * len(timestamps_us)
+
+    def assign_columns(self, timestamps_us: Int64s) -> WindowColumns | None:
+        """The global window for each event time."""
+        starts_us = np.full(len(timestamps_us), GLOBAL_WINDOW.start_us)
+        return WindowColumns.of_size(starts_us, ALL_OF_TIME_US)

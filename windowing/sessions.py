@@ -8,7 +8,8 @@ import attrs
 from windowing.errors import TimeError, WindowError, not_positive
 from windowing.merging import OverlapMergingWindowFn
 from windowing.timestamps import MAX_TIMESTAMP_US, DurationLike, clamp_timestamp_us, to_duration_us
-from windowing.window import Window, windows_of
+from windowing.window import ALL_OF_TIME_US, Window, windows_of
+from windowing.window_columns import Int64s, WindowColumns
 
 
 @attrs.frozen(init=False)
@@ -58,6 +59,12 @@ class Sessions(OverlapMergingWindowFn):
             return super().assign_bundle(timestamps_us, values)
         ends_us = [timestamp_us + gap_us for timestamp_us in timestamps_us]
         return list(zip(windows_of(timestamps_us, ends_us), strict=True))
+
+    def assign_columns(self, timestamps_us: Int64s) -> WindowColumns | None:
+        """The proto-session of each event time; None near the end of time, and where each element has its own gap."""
+        if self.gap_us is None or self.gap_us > ALL_OF_TIME_US:
+            return None
+        return WindowColumns.of_size(timestamps_us, self.gap_us)
 
     def _own_gap_us(self, value: Any) -> int:
         assert self.gap_of is not None

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
 from windowing.errors import not_positive
 from windowing.timestamps import DurationLike, clamp_timestamp_us, to_duration_us
-from windowing.window import Window
+from windowing.window import ALL_OF_TIME_US, Window
+from windowing.window_columns import Int64s, WindowColumns
 from windowing.window_fn import WindowFn
 
 
@@ -70,6 +72,22 @@ class SlidingWindows(WindowFn):
         spans = list(zip(started, ended, strict=True))
         shared = {span: self._numbered(*span, windows) for span in set(spans)}
         return [shared[span] for span in spans]
+
+    def assign_columns(self, timestamps_us: Int64s) -> WindowColumns | None:
+        """The windows around each event time; None near the ends of time, where windows are shorter."""
+        period_us = self.period_us
+        if max(self.size_us, period_us) > ALL_OF_TIME_US:
+            return None
+        # Those that have started at an instant, without those that have ended.
+        since_us = timestamps_us - self.offset_us
+        last = since_us // period_us
+        counts = last - (since_us - self.size_us) // period_us
+        elements = np.repeat(np.arange(len(timestamps_us)), counts)
+        ends = np.cumsum(counts)
+        behind = np.arange(len(elements)) - np.repeat(ends - counts, counts)
+        first = np.repeat(last - counts + 1, counts)
+        starts_us = self.offset_us + (first + behind) * period_us
+        return WindowColumns.of_size(starts_us, self.size_us, elements)
 
     def _numbered(self, last: int, last_ended: int, known: dict[int, Window]) -> Sequence[Window]:
         """The windows that have started, up to number ``last``, without those up to ``last_ended``."""

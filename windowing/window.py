@@ -62,3 +62,5 @@ def windows_of(starts_us: Iterable[int], ends_us: Iterable[int]) -> Iterator[Win
 
 #: All of event time: the window of every element before a `WindowInto`.
 GLOBAL_WINDOW = Window(MIN_TIMESTAMP_US, MAX_TIMESTAMP_US)
+#: The length of that window, in microseconds.
+ALL_OF_TIME_US = MAX_TIMESTAMP_US - MIN_TIMESTAMP_US

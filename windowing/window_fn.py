@@ -14,7 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from windowing.overriding import stands_for
 from windowing.window import Window
+from windowing.window_columns import Int64s, WindowColumns
 
 
 class Merge(NamedTuple):
@@ -55,6 +57,23 @@ class WindowFn(ABC):
         assign = self.assign_windows
         return [assign(t, v) for t, v in zip(timestamps_us, values, strict=True)]
 
+    def assign_columns(self, timestamps_us: Int64s) -> WindowColumns | None:
+        """Assign windows to a whole column of event times; optional, for functions that do not read the elements.
+
+        **Law**: the windows are those of `assign_windows`, in the same order; or it returns None, and the elements are
+        assigned their windows by `assign_bundle`.  `dataflow.testing.laws.check_window_columns` tests it.
+
+        It is not used where a subclass overrides `assign_windows` or `assign_bundle` and not this.
+
+        Args:
+            timestamps_us: the event times, at least one, as 64-bit integers of microseconds since the epoch; an array
+                that cannot be written to.
+
+        Returns:
+            The windows, which are of the class `Window` and not of one of your own; None: not for these event times.
+        """
+        return None
+
 
 class MergingWindowFn(WindowFn):
     """A WindowFn whose windows are known only when the records of a key are together."""
@@ -82,3 +101,10 @@ class FrozenWindows(WindowFn):
 
     def __repr__(self) -> str:
         return "FrozenWindows()"
+
+
+def assigns_columns(window_fn: WindowFn) -> bool:
+    """Whether `WindowFn.assign_columns` of a function may be used: its class, or a base that says the same, has one."""
+    return type(window_fn).assign_columns is not WindowFn.assign_columns and stands_for(
+        window_fn, "assign_columns", ("assign_windows", "assign_bundle")
+    )

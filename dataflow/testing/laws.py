@@ -10,6 +10,7 @@ counterexample::
 These functions themselves need no hypothesis.
 """
 
+from dataflow.testing.column_laws import check_combine_columns, check_window_columns
 from dataflow.testing.combine_laws import check_combine_fn
 from dataflow.testing.pipeline_laws import (
     check_batch_equals_streaming,
@@ -23,9 +24,11 @@ from dataflow.testing.window_laws import check_window_fn
 __all__ = [
     "check_batch_equals_streaming",
     "check_bundle_insensitive",
+    "check_combine_columns",
     "check_combine_fn",
     "check_order_insensitive",
     "check_retracting_prefixes",
     "check_same_answer",
+    "check_window_columns",
     "check_window_fn",
 ]

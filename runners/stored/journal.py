@@ -17,7 +17,7 @@ from runners.core.partials.lifting import Partial
 from runners.stored.cells import cell_fields, cell_of
 from runners.stored.columns import Own, keys_column, keys_of, windows_column, windows_from
 from runners.stored.framing import frame, opened, wrong_kind
-from runners.stored.partials import PARTIALS, columns_fields, columns_of, partials_of
+from runners.stored.partials import PARTIALS, Combiners, columns_fields, columns_of, partials_of
 from windowing.time_domain import TimeDomain
 from windowing.window import Window
 
@@ -149,8 +149,14 @@ def encode_released(entry: Released) -> bytes:
     return frame(RELEASED, windows, dumps(own) if own else b"")
 
 
-def decode_entry(blob: bytes) -> Changes | Whole | Released | Sequence[Partial]:
+def decode_entry(
+    blob: bytes, combiners: Combiners
+) -> Changes | Whole | Released | Sequence[Partial]:
     """An entry of the journal, of any kind.
+
+    Args:
+        blob: the entry.
+        combiners: of the grouping.
 
     Raises:
         StoredFormatError: it is something else, or of a format that is not read.
@@ -159,10 +165,10 @@ def decode_entry(blob: bytes) -> Changes | Whole | Released | Sequence[Partial]:
     if kind == CHANGES:
         return _changes_of(fields)
     if kind == WHOLE:
-        return Whole(list(map(columns_of, fields[0])))
+        return Whole([columns_of(each, combiners) for each in fields[0]])
     if kind == RELEASED:
         windows, own_blob = fields
         return Released(windows_from(windows, Own(loads(own_blob) if own_blob else ())))
     if kind == PARTIALS:
-        return partials_of(fields)
+        return partials_of(fields, combiners)
     raise wrong_kind(kind, "an entry of the journal")

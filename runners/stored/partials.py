@@ -3,18 +3,41 @@
 from collections.abc import Sequence
 from typing import Any
 
+from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.columns import packed, unpacked
+from dataflow.combiner_columns import (
+    CountColumns,
+    ExtremeColumns,
+    ListedColumns,
+    MeanColumns,
+    SumColumns,
+)
 from dataflow.serialization import dumps, loads
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import LateElement
 from runners.core.partials.lifting import LatePartial, Partial
 from runners.core.partials.parts import PartialParts, parts_of
+from runners.errors import StoredFormatError
 from runners.stored.columns import Own, keys_column, keys_of, windows_column, windows_from
 from runners.stored.framing import frame, unframed
 
 PARTIALS = "partials"
 #: The kinds of a part: a row for each partial, and columns.
 _ROWS, _COLUMNS = 0, 1
+#: What accumulators in columns are, by name.
+_NAMES: dict[str, ColumnCombineFn] = {
+    "sum": SumColumns(),
+    "count": CountColumns(),
+    "mean": MeanColumns(),
+    "min": ExtremeColumns(is_greatest=False),
+    "max": ExtremeColumns(is_greatest=True),
+}
+_NAME_OF = {each: name for name, each in _NAMES.items()}
+#: They are of a function of the user's: that of the grouping which reads them.
+_OF_USER = "own"
+
+#: The functions of a grouping that fold columns, one for each; None if it has none.
+Combiners = tuple[ColumnCombineFn, ...] | None
 
 
 def encode_partials(partials: Sequence[Partial]) -> bytes:
@@ -41,20 +64,33 @@ def _encoded(partials: Sequence[Partial], *, is_plain: bool) -> bytes:
     return frame(PARTIALS, parts, dumps(own) if own else b"")
 
 
-def decode_partials(blob: bytes) -> Sequence[Partial]:
+def decode_partials(blob: bytes, combiners: Combiners) -> Sequence[Partial]:
     """The inverse of `encode_partials`.
 
+    Args:
+        blob: the bytes.
+        combiners: of the grouping.
+
     Raises:
-        StoredFormatError: it is something else, or of a format that is not read.
+        StoredFormatError: it is something else, or of a format that is not read; or columns of a function of the user's
+            that the grouping does not have.
     """
-    return partials_of(unframed(PARTIALS, blob))
+    return partials_of(unframed(PARTIALS, blob), combiners)
 
 
-def partials_of(fields: list[Any]) -> Sequence[Partial]:
-    """Partials from the fields of their frame."""
+def partials_of(fields: list[Any], combiners: Combiners) -> Sequence[Partial]:
+    """Partials from the fields of their frame.
+
+    Args:
+        fields: of the frame.
+        combiners: of the grouping.
+    """
     parts, own_blob = fields
     own = Own(loads(own_blob) if own_blob else ())
-    found = [columns_of(part) if part[0] == _COLUMNS else _rows_of(part, own) for part in parts]
+    found = [
+        columns_of(part, combiners) if part[0] == _COLUMNS else _rows_of(part, own)
+        for part in parts
+    ]
     return found[0] if len(found) == 1 else PartialParts(found)
 
 
@@ -93,11 +129,41 @@ def _rows_of(fields: list[Any], own: Own) -> list[Partial]:
 
 def columns_fields(part: PartialColumns) -> list[Any]:
     """Columns as fields: a record batch as an Arrow IPC stream, and what its columns are."""
-    batch, shape = part.as_batch()
-    return [_COLUMNS, packed(batch), *shape]
+    batch, (keys, is_single, size_us, sizes) = part.as_batch()
+    names = list(map(_named, part.combiners))
+    return [_COLUMNS, packed(batch), keys, is_single, size_us, names, sizes]
 
 
-def columns_of(fields: list[Any]) -> PartialColumns:
-    """The inverse of `columns_fields`."""
-    _, blob, *shape = fields
-    return PartialColumns.of_batch(unpacked(blob), shape)
+def columns_of(fields: list[Any], combiners: Combiners) -> PartialColumns:
+    """The inverse of `columns_fields`.
+
+    Args:
+        fields: of the columns.
+        combiners: of the grouping.
+
+    Raises:
+        StoredFormatError: they are columns of a function of the user's that the grouping does not have.
+    """
+    _, blob, keys, is_single, size_us, names, sizes = fields
+    found = tuple(_combiner(names, place, combiners) for place in range(len(names)))
+    return PartialColumns.of_batch(unpacked(blob), (keys, is_single, size_us, sizes), found)
+
+
+def _named(combiner: ColumnCombineFn) -> tuple[str, bool]:
+    is_listed = type(combiner) is ListedColumns
+    single = combiner.single if isinstance(combiner, ListedColumns) and is_listed else combiner
+    known = type(single).__module__ == SumColumns.__module__ and _NAME_OF.get(single)
+    return (known, is_listed) if known else (_OF_USER, False)
+
+
+def _combiner(names: list[Any], place: int, combiners: Combiners) -> ColumnCombineFn:
+    name, is_listed = names[place]
+    if name != _OF_USER:
+        return ListedColumns(_NAMES[name]) if is_listed else _NAMES[name]
+    if combiners is None or len(combiners) != len(names):
+        raise StoredFormatError(
+            "there are columns of a CombineFn of your own which does not fold columns any more",
+            detail=f"{len(names)} columns of accumulators, of which number {place} is of your own",
+            hint="bring back its method columns until the job has been drained",
+        )
+    return combiners[place]

@@ -2,18 +2,22 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import dataflow as df
+from dataflow.column_combine_fn import Accumulators
 from dataflow.io import files
 from runners.direct import DirectRunner
 from runners.streaming import StreamingRunner
 from tests.batch_jobs import Batch, assert_same, rows_of
+from windowing.window_columns import Int64s
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
@@ -55,6 +59,14 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def tidy_clicks(clicks: Path) -> Path:
+    """The clicks again, each line one that a column parser knows."""
+    path = clicks.with_name("tidy.jsonl")
+    path.write_text("\n".join(map(str.strip, clicks.read_text().splitlines())))
+    return path
+
+
 def counted(clicks: Path, window_fn: df.WindowFn) -> Callable[[df.Pipeline], object]:
     """With sums that now and then no column can keep, behind the means."""
     return lambda p: (
@@ -85,6 +97,102 @@ def plain(clicks: Path, window_fn: df.WindowFn) -> Callable[[df.Pipeline], objec
             "sums", columns={"user": str, "start": datetime, "total": int}, key=["user", "start"]
         )
     )
+
+
+class Minutes(df.WindowFn):
+    """Windows of a user's own that are assigned as columns, or not at all."""
+
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[df.Window]:
+        raise AssertionError("an element was assigned its window by itself")
+
+    def assign_columns(self, timestamps_us: Int64s) -> df.WindowColumns:
+        starts_us = timestamps_us - timestamps_us % 60_000_000
+        return df.WindowColumns(starts_us, starts_us + 60_000_000)
+
+
+class Range(df.CombineFn):
+    """A function of a user's own that folds columns, or nothing at all."""
+
+    def create_accumulator(self) -> tuple[int, ...]:
+        return ()
+
+    def add_input(self, accumulator: Any, value: Any) -> Any:
+        raise AssertionError("a value was folded by itself")
+
+    def merge_accumulators(self, accumulators: Any) -> Any:
+        raise AssertionError("accumulators were merged one by one")
+
+    def extract_output(self, accumulator: Any) -> Any:
+        raise AssertionError("a result was made by itself")
+
+    def columns(self) -> df.ColumnCombineFn:
+        return RangeColumns()
+
+
+class RangeColumns(df.ColumnCombineFn):
+    def lift(self, values: pa.Array, groups: df.ColumnGroups) -> Accumulators | None:
+        numbers = self.numbers(values)
+        return None if numbers is None else self.merge((numbers, numbers), groups)
+
+    def merge(self, accumulators: Accumulators, groups: df.ColumnGroups) -> Accumulators:
+        lows, highs = accumulators
+        return groups.reduced(np.minimum, lows), groups.reduced(np.maximum, highs)
+
+    def results(self, accumulators: Accumulators) -> pa.Array:
+        return pa.array(accumulators[1] - accumulators[0])
+
+
+def ranged(p: df.Pipeline, clicks: Path, window_fn: df.WindowFn, aggregates: df.GroupBy) -> None:
+    (
+        p
+        | df.ReadFromJsonLines(clicks, rows=Click, event_time="at", max_disorder=DISORDER)
+        | df.WindowInto(window_fn)
+        | aggregates
+        | df.WindowStart("start")
+        | "range" >> df.Map(_with_range)
+        | df.WriteToPostgres(
+            "ranges", columns={"user": str, "start": datetime, "range": int}, key=["user", "start"]
+        )
+    )
+
+
+def _with_range(row: Any) -> dict[str, Any]:
+    found = row.range if hasattr(row, "range") else row.greatest - row.least
+    return {"user": row.user, "start": row.start, "range": found}
+
+
+OWN = df.GroupBy("user").aggregate_field("at", Range(), "range")
+SHIPPED = (
+    df.GroupBy("user").aggregate_field("at", min, "least").aggregate_field("at", max, "greatest")
+)
+
+
+def test_batch_folds_columns_by_functions_of_a_users_own(
+    batch: Batch, tidy_clicks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And by nothing else: a row that was assigned its window, folded or merged by itself would fail."""
+    monkeypatch.setattr(files, "SPLIT_BYTES_MIN", 1 << 16)
+    expected = df.Pipeline(DirectRunner())
+    ranged(expected, tidy_clicks, df.FixedWindows(60), SHIPPED)
+
+    result = batch.run(lambda p: ranged(p, tidy_clicks, Minutes(), OWN))
+
+    assert rows_of(result, "ranges") == rows_of(expected.run(), "ranges") != []
+
+
+def test_a_stream_folds_columns_by_functions_of_a_users_own(
+    store_dsn: str, spark_master: str, tidy_clicks: Path
+) -> None:
+    expected = df.Pipeline(DirectRunner())
+    ranged(expected, tidy_clicks, df.FixedWindows(60), SHIPPED)
+    runner = StreamingRunner(job="job", store=store_dsn, master=spark_master, show_progress=False)
+    pipeline = df.Pipeline(runner)
+    ranged(pipeline, tidy_clicks, Minutes(), OWN)
+
+    result = pipeline.run()
+    result.wait_until_finish()
+
+    assert rows_of(result, "ranges") == rows_of(expected.run(), "ranges") != []
 
 
 @pytest.mark.parametrize(

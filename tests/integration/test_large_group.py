@@ -104,7 +104,7 @@ def run(kind: str) -> None:
 def arrive(packed: Iterable[tuple[int, bytes]], said: Counter[str]) -> None:
     """What the next grouping gets: sums, or all values."""
     for _, blob in packed:
-        for key, _, found, _ in decode_partials(blob):
+        for key, _, found, _ in decode_partials(blob, None):
             said[key] += sum(number_of(each) if isinstance(each, bytes) else each for each in found)
 
 

@@ -219,7 +219,7 @@ def test_columns_of_booleans_are_canonical() -> None:
         is_single=True,
     )
 
-    for each in (partials, PartialColumns.of_batch(*left.as_batch())):
+    for each in (partials, PartialColumns.of_batch(*left.as_batch(), left.combiners)):
         assert {"builtins.int(0)", "builtins.int(1)"} == {spelled(key) for key, *_ in each}
 
 

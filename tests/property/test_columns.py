@@ -20,7 +20,19 @@ from runners.core.tables.changelog import apply_table_write
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.rows import table_write
 from runners.direct import DirectRunner
-from tests.columnar import Batch, Collection, Event, EventSource, Recorder, columns_of, replayed
+from tests.columnar import (
+    Batch,
+    Collection,
+    Event,
+    EventSource,
+    Recorder,
+    Shifts,
+    Spread,
+    Tally,
+    TwoSizes,
+    columns_of,
+    replayed,
+)
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window_fn import WindowFn
 
@@ -46,6 +58,8 @@ WINDOW_FNS = st.sampled_from(
         df.Sessions(3),
         df.Sessions(0.5),
         df.CalendarWindows.days(1, time_zone="UTC"),
+        Shifts(),
+        TwoSizes(),
     ]
 )
 KEYS = st.lists(st.sampled_from(["user", "is_test", "shard"]), min_size=1, max_size=3, unique=True)
@@ -63,6 +77,8 @@ AGGREGATES: Sequence[tuple[str, Any]] = [
     ("is_test", max),
     ("user", df.CountCombineFn()),
     ("user", max),
+    ("value", Spread()),
+    ("user", Tally()),
     ("value", tuple),
 ]
 CHOSEN = st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=4)
@@ -198,7 +214,13 @@ def test_what_fits_into_columns_stays_there(
         ([(event._replace(value=1), at_us) for event, at_us in rows], watermark_us)
         for rows, watermark_us in batches
     ]
-    transform = aggregation(window_fn, keys, [("value", sum), ("value", df.MeanCombineFn())])
+    aggregates = [
+        ("value", sum),
+        ("value", df.MeanCombineFn()),
+        ("value", Spread()),
+        ("user", Tally()),
+    ]
+    transform = aggregation(window_fn, keys, aggregates)
 
     run = replayed(transform, EventSource(small, as_columns=True))
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.combine_fn import CallableCombineFn, WholeGroupCombineFn, as_combine_fn
+from dataflow.combiners import columns_by_place
 from dataflow.graph import Group
 from dataflow.testing import TestStream, assert_that, contains_in_any_order
 from dataflow.testing.laws import check_bundle_insensitive, check_retracting_prefixes
 from dataflow.testing.strategies import streams
-from runners.core.columns.combiners import column_combiners
 from runners.direct import DirectRunner
 from tests.ids import shown
 
@@ -141,7 +141,7 @@ def test_known_functions_are_still_folded_as_columns() -> None:
     (group,) = (node for node in p.graph().transforms if isinstance(node.operation, Group))
 
     assert isinstance(group.operation, Group)
-    assert column_combiners(group.operation.combine_fn) is not None
+    assert columns_by_place(group.operation.combine_fn) is not None
 
 
 def test_a_declared_function_is_called_on_parts() -> None:

@@ -204,7 +204,7 @@ def test_what_is_held_is_of_windows_that_have_not_spoken(
     )
     input_watermark_us = (seconds[0] // 10 + 1) * 10 * SECOND_US + behind_us
     for range_id, payload in run._router.payloads(outputs.groups):
-        partials = decode_partials(payload)
+        partials = decode_partials(payload, None)
         columns = run._owner.columns
         # So that it is known what partials look like that can be held.
         columns.take_in(range_id, partials, MAX_TIMESTAMP_US)

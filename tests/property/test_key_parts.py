@@ -58,7 +58,7 @@ def batches(
 def partials(several: Sequence[Batch]) -> Iterator[Partial]:
     for batch in several:
         for blob in reversed(batch.blobs):
-            yield from decode_partials(blob)
+            yield from decode_partials(blob, None)
 
 
 def part_of(partial: Partial) -> int:

@@ -31,7 +31,7 @@ def into(lateness_us: int = LATENESS_US) -> df.WindowInto:
 
 def stored(cells: dict[CellId, Any]) -> dict[CellId, Any]:
     """The cells as a journal gives them back."""
-    entry = decode_entry(encode_changes(list(cells.items()), ()))
+    entry = decode_entry(encode_changes(list(cells.items()), ()), None)
     assert isinstance(entry, Changes)
     return dict(entry.cells)
 

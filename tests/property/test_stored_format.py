@@ -133,7 +133,7 @@ def spelled(value: Any) -> Any:
 
 @given(st.lists(st.one_of(PARTIALS, PARTIALS, LATE), max_size=6))
 def test_partials_come_back(partials: list[Partial]) -> None:
-    assert spelled(partials) == spelled(list(decode_partials(encode_partials(partials))))
+    assert spelled(partials) == spelled(list(decode_partials(encode_partials(partials), None)))
 
 
 @given(CELLS)
@@ -143,7 +143,7 @@ def test_a_cell_comes_back(cell: Any) -> None:
 
 @given(CHANGES, TIMERS)
 def test_changes_come_back(cells: list[Any], timers: list[Any]) -> None:
-    found = decode_entry(encode_changes(cells, timers))
+    found = decode_entry(encode_changes(cells, timers), None)
 
     assert isinstance(found, Changes)
     known: dict[Any, Any] = {}

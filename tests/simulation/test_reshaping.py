@@ -136,7 +136,7 @@ def settled_production(fences: list[Fence], taken: Mapping[RangeId, TakenRange])
     codec = KeyCodec("count")
     cells, timers = [], []
     for payload in (each for row in taken.values() for each in row.journal):
-        entry = decode_entry(payload)
+        entry = decode_entry(payload, None)
         assert isinstance(entry, Changes)
         changed_cells, changed_timers = entry
         for (key, window), cell in changed_cells:

@@ -296,7 +296,7 @@ class GroupsInParts:
         """The output for some keys; their cells and timers are then as the stream is to find them."""
         clocks, partials = self._end.while_input, list[Partial]()
         while blobs:
-            partials += decode_partials(blobs.pop())
+            partials += decode_partials(blobs.pop(), self._grouping.combiners)
             if len(partials) >= self._end.batch_records or not blobs:
                 step = self._grouping.add(cells, partials, clocks)
                 partials = []

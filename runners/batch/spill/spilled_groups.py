@@ -131,7 +131,8 @@ class SpilledGroups:
         Raises:
             OSError: the temporary directory is full; another attempt may have more luck.
         """
-        return self._steps(((decode_partials(blob), len(blob)) for blob in blobs), shift=0)
+        combiners = self._grouping.combiners
+        return self._steps(((decode_partials(blob, combiners), len(blob)) for blob in blobs), 0)
 
     def close(self) -> None:
         """End the output: groups that are in files can be read no more."""
@@ -206,7 +207,7 @@ class SpilledGroups:
                 # Its file goes as soon as nothing reads it any more.
                 large = None
             for file in files:
-                yield from self._steps(map(_chunk, file.read()), shift + _BUCKET_BITS)
+                yield from self._steps(map(self._chunk, file.read()), shift + _BUCKET_BITS)
                 file.close()
 
     def _divide(
@@ -235,6 +236,12 @@ class SpilledGroups:
             for bucket, part in parts.items():
                 files[bucket].write(encode_partials(part))
 
+    def _chunk(self, blob: bytes) -> _Chunk:
+        """The partials, or the cell, that were written to the file of a bucket."""
+        content = decode_entry(blob, self._grouping.combiners)
+        assert not isinstance(content, Whole | Released)
+        return content, len(blob)
+
     def _emitted_by(self, large: LargeKey) -> Iterator[Step]:
         for part in large.parts():
             yield self._grouping.fire_for(part, self._at_the_end)
@@ -256,13 +263,6 @@ class SpilledGroups:
             for timer, changed_us in step.effects.timers.items():
                 timers.set(timer, changed_us)
             yield step
-
-
-def _chunk(blob: bytes) -> _Chunk:
-    """The partials, or the cell, that were written to the file of a bucket."""
-    content = decode_entry(blob)
-    assert not isinstance(content, Whole | Released)
-    return content, len(blob)
 
 
 def _key(kept: Changes) -> Any:

@@ -15,16 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dataflow.arrow_numbers import array_of, numbers_of
-from dataflow.columns import (
-    Column,
-    Int64s,
-    PairColumns,
-    WindowColumn,
-    key_values,
-)
-from runners.core.columns.combiners import Accumulators, ColumnCombiner, Groups
+from dataflow.column_combine_fn import Accumulators, ColumnCombineFn, ColumnGroups
+from dataflow.columns import Column, PairColumns, WindowColumn, key_values
+from runners.core.columns.checks import checked
 from runners.core.ground.bundle import Bundle
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.window_columns import Int64s
 
 LabelT = TypeVar("LabelT", bound=Hashable)
 
@@ -50,7 +46,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
         counts: Int64s,
         accumulators: tuple[Accumulators, ...],
         *,
-        combiners: tuple[ColumnCombiner, ...],
+        combiners: tuple[ColumnCombineFn, ...],
         is_single: bool,
     ) -> None:
         self.keys, self.windows, self.counts = keys, windows, counts
@@ -60,25 +56,27 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
         return len(self.counts)
 
     def as_batch(self) -> tuple[pa.RecordBatch, list[Any]]:
-        """The columns as a record batch, and plain values that describe what each of them is."""
+        """The columns as a record batch, and plain values that say which is which, but not how they are folded."""
         columns = [self.windows.starts_us, self.windows.ends_us, self.counts]
         columns += [each for found in self.accumulators for each in found]
         arrays = [*self.keys, *map(array_of, columns)]
         names = [str(number) for number in range(len(arrays))]
-        combiners = [(each.kind, each.is_listed) for each in self.combiners]
         sizes = [len(found) for found in self.accumulators]
-        shape = [len(self.keys), self.is_single, self.windows.size_us, combiners, sizes]
+        shape = [len(self.keys), self.is_single, self.windows.size_us, sizes]
         return pa.RecordBatch.from_arrays(arrays, names=names), shape
 
     @classmethod
-    def of_batch(cls, batch: pa.RecordBatch, shape: Sequence[Any]) -> PartialColumns:
+    def of_batch(
+        cls, batch: pa.RecordBatch, shape: Sequence[Any], combiners: tuple[ColumnCombineFn, ...]
+    ) -> PartialColumns:
         """The inverse of `as_batch`.
 
         Args:
             batch: the columns.
-            shape: what each of them is.
+            shape: which of them is which.
+            combiners: fold the values.
         """
-        keys, is_single, size_us, combiners, sizes = shape
+        keys, is_single, size_us, sizes = shape
         columns = batch.columns
         starts_us, ends_us, counts, *arrays = [numbers_of(each) for each in columns[keys:]]
         ends = list(accumulate(sizes))
@@ -87,7 +85,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
             WindowColumn(starts_us, ends_us, size_us),
             counts,
             tuple(tuple(arrays[end - size : end]) for size, end in zip(sizes, ends, strict=True)),
-            combiners=tuple(ColumnCombiner(*each) for each in combiners),
+            combiners=combiners,
             is_single=is_single,
         )
 
@@ -105,9 +103,11 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
 
     @property
     def schema(self) -> tuple[Any, ...]:
-        """The properties that must be the same for partials to be concatenated."""
-        dtypes = [each.dtype for found in self.accumulators for each in found]
-        return ([each.type for each in self.keys], self.is_single, self.combiners, dtypes)
+        """The properties that must be the same for partials of a grouping to be concatenated."""
+        dtypes = [[each.dtype for each in found] for found in self.accumulators]
+        # Functions by their type: whoever reads partials and whoever makes some have instances of their own.
+        kinds = list(map(type, self.combiners))
+        return ([each.type for each in self.keys], self.is_single, kinds, dtypes)
 
     def like(self, partials: Sequence[tuple[Any, Any, Any, int]]) -> PartialColumns | None:
         """Other partials as columns of the same types as these; None where converting back would give other values."""
@@ -115,7 +115,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
         columns = [keys] if self.is_single else list(zip(*keys, strict=True))
         arrays = [_exact_keys(*each) for each in zip(columns, self.keys, strict=True)]
         folds = zip(self.combiners, zip(*accumulators, strict=True), self.accumulators, strict=True)
-        founds = [each.arrays(values, held) for each, values, held in folds]
+        founds = [each.from_rows(values, held) for each, values, held in folds]
         if any(each is None for each in (*arrays, *founds)):
             return None
         starts_us, ends_us = np.array(windows, np.int64).T
@@ -163,7 +163,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
 
     def _make(self) -> list[tuple[Any, Any, Any, int]]:
         pairs = zip(self.combiners, self.accumulators, strict=True)
-        accumulators = zip(*[each.accumulators(found) for each, found in pairs], strict=True)
+        accumulators = zip(*[each.rows(found) for each, found in pairs], strict=True)
         keys = key_values(self.keys, is_single=self.is_single)
         return list(zip(keys, self.windows, accumulators, self.counts.tolist(), strict=True))
 
@@ -184,7 +184,7 @@ def _exact_keys(values: Sequence[Any], like: pa.Array) -> pa.Array | None:
 
 
 def lifted_columns(
-    bundle: Bundle, combiners: tuple[ColumnCombiner, ...], *, is_merging: bool
+    bundle: Bundle, combiners: tuple[ColumnCombineFn, ...], *, is_merging: bool
 ) -> PartialColumns | None:
     """Make the partials of a bundle of pairs; None if they cannot be folded as columns.
 
@@ -192,6 +192,9 @@ def lifted_columns(
         bundle: the pairs.
         combiners: one for each column of values.
         is_merging: whether windows of a key that overlap merge.
+
+    Raises:
+        TransformError: a combiner returned what cannot be right; or whatever it raised.
     """
     pairs, windows = bundle.values, bundle.windows
     if not isinstance(pairs, PairColumns) or not len(pairs):
@@ -207,7 +210,9 @@ def lifted_columns(
     if groups is None:
         return None
     folds = zip(combiners, pairs.values, strict=True)
-    accumulators = [each.lifted(values, groups) for each, values in folds]
+    accumulators = [
+        checked(each, "lift", each.lift(values, groups), groups) for each, values in folds
+    ]
     return _together(keys, windows, groups, groups.counts, accumulators, combiners, pairs.is_single)
 
 
@@ -217,6 +222,9 @@ def merged_columns(parts: Sequence[PartialColumns], *, is_merging: bool) -> Part
     Args:
         parts: at least one.
         is_merging: whether windows of a key that overlap merge.
+
+    Raises:
+        TransformError: a combiner returned what cannot be right; or whatever it raised.
     """
     first = parts[0]
     if any(each.schema != first.schema for each in parts):
@@ -239,7 +247,10 @@ def merged_columns(parts: Sequence[PartialColumns], *, is_merging: bool) -> Part
     if groups is None:
         return None
     folds = zip(first.combiners, arrays, strict=True)
-    accumulators = [each.merged(found, groups) for each, found in folds]
+    accumulators = [
+        checked(each, "merge", each.merge(found, groups), groups, like=found)
+        for each, found in folds
+    ]
     counts = groups.reduced(np.add, counts)
     return _together(keys, windows, groups, counts, accumulators, first.combiners, first.is_single)
 
@@ -247,10 +258,10 @@ def merged_columns(parts: Sequence[PartialColumns], *, is_merging: bool) -> Part
 def _together(
     keys: tuple[pa.Array, ...],
     windows: WindowColumn,
-    groups: Groups,
+    groups: ColumnGroups,
     counts: Int64s,
     accumulators: Sequence[Accumulators | None],
-    combiners: tuple[ColumnCombiner, ...],
+    combiners: tuple[ColumnCombineFn, ...],
     is_single: bool,  # noqa: FBT001 - called by pickle
 ) -> PartialColumns | None:
     if any(each is None for each in accumulators):
@@ -270,7 +281,9 @@ def _together(
     )
 
 
-def grouped(keys: Sequence[pa.Array], windows: WindowColumn, *, is_merging: bool) -> Groups | None:
+def grouped(
+    keys: Sequence[pa.Array], windows: WindowColumn, *, is_merging: bool
+) -> ColumnGroups | None:
     """Groups of rows with the same key and window; those of a key are in the order of their windows.
 
     None if Arrow does not compare the values of a key column as Python does.
@@ -298,7 +311,7 @@ def grouped(keys: Sequence[pa.Array], windows: WindowColumn, *, is_merging: bool
     else:
         other_window = (starts_us[1:] != starts_us[:-1]) | (ends_us[1:] != ends_us[:-1])
         is_new[1:] = other_key | other_window
-    return Groups(order, np.flatnonzero(is_new))
+    return ColumnGroups(order, np.flatnonzero(is_new))
 
 
 def _reach_us(codes: Int64s, ends_us: Int64s) -> Int64s:

@@ -9,9 +9,10 @@ from typing import Any
 
 import attrs
 
-from dataflow.columns import Int64s, picked
+from dataflow.columns import picked
 from windowing.pane import PaneInfo
 from windowing.window import GLOBAL_WINDOW, Window
+from windowing.window_columns import Int64s
 
 
 @attrs.define

@@ -16,11 +16,12 @@ from typing import Any
 import attrs
 
 from dataflow.co_group_fn import CoGroupFn
+from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.combine_fn import ChangingCombineFn, CombineFn, ListCombineFn, can_retract_input
+from dataflow.combiners import columns_by_place
 from dataflow.do_fn import is_nondeterministic
 from dataflow.graph import Group, KeyedOperation, ParDo, PipelineGraph, TransformNode
 from dataflow.join_fn import JoinFn
-from runners.core.columns.combiners import ColumnCombiner, column_combiners
 from runners.core.ground.bundle import Bundle
 from runners.core.partials.signed_combine import (
     MultisetCombineFn,
@@ -82,9 +83,9 @@ class Accumulation:
         #: The function with which partials are folded.
         self.partial_fn: CombineFn = ListCombineFn() if self.reads_values else self.combine_fn
         #: The functions that fold columns of inputs, if nothing but the result of the fold is needed; otherwise None.
-        self.column_combiners: tuple[ColumnCombiner, ...] | None = None
+        self.column_combiners: tuple[ColumnCombineFn, ...] | None = None
         if self.partial_fn is combine_fn:
-            self.column_combiners = column_combiners(combine_fn)
+            self.column_combiners = columns_by_place(combine_fn)
 
     @classmethod
     def of(cls, graph: PipelineGraph, node: TransformNode) -> "Accumulation":
@@ -206,6 +207,18 @@ class Accumulation:
     def unstamped(self, accumulator: Any) -> Any:
         """An accumulator without the event time that was chosen, if there is one."""
         return (accumulator[0], None) if self._is_stamped else accumulator
+
+
+def combiners_of(graph: PipelineGraph, node: TransformNode) -> tuple[ColumnCombineFn, ...] | None:
+    """The functions that fold columns of inputs of a transform; None if it has none.
+
+    Args:
+        graph: of the pipeline.
+        node: a grouping, or a stateful DoFn, which has none.
+    """
+    if not isinstance(node.operation, Group):
+        return None
+    return Accumulation.of(graph, node).column_combiners
 
 
 def _signed(combine_fn: CombineFn, *, can_split: bool) -> SignedCombineFn:

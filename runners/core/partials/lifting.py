@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dataflow.canonical_keys import canonical_key
-from dataflow.columns import Int64s, IntColumn, PairColumns, picked
+from dataflow.columns import IntColumn, PairColumns, picked
 from dataflow.errors import DataflowError, KeyEncodingError, TransformError
 from dataflow.graph import PipelineGraph, TransformNode
 from runners.core.columns.partials import PartialColumns, lifted_columns, merged_columns
@@ -34,6 +34,7 @@ from windowing.checks import checked_merges
 from windowing.merging import merges_what_overlaps
 from windowing.timestamps import MIN_TIMESTAMP_US
 from windowing.window import GLOBAL_WINDOW, Window
+from windowing.window_columns import Int64s
 from windowing.window_fn import Merge, MergingWindowFn
 
 Partial = tuple[Any, Window, Any, int]
@@ -214,7 +215,10 @@ class Lifter:
         if not isinstance(times, IntColumn):
             return None
         if int(times.array.min(initial=watermark_us)) >= watermark_us:
-            return lifted_columns(bundle, self.combiners, is_merging=self._is_overlap_merging)
+            try:
+                return lifted_columns(bundle, self.combiners, is_merging=self._is_overlap_merging)
+            except Exception as error:
+                raise self._not_folded(bundle.values, error) from error
         behind = times.array < watermark_us
         in_time, late = np.flatnonzero(~behind), np.flatnonzero(behind)
         if not len(in_time):
@@ -223,10 +227,17 @@ class Lifter:
         return together([self.lift(each, watermark_us=watermark_us) for each in parts])
 
     def merged_columns(self, partials: Sequence[PartialColumns]) -> PartialColumns | None:
-        """Partials of several bundles, merged into fewer; None if `combined` has to merge them."""
+        """Partials of several bundles, merged into fewer; None if `combined` has to merge them.
+
+        Raises:
+            TransformError: a `ColumnCombineFn` failed.
+        """
         if not partials or self.combiners is None:
             return None
-        return merged_columns(partials, is_merging=self._is_overlap_merging)
+        try:
+            return merged_columns(partials, is_merging=self._is_overlap_merging)
+        except Exception as error:
+            raise self._not_merged(error) from error
 
     def combined(self, partials: Iterable[Partial]) -> list[Partial]:
         """Merge the partials of several bundles into fewer ones with the same results, to be sent together.
@@ -374,11 +385,16 @@ class Lifter:
         try:
             return self._combine_fn.merge_accumulators(accumulators)
         except Exception as error:
-            raise TransformError(
-                f"{self._node} raised {type(error).__name__}: {error}",
-                detail="while merging accumulators",
-                hint="correct CombineFn.merge_accumulators",
-            ) from error
+            raise self._not_merged(error) from error
+
+    def _not_merged(self, error: Exception) -> DataflowError:
+        if isinstance(error, DataflowError):
+            return error.located(str(self._node))
+        return TransformError(
+            f"{self._node} raised {type(error).__name__}: {error}",
+            detail="while merging accumulators",
+            hint="correct how the CombineFn merges accumulators",
+        )
 
 
 def _start_first(partial: Partial) -> tuple[int, int]:

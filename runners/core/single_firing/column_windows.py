@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from dataflow.columns import Int64s
 from runners.core.columns.partials import Bools, PartialColumns
 from runners.core.partials.lifting import Lifter
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
+from windowing.window_columns import Int64s
 
 #: Merging fewer partials than this is not worth its cost.
 FOLD_PARTIALS_MIN = 20_000

@@ -9,9 +9,12 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dataflow.columns import IntColumn, PairColumns
+from dataflow.errors import DataflowError
 from dataflow.graph import Group, PipelineGraph, TransformNode
+from runners.core.columns.checks import checked_results
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
 from runners.core.partials.folding import Accumulation
@@ -35,6 +38,7 @@ class SinglePanes:
 
     def __init__(self, node: TransformNode, accumulation: Accumulation) -> None:
         self.lifter, self._accumulation = Lifter(node, accumulation), accumulation
+        self._where = str(node)
         #: Whether accumulators are lists of values.
         self.is_list = accumulation.is_list
 
@@ -81,7 +85,7 @@ class SinglePanes:
         if columns and not rows:
             merged = self.lifter.merged_columns(columns)
             if merged is not None:
-                yield from _in_columns(merged)
+                yield from self._in_columns(merged)
                 return
         for part in columns:
             rows.extend(part)
@@ -95,6 +99,26 @@ class SinglePanes:
             [window.max_timestamp_us for _, window, _, _ in partials],
             [window for _, window, _, _ in partials],
         )
+
+    def _in_columns(self, partials: PartialColumns) -> Iterator[Bundle]:
+        order = np.argsort(partials.windows.ends_us, kind="stable")
+        for start in range(0, len(order), BUNDLE_PANE_COLUMNS):
+            part = partials.take(order[start : start + BUNDLE_PANE_COLUMNS])
+            # No panes: the default pane is that of a window which fires only once.
+            yield Bundle(
+                PairColumns(part.keys, self._results(part), is_single=part.is_single),
+                IntColumn(part.windows.ends_us - 1),
+                part.windows,
+            )
+
+    def _results(self, part: PartialColumns) -> tuple[pa.Array, ...]:
+        pairs = zip(part.combiners, part.accumulators, strict=True)
+        try:
+            return tuple(
+                [checked_results(each, each.results(found), len(part)) for each, found in pairs]
+            )
+        except DataflowError as error:
+            raise error.located(self._where) from error
 
     def _one_by_one(self, partials: list[Partial]) -> Iterator[Bundle]:
         partials.sort(key=_end_us)
@@ -128,17 +152,3 @@ def _ends_with_its_window(strategy: WindowingStrategy) -> bool:
 
 def _end_us(partial: Partial) -> Any:
     return partial[1][1]
-
-
-def _in_columns(partials: PartialColumns) -> Iterator[Bundle]:
-    order = np.argsort(partials.windows.ends_us, kind="stable")
-    for start in range(0, len(order), BUNDLE_PANE_COLUMNS):
-        part = partials.take(order[start : start + BUNDLE_PANE_COLUMNS])
-        pairs = zip(part.combiners, part.accumulators, strict=True)
-        results = tuple(each.results(found) for each, found in pairs)
-        # No panes: the default pane is that of a window which fires only once.
-        yield Bundle(
-            PairColumns(part.keys, results, is_single=part.is_single),
-            IntColumn(part.windows.ends_us - 1),
-            part.windows,
-        )

@@ -29,7 +29,7 @@ from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.signal_delivery import on_signal, trigger_of
-from runners.core.partials.folding import Accumulation
+from runners.core.partials.folding import Accumulation, combiners_of
 from runners.core.partials.lifting import Partial
 from runners.core.single_firing.replay_panes import ReplayPanes
 from runners.core.single_firing.single_panes import SinglePanes
@@ -73,6 +73,8 @@ class GroupingStage:
         #: Set in a stream whose windows all fire once, and can be buffered as columns: makes their panes.
         self.panes = None if is_replay else SinglePanes.of_stream(plan.graph, stage.root)
         self.machine = _machine(plan, stage, is_replay=is_replay, tries=tries)
+        #: Fold columns of inputs; partials that were sent as columns are read with them.
+        self.combiners = combiners_of(plan.graph, stage.root)
         self._trigger = trigger_of(plan.graph, stage.root)
         self._percentile = percentile_of(plan.graph, stage.root)
         self.executor = StageExecutor(plan, stage, tries=tries)

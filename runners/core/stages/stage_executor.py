@@ -12,7 +12,7 @@ from functools import partial
 
 import attrs
 
-from dataflow.columns import Int64s, IntColumn, WindowColumn, picked
+from dataflow.columns import IntColumn, WindowColumn, picked
 from dataflow.errors import DataflowError
 from dataflow.graph import (
     AssignWindows,
@@ -45,6 +45,7 @@ from windowing.checks import checked_assignment
 from windowing.pane import NO_FIRING
 from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
 from windowing.window import GLOBAL_WINDOW
+from windowing.window_columns import Int64s
 from windowing.window_fn import WindowFn
 
 #: The records for groupings that a single element may cause before they are passed to `StageExecutor.overflow`.
@@ -192,15 +193,17 @@ class StageExecutor:
         self, node: TransformNode, window_fn: WindowFn, output: int, bundle: Bundle
     ) -> None:
         check_event_times(window_fn, bundle, node, self._stage.root)
-        if isinstance(bundle.timestamps_us, IntColumn):
-            columns = assigned_columns(window_fn, bundle.timestamps_us)
-            if columns is not None:
-                self._push_windows(output, bundle, *columns)
-                return
+        times_us, columns = bundle.timestamps_us, None
         try:
-            assigned = checked_assignment(window_fn, bundle.timestamps_us, bundle.values)
+            if isinstance(times_us, IntColumn):
+                columns = assigned_columns(window_fn, times_us)
+            if columns is None:
+                assigned = checked_assignment(window_fn, times_us, bundle.values)
         except DataflowError as error:
             raise error.located(str(node)) from error
+        if columns is not None:
+            self._push_windows(output, bundle, *columns)
+            return
         if set(map(len, assigned)) == {1}:
             single = [window for (window,) in assigned]
             self._push(output, attrs.evolve(bundle, windows=single))

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow.arrow_numbers import array_of
-from dataflow.columns import ARROW_TYPES, Column, Int64s, Rows, column_values
+from dataflow.columns import ARROW_TYPES, Column, Rows, column_values
 from dataflow.io.table import ColumnType, Row, TableSpec
 from runners.core.columns.partials import key_codes
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.window_columns import Int64s
 
 #: Far fewer bytes than a key may have, so that the columns of a key need not be added up.
 _KEY_TEXT_BYTES_MAX = 200

@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow.columns import ARROW_TYPES, TIMESTAMP_TYPE, Int64s, Rows
+from dataflow.columns import ARROW_TYPES, TIMESTAMP_TYPE, Rows
 from dataflow.do_fn import DoFn
 from dataflow.errors import PipelineError, TransformError
 from dataflow.graph import TransformNode
@@ -15,6 +15,7 @@ from dataflow.rows import is_row_type, row_class, row_fields
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.element_text import shown
 from runners.core.user_code.do_fn_outputs import failure, hook_failure
+from windowing.window_columns import Int64s
 
 
 @attrs.frozen

@@ -15,7 +15,9 @@ from typing import Any
 
 import attrs
 
+from dataflow import combiner_columns
 from dataflow.combine_fn import CombineFn
+from dataflow.combiners import columns_by_place
 from dataflow.graph import Group, Read, StatefulParDo, TransformNode, WriteTable
 from dataflow.stateful import stateful_signature
 from dataflow.user_state import CombiningValueStateSpec, StateParam
@@ -28,7 +30,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 #: The prefix of parts of a stateful DoFn of which a later version may have more.
 _STATE = "state "
 #: Parts that the descriptions of jobs of older versions do not have.
-_NOTED_SINCE = ("input name", "accumulator")
+_NOTED_SINCE = ("input name", "accumulator", "columns")
 
 
 @attrs.frozen
@@ -100,6 +102,8 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
     if isinstance(operation, Group):
         parts["combine_fn"] = _described(operation.combine_fn)
         parts["accumulator"] = _accumulator(operation.combine_fn)
+        if columns := _own_columns(operation.combine_fn):
+            parts["columns"] = columns
         if Accumulation.of(plan.graph, stage.root).emits_changes:
             parts["said"] = "by what has changed"
     elif isinstance(operation, StatefulParDo):
@@ -121,6 +125,13 @@ def _accumulator(combine_fn: CombineFn) -> str:
         return _made_of(combine_fn.create_accumulator())
     except Exception:  # noqa: BLE001 - what fails here is reported where it is used, with the user's line
         return "unknown"
+
+
+def _own_columns(combine_fn: CombineFn) -> str:
+    """The users' functions that fold columns: stored columns are read by these; empty if there is none."""
+    found = columns_by_place(combine_fn) or ()
+    shipped = combiner_columns.__name__
+    return ", ".join(_described(each) for each in found if type(each).__module__ != shipped)
 
 
 def _made_of(value: Any) -> str:

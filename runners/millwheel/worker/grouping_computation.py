@@ -243,7 +243,7 @@ class GroupingComputation:
 
     def _not_buffered(self, draft: Draft, owned: OwnedRange, payload: bytes) -> Sequence[Partial]:
         """Keep as columns, and note, what can be kept so of a delivery to a range; returns the rest of it."""
-        taken_in = decode_partials(payload)
+        taken_in = decode_partials(payload, self._stage.combiners)
         by_range: Mapping[RangeId, Sequence[Partial]] = {owned.range_id: taken_in}
         if any(each.handover_with for each in self._ranges.values()):
             # It may have been addressed before the ranges were reshaped.

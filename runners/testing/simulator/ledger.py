@@ -5,12 +5,14 @@ the invariants are those of `docs/how-to/break-your-pipeline.md`.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import attrs
 
 from dataflow.graph import Read
+from runners.core.partials.folding import combiners_of
+from runners.core.partials.lifting import Partial
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.cell_codec import decode_cell_id
@@ -23,7 +25,7 @@ from runners.millwheel.store.memory.job import has_committed
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import RangeRow
 from runners.millwheel.wire.messages import Deliver
-from runners.stored.partials import decode_partials
+from runners.stored.partials import Combiners, decode_partials
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.panes import PaneLog
 from runners.testing.simulator.parts import replace
@@ -84,7 +86,7 @@ class Ledger:
         self._made: dict[tuple[Channel, int], _Pending] = {}
         #: Computations whose part of the store has gone back by itself.
         self._torn: set[str] = set()
-        self._strategies = _strategies(plan)
+        self._strategies, self._combiners = _strategies(plan), _combiners(plan)
         self._record_ids: dict[RangeId, dict[bytes, int]] = defaultdict(dict)
         self._is_merging: dict[str, bool] = {}
         self.commits = 0
@@ -132,7 +134,8 @@ class Ledger:
             for place, payload in self._payloads.items()
             if _is_between(kept, place[0])
         }
-        self._plan, self._strategies, self._is_merging = plan, _strategies(plan), {}
+        self._plan, self._is_merging = plan, {}
+        self._strategies, self._combiners = _strategies(plan), _combiners(plan)
 
     def go_back(self, name: str, then: Mapping[str, Any]) -> None:
         """The store's part of a computation is as it was when the ledger had these contents."""
@@ -391,7 +394,8 @@ class Ledger:
         self._sent[channel] = sequence
         strategy = self._strategies[channel.receiver.computation]
         expiries_us = [
-            strategy.expiry_us(window) for _, window, *_ in decode_partials(checkpoint.payload)
+            strategy.expiry_us(window)
+            for _, window, *_ in self._partials(channel.receiver, checkpoint.payload)
         ]
         known_us = self._inputs_us.get(channel.receiver.computation, MIN_TIMESTAMP_US)
         late_us = max(known_us, checkpoint.min_timestamp_us)
@@ -412,20 +416,32 @@ class Ledger:
             )
             for each in range(first, sequence + 1):
                 payload = self._payloads.get((channel, each), b"")
-                yield from _partial_lines(f"  takes in {_shown(channel)} #{each}", payload)
+                yield from self._partial_lines(
+                    channel, f"  takes in {_shown(channel)} #{each}", payload
+                )
         for cell in production.cells:
             key, window = decode_cell_id(cell.cell_key, is_merging=self._merges(cell.computation))
             where = "" if window is None else f" window {window}"
             verb = "frees" if cell.value is None else "changes"
             yield f"  {verb} {cell.computation} {key!r}{where}", frozenset([repr(key)])
         for made in production.checkpoints:
-            yield from _partial_lines(
-                f"  makes {_shown(made.channel)} #{made.sequence}", made.payload
-            )
+            what = f"  makes {_shown(made.channel)} #{made.sequence}"
+            yield from self._partial_lines(made.channel, what, made.payload)
         for late in production.late:
             yield f"  drops as late, at {late.watermark_us} us: {late.key}", frozenset([late.key])
         for write in production.tables:
             yield from self._panes.lines_of(write.table, write.inserts)
+
+    def _partial_lines(
+        self, channel: Channel, what: str, payload: bytes
+    ) -> Iterable[tuple[str, frozenset[str]]]:
+        """A line for each partial in a production."""
+        for key, window, accumulator, *_ in self._partials(channel.receiver, payload):
+            yield f"{what}: {key!r} window {window}: {accumulator!r}", frozenset([repr(key)])
+
+    def _partials(self, receiver: RangeId, payload: bytes) -> Sequence[Partial]:
+        combiners = self._combiners[receiver.computation]
+        return decode_partials(payload, combiners) if payload else ()
 
     def _merges(self, computation: str) -> bool:
         if computation not in self._is_merging:
@@ -434,18 +450,16 @@ class Ledger:
         return self._is_merging[computation]
 
 
-def _partial_lines(what: str, payload: bytes) -> Iterable[tuple[str, frozenset[str]]]:
-    """A line for each partial in a production."""
-    for key, window, accumulator, *_ in decode_partials(payload) if payload else ():
-        yield f"{what}: {key!r} window {window}: {accumulator!r}", frozenset([repr(key)])
-
-
 def _strategies(plan: ExecutionPlan) -> dict[str, WindowingStrategy]:
     return {
         name: plan.graph.pcollections[stage.root.inputs[0]].strategy
         for name, stage in plan.stages.items()
         if not stage.is_source
     }
+
+
+def _combiners(plan: ExecutionPlan) -> dict[str, Combiners]:
+    return {name: combiners_of(plan.graph, stage.root) for name, stage in plan.stages.items()}
 
 
 def _is_between(names: Collection[str], channel: Channel) -> bool:

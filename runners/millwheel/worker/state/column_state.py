@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from dataflow.column_combine_fn import ColumnCombineFn
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import TimerId
 from runners.core.partials.lifting import Partial
@@ -50,6 +51,11 @@ class ColumnState:
         self._singles: set[Window] = set()
         #: No rows, in the form of the partials taken in last: other partials that can be kept are converted to it.
         self._like: PartialColumns | None = None
+
+    @property
+    def combiners(self) -> tuple[ColumnCombineFn, ...] | None:
+        """The functions that fold the columns; None where nothing is ever kept as columns."""
+        return None if self._panes is None else self._panes.lifter.combiners
 
     @property
     def is_empty(self) -> bool:

@@ -180,7 +180,7 @@ class Journal:
         """
         timers: dict[TimerId, int | None] = {}
         for payload in entries:
-            content = decode_entry(payload)
+            content = decode_entry(payload, self._columns.combiners)
             self._ranges[owned.range_id] = owned
             self._bytes += len(payload)
             if not isinstance(content, Changes):

@@ -57,7 +57,9 @@ def test_partials_of_many_bundles_become_one_per_key() -> None:
         assert list(gathering.add(partials(("a", 1), ("b", 2)))) == []
 
     sent = [
-        (target, partial) for target, blob in gathering.flush() for partial in decode_partials(blob)
+        (target, partial)
+        for target, blob in gathering.flush()
+        for partial in decode_partials(blob, None)
     ]
 
     assert {key: (total, count) for _, (key, _, total, count) in sent} == {
@@ -81,8 +83,8 @@ def test_nothing_is_lost_whatever_the_bounds(monkeypatch: pytest.MonkeyPatch) ->
 
     totals: Counter[int] = Counter()
     for _, blob in blobs:
-        assert len(decode_partials(blob)) <= 2
-        for key, _, (total,), _ in decode_partials(blob):
+        assert len(decode_partials(blob, None)) <= 2
+        for key, _, (total,), _ in decode_partials(blob, None):
             totals[key] += total
     assert totals == dict.fromkeys(range(50), 6)
     assert before_flush > 0
@@ -112,8 +114,8 @@ def partials_sent(pairs: Sequence[tuple[Any, Any]], combine_fn: Any) -> tuple[li
         outputs = executor.process(
             Bundle(some, [0] * len(some)), StageClocks.of_source(watermark_us=0, now_us=0)
         )
-        sent += [len(decode_partials(blob)) for _, blob in gathering.add(outputs.groups)]
-    return sent, sum(len(decode_partials(blob)) for _, blob in gathering.flush())
+        sent += [len(decode_partials(blob, None)) for _, blob in gathering.add(outputs.groups)]
+    return sent, sum(len(decode_partials(blob, None)) for _, blob in gathering.flush())
 
 
 @pytest.mark.parametrize("combine_fn", [sum, df.SumCombineFn(), df.MeanCombineFn()], ids=shown)
@@ -158,13 +160,13 @@ def test_what_is_for_a_target_is_divided_by_keys_if_it_asks_for_that() -> None:
     found: list[tuple[int, Partial]] = []
     for target, blob in [*divided.add(several), *divided.flush()]:
         for part, records, content in decode_parts(blob):
-            some = decode_partials(content)
+            some = decode_partials(content, None)
             assert {hash_key(encode_key(key)) % 7 for key, *_ in some} == {part}
             assert records == sum(count for *_, count in some)
             found += [(target, each) for each in some]
 
     assert sorted(found) == sorted(
-        (target, each) for target, blob in sent for each in decode_partials(blob)
+        (target, each) for target, blob in sent for each in decode_partials(blob, None)
     )
     assert len(found) == 50
 
@@ -177,7 +179,7 @@ def test_proto_sessions_of_several_bundles_merge() -> None:
 
     ((_, blob),) = gathering.flush()
 
-    assert decode_partials(blob) == [("a", df.Window(0, 19_000_000), [2], 2)]
+    assert decode_partials(blob, None) == [("a", df.Window(0, 19_000_000), [2], 2)]
 
 
 def test_targets_that_are_done_get_nothing() -> None:

@@ -58,7 +58,7 @@ class Stage:
         """What arrives at each target, by key: all sums, and all values in order."""
         arrived: dict[tuple[int, int], Any] = defaultdict(list)
         for target, blob in self._packed(*bundles):
-            for key, _, accumulator, _ in decode_partials(blob):
+            for key, _, accumulator, _ in decode_partials(blob, None):
                 arrived[target, key] += accumulator
         return {
             place: sum(found) if place[0] < LAYOUT.offsets["lists"] else found

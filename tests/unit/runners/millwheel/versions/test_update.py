@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import dataflow as df
+from dataflow.combiners import tuple_of
 from dataflow.computations import CsvInjector, CsvWatcher
 from dataflow.errors import PipelineError
 from runners.core.stages.plan import ExecutionPlan, plan
@@ -21,6 +22,7 @@ from runners.millwheel.store.port import Committed
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version
 from runners.millwheel.versions.state_shape import StateShape, state_shapes
 from runners.millwheel.versions.update import Fate, UpdatePlan
+from tests.columnar import Spread, SpreadColumns
 from tests.scripted_source import ScriptedSource
 
 Build = Callable[[df.Pipeline], object]
@@ -163,6 +165,31 @@ def test_other_accumulators_under_the_same_name_are_noticed() -> None:
         opened(other, store)
     with pytest.raises(UpdateRefusedError, match="would lose state"):
         opened(other, store, Update())
+
+
+def test_columns_that_no_function_reads_any_more_are_noticed() -> None:
+    """What is on its way may be columns of a function of the user's; shipped ones are known by their `CombineFn`."""
+
+    class Other(SpreadColumns):
+        pass
+
+    class Mine(Spread):
+        def __init__(self, columns: df.ColumnCombineFn | None) -> None:
+            self._columns = columns
+
+        def columns(self) -> df.ColumnCombineFn | None:
+            return self._columns
+
+    def by_columns(columns: df.ColumnCombineFn | None) -> Build:
+        return grouped(combine=tuple_of([Mine(columns)]))
+
+    one, none = by_columns(SpreadColumns()), by_columns(None)
+    assert kept_parts(one, by_columns(SpreadColumns())) == kept_parts(none, one) == []
+    assert kept_parts(one, none) == ["columns was SpreadColumns, is none"]
+    (reason,) = kept_parts(one, by_columns(Other()))
+    assert reason.startswith("columns was SpreadColumns, is ")
+    shipped = grouped(combine=tuple_of([df.SumCombineFn()]))
+    assert "columns" not in state_shapes(planned(shipped))["sum"].parts
 
 
 class Named(ScriptedSource):

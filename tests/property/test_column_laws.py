@@ -1,0 +1,313 @@
+"""Columns say what single rows say: of the functions shipped and of users' own; and the law sees what does not."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.column_combine_fn import Accumulators
+from dataflow.combine_fn import CallableCombineFn, columns_of
+from dataflow.combiners import columns_by_place, tuple_of
+from dataflow.testing import strategies as our
+from dataflow.testing.laws import check_combine_columns, check_window_columns
+from tests.caught import caught
+from tests.columnar import SECOND_US, Shifts, Spread, SpreadColumns, Tally, TallyColumns, TwoSizes
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.window_columns import Int64s
+from windowing.window_fn import assigns_columns
+
+WINDOW_FNS = st.one_of(
+    our.window_fns(keyed=False).filter(assigns_columns), st.sampled_from([Shifts(), TwoSizes()])
+)
+TIMES_US = st.lists(st.integers(-40, 40).map(lambda halves: halves * SECOND_US // 2), min_size=1)
+ENDS_US = st.sampled_from([MIN_TIMESTAMP_US, MIN_TIMESTAMP_US + 1, MAX_TIMESTAMP_US - 1])
+COMBINE_FNS = st.sampled_from(
+    [
+        df.SumCombineFn(),
+        df.CountCombineFn(),
+        df.MeanCombineFn(),
+        CallableCombineFn(sum),
+        CallableCombineFn(min),
+        CallableCombineFn(max),
+        Spread(),
+        Tally(),
+    ]
+)
+INTEGERS = st.lists(st.integers(-9, 9), min_size=1, max_size=8)
+LARGE = st.integers(-5, 5) | st.sampled_from([2**53, 2**62, 2**63 - 1, -(2**63)])
+FLOATS = st.integers(-64, 64).map(lambda eighths: eighths / 8) | st.sampled_from([-0.0, 2.0**40])
+
+
+def test_all_functions_that_say_so_have_columns() -> None:
+    """Or the laws below would hold for want of examples."""
+    shipped = [
+        df.FixedWindows(1),
+        df.SlidingWindows(2, period=1),
+        df.Sessions(1),
+        df.GlobalWindows(),
+    ]
+
+    assert all(map(assigns_columns, [*shipped, Shifts(), TwoSizes()]))
+    assert not assigns_columns(df.PhaseShiftedWindows(1))
+
+
+@given(WINDOW_FNS, TIMES_US)
+def test_window_fns_assign_columns_what_they_assign_one_by_one(
+    window_fn: df.WindowFn, times_us: list[int]
+) -> None:
+    is_own_gap = isinstance(window_fn, df.Sessions) and window_fn.gap_us is None
+    check_window_columns(window_fn, times_us, may_decline=is_own_gap)
+
+
+@given(WINDOW_FNS, st.lists(our.timestamps_us(anywhere=True) | ENDS_US, min_size=1))
+def test_window_fns_assign_columns_so_at_the_ends_of_time(
+    window_fn: df.WindowFn, times_us: list[int]
+) -> None:
+    check_window_columns(window_fn, times_us, may_decline=True)
+
+
+@given(COMBINE_FNS, INTEGERS)
+def test_combine_fns_fold_columns_as_they_fold_one_by_one(
+    combine_fn: df.CombineFn, values: list[int]
+) -> None:
+    check_combine_columns(combine_fn, values)
+
+
+@given(COMBINE_FNS, st.lists(LARGE, min_size=1, max_size=6))
+def test_combine_fns_fold_columns_so_beyond_64_bits(
+    combine_fn: df.CombineFn, values: list[int]
+) -> None:
+    check_combine_columns(combine_fn, values, may_decline=True)
+
+
+@given(COMBINE_FNS.filter(lambda each: not isinstance(each, Spread)), st.lists(FLOATS, min_size=1))
+def test_combine_fns_fold_columns_of_floats_so(
+    combine_fn: df.CombineFn, values: list[float]
+) -> None:
+    check_combine_columns(combine_fn, values, may_decline=True)
+
+
+class LateNoon(Shifts):
+    """Noon belongs to the morning in columns."""
+
+    def assign_columns(self, timestamps_us: Int64s) -> df.WindowColumns | None:
+        found = super().assign_columns(timestamps_us - 1)
+        assert found is not None
+        return found
+
+
+class OneLength(Shifts):
+    def assign_columns(self, timestamps_us: Int64s) -> df.WindowColumns | None:
+        found = super().assign_columns(timestamps_us)
+        assert found is not None
+        return df.WindowColumns(found.starts_us, found.ends_us, size_us=self.morning_us)
+
+
+class Longer(Shifts):
+    """Windows that contain their elements, and are others."""
+
+    def assign_columns(self, timestamps_us: Int64s) -> df.WindowColumns | None:
+        found = super().assign_columns(timestamps_us)
+        assert found is not None
+        return df.WindowColumns(found.starts_us, found.ends_us + 1)
+
+
+class OneForEach(TwoSizes):
+    """Forgets that a record may be in none."""
+
+    def assign_columns(self, timestamps_us: Int64s) -> df.WindowColumns | None:
+        starts_us = timestamps_us // SECOND_US * SECOND_US
+        return df.WindowColumns(starts_us, starts_us + SECOND_US)
+
+
+class LargeFirst(TwoSizes):
+    """Assigns the right windows in another order."""
+
+    def assign_columns(self, timestamps_us: Int64s) -> df.WindowColumns | None:
+        found = super().assign_columns(timestamps_us)
+        assert found is not None
+        at = np.arange(len(found.starts_us)).reshape(-1, 2)[:, ::-1].ravel()
+        return df.WindowColumns(found.starts_us[at], found.ends_us[at], elements=found.elements)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (LateNoon(), "assigns a window that does not contain the element"),
+        (OneLength(), "assigns windows of another length than it says"),
+        (Longer(), "does not say what assign_windows says"),
+        (OneForEach(), "does not say what assign_windows says"),
+        (LargeFirst(), "does not say what assign_windows says"),
+    ],
+)
+def test_wrong_columns_of_windows_are_seen(wrong: df.WindowFn, said: str) -> None:
+    found = caught(lambda times_us: check_window_columns(wrong, times_us), TIMES_US)
+
+    assert f"{type(wrong).__name__}" in found
+    assert said in found
+
+
+class Lists(TallyColumns):
+    """Forgets what an accumulator of a row looks like."""
+
+    def rows(self, accumulators: Accumulators) -> Sequence[Any]:
+        return [{"count": count, "of": count} for count in accumulators[0].tolist()][:-1]
+
+
+class CountsParts(TallyColumns):
+    """Counts accumulators instead of adding them up."""
+
+    def merge(self, accumulators: Accumulators, groups: df.ColumnGroups) -> Accumulators:
+        return (groups.counts,)
+
+
+class CountsAll(TallyColumns):
+    """Ignores the groups."""
+
+    def lift(self, values: pa.Array, groups: df.ColumnGroups) -> Accumulators:
+        return (np.full(len(groups), len(values)),)
+
+
+class Numbers(TallyColumns):
+    """Results of another type."""
+
+    def results(self, accumulators: Accumulators) -> pa.Array:
+        return pa.array(accumulators[0])
+
+
+class StartsAnew(TallyColumns):
+    """Takes accumulators of rows for empty ones."""
+
+    def from_rows(self, rows: Sequence[Any], like: Accumulators) -> Accumulators:
+        return (np.zeros(len(rows), np.int64),)
+
+
+class NeverFolds(TallyColumns):
+    def lift(self, values: pa.Array, groups: df.ColumnGroups) -> Accumulators:
+        return None  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (Lists(), "rows for"),
+        (CountsParts(), "merged from the first"),
+        (CountsAll(), "folded at once"),
+        (Numbers(), "the result"),
+        (StartsAnew(), "made of accumulators of single values"),
+        (NeverFolds(), "declines"),
+    ],
+)
+def test_wrong_columns_of_accumulators_are_seen(wrong: df.ColumnCombineFn, said: str) -> None:
+    class Wrong(Tally):
+        def columns(self) -> df.ColumnCombineFn:
+            return wrong
+
+    found = caught(lambda values: check_combine_columns(Wrong(), values), INTEGERS)
+
+    assert "Wrong.columns" in found
+    assert said in found
+
+
+class OfTheDayBefore(df.FixedWindows):
+    """Overrides the row method alone."""
+
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[df.Window]:
+        (window,) = super().assign_windows(timestamp_us, value)
+        return [df.Window(window.start_us - self.size_us, window.end_us)]
+
+    def assign_bundle(
+        self, timestamps_us: Sequence[int], values: Sequence[Any]
+    ) -> Sequence[Sequence[df.Window]]:
+        return [self.assign_windows(at_us, None) for at_us in timestamps_us]
+
+
+class OnlyBundles(df.FixedWindows):
+    def assign_bundle(
+        self, timestamps_us: Sequence[int], values: Sequence[Any]
+    ) -> Sequence[Sequence[df.Window]]:
+        return [()] * len(timestamps_us)
+
+
+class RowsFirst:
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[df.Window]:
+        raise NotImplementedError
+
+
+class Mixed(RowsFirst, df.FixedWindows):
+    """Has the row method of a class that stands before the one with columns."""
+
+
+class Renamed(df.FixedWindows):
+    """Changes nothing."""
+
+
+class Both(OfTheDayBefore):
+    """Overrides the columns below the rows again."""
+
+    def assign_columns(self, timestamps_us: Int64s) -> df.WindowColumns | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("window_fn", "has_columns"),
+    [
+        (OfTheDayBefore(10), False),
+        (OnlyBundles(10), False),
+        (Mixed(10), False),
+        (Renamed(10), True),
+        (Both(10), True),
+    ],
+)
+def test_columns_of_a_base_do_not_stand_for_rows_of_a_subclass(
+    window_fn: df.WindowFn, has_columns: bool
+) -> None:
+    assert has_columns is assigns_columns(window_fn)
+    if not has_columns:
+        with pytest.raises(df.PipelineError, match="has no columns whose law could be checked"):
+            check_window_columns(window_fn, [0])
+
+
+class TwiceTheSum(df.SumCombineFn):
+    def extract_output(self, accumulator: Any) -> Any:
+        return 2 * accumulator
+
+
+class TheSum(df.SumCombineFn):
+    """Changes nothing."""
+
+
+def test_columns_of_a_base_do_not_stand_for_combining_of_a_subclass() -> None:
+    patched = df.SumCombineFn()
+    patched.add_inputs = lambda accumulator, values: 0  # type: ignore[method-assign]
+
+    assert columns_of(TwiceTheSum()) is None
+    assert columns_of(patched) is None
+    assert columns_of(TheSum()) is not None
+    assert columns_by_place(tuple_of([TheSum(), TwiceTheSum()])) is None
+    with pytest.raises(df.PipelineError, match="has no columns whose law could be checked"):
+        check_combine_columns(TwiceTheSum(), [1])
+
+
+def test_columns_of_a_tuple_do_not_stand_for_combining_of_a_subclass() -> None:
+    plain = tuple_of([df.SumCombineFn()])
+
+    class Sorted(type(plain)):  # type: ignore[misc]
+        def extract_output(self, accumulator: Any) -> Any:
+            return sorted(super().extract_output(accumulator))
+
+    assert columns_by_place(plain) is not None
+    assert columns_by_place(Sorted([df.SumCombineFn()])) is None
+
+
+def test_accumulators_of_rows_become_columns_only_if_they_come_back() -> None:
+    like = (np.array([1]), np.array([2]))
+
+    assert SpreadColumns().from_rows([(1, 2)], like) is not None
+    for other in ((1, 2.0), (1, True), (1,), [1, 2], (1, 1 << 70)):
+        assert SpreadColumns().from_rows([other], like) is None
