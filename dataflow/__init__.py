@@ -34,6 +34,7 @@ from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.runner import PipelineResult, PipelineState, Runner
+from dataflow.times import duration, instant
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.co_group import CoGroupByKey
 from dataflow.transforms.count_windows import CountWindows
@@ -206,6 +207,8 @@ __all__ = [
     "WithTimestamps",
     "WriteToPostgres",
     "associative",
+    "duration",
+    "instant",
     "merge_overlapping",
     "nondeterministic",
     "on_timer",

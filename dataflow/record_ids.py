@@ -40,7 +40,7 @@ class RecordIds:
     Args:
         of: gives a record's id, a function of what the source hands over.  Always the same for the same record; str,
             bytes, int, or a tuple of types that a key can have.
-        slack: how far behind the watermark a record may come (a timedelta, or seconds).
+        slack: how far behind the watermark a record may come (a timedelta, text, or seconds).
         expected_ids: how many ids a split keeps at a time, about.  Memory is set aside for so many, and for more
             when there are more: one to three bytes for each.
         false_positive_rate: how many of the new ids, at most, are looked up in the store in vain, between 0 and 1.

@@ -8,7 +8,6 @@ windows that are still to merge, and no window of it is that of a result.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import timedelta
 from enum import Enum
 from itertools import starmap
 from typing import Any
@@ -19,6 +18,7 @@ from dataflow.errors import PipelineError
 from dataflow.graph import AssignWindows, PipelineGraph, Read
 from dataflow.pipeline import PCollection
 from dataflow.strategy_checks import nearest
+from dataflow.times import in_words
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.global_windows import GlobalWindows
 from windowing.window_fn import FrozenWindows, MergingWindowFn, WindowFn
@@ -102,7 +102,7 @@ def _differences(
 
 def _described(field: str, values: Mapping[str, Any]) -> str:
     shown = (
-        f"{_shown(timedelta(microseconds=value) if field.endswith('_us') else value)} of {name}"
+        f"{in_words(value) if field.endswith('_us') else _shown(value)} of {name}"
         for name, value in values.items()
     )
     return f"{_NAMES.get(field, field)}: {', '.join(shown)}"
@@ -114,5 +114,5 @@ def _shown(value: Any) -> str:
         return " and ".join(sorted(map(_shown, value)))
     if isinstance(value, Enum):
         return value.name
-    text = str(value) if isinstance(value, timedelta) else repr(value)
+    text = repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."

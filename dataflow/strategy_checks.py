@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -44,6 +43,7 @@ from dataflow.graph import (
     TransformNode,
 )
 from dataflow.pipeline import PCollection
+from dataflow.times import duration_text, in_words
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import EarlyFirings
 from triggers.windowing_strategy import WindowingStrategy
@@ -192,12 +192,11 @@ def _check_that_late_panes_are_taken(
         taken_us = strategy.allowed_lateness_us + _spare_us(origin.operation.window_fn)
         if lag.behind_us <= taken_us:
             continue
-        needed = timedelta(microseconds=lag.behind_us)
         _warn(
             f"{here} may drop what comes late to it by design",
-            detail=f"{origin} allows a lateness of {timedelta(microseconds=strategy.allowed_lateness_us)}, "
-            f"less than {needed}: {', '.join(lag.causes)}",
-            hint=f"pass allowed_lateness=timedelta(seconds={needed.total_seconds():g}), or more, to that WindowInto",
+            detail=f"{origin} allows a lateness of {in_words(strategy.allowed_lateness_us)}, "
+            f"less than {in_words(lag.behind_us)}: {', '.join(lag.causes)}",
+            hint=f'pass allowed_lateness="{duration_text(lag.behind_us)}", or more, to that WindowInto',
         )
 
 
@@ -221,16 +220,12 @@ def _lags(graph: PipelineGraph) -> dict[int, _Lag]:
         if isinstance(node.operation, KeyedOperation):
             # A pane can come until its window expires, whatever its inputs were, and so can what a timer causes.
             lateness_us = graph.pcollections[node.inputs[0]].strategy.allowed_lateness_us
-            closing = _Lag().and_more(
-                lateness_us, f"{node} allows {timedelta(microseconds=lateness_us)}"
-            )
+            closing = _Lag().and_more(lateness_us, f"{node} allows {in_words(lateness_us)}")
             is_group = isinstance(node.operation, Group)
             lag = closing if is_group else max(lag, closing, key=lambda each: each.behind_us)
         if isinstance(node.operation, ParDo | StatefulParDo):
             skew_us = node.operation.allowed_timestamp_skew_us
-            lag = lag.and_more(
-                skew_us, f"{node} may set times back by {timedelta(microseconds=skew_us)}"
-            )
+            lag = lag.and_more(skew_us, f"{node} may set times back by {in_words(skew_us)}")
         lags.update(dict.fromkeys(node.outputs.values(), lag))
     return lags
 

@@ -249,7 +249,7 @@ class Timer:
     _now_us: int
 
     def set(self, time: TimestampLike) -> None:
-        """Fire at an instant of the timer's domain: an aware datetime, or seconds since 1970.
+        """Fire at an instant of the timer's domain: an aware datetime, text, or seconds since 1970.
 
         Raises:
             TimeError: ``time`` is not an instant.

@@ -182,11 +182,18 @@ def _options(asked: argparse.Namespace, runner: str, job: str, *, is_pair: bool)
 
 
 def _until(asked: argparse.Namespace) -> datetime:
-    """Where the backfill ends: midnight in UTC."""
+    """Where the backfill ends."""
     if asked.until is not None:
-        until: datetime = asked.until.replace(tzinfo=UTC)
+        until: datetime = asked.until
         return until
     return datetime(2013, asked.month or 12, 21 if asked.month else 1, tzinfo=UTC)
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return df.instant(text, time_zone="UTC")
+    except df.TimeError as error:
+        raise argparse.ArgumentTypeError(f"{error.fact}; {error.hint}") from None
 
 
 def _suffix(job: str) -> str:
@@ -281,9 +288,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--until",
-        type=datetime.fromisoformat,
-        metavar="YYYY-MM-DD",
-        help="where history ends; by default in December, of one --month on its 21st",
+        type=_instant,
+        metavar="INSTANT",
+        help="where history ends, e.g. 2013-06-01, in UTC if it names no zone; by default in December, of one --month "
+        "on its 21st",
     )
     parser.add_argument(
         "--month", type=int, metavar="N", help="1 to 12; without it the whole year (--demo: 1)"

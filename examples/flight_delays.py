@@ -16,7 +16,7 @@ Run it with ``python -m examples.flight_delays --help``.
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,10 +35,10 @@ from examples.flight_parsing import (
 
 #: The watermark follows the newest scheduled departure at this distance.  It is a guess, as they
 #: all are: three flights in a hundred leave later than that, and are late data.
-MAX_DISORDER = timedelta(hours=2)
+MAX_DISORDER = df.duration("2 hours")
 #: The longest delay of the year is 1,301 minutes, so with two days no flight is dropped.
-ALLOWED_LATENESS = timedelta(days=2)
-SESSION_GAP = timedelta(hours=6)
+ALLOWED_LATENESS = df.duration("2 days")
+SESSION_GAP = df.duration("6 hours")
 
 
 @attrs.frozen
@@ -72,7 +72,7 @@ def build(p: df.Pipeline, source: Path, tables: TableNames) -> None:
         | "by airport" >> df.Map(airport_delay)
         | "hours"
         >> df.WindowInto(
-            df.FixedWindows(timedelta(hours=1)),
+            df.FixedWindows("1 hour"),
             accumulation_mode=df.AccumulationMode.ACCUMULATING,
             allowed_lateness=ALLOWED_LATENESS,
         )

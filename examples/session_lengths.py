@@ -5,7 +5,7 @@ short visits become a long one.  So the first one retracts two sessions, and the
 Prints each change of the histogram: + emits a bar, - retracts it.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import dataflow as df
@@ -52,16 +52,16 @@ with df.Pipeline() as p:
         p
         | CLICKS
         | df.WindowInto(
-            df.Sessions(timedelta(minutes=10)),
-            allowed_lateness=timedelta(hours=2),
+            df.Sessions("10 minutes"),
+            allowed_lateness="2 hours",
             accumulation_mode=RETRACTING,
         )
         | "visits" >> df.GroupByKey()
         | df.Map(minutes)
         | df.WindowInto(
-            df.FixedWindows(timedelta(hours=1)),
+            df.FixedWindows("1 hour"),
             trigger=df.Always(),
-            allowed_lateness=timedelta(hours=2),
+            allowed_lateness="2 hours",
             accumulation_mode=RETRACTING,
         )
         | "histogram" >> df.CombinePerKey(df.CountCombineFn())

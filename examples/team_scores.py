@@ -4,8 +4,6 @@ Prints five sums when their two minutes are over, and one of them again when a l
 it: the red team had 5 at noon, then 14.
 """
 
-from datetime import datetime, timedelta
-
 import dataflow as df
 
 
@@ -23,13 +21,13 @@ with df.Pipeline(bundle_records=1) as p:
         p
         | df.ReadFromCsv(
             "examples/team_scores.csv",
-            event_time=lambda row: datetime.fromisoformat(row["at"]),
-            max_disorder=timedelta(minutes=1),
+            event_time=lambda row: row["at"],
+            max_disorder="1 minute",
         )
         | df.Map(lambda row: (row["team"], int(row["score"])))
         | df.WindowInto(
-            df.FixedWindows(timedelta(minutes=2)),
-            allowed_lateness=timedelta(minutes=10),
+            df.FixedWindows("2 minutes"),
+            allowed_lateness="10 minutes",
             accumulation_mode=df.AccumulationMode.ACCUMULATING,
         )
         | df.CombinePerKey(sum)

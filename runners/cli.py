@@ -15,15 +15,17 @@ from contextlib import closing
 from typing import Any, NoReturn
 
 from dataflow.errors import DataflowError
+from dataflow.times import ago
 from runners.cli_check import check_formats
 from runners.cli_kept import add_commands as add_kept_commands
-from runners.cli_text import find_job, print_table
+from runners.cli_text import find_job, print_table, shown_watermark
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
 from runners.millwheel.model import requests
 from runners.millwheel.model.requests import Request, Verb
 from runners.millwheel.store.port import JobSummary, Store
 from runners.registry import STORE_VARIABLE, forget_job, open_store, store_dsn
-from windowing.timestamps import format_timestamp
+from runners.system_clock import SystemClock
+from windowing.timestamps import to_timestamp_us
 
 _EXAMPLES = """\
 examples:
@@ -83,14 +85,14 @@ def show_jobs(store: Store, _: argparse.Namespace) -> None:
         print("no jobs")
         return
     print_table(
-        ("job", "mode", "state", "driver", "watermark", "ranges open", "listens to"),
+        ("job", "mode", "state", "driver", "watermark", "lag", "ranges open", "listens to"),
         (
             (
                 job.job,
                 job.mode,
                 _state(job),
                 job.driver or "-",
-                "-" if job.watermark_us is None else format_timestamp(job.watermark_us),
+                *shown_watermark(job.watermark_us, is_finished=job.is_finished),
                 f"{job.open_ranges} of {job.ranges}",
                 ", ".join(sorted(job.signals)) or "-",
             )
@@ -132,10 +134,12 @@ def show_troubles(store: Store, asked: argparse.Namespace) -> None:
     if not troubles:
         print(f"no worker of job {asked.job} is known to have ended or waited")
         return
+    now_us = SystemClock().now_us()
     for each in troubles:
         first, last = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (each.first_at, each.last_at))
         when = f"at {last}" if each.trouble.count == 1 else f"from {first} to {last}"
-        print(_without_secrets(f"{when} UTC: {each.trouble}"))
+        age = ago(to_timestamp_us(each.last_at), now_us)
+        print(_without_secrets(f"{when} UTC, {age}: {each.trouble}"))
         print()
 
 
@@ -144,7 +148,7 @@ def show_ranges(store: Store, asked: argparse.Namespace) -> None:
     find_job(store, asked.job)
     job = store.read_job(asked.job)
     print_table(
-        ("range", "first key hash", "last key hash", "worker", "watermark", "state"),
+        ("range", "first key hash", "last key hash", "worker", "watermark", "lag", "state"),
         (
             (
                 each["range"],
@@ -153,7 +157,7 @@ def show_ranges(store: Store, asked: argparse.Namespace) -> None:
                     for name in ("first_hash", "last_hash")
                 ),
                 each["worker"] or "-",
-                "-" if each["watermark_us"] is None else format_timestamp(each["watermark_us"]),
+                *shown_watermark(each["watermark_us"], is_finished=each["is_finished"]),
                 f"in handover with {each['handover_with']}"
                 if each["handover_with"]
                 else "finished"
@@ -215,7 +219,7 @@ def _parser() -> argparse.ArgumentParser:
         verbs,
         "jobs",
         "list the jobs in a store",
-        "The watermark is the lowest that a part of the job has committed. "
+        "The watermark is the lowest that a part of the job has committed, its lag is by the clock of this machine. "
         "A job is unfinished as long as it may go on, whether it runs now or not.",
         "dataflow jobs --store postgresql://me@db.example.org/flights",
     )

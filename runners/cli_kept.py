@@ -6,21 +6,18 @@
 import argparse
 import importlib
 import json
-import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dataflow.errors import DataflowError
+from dataflow.errors import DataflowError, TimeError
 from runners.cli_text import find_job, print_table
 from runners.millwheel.store.port import KeptKind, Store
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
-from windowing.timestamps import format_timestamp
+from windowing.timestamps import format_timestamp, to_duration_us
 
-_AGE = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)")
-_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _NAMES: Mapping[KeptKind, str] = {"late": "late records", "dead": "dead letters"}
 
 
@@ -139,10 +136,13 @@ def _age_s(text: str) -> float:
     """An age as people write it, in seconds."""
     if text == "all":
         return 0.0
-    found = _AGE.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no age: e.g. 90m, 12h, 30d, 2w, or all")
-    return float(found[1]) * _UNIT_S[found[2]]
+    try:
+        age_us = to_duration_us(text)
+    except TimeError as error:
+        raise argparse.ArgumentTypeError(f"{error.fact}: {error.hint}; or say all") from None
+    if age_us < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no age: it is negative")
+    return age_us / 1_000_000
 
 
 def _dead_row(letter: Mapping[str, Any], with_contents: bool) -> dict[str, Any]:  # noqa: FBT001 - the flag of the command
@@ -190,8 +190,10 @@ def add_commands(add: Callable[[str, str, str, str], argparse.ArgumentParser]) -
         "The job may run meanwhile. A runner does it by itself with keep_late= and keep_dead=.",
         "dataflow purge scores --late 30d --dead all",
     )
-    purging.add_argument("--late", metavar="AGE", type=_age_s, help="late records: 12h, 30d, all")
-    purging.add_argument("--dead", metavar="AGE", type=_age_s, help="dead letters: 12h, 30d, all")
+    purging.add_argument(
+        "--late", metavar="AGE", type=_age_s, help="late records: 12h, '30 days', P2W, all"
+    )
+    purging.add_argument("--dead", metavar="AGE", type=_age_s, help="dead letters: likewise")
     purging.set_defaults(do=purge)
     replaying = add(
         "replay",

@@ -1,10 +1,13 @@
-"""What the commands of ``dataflow`` share: finding a job, and tables of text."""
+"""What the commands of ``dataflow`` share: finding a job, tables of text, and how far behind something is."""
 
 from collections.abc import Iterable
 
+from dataflow import times
 from runners.errors import StoreError
 from runners.millwheel.store.port import JobSummary, Store
 from runners.registry import STORE_VARIABLE
+from runners.system_clock import SystemClock
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, format_timestamp
 
 
 def find_job(store: Store, name: str) -> JobSummary:
@@ -30,6 +33,16 @@ def print_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> N
     for line in lines:
         padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         print("  ".join(padded).rstrip())
+
+
+def shown_watermark(watermark_us: int | None, *, is_finished: bool) -> tuple[str, str]:
+    """A watermark as an instant, and how far it is behind the clock of this machine; a dash for what it is not."""
+    if watermark_us is None:
+        return "-", "-"
+    shown = format_timestamp(watermark_us)
+    if is_finished or not MIN_TIMESTAMP_US < watermark_us < MAX_TIMESTAMP_US:
+        return shown, "-"
+    return shown, times.behind(watermark_us, SystemClock().now_us())
 
 
 def _shown(cell: object) -> str:

@@ -67,7 +67,7 @@ class AfterProcessingTime(_Deadline):
         if delay_us < 0:
             raise WindowError(
                 f"AfterProcessingTime needs a delay, not {delay!r}",
-                hint="give a timedelta or a number of seconds, zero or more",
+                hint="give a timedelta, text or a number of seconds, zero or more",
             )
         self.__attrs_init__(delay_us)
 

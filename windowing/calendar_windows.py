@@ -3,24 +3,21 @@
 A window starts at the first instant at which the clocks of its time zone show midnight or later, so a day with a change
 of the clocks has 23, 25 or another number of hours, and a day whose midnight is skipped starts where the clocks go on.
 
-Zones come from the package tzdata, not from the machine, and through the standard library's `zoneinfo`:
-window bounds are state, so every process of a job must use the same ones.
+Zones are those of `windowing.time_zones`: window bounds are state, so every process of a job must use the same ones.
 pendulum is not used: it moves a skipped midnight by the whole change, and takes the second of two midnights.
 """
 
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from difflib import get_close_matches
 from enum import Enum
 from functools import lru_cache
-from importlib import resources
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import attrs
 
 from windowing.errors import WindowError
+from windowing.time_zones import check_zone, zone_named
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
     MIN_TIMESTAMP_US,
@@ -142,7 +139,7 @@ class CalendarWindows(WindowFn):
                 detail="not every month has one",
                 hint="start on a day from 1 to 28",
             )
-        _check_zone(time_zone)
+        check_zone(time_zone, WindowError)
         return cls(unit, n * each, time_zone, start)
 
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
@@ -218,34 +215,10 @@ def _checked_start(start: object) -> date:
     return date(start.year, start.month, start.day)
 
 
-def _check_zone(name: object) -> None:
-    if name in _zone_names():
-        return
-    near = get_close_matches(str(name), _zone_names(), n=3)
-    raise WindowError(
-        f"{name!r} is not a time zone",
-        detail=f"similar ones are {', '.join(near)}" if near else "",
-        hint='give a name of the IANA database, such as "Europe/Berlin" or "UTC"',
-    )
-
-
-@lru_cache(1)
-def _zone_names() -> tuple[str, ...]:
-    return tuple(resources.files("tzdata").joinpath("zones").read_text("utf-8").split())
-
-
-@lru_cache(None)
-def _zone(name: str) -> ZoneInfo:
-    _check_zone(name)
-    rules = resources.files("tzdata.zoneinfo").joinpath(*name.split("/"))
-    with rules.open("rb") as file:
-        return ZoneInfo.from_file(file, key=name)
-
-
 def _local(time_zone: str, timestamp_us: int) -> datetime:
     """The local date and time; near the ends of time, where the year would be out of range, the minimum or maximum."""
     try:
-        shown = to_datetime(timestamp_us).astimezone(_zone(time_zone))
+        shown = to_datetime(timestamp_us).astimezone(zone_named(time_zone, WindowError))
     except OverflowError:
         return datetime.min if timestamp_us < 0 else datetime.max  # noqa: DTZ901 - a wall clock's
     return shown.replace(tzinfo=None)
@@ -259,8 +232,8 @@ def _local_date(time_zone: str, timestamp_us: int) -> date:
 def _midnight_us(time_zone: str, ordinal: int) -> int:
     """The first instant, in microseconds, at which clocks show this date or a later one."""
     midnight = datetime.combine(date.fromordinal(ordinal), datetime.min.time())
-    first_us = _clamped_us(midnight.replace(tzinfo=_zone(time_zone), fold=0))
-    second_us = _clamped_us(midnight.replace(tzinfo=_zone(time_zone), fold=1))
+    first_us = _clamped_us(midnight.replace(tzinfo=zone_named(time_zone, WindowError), fold=0))
+    second_us = _clamped_us(midnight.replace(tzinfo=zone_named(time_zone, WindowError), fold=1))
     if first_us <= second_us:  # midnight comes once, or twice
         return first_us
     # Midnight is skipped: clocks show a time before it at second_us, and no longer at first_us.

@@ -291,7 +291,7 @@ def _culprit(window_fn: WindowFn, timestamps_us: Sequence[int], values: Sequence
 
 def _failed(window_fn: WindowFn, error: Exception, where: str) -> WindowError:
     return WindowError(
-        f"{type(window_fn).__name__} raised {type(error).__name__}: {error}",
+        f"{type(window_fn).__name__} raised {type(error).__name__}: {getattr(error, 'fact', error)}",
         detail=where,
         hint="correct the window function, or sort such elements out before the WindowInto",
     )

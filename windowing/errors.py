@@ -5,7 +5,7 @@
 
 from typing import Any, Self
 
-from windowing.location import user_location
+from windowing.location import user_location, written_at
 
 
 class DataflowError(Exception):
@@ -61,5 +61,17 @@ def not_positive(need: str, given: object) -> WindowError:
     return WindowError(
         f"{need}, not {given!r}",
         detail=f"written at {user_location()}",
-        hint="give a timedelta or a number of seconds above zero",
+        hint='give a length of time above zero: text such as "10 minutes", a timedelta, or a number of seconds',
     )
+
+
+def no_time(fact: str, *, detail: str = "", hint: str) -> TimeError:
+    """The error for a value that should be a time or a duration; it names the user's line where that is known.
+
+    Args:
+        fact: one short sentence.
+        detail: what was found; may be empty.
+        hint: what the user can do.
+    """
+    found = filter(None, (detail, written_at()))
+    return TimeError(fact, detail="; ".join(found), hint=hint)

@@ -5,6 +5,8 @@ from pathlib import Path
 from types import FrameType
 
 _OWN_PACKAGES = ("windowing", "triggers", "dataflow", "runners")
+#: Where user code is called for the elements of a run.
+_ENGINE = "runners.core."
 
 
 def user_location() -> str:
@@ -16,6 +18,19 @@ def user_location() -> str:
             return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return "unknown place"
+
+
+def written_at() -> str:
+    """``written at file:line`` of the nearest caller outside this SDK; empty if a running pipeline stands between.
+
+    What a user's function has returned to an engine was not written at the line that runs the pipeline.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the fast way to the caller, as `logging` goes
+    while frame is not None and _is_own(frame):
+        if frame.f_globals["__name__"].startswith(_ENGINE):
+            return ""
+        frame = frame.f_back
+    return f"written at {_short(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
 
 
 def user_stacklevel() -> int:

@@ -23,7 +23,7 @@ class Sessions(OverlapMergingWindowFn):
 
     Args:
         gap: positive; or a deterministic function from the element (as it is at the `WindowInto`, in most cases a
-            ``(key, value)`` pair) to its gap, e.g. ``lambda pair: timedelta(minutes=1 if pair[1] == "pay" else 30)``.
+            ``(key, value)`` pair) to its gap, e.g. ``lambda pair: "1 minute" if pair[1] == "pay" else "30 minutes"``.
 
     Raises:
         WindowError: ``gap`` is not positive; later, what the function returned for an element is not.
@@ -82,5 +82,5 @@ def _refusal(gap: object, value: object, why: str) -> WindowError:
     return WindowError(
         f"sessions need a positive gap, not {gap!r}",
         detail=f"the function returned it for the element {value!r}; {why}",
-        hint="return a timedelta or a number of seconds above zero for every element",
+        hint="return a timedelta, text or a number of seconds above zero for every element",
     )

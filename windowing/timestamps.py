@@ -2,7 +2,8 @@
 
 The core computes with plain integers named ``..._us``: microseconds since 1970-01-01T00:00:00 UTC, and microseconds.
 Every public argument that is a time or a duration goes through `to_timestamp_us` or `to_duration_us`, which take
-`datetime` (so pendulum's too), `timedelta` (likewise), and plain numbers of **seconds**.
+`datetime` (so pendulum's too), `timedelta` (likewise), plain numbers of **seconds**, and text.  Text is read by
+`dataflow.times`, which registers itself here: this layer knows neither formats nor the package that reads them.
 
 **Invariant:** every instant lies in ``[MIN_TIMESTAMP_US, MAX_TIMESTAMP_US]``, which both `datetime` and
 Postgres' ``timestamptz`` can represent.
@@ -11,19 +12,24 @@ ADR-0002.  Reads no clock.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from numbers import Real
 
-from windowing.errors import TimeError
+from windowing.errors import no_time
 
-#: What a user may pass for an instant: an aware datetime, or seconds since the epoch.
-TimestampLike = datetime | float
-#: What a user may pass for a duration: a timedelta, or seconds.
-DurationLike = timedelta | float
+#: What a user may pass for an instant: an aware datetime, text with a zone, or seconds since the epoch.
+TimestampLike = datetime | float | str
+#: What a user may pass for a duration: a timedelta, text, or seconds.
+DurationLike = timedelta | float | str
 
 US_PER_SECOND = 1_000_000
+#: What to do about a duration of months or years.
+NO_MONTHS_HINT = (
+    "give weeks, days, hours, minutes or seconds; windows of months and years are "
+    "df.CalendarWindows.months(...) and .years(...)"
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -32,16 +38,32 @@ MIN_TIMESTAMP_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 #: After everything that can happen; the watermark of a source that has ended.
 MAX_TIMESTAMP_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
+#: What reads text, by what it reads.
+_READERS: dict[str, Callable[[str], int]] = {}
+
+
+def read_texts_with(
+    *, timestamp_us: Callable[[str], int], duration_us: Callable[[str], int]
+) -> None:
+    """Have texts that users give as times read by these functions.
+
+    Args:
+        timestamp_us: returns microseconds since 1970, or raises `TimeError`.
+        duration_us: returns microseconds, or raises `TimeError`.
+    """
+    _READERS.update({"a timestamp": timestamp_us, "a duration": duration_us})
+
 
 def to_timestamp_us(value: TimestampLike) -> int:
     """Convert an instant that a user gave into microseconds since the epoch.
 
     Raises:
-        TimeError: ``value`` is a naive datetime, not a time at all, not finite, or outside the years 1 to 9999.
+        TimeError: ``value`` is a datetime or a text without a time zone, not a time at all, not finite, or outside
+            the years 1 to 9999.
     """
     if isinstance(value, datetime):
         if value.utcoffset() is None:
-            raise TimeError(
+            raise no_time(
                 f"{value!r} has no time zone, so it names no instant",
                 hint="give the zone that is meant, e.g. value.replace(tzinfo=datetime.UTC)",
             )
@@ -51,7 +73,7 @@ def to_timestamp_us(value: TimestampLike) -> int:
     else:
         instant_us = _scaled_us(value, "a timestamp")
     if not MIN_TIMESTAMP_US <= instant_us <= MAX_TIMESTAMP_US:
-        raise TimeError(
+        raise no_time(
             f"{value!r} is outside the years 1 to 9999 in UTC",
             hint="plain numbers are seconds since 1970; divide milliseconds by 1,000 and "
             "microseconds by 1,000,000",
@@ -70,7 +92,7 @@ def to_timestamps_us(values: Sequence[TimestampLike]) -> list[int]:
     if kinds == {float} and math.isfinite(sum(values)):  # type: ignore[arg-type]
         # Seconds that are finite may be microseconds that are not.
         with suppress(OverflowError):
-            found = [round(value * US_PER_SECOND) for value in values]  # type: ignore[operator]
+            found = [round(value * US_PER_SECOND) for value in values]  # type: ignore[operator, arg-type]
     elif kinds == {int}:
         found = [value * US_PER_SECOND for value in values]  # type: ignore[operator, misc]
     if found and MIN_TIMESTAMP_US <= min(found) and max(found) <= MAX_TIMESTAMP_US:
@@ -89,9 +111,9 @@ def to_duration_us(value: DurationLike) -> int:
         # pendulum's Interval, between two instants, has months as well, but also a fixed length.
         is_anchored = hasattr(value, "start")
         if not is_anchored and any(getattr(value, name, 0) for name in ("months", "years")):
-            raise TimeError(
+            raise no_time(
                 f"{value!r} counts months or years, which have no fixed length",
-                hint="give days, hours, minutes or seconds",
+                hint=NO_MONTHS_HINT,
             )
         return timedelta.__floordiv__(value, _MICROSECOND)
     return _scaled_us(value, "a duration")
@@ -119,16 +141,18 @@ def clamp_timestamp_us(timestamp_us: int) -> int:
 def _scaled_us(value: object, what: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value * US_PER_SECOND
+    if isinstance(value, str) and _READERS:
+        return _READERS[what](value)
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TimeError(
+        raise no_time(
             f"{value!r} is not {what}",
             detail=f"its type is {type(value).__name__}",
-            hint="give a datetime with a time zone, a timedelta, or a number of seconds",
+            hint="give a datetime with a time zone, a timedelta, text, or a number of seconds",
         )
     try:
         scaled_us = float(value) * US_PER_SECOND
     except OverflowError:
         scaled_us = math.inf
     if not math.isfinite(scaled_us):
-        raise TimeError(f"{value!r} is not {what}", hint="give a finite number of seconds")
+        raise no_time(f"{value!r} is not {what}", hint="give a finite number of seconds")
     return round(scaled_us)

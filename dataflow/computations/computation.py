@@ -147,7 +147,7 @@ class Computation:
 
         Args:
             tag: distinguishes the timers of a key; any text, which need not be declared.
-            time: an aware datetime, or seconds since 1970.
+            time: an aware datetime, text, or seconds since 1970.
             domain: `LOW_WATERMARK`, or `WALL_TIME`.
 
         Raises:
@@ -157,7 +157,7 @@ class Computation:
         self._running("set_timer").timer(tag, domain).set(time)
 
     def set_timer_after(self, tag: str, delay: DurationLike) -> None:
-        """Set the timer of `WALL_TIME` with this tag to fire when a timedelta, or a number of seconds, has passed.
+        """Set the timer of `WALL_TIME` with this tag to fire when a duration has passed.
 
         The clock is the runner's: in batch it does not move until all input has been read.
 
@@ -180,8 +180,8 @@ class Computation:
         Args:
             value: the record; each subscriber extracts a key from it.
             stream: the name of the output stream.
-            timestamp: its event time, an aware datetime or seconds since 1970; not before that of the record or timer
-                that is being processed, which is the default.
+            timestamp: its event time, an aware datetime, text, or seconds since 1970; not before that of the record or
+                timer that is being processed, which is the default.
 
         Raises:
             PipelineError: no hook is running.

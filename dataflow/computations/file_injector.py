@@ -192,7 +192,7 @@ class CsvInjector(FileInjector):
     Args:
         pattern: a file, or a pattern such as ``logs/*.csv``; files that appear later are read only if expected.
             A file must be complete when it appears under its name: write it under another, and rename it.
-        event_time: gives a record's event time (an aware datetime, or seconds since 1970).
+        event_time: gives a record's event time (an aware datetime, text, or seconds since 1970).
         max_disorder: how far event times go back within a file, at most, as you expect; the low watermark then follows
             the records of an unfinished file at this distance, instead of waiting for its end.
         max_ahead: as for `CsvWatcher`.

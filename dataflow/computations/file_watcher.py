@@ -190,7 +190,7 @@ class CsvWatcher(FileWatcher):
         pattern: names of files in one folder, e.g. ``inbox/*.csv``; the folder must exist.
             A file must be complete when it appears under its name: write it under another, such as one that begins
             with a dot, and rename it.  For those that grow, see ``settle``.
-        event_time: gives a record's event time (an aware datetime, or seconds since 1970).
+        event_time: gives a record's event time (an aware datetime, text, or seconds since 1970).
         max_disorder: how far event times go back behind the newest record that was read, at most, as you expect; with
             ``created``, behind the newest of the same file.
         max_ahead: with ``max_disorder``, how far an event time may be ahead of the clock; a record further ahead is a

@@ -184,7 +184,7 @@ class ReadFromCsv(ReadFromFiles):
 
     Args:
         path: a file, or a pattern such as ``data/*.csv``.
-        event_time: gives a row's event time (an aware datetime, or seconds since 1970).
+        event_time: gives a row's event time (an aware datetime, text, or seconds since 1970).
             `ARRIVAL_TIME`: a row happens when it is read.  Without it every row is at the beginning of time.
         max_disorder: how far event times go back behind the newest one seen so far, at most, as
             you expect; the watermark

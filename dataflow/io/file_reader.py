@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dataflow.columns import RepeatedColumn
-from dataflow.errors import InputError
+from dataflow.errors import InputError, TimeError
 from dataflow.io.files import PIECE_BYTES, FileSource, FileSplit, not_opened
 from dataflow.io.set_aside import RAW_BYTES_MAX, Origin, SetAside
 from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
@@ -236,9 +236,12 @@ def _time_us(path: str, event_time: Callable[[Any], TimestampLike], value: Any) 
         what = f"gave {found!r}:"
         return to_timestamp_us(found)
     except Exception as error:
+        why, hint = str(error), ""
+        if isinstance(error, TimeError):
+            why, hint = error.fact, f"{error.hint}; or "
         raise InputError(
             f"{path} has a record without an event time",
-            detail=f"event_time {what} {type(error).__name__}: {error}; record: {value!r}",
-            hint="correct the record, or return an instant for it from event_time and sort "
+            detail=f"event_time {what} {type(error).__name__}: {why}; record: {value!r}",
+            hint=f"{hint}correct the record, or return an instant for it from event_time and sort "
             "it out in the pipeline",
         ) from error

@@ -29,9 +29,9 @@ class ReadFromJsonLines(ReadFromFiles):
             Each line then is an object with at least these members (one that may be None may be missing), and elements
             are instances of the type.  They travel as columns where every step can take them so, which is many times
             faster; see docs/how-to/work-in-columns.md.
-        event_time: as for `ReadFromCsv`; with ``rows`` also the name of a field, a number of ``event_time_unit`` since
-            1970.
-        event_time_unit: ``s``, ``ms`` or ``us``: seconds, milliseconds, microseconds.
+        event_time: as for `ReadFromCsv`; with ``rows`` also the name of a field: text with a time zone, as for
+            `df.instant`, or a number of ``event_time_unit`` since 1970.
+        event_time_unit: ``s``, ``ms`` or ``us``: seconds, milliseconds, microseconds; of a field that is a number.
 
     Raises:
         InputError: a file is missing or malformed: when the pipeline is built if its first lines show that, else when
@@ -102,9 +102,14 @@ def _check_fields(
             hint="read them as str or int, and convert them in a df.Map",
         )
     kinds = {each.name: each.kind for each in fields if not each.is_optional}
-    if time_field is not None and kinds.get(time_field) not in {int, float}:
+    if time_field is not None and kinds.get(time_field) is str and unit is not None:
+        raise PipelineError(
+            f"ReadFromJsonLines was given event_time_unit={unit!r} for the field {time_field!r}, which is text",
+            hint="leave event_time_unit out: the text says which instant it is",
+        )
+    if time_field is not None and kinds.get(time_field) not in {int, float, str}:
         raise PipelineError(
             f"ReadFromJsonLines cannot take event times from the field {time_field!r} of {row_type.__name__}",
             detail=f"fields: {', '.join(each.name for each in fields)}",
-            hint="name a field of type int or float that is never None, or give a function of the row",
+            hint="name a field of type str, int or float that is never None, or give a function of the row",
         )

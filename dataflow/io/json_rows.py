@@ -30,6 +30,7 @@ from windowing.timestamps import (
     US_PER_SECOND,
     TimestampLike,
     to_datetime,
+    to_timestamps_us,
 )
 
 #: A block has at most so many bytes, and then up to the end of its line.
@@ -47,7 +48,7 @@ _EPOCH = to_datetime(0)
 class JsonRowsSource(FileSource):
     """One JSON object per line, as a row of ``row_type``; other members of the object are passed over.
 
-    ``time_field``: the field that is the event time, in units of ``unit_us`` since 1970.
+    ``time_field``: the field that is the event time: text, or a number of ``unit_us`` since 1970.
     """
 
     row_type: Any
@@ -221,13 +222,17 @@ class _RowsReader(FileReader):
             low, high = int(times.min()) * unit_us, int(times.max()) * unit_us
             if MIN_TIMESTAMP_US <= low and high <= MAX_TIMESTAMP_US:
                 return IntColumn(times * unit_us)
+        if column is not None and pa.types.is_string(column.type) and len(rows) > 1:
+            return to_timestamps_us(column.to_pylist())
         return event_times_us(
             self.split.path, lambda row: _instant(getattr(row, name), unit_us), rows
         )
 
 
 def _instant(value: Any, unit_us: int) -> TimestampLike:
-    """The instant so many units after 1970."""
+    """The instant of a text, or so many units after 1970."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, float):
         return value * unit_us / US_PER_SECOND
     return _EPOCH + timedelta(microseconds=value * unit_us)

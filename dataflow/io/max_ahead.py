@@ -14,6 +14,7 @@ import attrs
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import system_now_us
 from dataflow.io.set_aside import Origin, SetAside
+from dataflow.times import in_words
 from windowing.timestamps import (
     US_PER_SECOND,
     DurationLike,
@@ -71,8 +72,8 @@ class MaxAhead:
     ) -> SetAside:
         """The record to set aside because it is too far ahead: of a file of this name, or of a source."""
         now_us = self.now_us()
-        ahead = timedelta(seconds=(timestamp_us - now_us) // US_PER_SECOND)
-        limit = timedelta(microseconds=self.limit_us)
+        ahead = in_words((timestamp_us - now_us) // US_PER_SECOND * US_PER_SECOND)
+        limit = in_words(self.limit_us)
         error = InputError(
             f"{name} has a record whose event time is ahead of the clock by {ahead}",
             detail=f"{origin or 'a record'}: its event time is {to_datetime(timestamp_us)}, "

@@ -72,7 +72,7 @@ def in_window(window: Window | tuple[TimestampLike, TimestampLike], matcher: Mat
     """Look at one window only.
 
     Args:
-        window: a `Window`, or the instants of its start and its end: aware datetimes, or seconds since 1970.
+        window: a `Window`, or the instants of its start and its end: aware datetimes, texts, or seconds since 1970.
         matcher: what to ask of it.
 
     Raises:

@@ -59,7 +59,7 @@ class TestStream(PTransform["Pipeline", PCollection[Any]]):
 
     It starts with the watermark at the beginning of time and the clock at 1970-01-01T00:00:00 UTC; when the script is
     over, the watermark goes to the end of time.  Instants and durations are what they are everywhere: datetimes with a
-    time zone, timedeltas, or seconds.
+    time zone, timedeltas, texts, or seconds.
 
     Example::
 

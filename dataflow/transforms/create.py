@@ -32,9 +32,9 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
         source: defines what is read, and when it happened.
         event_time: `ARRIVAL_TIME`, for elements that happen when they are read, whatever event time the source gives.
         record_ids: how elements are known that the source hands over more than once; without it all count.
-        max_ahead: how far the source's watermark may be ahead of the clock where it is read (`timedelta`, or seconds; a
-            day).  One that is further ahead has followed a wrong record: it is not believed, and elements that are
-            this far ahead become dead letters, whether or not the runner keeps these otherwise.  None: it is
+        max_ahead: how far the source's watermark may be ahead of the clock where it is read (a day; `timedelta`, text,
+            or seconds).  One that is further ahead has followed a wrong record: it is not believed, and elements that
+            are this far ahead become dead letters, whether or not the runner keeps these otherwise.  None: it is
             believed.  It is of no account in batch, which needs no watermark, and for sources of files, which look at
             each record themselves.
 

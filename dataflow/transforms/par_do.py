@@ -159,7 +159,7 @@ class WithTimestamps(_CallableTransform[T]):
     is set here behind it is late.  Windows that the elements are in already stay as they are.
 
     Args:
-        fn: an aware datetime, or seconds since 1970, for each element.
+        fn: an aware datetime, text, or seconds since 1970, for each element.
         allowed_timestamp_skew: how much earlier the event time of an element may become.
 
     Raises:

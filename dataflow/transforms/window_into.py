@@ -82,7 +82,7 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
         if lateness_us < 0:
             raise WindowError(
                 f"allowed lateness cannot be negative: {allowed_lateness!r}",
-                hint="give a timedelta or a number of seconds, zero or more",
+                hint="give a timedelta, text or a number of seconds, zero or more",
             )
         _check_percentile(watermark_percentile)
         are_several = lateness_us or trigger is not None or watermark_percentile < 100

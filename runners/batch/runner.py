@@ -73,8 +73,8 @@ class BatchRunner:
             ends the run.  So is one that ends its process, or takes longer than ``step_timeout``, where Spark tries a
             task more than once, as it does by default: the next attempt at the task runs user code in a process of
             its own before.
-        step_timeout: how long user code may be at work on the records of one bundle (`timedelta`, or seconds), and on
-            a single record where it is tried alone, before the process is ended; None: as long as it likes.
+        step_timeout: how long user code may be at work on the records of one bundle (`timedelta`, text, or seconds),
+            and on a single record where it is tried alone, before the process is ended; None: as long as it likes.
         show_progress: on stderr.
     """
 

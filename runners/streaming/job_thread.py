@@ -17,6 +17,7 @@ from pyspark import InheritableThread, SparkContext
 from dataflow.errors import DataflowError
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineState
+from dataflow.times import behind
 from runners.core.stages.plan import plan
 from runners.errors import (
     CodeMissingError,
@@ -330,7 +331,9 @@ class StreamingJob:
             statistics = self._statistics = master.statistics()
             progress.update(
                 done=statistics.records_read,
-                note=_note(statistics, self._workers, master.troubles.latest),
+                note=_note(
+                    statistics, self._workers, master.troubles.latest, now_us=self._clock.now_us()
+                ),
             )
             if is_alive:
                 continue
@@ -397,7 +400,9 @@ def _why(trouble: Trouble | None, gave_up: DataflowError | None) -> str:
     return "\n".join(str(each) for each in (trouble, gave_up) if each is not None)
 
 
-def _note(statistics: MasterStatistics, workers: int, trouble: Trouble | None = None) -> str:
+def _note(
+    statistics: MasterStatistics, workers: int, trouble: Trouble | None = None, *, now_us: int
+) -> str:
     if not statistics.workers_ready:
         note = "records, workers are starting"
     elif statistics.watermark_us <= MIN_TIMESTAMP_US:
@@ -405,7 +410,8 @@ def _note(statistics: MasterStatistics, workers: int, trouble: Trouble | None = 
     elif statistics.watermark_us >= MAX_TIMESTAMP_US:
         note = "records, finishing"
     else:
-        note = f"records, watermark {to_datetime(statistics.watermark_us):%Y-%m-%d %H:%M}"
+        reached_us = statistics.watermark_us
+        note = f"records, watermark {to_datetime(reached_us):%Y-%m-%d %H:%M}, {behind(reached_us, now_us)}"
     if 0 < statistics.workers_ready < workers:
         # It may be for ever: who asked for more workers than there are cores would not know.
         note += f", {statistics.workers_ready} of {workers} workers"

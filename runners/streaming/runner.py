@@ -37,11 +37,12 @@ class StreamingRunner:
         workers: how many; each is one Spark task that stays.
         tries_per_record: how often a record that makes user code fail is tried before it is left out and kept as a
             dead letter (`PipelineResult.dead_letters`); None: the first failure stops the job.
-        step_timeout: how long user code may be at work on the records of one step (`timedelta`, or seconds), and on a
-            record that is tried alone.  A worker that is longer at it is replaced; with ``tries_per_record`` the record
-            that takes so long becomes a dead letter, as one does that ends its process.  None: as long as it likes.
-        skew_limit: how far the event time of one split of a source may be ahead of the slowest one (`timedelta`, or
-            seconds); a split that is further waits, so that windows between them need not be kept.  A split that has
+        step_timeout: how long user code may be at work on the records of one step (`timedelta`, text, or seconds), and
+            on a record that is tried alone.  A worker that is longer at it is replaced; with ``tries_per_record`` the
+            record that takes so long becomes a dead letter, as one does that ends its process.  None: as long as it
+            likes.
+        skew_limit: how far the event time of one split of a source may be ahead of the slowest one (`timedelta`, text,
+            or seconds); a split that is further waits, so that windows between them need not be kept.  A split that has
             nothing does not hold the others back.  None: as far as it likes.
         state_cache_bytes: how much state each worker keeps in memory; the rest it reads from the store when it needs it
             (docs/how-to/keep-more-state-than-memory.md).  None: all, however much that is.
@@ -51,8 +52,8 @@ class StreamingRunner:
             by default.
         balance: have the job move, split and merge key ranges by itself, by what they have to do
             (docs/how-to/run-a-stream.md).
-        keep_late: how long records that came too late are kept in the store (`timedelta`, or seconds); how many they
-            were is known for ever.  None: as long as the job.
+        keep_late: how long records that came too late are kept in the store (`timedelta`, text, or seconds); how many
+            they were is known for ever.  None: as long as the job.
         keep_dead: the same for dead letters.
         records_per_second: slows each split of each source down to this speed; for replays and demonstrations.
         update: have a job that runs another pipeline go over to this one, after printing what that keeps and loses

@@ -214,6 +214,42 @@ def test_a_float_can_be_the_event_time_and_too_large_a_number_is_refused(tmp_pat
     assert "without an event time" in str(large.error)
 
 
+def test_text_can_be_the_event_time(tmp_path: Path) -> None:
+    """As columns and row by row; text without a zone is set aside with its line."""
+
+    class At(NamedTuple):
+        at: str
+
+    path = tmp_path / "rows.jsonl"
+    texts = [
+        "1970-01-01T00:00:01.5Z",
+        "1970-01-01T02:00:02+02:00",
+        "1970-01-01 01:00:03 Europe/Paris",
+    ]
+    path.write_text("".join(f'{{"at": "{text}"}}\n' for text in [*texts, "1970-01-01T00:00:04"]))
+    reads: Any = df.ReadFromJsonLines(path, rows=At, event_time="at")._source
+    for batch_records in (1, 3):
+        times_us: list[int] = []
+        aside: list[df.SetAside] = []
+        with closing(reads.open(reads.splits(1)[0], None)) as reader:
+            for _ in range(8):
+                batch = reader.read(batch_records)
+                times_us += batch.timestamps_us
+                aside += batch.set_aside
+        assert times_us == [1_500_000, 2_000_000, 3_000_000]
+        assert ["'1970-01-01T00:00:04' has no time zone" in str(each.error) for each in aside] == [
+            True
+        ]
+
+
+def test_the_unit_is_of_numbers(tmp_path: Path) -> None:
+    class At(NamedTuple):
+        at: str
+
+    with pytest.raises(df.PipelineError, match="which is text"):
+        df.ReadFromJsonLines(tmp_path, rows=At, event_time="at", event_time_unit="s")
+
+
 class NoRow:
     at: int
 

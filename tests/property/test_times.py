@@ -83,7 +83,7 @@ def test_many_instants_at_once(values: list[Any]) -> None:
     try:
         expected = [to_timestamp_us(value) for value in values]
     except df.TimeError as error:
-        refusal = str(error)
+        refusal = error.fact
     if expected is None:
         with pytest.raises(df.TimeError, match=re.escape(refusal)):
             to_timestamps_us(values)

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue
 from dataflow.errors import TransformError
 from dataflow.graph import MAIN, ParDo, StatefulParDo, TransformNode
+from dataflow.times import in_words
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.element_text import shown
 from runners.core.user_code.returned import Finished
@@ -83,9 +83,7 @@ class DoFnOutputs:
 
     def _check_timestamp(self, output_us: int, input_us: int, element: Any) -> None:
         if output_us < input_us - self._skew_us:
-            allowed = f", by more than {timedelta(microseconds=self._skew_us)}" * bool(
-                self._skew_us
-            )
+            allowed = f", by more than {in_words(self._skew_us)}" * bool(self._skew_us)
             raise TransformError(
                 f"{self._node} gave an output an earlier event time than its element has{allowed}",
                 detail=f"{format_timestamp(output_us)} < {format_timestamp(input_us)}; element: {shown(element)}",

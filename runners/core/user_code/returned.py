@@ -7,7 +7,6 @@ an output of ``process`` are by its element; so the hold of the bundle on the wa
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from datetime import timedelta
 from types import GeneratorType
 from typing import Any
 
@@ -16,6 +15,7 @@ import attrs
 from dataflow.do_fn import TaggedOutput, TimestampedValue, WindowedValue
 from dataflow.errors import TransformError
 from dataflow.graph import ParDo, StatefulParDo, TransformNode
+from dataflow.times import in_words
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.element_text import shown
 from windowing.timestamps import format_timestamp
@@ -140,7 +140,7 @@ class BundleEnd:
 
     def _checked(self, tag: str | None, value: Any, at_us: int, window: Window) -> Finished:
         if at_us < self.earliest_us - self.operation.allowed_timestamp_skew_us:
-            skew = timedelta(microseconds=self.operation.allowed_timestamp_skew_us)
+            skew = in_words(self.operation.allowed_timestamp_skew_us)
             raise TransformError(
                 f"{self.node} gave an output of finish_bundle an earlier event time than all elements have",
                 detail=f"{format_timestamp(at_us)} < {format_timestamp(self.earliest_us)}, allowed by {skew}; "

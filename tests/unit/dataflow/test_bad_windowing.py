@@ -80,7 +80,7 @@ REFUSED_WHERE_IT_IS_WRITTEN: list[tuple[Callable[[], Any], type[df.DataflowError
     (lambda: windowed(trigger=df.AfterWatermark), df.WindowError, "(trigger) needs", "called"),
     (lambda: windowed(trigger="x"), df.WindowError, "WindowInto (trigger) needs", "called"),
     (lambda: windowed(allowed_lateness=-1), df.WindowError, "negative: -1", "zero or more"),
-    (lambda: windowed(allowed_lateness="1 day"), df.TimeError, "not a duration", "timedelta"),
+    (lambda: windowed(allowed_lateness="one day"), df.TimeError, "not a duration", "timedelta"),
     (
         lambda: sdk.WindowInto(df.GlobalWindows(), accumulation_mode="discarding"),
         df.PipelineError,

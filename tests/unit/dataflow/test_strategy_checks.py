@@ -232,8 +232,8 @@ def test_less_lateness_than_the_grouping_before_is_warned_of(pipeline: df.Pipeli
 
     assert message.startswith("transform 'second' (tests")
     assert "transform 'hours' (tests" in message
-    assert "lateness of 0:00:00, less than 0:10:00: transform 'first' (tests" in message
-    assert "allowed_lateness=timedelta(seconds=600)" in message
+    assert "lateness of 0 seconds, less than 10 minutes: transform 'first' (tests" in message
+    assert 'allowed_lateness="PT10M"' in message
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_times_that_may_be_set_back_need_lateness(pipeline: df.Pipeline) -> None
     """Unless their windows were assigned before."""
     pairs = pipeline | df.Create([df.TimestampedValue(("k", 1), 1)])
     skewed: Any = pairs | "back" >> df.WithTimestamps(lambda pair: 0, allowed_timestamp_skew=5)
-    with pytest.warns(df.DataLossWarning, match=r"'back' .* may set times back by 0:00:05"):
+    with pytest.warns(df.DataLossWarning, match=r"'back' .* may set times back by 5 seconds"):
         skewed | late(60, 4, "four") | "4" >> df.GroupByKey()
     skewed | late(60, 5, "five") | "5" >> df.GroupByKey()
     windowed_before = pairs | late(60, 0, "none")
@@ -286,7 +286,7 @@ def test_times_that_may_be_set_back_need_lateness(pipeline: df.Pipeline) -> None
 def test_the_worst_of_several_inputs_counts(pipeline: df.Pipeline) -> None:
     pairs = pipeline | df.Create([df.TimestampedValue(("k", 1), 1)])
     skewed = pairs | df.Map(lambda pair: pair, allowed_timestamp_skew=5)
-    with pytest.warns(df.DataLossWarning, match="less than 0:00:05"):
+    with pytest.warns(df.DataLossWarning, match="less than 5 seconds"):
         (pairs, skewed) | df.Flatten() | late(60, 1, "one") | df.GroupByKey()
 
 

@@ -5,7 +5,7 @@ import re
 import shlex
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobSpec, RangeSpec, Store
 from runners.stored.framing import Format, writing
-from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from runners.system_clock import SystemClock
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_timestamp_us
 from windowing.window import Window
 
 RANGE = RangeId("sum", 0)
@@ -44,6 +45,12 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
 
     monkeypatch.setattr(cli, "open_store", open_store)
     return store
+
+
+@pytest.fixture
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets the clock of this machine, in microseconds since 1970, as the commands read it."""
+    return lambda now_us: monkeypatch.setattr(SystemClock, "now_us", lambda _: int(now_us))
 
 
 def open_job(store: MemoryStore, job: str = "scores", mode: str = "streaming") -> None:
@@ -90,18 +97,47 @@ def test_signal_is_sent_and_numbered(
     )  # fmt: skip
 
 
-def test_jobs_are_a_table(store: MemoryStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_are_a_table(
+    store: MemoryStore, set_clock: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     open_job(store)
     open_job(store, "a batch", "batch")
     commit(store, watermarks_us={RANGE: 1_500_000})
     store.finish_job("a batch")
+    set_clock(201_500_000)
 
     assert main(["jobs"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "job      mode       state       driver  watermark                         ranges open  listens to",
-        "a batch  batch      finished    -       -                                 0 of 1       -",
-        "scores   streaming  unfinished  -       1970-01-01T00:00:01.500000+00:00  1 of 1       flush, peek",
+    assert [re.split(" {2,}", line) for line in capsys.readouterr().out.splitlines()] == [
+        ["job", "mode", "state", "driver", "watermark", "lag", "ranges open", "listens to"],
+        ["a batch", "batch", "finished", "-", "-", "-", "0 of 1", "-"],
+        [
+            "scores",
+            "streaming",
+            "unfinished",
+            "-",
+            "1970-01-01T00:00:01.500000+00:00",
+            "3 minutes behind",
+            "1 of 1",
+            "flush, peek",
+        ],
     ]
+
+
+def test_a_job_that_is_over_or_has_not_begun_has_no_lag(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for job, watermark_us in (("over", 1_500_000), ("begun", MAX_TIMESTAMP_US)):
+        open_job(store, job)
+        row = store.acquire(job, [RANGE], "me")[RANGE].row
+        fence = Fence(range_id=RANGE, token=row.token, bundle=row.bundle + 1)
+        store.commit(Production(job=job, fences=[fence], watermarks_us={RANGE: watermark_us}))
+    store.finish_job("over")
+
+    assert main(["jobs"]) == 0
+    out = capsys.readouterr().out
+    assert "the end of time" in out
+    assert "behind" not in out
+    assert "ahead" not in out
 
 
 def test_check_says_what_an_upgrade_would_do(
@@ -243,7 +279,50 @@ def test_purge_deletes_by_age_and_says_how_many(
     assert capsys.readouterr().out == "no late records in job scores\n"
     with pytest.raises(SystemExit):
         main(["purge", "scores", "--late", "soon"])
-    assert "e.g. 90m, 12h, 30d" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "'soon' is not a duration" in said
+    assert '"10 minutes"' in said
+    assert "or say all" in said
+
+
+@pytest.mark.parametrize(
+    ("age", "expected_s"),
+    [
+        ("90m", 5_400),
+        ("1.5h", 5_400),
+        ("30d", 2_592_000),
+        ("2w", 1_209_600),
+        ("all", 0),
+        ("30 days", 2_592_000),
+        ("PT90M", 5_400),
+        ("1 hour 30 minutes", 5_400),
+    ],
+)
+def test_an_age_is_any_duration(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, age: str, expected_s: float
+) -> None:
+    open_job(store)
+    asked: list[float] = []
+
+    def purge(*_: Any, older_than_s: float) -> int:
+        asked.append(older_than_s)
+        return 0
+
+    monkeypatch.setattr(store, "purge", purge)
+
+    assert main(["purge", "scores", "--late", age]) == 0
+    assert asked == [expected_s]
+
+
+@pytest.mark.parametrize("age", ["-1h", "3", "1 month", "P1Y"])
+def test_what_is_no_age_is_refused(
+    store: MemoryStore, age: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_job(store)
+    with pytest.raises(SystemExit):
+        main(["purge", "scores", f"--late={age}"])
+
+    assert repr(age) in capsys.readouterr().err
 
 
 class Corrections:
@@ -315,16 +394,19 @@ def test_replay_needs_a_function(
     assert function in capsys.readouterr().err
 
 
-def test_ranges_are_a_table(store: MemoryStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranges_are_a_table(
+    store: MemoryStore, set_clock: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     open_job(store)
     commit(store, watermarks_us={RANGE: 1_500_000})
+    set_clock(86_401_500_000)
 
     assert main(["ranges", "scores"]) == 0
     header, row = capsys.readouterr().out.splitlines()
     assert header.startswith("range   first key hash")
     assert row.split() == [
         "sum[0]", "0x0000000000000000", "0xffffffffffffffff", "me",
-        "1970-01-01T00:00:01.500000+00:00", "open",
+        "1970-01-01T00:00:01.500000+00:00", "1", "day", "behind", "open",
     ]  # fmt: skip
 
 
@@ -570,7 +652,7 @@ def test_a_job_is_forgotten_with_what_is_its_own_and_only_when_told_so(
 
 
 def test_why_says_the_latest_reasons_first(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: MemoryStore, set_clock: Callable[[int], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In full, with how often and when."""
     open_job(store)
@@ -579,9 +661,11 @@ def test_why_says_the_latest_reasons_first(
     death = Trouble(kind=TroubleKind.DEATH, place="sum[0]", reason="boom\nmore of it", count=3)
     store.note_troubles("scores", [death])
     store.note_troubles("scores", [Trouble(kind=TroubleKind.WAIT, place="slot 1", reason="a lock")])
+    set_clock(to_timestamp_us(store.read_troubles("scores")[0].last_at) + 200_000_000)
     assert main(["why", "scores"]) == 0
     said = capsys.readouterr().out
 
+    assert " UTC, 3 minutes ago: a worker waits" in said
     assert said.index("a worker waits at slot 1: a lock") < said.index("a worker ended at sum[0]")
     assert "(3 times): boom\nmore of it" in said
 

@@ -142,4 +142,4 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(df.InputError, match="there is no file"):
         CsvInjector(tmp_path / "*.csv", event_time=time_of).splits(1)
     with pytest.raises(df.TimeError):
-        CsvInjector(tmp_path / "*.csv", event_time=time_of, expected={"a.csv": "noon"})  # type: ignore[dict-item]
+        CsvInjector(tmp_path / "*.csv", event_time=time_of, expected={"a.csv": "noon"})

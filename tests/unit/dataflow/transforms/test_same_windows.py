@@ -161,7 +161,7 @@ def test_results_of_different_windows_can_be_flattened_and_not_joined() -> None:
     ("changed", "named"),
     [
         ({"trigger": df.Repeatedly(DEEP)}, "trigger: Repeatedly("),
-        ({"allowed_lateness": 60}, "allowed_lateness: 0:00:00 of 'left', 0:01:00 of 'right'"),
+        ({"allowed_lateness": 60}, "allowed_lateness: 0 seconds of 'left', 1 minute of 'right'"),
         ({"accumulation_mode": Mode.ACCUMULATING}, "accumulation_mode: DISCARDING of 'left'"),
     ],
 )

@@ -61,7 +61,7 @@ def test_times_may_go_back_as_far_as_allowed(transform: Any) -> None:
         assert [(5, 40.0)] == timed(*(chosen or [transform]))
         with pytest.raises(df.TransformError, match="earlier event time than") as caught:
             timed(*(chosen or [transform]), at=100.000001)
-        assert "by more than 0:01:00" in caught.value.fact
+        assert "by more than 1 minute" in caught.value.fact
         assert "allowed_timestamp_skew" in caught.value.hint
 
 
@@ -143,7 +143,7 @@ def test_wrong_skews_are_refused(make: Any) -> None:
         make(-1)
     assert caught.value.hint
     with pytest.raises(df.TimeError, match="is not a duration"):
-        make("1 s")
+        make("soon")
 
 
 def test_a_skew_on_the_class_is_looked_at_too() -> None:

@@ -357,7 +357,7 @@ def test_window_into_refuses_what_it_cannot_mean() -> None:
     with pytest.raises(df.WindowError, match="cannot be negative"):
         df.WindowInto(df.FixedWindows(60), allowed_lateness=-1)
     with pytest.raises(df.TimeError):
-        df.WindowInto(df.FixedWindows(60), allowed_lateness="1 day")  # type: ignore[arg-type]
+        df.WindowInto(df.FixedWindows(60), allowed_lateness="one day")
 
 
 class TwoWindows(df.WindowFn):

@@ -89,4 +89,4 @@ def test_what_is_no_length_of_time_is_refused() -> None:
     with pytest.raises(PipelineError, match="keep_late must not be negative"):
         Retention.of(keep_late=-1, keep_dead=None)
     with pytest.raises(TimeError):
-        Retention.of(keep_late=None, keep_dead="soon")  # type: ignore[arg-type]
+        Retention.of(keep_late=None, keep_dead="soon")

@@ -9,6 +9,8 @@ from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.streaming.job_thread import _note
 from windowing.timestamps import MIN_TIMESTAMP_US
 
+NOW_US = 1_700_000_000_000_000
+
 
 def statistics() -> MasterStatistics:
     """The statistics of a job that has not begun."""
@@ -30,9 +32,17 @@ def test_workers_that_are_not_there_are_missed() -> None:
     """A stream that asked for more workers than there are cores waits, and says for what."""
     none = statistics()
 
-    assert _note(none, 2) == "records, workers are starting"
-    assert _note(attrs.evolve(none, workers_ready=1), 2) == "records, 1 of 2 workers"
-    assert _note(attrs.evolve(none, workers_ready=2), 2) == "records"
+    assert _note(none, 2, now_us=NOW_US) == "records, workers are starting"
+    assert _note(attrs.evolve(none, workers_ready=1), 2, now_us=NOW_US) == "records, 1 of 2 workers"
+    assert _note(attrs.evolve(none, workers_ready=2), 2, now_us=NOW_US) == "records"
+
+
+def test_how_far_the_watermark_is_behind_the_clock() -> None:
+    running = attrs.evolve(statistics(), workers_ready=2, watermark_us=NOW_US - 200_000_000)
+
+    assert _note(running, 2, now_us=NOW_US) == (
+        "records, watermark 2023-11-14 22:10, 3 minutes behind"
+    )
 
 
 def test_the_last_reason_for_which_a_worker_ended_or_waits_is_in_the_line() -> None:
@@ -40,7 +50,7 @@ def test_the_last_reason_for_which_a_worker_ended_or_waits_is_in_the_line() -> N
     trouble = Trouble(
         kind=TroubleKind.DEATH, place="sum[0]", reason="x" * 500 + "\nthe rest", count=3
     )
-    note = _note(statistics(), 2, trouble)
+    note = _note(statistics(), 2, trouble, now_us=NOW_US)
 
     assert "last death at sum[0]: " in note
     assert note.endswith("xxx... (3 times)")
