@@ -29,7 +29,12 @@ class ChecksAfterRun:
         return len(self._checks)
 
     def add(self, name: str, check: Check) -> None:
-        """Add a check; ``name`` is how a person finds it."""
+        """Add a check; ``name`` is how a person finds it.
+
+        Args:
+            name: of the check, for messages.
+            check: called with the result of the run; raises if it is not satisfied.
+        """
         self._checks.append((name, check))
         self.arm()
 
@@ -65,7 +70,12 @@ class ChecksAfterRun:
 
 
 def checked(result: PipelineResult, checks: ChecksAfterRun) -> PipelineResult:
-    """The result of a run, which makes the checks when it is waited for."""
+    """The result of a run, which makes the checks when it is waited for.
+
+    Args:
+        result: of the run, not waited for yet.
+        checks: to make.
+    """
     return cast("PipelineResult", _CheckedResult(result, checks))
 
 

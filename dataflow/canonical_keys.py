@@ -69,7 +69,13 @@ def are_canonical(keys: Collection[Any]) -> bool:
 
 
 def refusal(key: Any, why: str, convert: str = "e.g. to a tuple of its fields") -> KeyEncodingError:
-    """The error about what cannot be a key; ``convert`` is the hint how to make one of it."""
+    """The error about what cannot be a key; ``convert`` is the hint how to make one of it.
+
+    Args:
+        key: that cannot be encoded.
+        why: what is wrong with it.
+        convert: how to make a key of it, as part of the hint.
+    """
     return KeyEncodingError(
         f"{key!r} cannot be a key",
         detail=why,

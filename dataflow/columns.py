@@ -107,7 +107,12 @@ class IntColumn(Column[int]):
 
 
 class RepeatedColumn(Column[T]):
-    """One value, so many times."""
+    """One value, so many times.
+
+    Args:
+        value: of every element.
+        size: the number of elements.
+    """
 
     def __init__(self, value: T, size: int) -> None:
         self.value, self._size = value, size
@@ -130,7 +135,13 @@ class RepeatedColumn(Column[T]):
 
 
 class WindowColumn(Column[Window]):
-    """Windows ``[start, end)``; ``size_us`` is the length of all of them, where it is the same."""
+    """Windows ``[start, end)``; ``size_us`` is the length of all of them, where it is the same.
+
+    Args:
+        starts_us: the first instant of each window, in microseconds.
+        ends_us: the first instant behind each window, in microseconds.
+        size_us: the length of every window, in microseconds; None: they differ, or it is not known.
+    """
 
     def __init__(self, starts_us: Int64s, ends_us: Int64s, size_us: int | None = None) -> None:
         self.starts_us, self.ends_us, self.size_us = starts_us, ends_us, size_us
@@ -155,14 +166,25 @@ class WindowColumn(Column[Window]):
 
 
 class Rows(Column[Any]):
-    """Typed rows: a record batch, whose columns are the fields of the row type in their order."""
+    """Typed rows: a record batch, whose columns are the fields of the row type in their order.
+
+    Args:
+        batch: its columns are the fields, in their order.
+        row_type: of the rows.
+    """
 
     def __init__(self, batch: pa.RecordBatch, row_type: Any) -> None:
         self.batch, self.row_type = batch, row_type
 
     @classmethod
     def of(cls, row_type: Any, names: Sequence[str], columns: Sequence[pa.Array]) -> Rows:
-        """Rows of columns of the same length."""
+        """Rows of columns of the same length.
+
+        Args:
+            row_type: of the rows.
+            names: of the fields, in their order.
+            columns: the values of each field, all of one length.
+        """
         return cls(pa.RecordBatch.from_arrays(list(columns), names=list(names)), row_type)
 
     def __len__(self) -> int:
@@ -188,7 +210,13 @@ class Rows(Column[Any]):
 
 
 class PairColumns(Column[tuple[Any, Any]]):
-    """``(key, values)`` pairs: the values are a tuple, and so is the key unless it ``is_single``."""
+    """``(key, values)`` pairs: the values are a tuple, and so is the key unless it ``is_single``.
+
+    Args:
+        keys: the columns of the key.
+        values: the columns of the values.
+        is_single: whether the key is the value of its only column, and not a tuple.
+    """
 
     def __init__(
         self,
@@ -227,20 +255,36 @@ class PairColumns(Column[tuple[Any, Any]]):
 
 
 def picked(column: Sequence[Any], indexes: Sequence[int] | Int64s) -> Sequence[Any]:
-    """The elements of a column or a list at these indexes."""
+    """The elements of a column or a list at these indexes.
+
+    Args:
+        column: a column, or a list.
+        indexes: of the wanted elements, from 0, in the wanted order.
+    """
     if isinstance(column, Column):
         return column.take(indexes)
     return [column[index] for index in indexes]
 
 
 def key_values(keys: Sequence[pa.Array], *, is_single: bool) -> list[Any]:
-    """Key columns as keys."""
+    """Key columns as keys.
+
+    Args:
+        keys: the columns of the key.
+        is_single: whether the key is the value of its only column, and not a tuple.
+    """
     columns = [column_values(each) for each in keys]
     return columns[0] if is_single else list(zip(*columns, strict=True))
 
 
 def rows_of(row_type: Any, columns: Sequence[pa.Array], size: int) -> list[Any]:
-    """Columns as rows."""
+    """Columns as rows.
+
+    Args:
+        row_type: of the rows.
+        columns: one for each field, in their order.
+        size: the number of rows, also where there is no column.
+    """
     if not columns:
         return [row_type._make(())] * size
     return list(map(row_type._make, zip(*map(column_values, columns), strict=True)))

@@ -47,10 +47,20 @@ class CombineFn(ABC):
 
     @abstractmethod
     def add_input(self, accumulator: Any, value: Any) -> Any:
-        """The accumulator with one more value."""
+        """The accumulator with one more value.
+
+        Args:
+            accumulator: may be changed and returned.
+            value: one of the values of the group.
+        """
 
     def add_inputs(self, accumulator: Any, values: Iterable[Any]) -> Any:
-        """The accumulator with more values; override where a whole list is cheaper."""
+        """The accumulator with more values; override where a whole list is cheaper.
+
+        Args:
+            accumulator: may be changed and returned.
+            values: of the group, in any order; iterated once.
+        """
         add = self.add_input
         for value in values:
             accumulator = add(accumulator, value)
@@ -70,6 +80,10 @@ class CombineFn(ABC):
         Optional.  Without it, where values may be retracted they are all kept, and folded anew for each pane.
         With it only the accumulator is kept.  A value may be removed before it is added, also from an empty
         accumulator: both orders must have the same outcome.
+
+        Args:
+            accumulator: may be changed and returned.
+            value: equal to one that was added, or is still to be.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define retract_input")
 

@@ -141,6 +141,10 @@ class TimestampedValue:
     """An output with an event time of its own.
 
     It may be earlier than the element that it comes from only by the transform's ``allowed_timestamp_skew``.
+
+    Args:
+        value: the output.
+        timestamp: its event time: a datetime with a time zone, or seconds since 1970.
     """
 
     value: Any
@@ -152,7 +156,13 @@ class TimestampedValue:
 
 @attrs.frozen(init=False)
 class WindowedValue:
-    """An output of `DoFn.finish_bundle`, with an event time and a window of its own."""
+    """An output of `DoFn.finish_bundle`, with an event time and a window of its own.
+
+    Args:
+        value: the output.
+        timestamp: its event time: a datetime with a time zone, or seconds since 1970.
+        window: one of the windows of the input.
+    """
 
     value: Any
     timestamp_us: int

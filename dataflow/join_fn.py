@@ -86,6 +86,11 @@ def changed_pairs(join_type: JoinType, left: SideChange, right: SideChange) -> t
     """The pairs that go, and those that come, when both sides change.
 
     Takes as long as there are such pairs, and values that have changed.
+
+    Args:
+        join_type: which values without a partner make pairs.
+        left: how often each value of the left side was there before, and is now.
+        right: the same of the right side.
     """
     misses_right = [join_type.keeps_left and bool(n) for n in (left.size, left.size_now)]
     misses_left = [join_type.keeps_right and bool(n) for n in (right.size, right.size_now)]

@@ -142,6 +142,10 @@ class Pipeline:
     def apply(self, transform: PTransform[InT, OutT], pcoll: InT) -> OutT:
         """Expand a transform on its input inside its own label scope.
 
+        Args:
+            transform: with its label, if it has one.
+            pcoll: its input: a PCollection, several of them, or the pipeline itself.
+
         Raises:
             DuplicateLabelError: the label was given by hand and is taken in this scope.
         """
@@ -160,7 +164,15 @@ class Pipeline:
         tags: Sequence[str] = (MAIN,),
         retracted_by: str | None = None,
     ) -> dict[str, PCollection[Any]]:
-        """Add a primitive under the current label; for the `expand` of primitive transforms."""
+        """Add a primitive under the current label; for the `expand` of primitive transforms.
+
+        Args:
+            operation: the primitive.
+            inputs: its PCollections, in order.
+            strategy: the windowing of its outputs.
+            tags: of its outputs; by default the main one alone.
+            retracted_by: the grouping that may retract its outputs; None: none may.
+        """
         if isinstance(operation, Read):
             is_bounded = operation.source.is_bounded
             has_arrival_order = operation.source.has_arrival_order

@@ -95,7 +95,12 @@ def _fields(row: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
 
 
 def made_row(names: tuple[str, ...], values: Sequence[Any]) -> Any:
-    """A row of `row_class`."""
+    """A row of `row_class`.
+
+    Args:
+        names: of the fields.
+        values: one for each field.
+    """
     return row_class(names)._make(values)
 
 

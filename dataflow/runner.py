@@ -108,6 +108,10 @@ class Runner(Protocol):
 def create_runner(name: str, **options: Any) -> Runner:
     """The runner of that name, with its own options.
 
+    Args:
+        name: as the package that has it registered it, e.g. ``"direct"``.
+        **options: of its constructor.
+
     Raises:
         PipelineError: there is no runner of that name, or it does not take one of the options.
     """

@@ -28,6 +28,10 @@ _makers: dict[str, Callable[..., Any]] = {}
 def tagged(tag: str, *fields: Any) -> Any:
     """The value that was written under a tag with these fields; called by pickle.
 
+    Args:
+        tag: names the kind of value; never given to another kind.
+        *fields: in the order in which they were written.
+
     Raises:
         PipelineError: no value has this tag.
     """

@@ -79,6 +79,10 @@ def check_event_times(pcoll: PCollection[Any], window_fn: WindowFn) -> None:
 
     Whether user code in between has set them shows only when it runs (`runners.core.user_code.event_times`).
 
+    Args:
+        pcoll: the input of the `WindowInto`.
+        window_fn: the windows that it assigns.
+
     Raises:
         PipelineError: they have none, and no transform between their source and here can have set one.
     """
@@ -259,7 +263,13 @@ def _upstream(graph: PipelineGraph, pcollection: int) -> Iterator[TransformNode]
 
 
 def nearest(graph: PipelineGraph, pcollection: int, kinds: Any) -> Iterator[TransformNode]:
-    """Upstream of a collection, the first transforms on each way whose operation is of such a kind."""
+    """Upstream of a collection, the first transforms on each way whose operation is of such a kind.
+
+    Args:
+        graph: of the pipeline.
+        pcollection: the index of the collection in it.
+        kinds: the classes of operations that are looked for.
+    """
     return _nearest_if(graph, pcollection, lambda node: isinstance(node.operation, kinds))
 
 

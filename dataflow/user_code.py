@@ -47,6 +47,11 @@ def check_user_code(fn: DoFn | CallableDoFn, what: str) -> None:
 def check_hooks(owner: object, names: tuple[str, ...], what: str) -> None:
     """Check methods that return nothing.
 
+    Args:
+        owner: the user's object.
+        names: of the methods that are checked, as far as it has them.
+        what: the transform, for messages.
+
     Raises:
         PipelineError: one is asynchronous, or has a ``yield`` in it.
     """

@@ -72,14 +72,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def send_signal(store: Store, asked: argparse.Namespace) -> None:
-    """Send a signal to a job, and print its number."""
+    """Send a signal to a job, and print its number.
+
+    Args:
+        store: that has the job.
+        asked: the parsed command line, with ``job`` and ``name``.
+    """
     find_job(store, asked.job)
     number = store.send_signal(asked.job, asked.name)
     print(f"signal {number} of job {asked.job}: {asked.name}")
 
 
 def show_jobs(store: Store, _: argparse.Namespace) -> None:
-    """Print a line for each job."""
+    """Print a line for each job.
+
+    Args:
+        store: whose jobs are listed.
+        _: the parsed command line, not needed.
+    """
     jobs = store.read_jobs()
     if not jobs:
         print("no jobs")
@@ -108,7 +118,12 @@ def _state(job: JobSummary) -> str:
 
 
 def forget(store: Store, asked: argparse.Namespace) -> None:
-    """Forget a job, with the tables that are its own."""
+    """Forget a job, with the tables that are its own.
+
+    Args:
+        store: that has the job.
+        asked: the parsed command line, with ``job`` and ``yes``.
+    """
     find_job(store, asked.job)
     tables = store.result_tables(asked.job)
     own = [table.name for table in tables if table.is_own and table.has_rows is not None]
@@ -128,7 +143,12 @@ def forget(store: Store, asked: argparse.Namespace) -> None:
 
 
 def show_troubles(store: Store, asked: argparse.Namespace) -> None:
-    """Print why workers of a job have ended, and wait: how often, when, and the reasons."""
+    """Print why workers of a job have ended, and wait: how often, when, and the reasons.
+
+    Args:
+        store: that has the job.
+        asked: the parsed command line, with ``job``.
+    """
     find_job(store, asked.job)
     troubles = store.read_troubles(asked.job)
     if not troubles:
@@ -144,7 +164,12 @@ def show_troubles(store: Store, asked: argparse.Namespace) -> None:
 
 
 def show_ranges(store: Store, asked: argparse.Namespace) -> None:
-    """Print a line for each range of a job."""
+    """Print a line for each range of a job.
+
+    Args:
+        store: that has the job.
+        asked: the parsed command line, with ``job``.
+    """
     find_job(store, asked.job)
     job = store.read_job(asked.job)
     print_table(
@@ -170,7 +195,12 @@ def show_ranges(store: Store, asked: argparse.Namespace) -> None:
 
 
 def send_request(store: Store, asked: argparse.Namespace) -> None:
-    """Send a request to a job; print the number of the request, or its outcome."""
+    """Send a request to a job; print the number of the request, or its outcome.
+
+    Args:
+        store: that has the job.
+        asked: the parsed command line, with ``job``, the verb and its arguments, and ``wait``.
+    """
     find_job(store, asked.job)
     request: Request = asked.make(asked)
     number = store.send_request(asked.job, request)

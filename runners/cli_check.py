@@ -15,6 +15,10 @@ from runners.stored.framing import current_format
 def check_formats(store: Store, _: argparse.Namespace) -> None:
     """Print a line for each job, and what running it with this version would do.
 
+    Args:
+        store: whose jobs are listed.
+        _: the parsed command line, not needed.
+
     Raises:
         DataflowError: a job that is unfinished could not go on.
     """

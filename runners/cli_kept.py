@@ -22,7 +22,12 @@ _NAMES: Mapping[KeptKind, str] = {"late": "late records", "dead": "dead letters"
 
 
 def show_late(store: Store, asked: argparse.Namespace) -> None:
-    """Print what a job has dropped as too late, and how much of it each transform has."""
+    """Print what a job has dropped as too late, and how much of it each transform has.
+
+    Args:
+        store: that has the job.
+        asked: the parsed command line, with ``job`` and how to print.
+    """
     find_job(store, asked.job)
     rows = [_late_row(record, asked.contents) for record in store.read_late(asked.job)]
     if asked.json:
@@ -38,7 +43,12 @@ def show_late(store: Store, asked: argparse.Namespace) -> None:
 
 
 def show_dead(store: Store, asked: argparse.Namespace) -> None:
-    """Print the records that made user code fail, and why."""
+    """Print the records that made user code fail, and why.
+
+    Args:
+        store: that has the job.
+        asked: the parsed command line, with ``job`` and how to print.
+    """
     find_job(store, asked.job)
     letters = store.read_dead_letters(asked.job)
     if asked.json:
@@ -56,7 +66,12 @@ def show_dead(store: Store, asked: argparse.Namespace) -> None:
 
 
 def purge(store: Store, asked: argparse.Namespace) -> None:
-    """Delete late records and dead letters of a job that are old enough."""
+    """Delete late records and dead letters of a job that are old enough.
+
+    Args:
+        store: that has the job.
+        asked: the parsed command line, with ``job`` and the ages, in seconds.
+    """
     find_job(store, asked.job)
     ages: Mapping[KeptKind, float | None] = {"late": asked.late, "dead": asked.dead}
     if all(age is None for age in ages.values()):
@@ -71,7 +86,12 @@ def purge(store: Store, asked: argparse.Namespace) -> None:
 
 
 def replay(store: Store, asked: argparse.Namespace) -> None:
-    """Hand late records or dead letters to a function of the user's, and delete them when it has returned."""
+    """Hand late records or dead letters to a function of the user's, and delete them when it has returned.
+
+    Args:
+        store: that has the job.
+        asked: the parsed command line, with ``job``, the function and what it is to get.
+    """
     find_job(store, asked.job)
     kind: KeptKind = "dead" if asked.dead else "late"
     function = _function(asked.function)

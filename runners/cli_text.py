@@ -13,6 +13,10 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, format_time
 def find_job(store: Store, name: str) -> JobSummary:
     """The job of that name.
 
+    Args:
+        store: whose jobs are searched.
+        name: as on the command line.
+
     Raises:
         StoreError: there is none.
     """
@@ -27,7 +31,12 @@ def find_job(store: Store, name: str) -> JobSummary:
 
 
 def print_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
-    """Columns of text, two blanks apart; on one line each, so that other programs can read them."""
+    """Columns of text, two blanks apart; on one line each, so that other programs can read them.
+
+    Args:
+        header: the titles of the columns.
+        rows: a text for each column.
+    """
     lines = [[_shown(cell) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:

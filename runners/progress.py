@@ -18,7 +18,12 @@ LINE_INTERVAL_MS = 5_000
 
 
 def say(text: str, *, console: Console | None = None) -> None:
-    """One plain line."""
+    """One plain line.
+
+    Args:
+        text: one line.
+        console: None: stderr.
+    """
     (console or Console(stderr=True)).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -76,7 +81,13 @@ class Progress:
             self._bar.stop()
 
     def update(self, *, done: int, total: int | None = None, note: str = "") -> None:
-        """Say how far it is: ``done`` of ``total`` (None: nobody knows), and at what."""
+        """Say how far it is: ``done`` of ``total`` (None: nobody knows), and at what.
+
+        Args:
+            done: how much is.
+            total: of how much; None: that is not known.
+            note: shown behind the numbers.
+        """
         if self._bar is not None:
             (task_id,) = self._bar.task_ids
             self._bar.update(task_id, completed=done, total=total, note=note)

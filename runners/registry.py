@@ -19,6 +19,10 @@ STORE_VARIABLE = "DATAFLOW_STORE"
 def store_dsn(given: str | None = None, *, data_dir: Path | None = None) -> str:
     """The store's DSN: the one given, else that of `STORE_VARIABLE`, else an embedded Postgres, started if need be.
 
+    Args:
+        given: as the user gave it; None: not at all.
+        data_dir: of the embedded Postgres; None: its default.
+
     Raises:
         EmbeddedServiceError: an embedded Postgres is needed and not installed.
     """

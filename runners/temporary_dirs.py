@@ -36,7 +36,12 @@ def make_temporary_dir(prefix: str) -> Path:
 
 
 def remove_temporary_dir(directory: Path, pid: int | None = None) -> None:
-    """Remove a directory of this process, whose id is ``pid``; does nothing in a forked child.  Idempotent."""
+    """Remove a directory of this process, whose id is ``pid``; does nothing in a forked child.  Idempotent.
+
+    Args:
+        directory: to remove, with all that is in it.
+        pid: of the process that made it.
+    """
     if pid in (None, os.getpid()) and directory in _ours:
         shutil.rmtree(directory, ignore_errors=True)
         os.close(_ours.pop(directory))

@@ -10,7 +10,13 @@ from dataflow.user_code import check_hooks
 
 
 def check_name(name: object, what: str, location: str) -> str:
-    """Check a name, which must be text that is not empty, and return it."""
+    """Check a name, which must be text that is not empty, and return it.
+
+    Args:
+        name: as the user gave it.
+        what: what is to be named, as in "a computation".
+        location: file and line of the definition.
+    """
     if not isinstance(name, str) or not name:
         raise PipelineError(
             f"{what} ({location}) needs a name, not {name!r}", hint='e.g. "window_counts"'
@@ -19,7 +25,12 @@ def check_name(name: object, what: str, location: str) -> str:
 
 
 def check_computation(computation: object, what: str) -> None:
-    """Check that it is an object of a class that defines what to do with a record."""
+    """Check that it is an object of a class that defines what to do with a record.
+
+    Args:
+        computation: as the user gave it.
+        what: its name and location, for messages.
+    """
     if not isinstance(computation, Computation):
         hint = "write a class that is derived from dataflow.computations.Computation"
         if isinstance(computation, type):
@@ -40,7 +51,13 @@ def check_computation(computation: object, what: str) -> None:
 
 
 def check_inputs(inputs: object, what: str, location: str) -> None:
-    """Check that there is an input, and that each has a key extractor."""
+    """Check that there is an input, and that each has a key extractor.
+
+    Args:
+        inputs: key extractors by stream, as the user gave them.
+        what: the computation, for messages.
+        location: file and line of the definition.
+    """
     if not isinstance(inputs, Mapping):
         raise PipelineError(
             f"{what} needs its inputs with their key extractors, not {inputs!r}",
@@ -61,7 +78,13 @@ def check_inputs(inputs: object, what: str, location: str) -> None:
 
 
 def check_outputs(outputs: object, what: str, location: str) -> None:
-    """Check that the outputs are names, each given once."""
+    """Check that the outputs are names, each given once.
+
+    Args:
+        outputs: names of streams, as the user gave them.
+        what: the computation, for messages.
+        location: file and line of the definition.
+    """
     if isinstance(outputs, str) or not isinstance(outputs, Sequence):
         raise PipelineError(
             f"{what} needs a list of output streams, not {outputs!r}",

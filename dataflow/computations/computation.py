@@ -161,6 +161,10 @@ class Computation:
 
         The clock is the runner's: in batch it does not move until all input has been read.
 
+        Args:
+            tag: tells the timers of a key apart; setting one again moves it.
+            delay: from now, in seconds where it is a number.
+
         Raises:
             PipelineError: no hook is running, the tag is something else, or the delay is negative.
             TimeError: ``delay`` is not a duration.
@@ -171,6 +175,10 @@ class Computation:
         """Delete a timer, so that it does not fire; does nothing if it is not set.
 
         Arguments and errors are those of `set_timer`.
+
+        Args:
+            tag: of the timer.
+            domain: `LOW_WATERMARK` or `WALL_TIME`, as it was set.
         """
         self._running("delete_timer").timer(tag, domain).clear()
 

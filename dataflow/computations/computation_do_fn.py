@@ -35,7 +35,13 @@ _WALL_TIME = TimerFamilySpec("wall time", WALL_TIME)
 
 
 class KeyExtraction:
-    """``value`` to ``(key, (stream, value))``, by the consumer's extractor for the stream."""
+    """``value`` to ``(key, (stream, value))``, by the consumer's extractor for the stream.
+
+    Args:
+        consumer: name and location of the computation, for messages.
+        stream: that the records are from.
+        extractor: from a record's value to its key.
+    """
 
     def __init__(self, consumer: str, stream: str, extractor: Callable[[Any], Any]) -> None:
         self._consumer, self._stream, self._extractor = consumer, stream, extractor
@@ -54,7 +60,12 @@ class KeyExtraction:
 
 
 class ComputationDoFn(DoFn):
-    """Calls the hooks of one computation."""
+    """Calls the hooks of one computation.
+
+    Args:
+        computation: whose hooks are called; not shared between workers.
+        definition: of the computation, with its name, location and outputs.
+    """
 
     is_made_for_arrival_order = True
 
@@ -79,7 +90,16 @@ class ComputationDoFn(DoFn):
         low: TimerMap = DoFn.TimerParam(_LOW_WATERMARK),
         wall: TimerMap = DoFn.TimerParam(_WALL_TIME),
     ) -> list[Any]:
-        """Process one record."""
+        """Process one record.
+
+        Args:
+            element: key, and stream with value.
+            timestamp: the event time of the record.
+            watermark: the input watermark.
+            state: of the key.
+            low: the timers in event time.
+            wall: the timers in processing time.
+        """
         key, (stream, value) = element
         hook = self._hook(timestamp, watermark, state, low, wall)
         return self._call(hook, "process_record", Record(value, key, timestamp, stream))

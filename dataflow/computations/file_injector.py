@@ -42,7 +42,16 @@ class InjectorSplit:
 
 
 class FileInjector(Source):
-    """The base of `CsvInjector` and `JsonLinesInjector`, which define the format of the files."""
+    """The base of `CsvInjector` and `JsonLinesInjector`, which define the format of the files.
+
+    Args:
+        pattern: path of the files, with ``*`` and ``?``.
+        event_time: from a record to its event time.
+        max_disorder: how far event times go back in a file.
+        max_ahead: how far event times may be ahead of the clock; None: as far as they are.
+        created: from a path to the earliest event time in the file.
+        expected: the earliest event time of each file that is still to come, by its name.
+    """
 
     source_class: ClassVar[type[FileSource]]
 
@@ -116,7 +125,12 @@ class FileInjector(Source):
         return [InjectorSplit(*each, began_us) for each in sorted(begins_us.items())]
 
     def open(self, split: InjectorSplit, position: int | None) -> SourceReader:
-        """Read from a byte offset on, once the file is there."""
+        """Read from a byte offset on, once the file is there.
+
+        Args:
+            split: a path.
+            position: the byte offset to go on from; None: the start.
+        """
         files = self._files(split.path)
         if files.max_ahead is not None and self._is_repeatable and split.began_us is not None:
             files = attrs.evolve(files, max_ahead=files.max_ahead.since(split.began_us))

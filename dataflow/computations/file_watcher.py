@@ -34,7 +34,20 @@ from windowing.timestamps import DurationLike, TimestampLike, to_duration_us, to
 
 
 class FileWatcher(Source):
-    """The base of `CsvWatcher` and `JsonLinesWatcher`, which define the format of the files."""
+    """The base of `CsvWatcher` and `JsonLinesWatcher`, which define the format of the files.
+
+    Args:
+        pattern: path of the files, with ``*`` and ``?`` in the name only.
+        event_time: from a record to its event time.
+        max_disorder: how far event times go back over all files.
+        max_ahead: how far event times may be ahead of the clock; None: as far as they are.
+        created: from a path to the earliest event time in the file.
+        until: name of the file after which the input ends; None: it does not end.
+        settle: how long a file must be unchanged to count as complete.
+        poll: how often the folder is listed.
+        shares: into how many splits the folder is divided.
+        now_us: the clock, in microseconds.
+    """
 
     source_class: ClassVar[type[FileSource]]
 
@@ -111,7 +124,12 @@ class FileWatcher(Source):
         return [(share, began_us) for share in range(self._shares)]
 
     def open(self, split: int | tuple[int, int], position: Any) -> SourceReader:
-        """Go on with one share of the folder; jobs of earlier versions have a number alone as ``split``."""
+        """Go on with one share of the folder; jobs of earlier versions have a number alone as ``split``.
+
+        Args:
+            split: the number of the share, or it and the number of all shares.
+            position: as the reader has returned it; None: the start.
+        """
         number, began_us = (split, self._now_us()) if isinstance(split, int) else split
         if self._is_repeatable and not self._has_ended():
             raise InputError(

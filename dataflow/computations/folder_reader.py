@@ -62,7 +62,12 @@ class FolderPosition:
 
 
 class FolderReader(SourceReader):
-    """Reads one share of a folder, file after file; see the module."""
+    """Reads one share of a folder, file after file; see the module.
+
+    Args:
+        share: what to read, and how.
+        position: as an earlier reader has returned it; None: the start.
+    """
 
     def __init__(self, share: FolderShare, position: FolderPosition | None) -> None:
         position = position or FolderPosition()

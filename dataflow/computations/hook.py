@@ -99,7 +99,12 @@ class Hook:
         return None if self.initial is None else self.initial()
 
     def timer(self, tag: str, domain: TimeDomain) -> Timer:
-        """The timer of the key with a tag."""
+        """The timer of the key with a tag.
+
+        Args:
+            tag: tells the timers of a key apart.
+            domain: `LOW_WATERMARK` or `WALL_TIME`.
+        """
         if domain not in self.timers:
             raise PipelineError(
                 f"{self.definition} sets a timer of {domain!r}",

@@ -135,6 +135,11 @@ class Topology(PTransform["Pipeline", Streams]):
         """Let a stream come from outside: a `Source`, or a transform that reads, such as `ReadFromCsv`.
 
         ``record_ids``: of a `Source`, as for `Read`; a transform that reads has its own.
+
+        Args:
+            stream: the name of the stream.
+            source: a `Source`, or a transform that reads.
+            record_ids: how copies are recognized, where a source is given; a transform has its own.
         """
         if isinstance(source, Source):
             source = f"injector {stream}" >> Read(source, record_ids=record_ids)
@@ -152,7 +157,12 @@ class Topology(PTransform["Pipeline", Streams]):
         return self._give(stream, lambda pipeline: pipeline | read)
 
     def stream(self, name: str, pcollection: PCollection[Any]) -> Self:
-        """Let a stream be a PCollection of the same pipeline; in the topology its records are in no window."""
+        """Let a stream be a PCollection of the same pipeline; in the topology its records are in no window.
+
+        Args:
+            name: of the stream.
+            pcollection: of the same pipeline; nothing in it may be retracted.
+        """
         if not isinstance(pcollection, PCollection):
             raise PipelineError(
                 f"stream {name!r} ({user_location()}) is not a PCollection: {pcollection!r}",
@@ -167,7 +177,12 @@ class Topology(PTransform["Pipeline", Streams]):
         return self._give(name, lambda _: pcollection)
 
     def sink(self, stream: str, transform: PTransform[PCollection[Any], Any]) -> Self:
-        """Apply a transform, such as `WriteToPostgres`, to a stream."""
+        """Apply a transform, such as `WriteToPostgres`, to a stream.
+
+        Args:
+            stream: the name of the stream.
+            transform: applied to its records as a PCollection.
+        """
         if not isinstance(transform, PTransform):
             raise PipelineError(
                 f"the sink of stream {stream!r} ({user_location()}) is not a transform: {transform!r}"

@@ -118,7 +118,13 @@ class CsvSource(FileSource):
                 yield start
 
     def record_end(self, path: str, start: int, end: int) -> int:
-        """The last line end that is not in a quoted field."""
+        """The last line end that is not in a quoted field.
+
+        Args:
+            path: for messages.
+            start: a byte offset at which a record begins.
+            end: the number of bytes that the file has now.
+        """
         scan, found = QuoteScan(), start
         with closing(WholeLines(path, start, end, is_growing=True)) as lines:
             for piece in lines.pieces(PIECE_BYTES):

@@ -196,6 +196,10 @@ def _placed(error: InputError, origin: Origin) -> InputError:
 def unreadable_file(files: FileSource, path: Path) -> SetAside | None:
     """The error about a file of another format, none of whose records can be read; None if the format is right.
 
+    Args:
+        files: the source, which checks its format.
+        path: of the file in question.
+
     Raises:
         InputError: it cannot be opened.
     """
@@ -217,6 +221,11 @@ def event_times_us(
     path: str, event_time: Callable[[Any], TimestampLike] | None, values: Sequence[Any]
 ) -> Sequence[int]:
     """The event time of each record of a file.
+
+    Args:
+        path: for messages.
+        event_time: from a record to its event time, as the user gave it; None: records have none.
+        values: the records.
 
     Raises:
         InputError: a record has none.

@@ -132,7 +132,12 @@ class FileSource(Source):
 
     @abstractmethod
     def records_of(self, path: str, raw: bytes) -> Sequence[Any]:
-        """The record in some bytes; none where a line is empty.  Raises `InputError` if they are malformed."""
+        """The record in some bytes; none where a line is empty.  Raises `InputError` if they are malformed.
+
+        Args:
+            path: for messages.
+            raw: the bytes of one record, as `record_end` or the lines divide them.
+        """
 
     def units(self, lines: Iterable[bytes]) -> Iterator[RecordBytes]:
         """Lines, the first of which begins a record, as records; here each is one."""
@@ -160,7 +165,13 @@ class FileSource(Source):
                 yield offset + len(next(iter(lines), b""))
 
     def record_end(self, path: str, start: int, end: int) -> int:
-        """Where the last record ends that is whole in these bytes of a file that may grow; ``start`` if none is."""
+        """Where the last record ends that is whole in these bytes of a file that may grow; ``start`` if none is.
+
+        Args:
+            path: of the file.
+            start: a byte offset at which a record begins.
+            end: the number of bytes that may be read.
+        """
         with closing(WholeLines(path, start, end, is_growing=True)) as lines:
             return start + sum(map(len, lines.pieces(PIECE_BYTES)))
 
@@ -187,7 +198,12 @@ class FileSource(Source):
 
 
 def not_opened(path: str, error: OSError) -> InputError:
-    """The error about a file that cannot be opened."""
+    """The error about a file that cannot be opened.
+
+    Args:
+        path: of the file.
+        error: of the operating system.
+    """
     return InputError(
         f"{path} cannot be read",
         detail=str(error),
@@ -196,7 +212,12 @@ def not_opened(path: str, error: OSError) -> InputError:
 
 
 def text_of(path: str, raw: bytes) -> str:
-    """Bytes of a file as text.  Raises `InputError` where they are not UTF-8."""
+    """Bytes of a file as text.  Raises `InputError` where they are not UTF-8.
+
+    Args:
+        path: for messages.
+        raw: the bytes.
+    """
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -206,7 +227,15 @@ def text_of(path: str, raw: bytes) -> str:
 
 
 class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
-    """What the transforms that read files have in common."""
+    """What the transforms that read files have in common.
+
+    Args:
+        path: of the files, with ``*`` and ``?``.
+        event_time: from a record to its event time; `ARRIVAL_TIME`; None: records have none.
+        max_disorder: how far event times go back in a file.
+        max_ahead: how far event times may be ahead of the clock; None: as far as they are.
+        record_ids: how copies of records are recognized; None: not at all.
+    """
 
     source_class: type[FileSource]
 

@@ -24,7 +24,8 @@ class ReadFromJsonLines(ReadFromFiles):
     """Values of files with one JSON value per line, or typed rows.
 
     Args:
-        path: as for `ReadFromCsv`, and so are ``max_disorder``, ``max_ahead`` and ``record_ids``.
+        path: as for `ReadFromCsv`.
+        max_disorder, max_ahead, record_ids: as for `ReadFromCsv`.
         rows: a row type: a `typing.NamedTuple` class with fields of int, float, str or bool, or one of these or None.
             Each line then is an object with at least these members (one that may be None may be missing), and elements
             are instances of the type.  They travel as columns where every step can take them so, which is many times

@@ -72,6 +72,10 @@ class JsonRowsSource(FileSource):
     def rows(self, path: str, block: bytes) -> Rows | list[Any]:
         """The rows of a block of lines.
 
+        Args:
+            path: for messages.
+            block: whole lines.
+
         Raises:
             InputError: a line is not such a row; the message names it.
         """

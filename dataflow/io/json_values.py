@@ -57,7 +57,12 @@ def check_first_lines(path: str) -> None:
 
 
 def parse_json(path: str, line: str) -> Any:
-    """The value on a line.  Raises `InputError` if there is none."""
+    """The value on a line.  Raises `InputError` if there is none.
+
+    Args:
+        path: for messages.
+        line: the bytes of one line.
+    """
     try:
         return json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:

@@ -28,6 +28,10 @@ class LineSource(FileSource):
     def records(self, path: str, lines: Sequence[bytes]) -> Sequence[Any]:
         """The records of some lines with their ends.
 
+        Args:
+            path: for messages.
+            lines: each with its line end.
+
         Raises:
             InputError: a line is malformed.
         """

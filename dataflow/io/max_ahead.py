@@ -45,6 +45,11 @@ class MaxAhead:
     ) -> "MaxAhead | None":
         """The limit, from the argument of a read; None if every event time is taken.
 
+        Args:
+            name: of the read, for messages.
+            max_ahead: as the user gave it, in seconds where it is a number; None: no limit.
+            now_us: the clock, in microseconds.
+
         Raises:
             PipelineError: it is negative.
             TimeError: it is no duration.
@@ -70,7 +75,14 @@ class MaxAhead:
     def set_aside(
         self, name: str, origin: Origin | None, element: Any, timestamp_us: int
     ) -> SetAside:
-        """The record to set aside because it is too far ahead: of a file of this name, or of a source."""
+        """The record to set aside because it is too far ahead: of a file of this name, or of a source.
+
+        Args:
+            name: of the read.
+            origin: where in a file the record is; None: it is of another source.
+            element: the record.
+            timestamp_us: its event time, in microseconds.
+        """
         now_us = self.now_us()
         ahead = in_words((timestamp_us - now_us) // US_PER_SECOND * US_PER_SECOND)
         limit = in_words(self.limit_us)

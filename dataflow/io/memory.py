@@ -12,6 +12,10 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 def listed_elements(given: Iterable[Any], what: str) -> list[Any]:
     """The elements that were given; of a dict its items.
 
+    Args:
+        given: as the user gave it.
+        what: the transform, for messages.
+
     Raises:
         PipelineError: it is a single value.
     """

@@ -136,7 +136,12 @@ class Source(ABC):
 
     @abstractmethod
     def open(self, split: Any, position: Any | None) -> SourceReader:
-        """A reader of ``split`` from ``position``, or from its start if None."""
+        """A reader of ``split`` from ``position``, or from its start if None.
+
+        Args:
+            split: one of `splits`, or of those of an earlier version of the source.
+            position: as a batch of an earlier reader had it; None: the start.
+        """
 
     def repeatable(self) -> "Source":
         """The input for an engine that may read a split again after others have used its records, as in batch.

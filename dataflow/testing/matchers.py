@@ -33,7 +33,12 @@ class Found:
     where: tuple[str, ...] = ()
 
     def narrowed(self, where: str, changes: Iterable[Change[Any]]) -> "Found":
-        """A part of these elements."""
+        """A part of these elements.
+
+        Args:
+            where: which part it is, for messages.
+            changes: the elements that belong to it.
+        """
         return Found(list(changes), self.folding, (*self.where, where))
 
     @property

@@ -83,7 +83,13 @@ def check_bundle_insensitive(
 ) -> None:
     """Check that the result is the same in whatever bundles elements come, from all together to each alone.
 
-    Arguments and errors are those of `check_order_insensitive`.
+    Errors are those of `check_order_insensitive`.
+
+    Args:
+        build: the fragment, from a PCollection to its result.
+        elements: of the input; `TimestampedValue` where they have event times.
+        key_of: from an element to its key, where results are not ``(key, value)`` pairs.
+        combine: from the values of several panes to one value, such as ``sum``, where panes are discarding.
     """
     items = [_stamped(each) for each in elements]
     streams = []
@@ -104,6 +110,12 @@ def check_same_answer(
     """Check that these streams, of the same elements, have the same result: for streams of your own making or drawing.
 
     Other arguments and errors are those of `check_order_insensitive`.
+
+    Args:
+        build: the fragment, from a PCollection to its result.
+        *streams: at least two, of the same elements.
+        key_of: from an element to its key, where results are not ``(key, value)`` pairs.
+        combine: from the values of several panes to one value, such as ``sum``, where panes are discarding.
     """
     runs = [_run(build, stream, key_of=key_of, combine=combine) for stream in streams]
     for other in runs[1:]:

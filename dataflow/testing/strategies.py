@@ -68,7 +68,12 @@ def elements(
 
 @st.composite
 def bundles(draw: st.DrawFn, items: Sequence[Any]) -> list[list[Any]]:
-    """Ways to cut a sequence into bundles, none of them empty."""
+    """Ways to cut a sequence into bundles, none of them empty.
+
+    Args:
+        draw: of hypothesis.
+        items: the sequence to cut.
+    """
     cuts = sorted(draw(st.sets(st.integers(1, max(1, len(items) - 1)))) if len(items) > 1 else [])
     return [list(items[i:k]) for i, k in zip([0, *cuts], [*cuts, len(items)], strict=True) if i < k]
 

@@ -74,6 +74,10 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
         """Give the transform more outputs.
 
         ``process`` yields `TaggedOutput` for ``tags``, everything else goes to ``main``.
+
+        Args:
+            *tags: of the further outputs, as in `TaggedOutput`.
+            main: the tag of the main output in the result.
         """
         named = MultiOutputParDo(self._fn, main, tags, self._skew_us)
         named.label = self.label
@@ -85,7 +89,14 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
 
 
 class MultiOutputParDo(PTransform[PCollection[Any], PCollectionTuple]):
-    """A `ParDo` with several outputs, as `ParDo.with_outputs` returns it."""
+    """A `ParDo` with several outputs, as `ParDo.with_outputs` returns it.
+
+    Args:
+        fn: the `DoFn`, or function.
+        main: the tag of the main output in the result.
+        tags: of the further outputs.
+        skew_us: how far outputs may lie before their element, in microseconds.
+    """
 
     def __init__(self, fn: DoFn, main: str, tags: tuple[str, ...], skew_us: int = 0) -> None:
         if len({main, *tags}) != 1 + len(tags):
@@ -119,7 +130,13 @@ class _CallableTransform(PTransform[PCollection[Any], PCollection[OutT]]):
 
 
 class Map(_CallableTransform[OutT]):
-    """One output per element: ``fn(element)``; ``allowed_timestamp_skew`` as for `ParDo`."""
+    """One output per element: ``fn(element)``; ``allowed_timestamp_skew`` as for `ParDo`.
+
+    Args:
+        fn: called with each element.
+        allowed_timestamp_skew: how far the event time of an output may lie before that of its element; seconds where it
+            is a number.
+    """
 
     shape = Shape.MAP
 
@@ -130,7 +147,13 @@ class Map(_CallableTransform[OutT]):
 
 
 class FlatMap(_CallableTransform[OutT]):
-    """Any number of outputs per element: those of the iterable ``fn(element)``; the skew as for `ParDo`."""
+    """Any number of outputs per element: those of the iterable ``fn(element)``; the skew as for `ParDo`.
+
+    Args:
+        fn: called with each element; returns an iterable.
+        allowed_timestamp_skew: how far the event time of an output may lie before that of its element; seconds where it
+            is a number.
+    """
 
     shape = Shape.FLAT_MAP
 

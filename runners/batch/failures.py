@@ -44,7 +44,12 @@ class FailuresParam(AccumulatorParam[list[Failure]]):
         return []
 
     def addInPlace(self, value1: list[Failure], value2: list[Failure]) -> list[Failure]:  # noqa: N802 - Spark's name
-        """Both lists, concatenated."""
+        """Both lists, concatenated.
+
+        Args:
+            value1: changed in place.
+            value2: of another task.
+        """
         value1 += value2
         return value1
 
@@ -56,7 +61,12 @@ def is_transient(error: Exception) -> bool:
 
 
 def failure_of(error: Exception, where: str) -> Failure:
-    """The failure that carries ``error``; ``where`` names the transform at which the stage starts."""
+    """The failure that carries an error.
+
+    Args:
+        error: that ended the task.
+        where: the transform at which the stage starts, and what follows it.
+    """
     known = error if isinstance(error, DataflowError) else _described(error, where)
     try:
         pickled = dumps(known)

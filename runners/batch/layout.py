@@ -72,7 +72,11 @@ def layout(
 ) -> Layout:
     """Lay the ranges out as the store has them; they win over what this run would have chosen.
 
-    ``wanted``: which of them have something left to do; by default those that are not finished.
+    Args:
+        plan: of the pipeline.
+        ranges: the job's, as the store has them.
+        wanted: from the ranges by stage to the indexes of those that have something left to do; by default those that
+            are not finished.
     """
     by_stage: dict[str, list[RangeRow]] = {name: [] for name in plan.stages}
     for range_id, row in ranges.items():

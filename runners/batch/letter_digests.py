@@ -53,7 +53,12 @@ class Letters:
 
     @classmethod
     def of(cls, letters: Iterable[DeadLetter], repeated: Repeated) -> Self:
-        """The digest of these letters."""
+        """The digest of these letters.
+
+        Args:
+            letters: dead letters.
+            repeated: what of a record is the same when its task is run again.
+        """
         hashes = [_hash_of(each, repeated) for each in letters]
         return cls(len(hashes), sum(hashes) & _MASK)
 

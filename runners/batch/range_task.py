@@ -136,10 +136,21 @@ class End(Protocol):
         """The store's side of the task, not entered yet."""
 
     def reading(self, task: "RangeTask", split: bytes, *, is_resumable: bool) -> Reading:
-        """Open a split: at its beginning, or where the commits of earlier attempts end if it is resumable."""
+        """Open a split: at its beginning, or where the commits of earlier attempts end if it is resumable.
+
+        Args:
+            task: the range's, with its stage and store.
+            split: of the source.
+            is_resumable: whether reading may go on where earlier attempts have committed.
+        """
 
     def groups(self, task: "RangeTask", grouping: GroupingStage) -> Groups:
-        """The groups of the task's key range."""
+        """The groups of the task's key range.
+
+        Args:
+            task: the range's, with its stage and store.
+            grouping: the stage.
+        """
 
     def content(self, sender: RangeId, number: int, blob: bytes) -> Any:
         """What is shipped of partials that were packed.

@@ -63,6 +63,8 @@ class RangeWriter:
 
     Args:
         store: closed with the writer.
+        job: that the range belongs to.
+        range_id: of the range.
         owner: unique among the attempts.
         run: which run of the job the attempt belongs to (`JobRow.version`); None: any.
         is_binding: whether the digests that earlier runs have committed count.  They do not where a range has committed
@@ -159,7 +161,12 @@ class RangeWriter:
     def write(
         self, writes: Iterable[TableWrite], dead: Sequence[dead_letters.DeadLetter] = ()
     ) -> None:
-        """Keep rows and letters for the next commit; those of a finished range are all committed."""
+        """Keep rows and letters for the next commit; those of a finished range are all committed.
+
+        Args:
+            writes: rows, by table.
+            dead: the dead letters.
+        """
         if self.is_finished:
             self.pass_over(dead)
             return
@@ -198,6 +205,11 @@ class RangeWriter:
 
         Returns normally, having written nothing, if another attempt has meanwhile finished the
         range.
+
+        Args:
+            read_so_far: where the next attempt goes on; None: at the beginning.
+            is_last: whether the range is finished with this commit.
+            sent: the digest of what was sent, by receiver; None: no receiver needs it.
 
         Raises:
             FencedError: another attempt owns the range and has not finished it.

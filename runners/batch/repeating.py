@@ -24,6 +24,10 @@ def begin_run(store: Store, job: JobRow) -> JobRow:
 
     A run is a version of the job that differs in nothing: a worker of an earlier one is fenced, and gets no range.
 
+    Args:
+        store: that has the job.
+        job: its name.
+
     Raises:
         StoreError: the store refuses.
     """
@@ -46,7 +50,12 @@ def begin_run(store: Store, job: JobRow) -> JobRow:
 
 
 def binding_ranges(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> frozenset[RangeId]:
-    """The ranges that must send what they have sent: their own rows are committed, or rows made of what they sent."""
+    """The ranges that must send what they have sent: their own rows are committed, or rows made of what they sent.
+
+    Args:
+        plan: of the pipeline.
+        ranges: the job's, as the store has them.
+    """
     with_rows = {
         range_id for range_id, row in ranges.items() if _has_rows(row, plan, range_id.computation)
     }
@@ -76,6 +85,11 @@ def nondeterministic(graph: PipelineGraph) -> str | None:
 
 def check_continuable(plan: ExecutionPlan, job: JobRow, bound: frozenset[RangeId]) -> None:
     """Refuse to continue a run whose code would emit something else.
+
+    Args:
+        plan: of the pipeline.
+        job: as the store has it.
+        bound: the ranges that must send what they have sent before.
 
     Raises:
         UnrepeatableError: it would.

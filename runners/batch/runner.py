@@ -176,6 +176,11 @@ def finish(prepared: PreparedJob) -> None:
 def check_is_whole(prepared: PreparedJob, job: JobRow | None, place: str) -> None:
     """Check that a store has the rows of a batch job all of whose tasks have ended.
 
+    Args:
+        prepared: the job.
+        job: as the store has it; None: it does not.
+        place: the store, without secrets, for messages.
+
     Raises:
         LostCommitsError: ranges that write rows are not finished there.
     """

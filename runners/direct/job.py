@@ -53,7 +53,12 @@ class OpenGrouping:
 
 
 class Job:
-    """The state of a run, all in memory."""
+    """The state of a run, all in memory.
+
+    Args:
+        execution: the plan, and its stages.
+        tries: how often a record may fail before it is a dead letter; None: its first failure ends the run.
+    """
 
     def __init__(self, execution: ExecutionPlan, *, tries: int | None = None) -> None:
         self._tries = tries

@@ -17,6 +17,11 @@ class MicroBatchJob(Job):
     """A job in rounds: the input of a round arrives at each grouping before its end, which fires the windows.
 
     So a grouping waits for all input of the round, and a chain of groupings is through in one round.
+
+    Args:
+        execution: the plan, and its stages.
+        round_us: the processing time of a round, in microseconds.
+        tries: how often a record may fail before it is a dead letter; None: its first failure ends the run.
     """
 
     def __init__(

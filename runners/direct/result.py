@@ -14,7 +14,13 @@ from runners.errors import RequestError, SignalError
 
 
 class DirectResult:
-    """The results of a direct run: its tables, and the records that are in no result."""
+    """The results of a direct run: its tables, and the records that are in no result.
+
+    Args:
+        tables: rows by table.
+        late: the dropped records.
+        dead: the dead letters.
+    """
 
     def __init__(
         self,

@@ -68,6 +68,10 @@ def find_programs(data: Path, account: Account | None) -> Path:
 def find_socket_dir(home: Path, account: Account | None) -> Path:
     """Return `home`, or a short stand-in: the path of a socket is limited to some 100 bytes.
 
+    Args:
+        home: the data directory.
+        account: that the server runs as; None: this one.
+
     Raises:
         EmbeddedServiceError: somebody else made the stand-in.
     """

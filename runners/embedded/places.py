@@ -45,6 +45,10 @@ def make_dir(path: Path) -> None:
 def write_executable(path: Path, text: str) -> None:
     """Put a script in place at once: a concurrent reader runs the old one or the new one.
 
+    Args:
+        path: of the script.
+        text: its content.
+
     Raises:
         EmbeddedServiceError: the file cannot be written; the hint is how to choose another place.
     """

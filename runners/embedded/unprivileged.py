@@ -107,6 +107,10 @@ def reachable_programs(programs: Path, *, version: str) -> Path:
 def hand_over(directory: Path, account: Account) -> None:
     """Make a directory the account's own, closed to everybody else, and reachable for it.
 
+    Args:
+        directory: is given to the account, with all that is in it.
+        account: that the server will run as.
+
     Raises:
         EmbeddedServiceError: it lies in a home directory that is closed to other accounts.
     """

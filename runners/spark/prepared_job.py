@@ -38,7 +38,14 @@ class JobOptions:
 
     @classmethod
     def of_stream(cls, *, job: str, store: str | None, fresh: bool, workers: int) -> "JobOptions":
-        """The options of a stream, whether it begins live or with a backfill."""
+        """The options of a stream, whether it begins live or with a backfill.
+
+        Args:
+            job: its name.
+            store: its DSN; None: see `store_dsn`.
+            fresh: whether to start over.
+            workers: the number of slots.
+        """
         return cls(
             job=job,
             mode="streaming",
@@ -68,7 +75,12 @@ class PreparedJob:
         return StoreResult(self.dsn, self.job.job, self.plan.graph, is_drained=self.job.is_drained)
 
     def updated(self, graph: PipelineGraph, update: Update) -> "PreparedJob":
-        """The job with another pipeline.  No driver may be running it; errors as those of `prepare`."""
+        """The job with another pipeline.  No driver may be running it; errors as those of `prepare`.
+
+        Args:
+            graph: of the new pipeline.
+            update: which state goes where, and what may be lost.
+        """
         return prepare(graph, attrs.evolve(self.options, fresh=False), update=update)
 
     def finish(
@@ -77,9 +89,12 @@ class PreparedJob:
         *,
         is_drained: bool = False,
     ) -> None:
-        """Mark the job as done; ``is_drained``: because a drain was requested.
+        """Mark the job as done.
 
-        ``check``: called before it with the job and a text for its place; raises if something of the job is lost.
+        Args:
+            check: called before, with the job as the store has it and a text for its place; raises if something of the
+                job is lost.
+            is_drained: whether it ends because a drain was requested.
 
         Raises:
             StoreRestartedError: what was done may be lost.
@@ -165,6 +180,11 @@ def planned_update(
     graph: PipelineGraph, options: JobOptions, renamed: Mapping[str, str]
 ) -> UpdatePlan | None:
     """What an update of the job to the pipeline would do; None if the job does not exist or runs this pipeline.
+
+    Args:
+        graph: of the new pipeline.
+        options: of the job.
+        renamed: new names of computations by their old ones.
 
     Raises:
         PipelineError, UpdateRefusedError: as `plan_update`.

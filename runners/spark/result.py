@@ -79,6 +79,10 @@ class StoreResult:
     def move(self, range_id: str, slot: int) -> str:
         """Have a range go to the worker of a slot, wait until it has, and return a sentence that confirms it.
 
+        Args:
+            range_id: as `dataflow ranges` lists it.
+            slot: the number of the slot, from 0.
+
         Raises:
             RequestError: it cannot, or not now, or nobody runs the job, or it is a batch; the message has the reason.
         """
@@ -98,6 +102,10 @@ class StoreResult:
 
     def merge(self, range_id: str, gone: str) -> str:
         """Have a key range take in its neighbour's keys, wait until it has, and return a sentence that confirms it.
+
+        Args:
+            range_id: as `dataflow ranges` lists it; it has all keys afterwards.
+            gone: the neighbour, which is retired.
 
         Raises:
             RequestError: as `move`.

@@ -84,7 +84,12 @@ def checked_code(code: Iterable[str | PathLike[str]]) -> tuple[str, ...]:
 
 
 def ship_code(context: SparkContext, code: Sequence[str]) -> None:
-    """Have every executor of the context find this code first; once for each content."""
+    """Have every executor of the context find this code first; once for each content.
+
+    Args:
+        context: of the Spark session.
+        code: paths of modules, packages and archives, or URIs.
+    """
     global _added  # noqa: PLW0603 - as there is one context in a process
     if _added is None or _added.application != context.applicationId:
         _added = _Added.none(context.applicationId)
@@ -99,7 +104,12 @@ def ship_code(context: SparkContext, code: Sequence[str]) -> None:
 
 
 def code_missing(module: str, place: str = "on its executors") -> CodeMissingError:
-    """The error for a module that workers lack, with how they get it."""
+    """The error for a module that workers lack, with how they get it.
+
+    Args:
+        module: that could not be imported.
+        place: where, for messages.
+    """
     if module.partition(".")[0] in _OURS | _OUR_IMPORTS:
         return CodeMissingError(
             f"Spark's workers do not have dataflow-sdk, or not all of it: no module {module!r} {place}",

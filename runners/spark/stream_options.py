@@ -44,6 +44,20 @@ class StreamOptions:
     ) -> "StreamOptions":
         """The options, from the arguments of a runner.
 
+        Args:
+            job: its name.
+            store: its DSN; None: see `store_dsn`.
+            fresh: whether to start over.
+            workers: the number of slots.
+            tries_per_record: how often a record may fail before it is a dead letter; None: its first failure ends the
+                job.
+            master: the URL of Spark's master.
+            spark_settings: of the session, by name.
+            code: the user's modules and files, for the executors.
+            show_progress: whether a bar is shown.
+            step_timeout: how long user code may be at work on a step; seconds where it is a number; None: as long as it
+                likes.
+
         Raises:
             PipelineError: one of them is not valid.
         """

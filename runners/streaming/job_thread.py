@@ -61,7 +61,18 @@ _FRUITLESS_RUNS_MAX = 3
 
 
 class StreamingJob:
-    """A job under way; what `Pipeline.run` returns."""
+    """A job under way; what `Pipeline.run` returns.
+
+    Args:
+        prepared: the job.
+        context: of the Spark session.
+        keeper: ends the session with its last job.
+        workers: the number of slots.
+        options: of each worker.
+        balance: whether ranges are moved and split to balance the load.
+        retention: how long late records and dead letters are kept.
+        show_progress: whether a bar is shown.
+    """
 
     def __init__(
         self,

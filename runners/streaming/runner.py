@@ -178,6 +178,10 @@ class StreamingRunner:
 
         ``str`` of it is a table for people.  None if there is no such job, or it runs this pipeline already.
 
+        Args:
+            pipeline: the new version.
+            renamed: new names of computations by their old ones.
+
         Raises:
             PipelineError: ``renamed`` has a name that is not there.
             UpdateRefusedError: the job is finished.

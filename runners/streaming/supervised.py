@@ -98,7 +98,12 @@ class SharedPage:
 
 
 class PageWatch:
-    """`runners.millwheel.worker.caution.Watch` by a shared page; ``alive``: called now and then during trials."""
+    """`runners.millwheel.worker.caution.Watch` by a shared page; ``alive``: called now and then during trials.
+
+    Args:
+        page: shared with the task beside the worker.
+        step_timeout_ms: how long user code may be at work on one step; None: as long as it likes.
+    """
 
     def __init__(self, page: SharedPage, step_timeout_ms: int | None) -> None:
         self._page = page
@@ -123,7 +128,13 @@ class PageWatch:
 
 
 class WorkerEndedError(Exception):
-    """A worker has not come to its end; ``at``: where it was.  ``is_silent``: it could not report why."""
+    """A worker has not come to its end; ``at``: where it was.  ``is_silent``: it could not report why.
+
+    Args:
+        reason: as the worker recorded it, or how its process ended.
+        at: the last bundle of each range that it was at.
+        is_silent: whether it could not report why.
+    """
 
     def __init__(self, reason: str, at: Mapping[RangeId, int], *, is_silent: bool) -> None:
         super().__init__(reason)

@@ -140,6 +140,10 @@ class _LiveError(Exception):
 def check_continuable(graph: PipelineGraph, job: JobRow) -> None:
     """Refuse to continue a backfill that was interrupted, if its code would emit something else.
 
+    Args:
+        graph: of the pipeline.
+        job: as the store has it.
+
     Raises:
         BackfillError: it would.
     """

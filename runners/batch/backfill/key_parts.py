@@ -78,6 +78,11 @@ class KeyParts:
     def take(self, sender: RangeId, number: int, blob: bytes) -> None:
         """Take in what a sender has sent (`Gatherer`, with `PARTS`) under a number of its own.
 
+        Args:
+            sender: the range that has sent it.
+            number: of the sending; with the sender, the order in which parts are read.
+            blob: as `Gatherer` encodes it.
+
         Raises:
             OSError: the temporary directory is full; another attempt may have more luck.
         """

@@ -30,7 +30,12 @@ class LeftState:
         self.size_bytes = 0
 
     def add(self, cells: Mapping[CellId, Cell], timers: Timers) -> None:
-        """Keep the state of some keys as it is when the backfill ends."""
+        """Keep the state of some keys as it is when the backfill ends.
+
+        Args:
+            cells: by cell id.
+            timers: their instants, in microseconds.
+        """
         for cell_id, cell in cells.items():
             key_hash, cell_key = self._key(cell_id)
             value = encode_cell(cell)

@@ -49,7 +49,12 @@ def backfill_settings(
 
 
 def backfill_layout(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> Layout:
-    """The targets of a backfill: every range leaves something in the store, whether it writes tables or not."""
+    """The targets of a backfill: every range leaves something in the store, whether it writes tables or not.
+
+    Args:
+        plan: of the pipeline.
+        ranges: the job's, as the store has them.
+    """
 
     def wanted(by_stage: ByStage) -> Mapping[str, frozenset[int]]:
         found: dict[str, frozenset[int]] = {}

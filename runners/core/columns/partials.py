@@ -33,10 +33,12 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
     """Partials of one grouping as columns.
 
     Args:
-        keys: the columns of the key; ``is_single`` if the key is not a tuple.
+        keys: the columns of the key.
         windows: of each partial.
         counts: the number of records in each partial.
-        combiners: fold the values, and ``accumulators``: the arrays of each combiner.
+        accumulators: the arrays of each combiner.
+        combiners: fold the values.
+        is_single: whether the key is the value of its only column, and not a tuple.
     """
 
     def __init__(

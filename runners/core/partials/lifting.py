@@ -64,7 +64,12 @@ Held = dict[Any, list[Any]]
 
 
 class Lifter:
-    """Builds the partials for one grouping."""
+    """Builds the partials for one grouping.
+
+    Args:
+        node: the grouping, for messages.
+        accumulation: how its values are folded.
+    """
 
     def __init__(self, node: TransformNode, accumulation: Accumulation) -> None:
         self._node, self._accumulation = node, accumulation

@@ -51,7 +51,12 @@ class UserTimers(dict[TimerName, SetTimer]):
         super().__setitem__(timer, at)
 
     def pop(self, timer: TimerName, *default: Any) -> Any:
-        """Clear a timer."""
+        """Clear a timer.
+
+        Args:
+            timer: its name, or its family and tag.
+            *default: returned if it is not set; without it that is a `KeyError`.
+        """
         if self._queues is not None:
             self._changed.append(timer)
         return super().pop(timer, *default)

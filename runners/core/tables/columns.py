@@ -25,7 +25,12 @@ _KEY_TEXT_BYTES_MAX = 200
 
 
 class TableColumns(Column[Row]):
-    """Rows of ``table``: ``arrays`` are its columns in order."""
+    """Rows of ``table``: ``arrays`` are its columns in order.
+
+    Args:
+        table: that the rows are for.
+        arrays: the columns, in the table's order.
+    """
 
     def __init__(self, table: TableSpec, arrays: Sequence[pa.Array]) -> None:
         self.table, self.arrays = table, list(arrays)

@@ -36,7 +36,13 @@ PART_OUTPUTS = 10_000
 
 
 class DoFnInvoker:
-    """Runs one ParDo; ``emit(tag, bundle)`` takes its outputs."""
+    """Runs one ParDo; ``emit(tag, bundle)`` takes its outputs.
+
+    Args:
+        node: the ParDo, for messages.
+        operation: with the user's `DoFn`.
+        emit: takes the tag of an output (None: the main one), and a bundle.
+    """
 
     def __init__(self, node: TransformNode, operation: ParDo, emit: Emit) -> None:
         self._node, self._operation = node, operation

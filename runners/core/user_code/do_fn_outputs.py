@@ -19,7 +19,13 @@ _WRAPPERS = frozenset((TimestampedValue, TaggedOutput, WindowedValue))
 
 
 class DoFnOutputs:
-    """Unwraps the outputs of one ParDo; ``emit(tag, bundle)`` takes them."""
+    """Unwraps the outputs of one ParDo; ``emit(tag, bundle)`` takes them.
+
+    Args:
+        node: the ParDo, for messages.
+        operation: with the user's `DoFn`.
+        emit: takes the tag of an output (None: the main one), and a bundle.
+    """
 
     def __init__(self, node: TransformNode, operation: ParDo | StatefulParDo, emit: Emit) -> None:
         self._node, self.emit = node, emit
