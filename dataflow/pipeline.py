@@ -26,7 +26,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class PCollection(Generic[T_co]):
-    """A handle on one collection of the pipeline that is being built; holds no data."""
+    """A handle on one collection of the pipeline that is being built; holds no data.
+
+    Args:
+        pipeline: that it belongs to.
+        node: of the collection, in the graph.
+    """
 
     def __init__(self, pipeline: Pipeline, node: PCollectionNode) -> None:
         self.pipeline = pipeline
