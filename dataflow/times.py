@@ -132,12 +132,22 @@ def in_words(duration_us: int) -> str:
 
 
 def behind(then_us: int, now_us: int) -> str:
-    """How far an instant is behind another one, in words, by its largest unit: ``3 minutes behind``, or ``ahead``."""
+    """How far an instant is behind another one, in words, by its largest unit: ``3 minutes behind``, or ``ahead``.
+
+    Args:
+        then_us: the moment, in microseconds since 1970.
+        now_us: the clock, in microseconds since 1970.
+    """
     return f"{_apart(then_us, now_us)} {'behind' if then_us <= now_us else 'ahead'}"
 
 
 def ago(then_us: int, now_us: int) -> str:
-    """How long ago an instant was, in words, by its largest unit: ``3 minutes ago``, or ``in 3 minutes``."""
+    """How long ago an instant was, in words, by its largest unit: ``3 minutes ago``, or ``in 3 minutes``.
+
+    Args:
+        then_us: the moment, in microseconds since 1970.
+        now_us: the clock, in microseconds since 1970.
+    """
     apart = _apart(then_us, now_us)
     return f"{apart} ago" if then_us <= now_us else f"in {apart}"
 

@@ -45,7 +45,12 @@ def print_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> N
 
 
 def shown_watermark(watermark_us: int | None, *, is_finished: bool) -> tuple[str, str]:
-    """A watermark as an instant, and how far it is behind the clock of this machine; a dash for what it is not."""
+    """A watermark as an instant, and how far it is behind the clock of this machine; a dash for what it is not.
+
+    Args:
+        watermark_us: in microseconds since 1970; None: not known.
+        is_finished: whether the input has ended.
+    """
     if watermark_us is None:
         return "-", "-"
     shown = format_timestamp(watermark_us)

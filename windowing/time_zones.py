@@ -31,7 +31,12 @@ def zone_named(name: str, error: Callable[..., DataflowError]) -> tzinfo:
 
 
 def check_zone(name: object, error: Callable[..., DataflowError]) -> None:
-    """Refuse what is not the name of a time zone; arguments and errors as for `zone_named`."""
+    """Refuse what is not the name of a time zone; arguments and errors as for `zone_named`.
+
+    Args:
+        name: of the zone, as the user gave it.
+        error: the class of the error.
+    """
     if name in _zone_names():
         return
     near = get_close_matches(str(name), _zone_names(), n=3)
