@@ -25,8 +25,6 @@ from runners.streaming.supervised import PageWatch, WorkerEndedError, run_superv
 from runners.system_clock import SystemClock
 from runners.worker_log import log_as
 
-#: A master of which nothing has been received for this long is dead, and its workers with it.
-MASTER_SILENCE_MS = 10_000
 #: Longest wait for a message when there is nothing to do: a message ends it, a new record or a rate limit does not.
 IDLE_WAIT_MS = 5
 #: The same of a worker that has just had something to do: records come closely one after the other, or not at all.
@@ -95,7 +93,7 @@ class WorkerLaunch:
             waits.report, watch.alive = worker.report_waiting, worker.report_alive
             worker.start()
             try:
-                _work(worker, clock)
+                _work(worker)
             finally:
                 worker.close()
 
@@ -116,14 +114,11 @@ class Waits:
             self.report(reason)
 
 
-def _work(worker: Worker, clock: SystemClock) -> None:
+def _work(worker: Worker) -> None:
     parent, pauses = os.getppid(), 0
     while not worker.is_stopped:
         wait_ms = IDLE_WAIT_MS if pauses > PAUSES_MAX else PAUSE_WAIT_MS
         worked = worker.step(wait_ms if pauses else 0)
         pauses = 0 if worked else pauses + 1
-        # Asked only after a step that had nothing to do but receive: during a long step nothing is received, without a
-        # fault.
-        is_alone = not worked and clock.monotonic_ms() - worker.last_seen_ms > MASTER_SILENCE_MS
-        if is_alone or os.getppid() != parent:
-            raise WorkerStoppedError("the driver of this job is gone, so its worker stops")
+        if os.getppid() != parent:
+            raise WorkerStoppedError("the task of this worker is gone, so the worker stops")

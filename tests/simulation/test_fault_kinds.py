@@ -11,9 +11,10 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
 from runners.millwheel.model.production import Checkpoint
 from runners.millwheel.wire.messages import Assign, Register
-from runners.millwheel.worker.committer import Committer
+from runners.millwheel.worker.committer import Committer, WorkerStoppedError
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.silence import MASTER_SILENCE_MS
 from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, dice, simulate
 from runners.testing.simulator.store import SharedStore
@@ -61,13 +62,19 @@ def give_up_sending(patch: Patch) -> None:
 
 def believe_the_clock_of_the_master(patch: Patch) -> None:
     """When the master was heard is noted as the master says it, and compared with the worker's own clock."""
-    hear = Worker._on_news
+    hear, heard_ms = Worker._on_news, dict[Worker, int]()
 
-    def broken(worker: Worker, *news: Any) -> None:
+    def noted(worker: Worker, *news: Any) -> None:
         hear(worker, *news)
-        worker.last_seen_ms = worker._clock._true.monotonic_ms()  # type: ignore[attr-defined]
+        heard_ms[worker] = worker._clock._true.monotonic_ms()  # type: ignore[attr-defined]
 
-    patch.setattr(Worker, "_on_news", broken)
+    def broken(worker: Worker) -> None:
+        now_ms = worker._clock.monotonic_ms()
+        if now_ms - heard_ms.get(worker, now_ms) > MASTER_SILENCE_MS:
+            raise WorkerStoppedError("nothing was heard")
+
+    patch.setattr(Worker, "_on_news", noted)
+    patch.setattr(Worker, "_stop_if_cut_off", broken)
 
 
 def refuse_who_registers_twice(patch: Patch) -> None:

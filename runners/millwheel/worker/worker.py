@@ -7,11 +7,13 @@ to wait (`runners.streaming.worker_task` on a cluster, a loop in a test).
 
 * Nothing leaves a worker before the commit that makes it durable: no delivery, no acknowledgement, no watermark.
 * A worker that is fenced, or does not know whether it committed, stops; its successor starts from the store.
+* A worker that receives nothing from its master stops by its own clock, however much it has to do.
 
 MillWheel, sections 4.1, 6.1 and 6.2.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from traceback import format_exception
 from types import MappingProxyType
@@ -28,6 +30,7 @@ from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import CommitMark, RangeId
 from runners.millwheel.model.long_waits import LongWaits
 from runners.millwheel.model.signals import SignalNews
+from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.channel_ends import check_not_older
 from runners.millwheel.store.port import Store
 from runners.millwheel.wire.messages import (
@@ -61,6 +64,7 @@ from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reading_pace import ReadingPace, is_overrun
 from runners.millwheel.worker.reports import Reporter
 from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.silence import MASTER_SILENCE_MS, Silence
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.task_traceback import traceback_of
@@ -125,8 +129,7 @@ class Worker:
         self._sent_ms = 0
         #: When acknowledged productions were last deleted by a commit of their own.
         self._flushed_ms = clock.monotonic_ms()
-        #: When a message of the master was received last.
-        self.last_seen_ms = clock.monotonic_ms()
+        self._silence, self._is_received = Silence(clock), False
         self.is_stopped = False
 
     def start(self) -> None:
@@ -148,12 +151,14 @@ class Worker:
         """Do one round: what has arrived, then deliveries, timers and sources; returns whether there was anything.
 
         Raises:
-            WorkerStoppedError: the worker lost its ranges or does not know its state any more.
+            WorkerStoppedError: the worker lost its ranges, does not know its state any more, or receives nothing from
+                its master.
         """
         arrived = self._transport.receive(wait_ms)
         try:
             for blob in arrived:
                 self._handle(decode(blob))
+            self._stop_if_cut_off()
             worked = self._work()
             self._flush_acknowledged(worked=worked)
             worked |= self._compactor.rest(
@@ -179,6 +184,22 @@ class Worker:
         )
         self._courier.resend_stale()
         return worked
+
+    def _stop_if_cut_off(self) -> None:
+        """Stop if the master is silent, and leave the reason in the store, since the master may not receive it."""
+        is_received, self._is_received = self._is_received, False
+        if not self._silence.is_too_long(is_received=is_received):
+            return
+        reason = (
+            f"it has received nothing from the driver for {MASTER_SILENCE_MS // 1_000} s\n"
+            "the driver is gone, or the network between the two is cut"
+        )
+        place = f"slot {self._spec.slot}"
+        with suppress(StoreError):
+            self._store.note_troubles(
+                self._spec.job, [Trouble(kind=TroubleKind.DEATH, place=place, reason=reason)]
+            )
+        raise WorkerStoppedError(f"worker {self._spec.worker} stops: {reason}")
 
     def _work(self) -> bool:
         worked = self._act_on_signals() | self._committer.resolve()
@@ -337,7 +358,7 @@ class Worker:
             self.is_stopped = True
 
     def _on_news(self, news: Watermarks | Assign) -> None:
-        self.last_seen_ms, self._sent_ms = self._clock.monotonic_ms(), news.sent_ms
+        self._is_received, self._sent_ms = True, news.sent_ms
         self._news = news.signals
         inputs_us, percentiles_us = self._inputs_us, self._percentiles_us
         for known_us, sent_us in (

@@ -54,8 +54,6 @@ JOB = "sim"
 _MASTER = "master"
 #: Rounds that a run may take; far more than any needs.
 ROUNDS_MAX = 20_000
-#: A worker that has received nothing from a driver for this long ends itself, as on a cluster.
-_SILENCE_MS = 10_000
 #: Pauses inside pauses.
 _DEPTH_MAX = 3
 #: Former workers that are still there, at most.
@@ -476,10 +474,21 @@ class Cluster:
             process.die()
             return
         self._lull = 0 if worked else self._lull + 1
-        silence_ms = process.clock.monotonic_ms() - worker.last_seen_ms
-        if worker.is_stopped or (not worked and silence_ms > _SILENCE_MS):
+        if process in self.workers:
+            self._check_reported(worker)
+        if worker.is_stopped:
             self.trace.note(process.name, "ends")
             process.die()
+
+    def _check_reported(self, worker: Worker) -> None:
+        """Refuse a worker that goes on with less of a range than former owners have reported of it."""
+        told = self.master.witness.known(worker._ranges)  # noqa: SLF001 - the simulator sees everything
+        for range_id, mark in told.items():
+            mine = worker._ranges[range_id].mark  # noqa: SLF001 - as above
+            if mark.token < mine.token and mine.bundle < mark.bundle:
+                raise InvariantError(
+                    f"I8: {range_id} goes on from {mine}, and {mark} was reported and counted on"
+                )
 
     def _check_live(self) -> None:
         if self._waits.is_time:
