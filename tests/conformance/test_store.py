@@ -23,6 +23,16 @@ from tests.conformance.broken_adapters.applying import (
     LetsWatermarksGoBack,
     RetractsRowsByTheirKey,
 )
+from tests.conformance.broken_adapters.comparing import (
+    AsksForWhatWasNeverKept,
+    BelievesEveryReceipt,
+    CommitsWhateverIsReliedOn,
+    ComparesNumbersOnly,
+    ForgetsWhomItHasPruned,
+    LooksAtOwnersOfNowOnly,
+    SendsToTheRetired,
+    TakesRangesAsTheyAre,
+)
 from tests.conformance.broken_adapters.fencing import (
     ChecksTheTokenOnly,
     CommitsHalf,
@@ -48,8 +58,11 @@ from tests.conformance.broken_adapters.keeping import (
 )
 from tests.conformance.broken_adapters.on_postgres import (
     Breakage,
+    commits_whatever_is_relied_on,
     looks_up_fenced_ranges_only,
     numbers_each_portion_anew,
+    sends_to_the_retired,
+    takes_ranges_as_they_are,
     writes_one_portion,
 )
 from tests.conformance.broken_adapters.reading import (
@@ -198,6 +211,14 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (LeavesItsFences, "no_production_leaves_its_fences"),
         (LeavesThemWaiting, "a_job_that_finishes_answers"),
         (LeavesTheTokenAlone, "resolve_a_commit_that_did_not_land"),
+        (AsksForWhatWasNeverKept, "channels_whose_ends_agree"),
+        (BelievesEveryReceipt, "an_acknowledgement_of_a_commit_that_is_gone_is_refused"),
+        (CommitsWhateverIsReliedOn, "a_delivery_of_a_commit_that_is_gone_is_refused"),
+        (ComparesNumbersOnly, "ranges_that_have_gone_back_are_not_given"),
+        (ForgetsWhomItHasPruned, "former_owners_that_are_pruned_are_believed"),
+        (LooksAtOwnersOfNowOnly, "a_delivery_of_a_commit_that_is_gone_is_refused"),
+        (SendsToTheRetired, "productions_to_a_retired_range_are_not_given"),
+        (TakesRangesAsTheyAre, "ranges_that_have_gone_back_are_not_given"),
         (LetsPercentilesGoBack, "percentile_watermarks"),
         (LetsSignalMarksGoBack, "signal_marks"),
         (LetsWatermarksGoBack, "progress"),
@@ -234,6 +255,10 @@ def test_suite_rejects(broken: type[MemoryStore], check: str) -> None:
         (numbers_each_portion_anew, "values_are_not_too_large_together"),
         (writes_one_portion, "values_are_not_too_large_together"),
         (looks_up_fenced_ranges_only, "a_commit_may_name_ranges_that_others_have_made"),
+        (commits_whatever_is_relied_on, "a_delivery_of_a_commit_that_is_gone_is_refused"),
+        (commits_whatever_is_relied_on, "an_acknowledgement_of_a_commit_that_is_gone_is_refused"),
+        (takes_ranges_as_they_are, "ranges_that_have_gone_back_are_not_given"),
+        (sends_to_the_retired, "productions_to_a_retired_range_are_not_given"),
     ],
 )
 @pytest.mark.postgres

@@ -14,10 +14,11 @@ from runners.core.partials import lifting as partials
 from runners.core.partials import stateful_inputs, values_by_key
 from runners.errors import JobFailedError
 from runners.millwheel.control.shapes import Shapes
-from runners.millwheel.master.assignment import Assignment
+from runners.millwheel.master.assignment import Assignment, BySlot
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
+from runners.millwheel.master.witness import Witness
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.commit_or_resolve import CommitResult
@@ -291,6 +292,38 @@ def end_while_ranges_are_in_handover(patch: Patch) -> None:
     patch.setattr(Shapes, "is_at_rest", True)
 
 
+def give_ranges_without_their_commits(patch: Patch) -> None:
+    """The master does not say to a new owner of a range how far it was committed by the reports of former ones."""
+    assign = Master._assign
+
+    def broken(master: Master, given: BySlot) -> None:
+        with patch.context() as meanwhile:
+            meanwhile.setattr(Witness, "known", lambda *_: {})
+            assign(master, given)
+
+    patch.setattr(Master, "_assign", broken)
+
+
+def finish_what_is_not_there(patch: Patch) -> None:
+    """The job is done by what workers have reported, whatever the store has of it."""
+    patch.setattr(Witness, "check", lambda *_: None)
+
+
+def take_channels_as_they_are(patch: Patch) -> None:
+    """Whoever takes ranges over does not compare the ends of their channels."""
+    patch.setattr(memory, "check_channels", lambda *_: None)
+
+
+def send_to_the_retired(patch: Patch) -> None:
+    """Whoever takes ranges over does not look whether there is somebody who takes in what they send."""
+    patch.setattr(memory, "check_receivers", lambda *_: None)
+
+
+def rely_on_what_is_gone(patch: Patch) -> None:
+    """A commit does not look whether those of others are there that it relies on."""
+    patch.setattr(MemoryStore, "_check_relied_on", lambda *_: None)
+
+
 RESHAPING = {Fault.SPLIT: 0.1, Fault.MERGE: 0.1, Fault.MOVE: 0.1}
 #: Where few seeds find it with everything, what does: mostly something that is there all the while (`dense`), and the
 #: faults that it needs, often.
@@ -313,6 +346,19 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     skip_the_token: {"faults": {Fault.LATE_COMMIT: 0.05, Fault.ZOMBIE: 0.03}},
     take_deliveries_before_the_watermark: {"faults": {Fault.CRASH: 0.05}, "workers": 1},
     end_handovers_at_once: {"faults": RESHAPING},
+    give_ranges_without_their_commits: {"faults": {Fault.LOST_PART: 0.05, Fault.MOVE: 0.1}},
+    finish_what_is_not_there: {"faults": {Fault.LOST_PART: 0.05}},
+    take_channels_as_they_are: {"faults": {Fault.LOST_PART: 0.05, Fault.ZOMBIE: 0.05}},
+    # Nobody may live who knows that the range was merged into another.
+    send_to_the_retired: {
+        "faults": {
+            Fault.LOST_PART: 0.05,
+            Fault.DRIVER_CRASH: 0.01,
+            Fault.MERGE: 0.1,
+            Fault.SPLIT: 0.1,
+        }
+    },
+    rely_on_what_is_gone: {"faults": {Fault.LOST_PART: 0.05}},
 }
 
 
@@ -338,6 +384,11 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (send_again_what_was_not_answered, "sums", "I6"),
         (token_per_owner, "sums", "I6"),
         (end_handovers_at_once, dense.chain, "I"),
+        (give_ranges_without_their_commits, "sums", "I8"),
+        (finish_what_is_not_there, "sums", "I10"),
+        (take_channels_as_they_are, "sums", "I"),
+        (send_to_the_retired, "sums", "I11"),
+        (rely_on_what_is_gone, "sums", "I8"),
     ],
 )
 @pytest.mark.timeout(600)

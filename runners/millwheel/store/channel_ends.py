@@ -11,17 +11,21 @@ unseen.
 Where a computation does without a guarantee, so that a production or the number of a delivery is not durable, there is
 no such commit and no check: so it does not matter which guarantees a job had before.
 
+A receiver that was merged into another range is retired, and later deleted, when whatever was on its way to it has been
+deleted by its senders.  So a production that is on its way to a range that is no more shows that its sender has gone
+back, though all numbers may fit: it would be sent for ever, and nobody would take it in.
+
 With several stores, one of them could go back by itself; within one store that takes a part of the database that is
 older than the rest.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
 from runners.errors import LostCommitsError
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
-from runners.millwheel.store.port import TakenRange
+from runners.millwheel.store.port import RangeRow, TakenRange
 
 #: Channels that an error names.
 _NAMED_MAX = 8
@@ -63,7 +67,38 @@ def check_channels(
     Raises:
         LostCommitsError: that is so; names channels, numbers and commits.
     """
-    found = [words for each in ends for words in _contradictions(each, has)]
+    _refuse(job, [words for each in ends for words in _contradictions(each, has)])
+
+
+def check_receivers(
+    job: str,
+    productions: Iterable[tuple[RangeId, RangeId | int]],
+    ranges: Mapping[RangeId, RangeRow],
+) -> None:
+    """Refuse ranges that have productions on their way to ranges which are retired, or are not there.
+
+    Args:
+        job: its name.
+        productions: sender and receiver of each that ranges which are being taken over have not deleted; a receiver
+            that is not there may be the number of its row.
+        ranges: of the job.
+
+    Raises:
+        LostCommitsError: that is so; names senders and receivers.
+    """
+    found = []
+    for sender, receiver in dict.fromkeys(productions):
+        row = ranges.get(receiver) if isinstance(receiver, RangeId) else None
+        if row is None or row.is_retired:
+            fate = "is not there" if row is None else "is retired"
+            name = receiver if isinstance(receiver, RangeId) else f"range number {receiver}"
+            found.append(
+                f"{sender} -> {name}: productions are on their way, and {name} {fate}, so {sender} had deleted them"
+            )
+    _refuse(job, found)
+
+
+def _refuse(job: str, found: Sequence[str]) -> None:
     if found:
         more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
         raise LostCommitsError(

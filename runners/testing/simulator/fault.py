@@ -84,9 +84,8 @@ class Fault(StrEnum):
     CLOCK_DRIFT = "clock-drift"
 
 
-#: Every kind but one; each run has some of them.  `Fault.LOST_PART` is asked for by name: what is lost is found, but
-#: beside everything else a run may then wait for ever (ADR 0042).
-ALL_FAULTS = frozenset(Fault) - {Fault.LOST_PART}
+#: Every kind; each run has some of them.
+ALL_FAULTS = frozenset(Fault)
 #: No fault at all: only the order in which things happen differs from seed to seed.
 NO_FAULTS: frozenset[Fault] = frozenset()
 

@@ -4,12 +4,14 @@ from functools import partial
 
 from runners.errors import LostCommitsError
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
-from runners.millwheel.model.production import Checkpoint
+from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange
+from runners.millwheel.model.production import Checkpoint, Reshape
 from runners.millwheel.store.port import Store
 from runners.testing.store_conformance.world import (
     HIGH,
     JOB,
     LOW,
+    SPLIT,
     Owner,
     StoreFactory,
     cell,
@@ -114,6 +116,24 @@ def _acknowledge_what_nobody_has_taken_in(store: Store) -> None:
     receiver.commit(delivered={_CHANNEL: 1}, origins={_CHANNEL: mark(sender, LOW)})
     receipt = Receipt(mark(receiver, HIGH), is_remembered=True)
     sender.commit(acknowledged={_CHANNEL: 2}, receipts={_CHANNEL: receipt})
+
+
+def check_productions_to_a_retired_range_are_not_given(connect: StoreFactory) -> None:
+    """A range is retired when nothing is on its way to it: what is, was deleted, and its sender has gone back."""
+    store = opened(connect)
+    channel = Channel(SPLIT, HIGH)
+    sender = Owner(store, SPLIT)
+    sender.commit(checkpoints=[Checkpoint(channel, 1, 0, b"")])
+    owner = Owner(store, LOW, HIGH)
+    owner.commit(delivered={channel: 1}, origins={channel: mark(sender, SPLIT)})
+    owner.commit(
+        reshape=Reshape(keys={LOW: KeyRange(0, KEY_SPACE_END), HIGH: None}, handover_with=LOW)
+    )
+    expect_equal(len(take_over(store, SPLIT).checkpoints), 1, "productions before that")
+    owner = Owner(store, LOW, HIGH)
+    owner.commit(ended_handovers=frozenset([HIGH]), finished=frozenset([HIGH]))
+    expect_error(LostCommitsError, partial(take_over, store, SPLIT), "a sender that has gone back")
+    expect_equal(take_over(store, LOW).row.handover_with, None, "the handover of another range")
 
 
 def check_former_owners_that_are_pruned_are_believed(connect: StoreFactory) -> None:

@@ -39,6 +39,21 @@ def looks_up_fenced_ranges_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PostgresStore, "_ids_of", numbers)
 
 
+def commits_whatever_is_relied_on(patch: pytest.MonkeyPatch) -> None:
+    """Does not look whether commits of other ranges are there that a commit relies on."""
+    patch.setattr(statements, "_history", lambda *_: [])
+
+
+def takes_ranges_as_they_are(patch: pytest.MonkeyPatch) -> None:
+    """Gives out ranges whose channels contradict each other."""
+    patch.setattr(takeover, "check_channels", lambda *_: None)
+
+
+def sends_to_the_retired(patch: pytest.MonkeyPatch) -> None:
+    """Gives out productions that nobody will ever take in."""
+    patch.setattr(takeover, "check_receivers", lambda *_: None)
+
+
 def looks_at_fences_without_a_lock(patch: pytest.MonkeyPatch) -> None:
     """Does not wait for a commit in flight before it looks how far a range has come."""
     query = QUERIES["lock_fences"].replace(b"FOR UPDATE", b"")

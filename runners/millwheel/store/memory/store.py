@@ -27,7 +27,7 @@ from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.model.signals import Signal
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
-from runners.millwheel.store.channel_ends import check_channels
+from runners.millwheel.store.channel_ends import check_channels, check_receivers
 from runners.millwheel.store.guards import (
     STATISTICS,
     check_fenced,
@@ -426,6 +426,12 @@ class MemoryStore(MemoryRequests):
             ends_of(job, range_ids),
             lambda range_id, mark: has_committed(job, range_id, mark),
         )
+        self._check_receivers(job, range_ids)
+
+    def _check_receivers(self, job: StoredJob, range_ids: Sequence[RangeId]) -> None:
+        on_their_way = [channel for channel, pending in job.checkpoints.items() if pending]
+        mine = [channel for channel in on_their_way if channel.sender in range_ids]
+        check_receivers(job.spec.job, mine, job.ranges)
 
     def _check_relied_on(self, job: StoredJob, production: Production) -> None:
         check_ends(job, production)

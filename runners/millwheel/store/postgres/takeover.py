@@ -15,7 +15,7 @@ from psycopg import Connection
 from runners.errors import StoreError
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.production import Checkpoint, Production
-from runners.millwheel.store.channel_ends import ChannelEnds, check_channels
+from runners.millwheel.store.channel_ends import ChannelEnds, check_channels, check_receivers
 from runners.millwheel.store.guards import check_version
 from runners.millwheel.store.port import (
     CommitOutcome,
@@ -157,12 +157,17 @@ def _read(
     # All rows are fetched before any is processed: a session that idles inside a transaction, while
     # this side is busy with a large state, is ended by the server.
     fetched = {query: rows(query) for query in _READS}
+    names = ids.by_number
+    on_their_way = [
+        (names[sender], names.get(receiver, receiver))
+        for sender, receiver, *_ in fetched["read_productions"]
+    ]
+    check_receivers(job, on_their_way, row.ranges)
     timers: dict[int, list[StoredTimer]] = {number: [] for number in numbers}
     delivered: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
     sent: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
     checkpoints: dict[int, list[Checkpoint]] = {number: [] for number in numbers}
     journal: dict[int, list[bytes]] = {number: [] for number in numbers}
-    names = ids.by_number
     for number, payload in fetched["read_journal"]:
         journal[number].append(payload)
     for number, key_hash, cell_key, tag, domain, fire_us in fetched["read_timers"]:

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from runners.errors import LostCommitsError
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
-from runners.millwheel.store.channel_ends import ChannelEnds, check_channels, check_not_older
+from runners.millwheel.model.key_range import KeyRange
+from runners.millwheel.store.channel_ends import (
+    ChannelEnds,
+    check_channels,
+    check_not_older,
+    check_receivers,
+)
 from runners.millwheel.store.port import RangeRow, TakenRange
 
 SENDER, RECEIVER = RangeId("read", 0), RangeId("count", 1)
@@ -51,6 +57,31 @@ def taken(token: int, bundle: int) -> dict[RangeId, TakenRange]:
     )  # fmt: skip
     empty = TakenRange(row=row, timers=(), delivered={}, sent={}, checkpoints=())
     return {SENDER: attrs.evolve(empty)}
+
+
+def range_row(range_id: RangeId, keys: KeyRange | None, tied_to: RangeId | None = None) -> RangeRow:
+    return RangeRow(
+        range_id=range_id, keys=keys, split=None, token=1, bundle=1, owner=None,
+        position=None, watermark_us=None, is_finished=not keys and not tied_to, handover_with=tied_to,
+    )  # fmt: skip
+
+
+def test_nothing_is_on_its_way_to_a_range_that_is_no_more() -> None:
+    """A range without keys takes in what is on its way to it for as long as it is in a handover."""
+    keyed, tied, gone = (RangeId("count", index) for index in range(3))
+    ranges = {
+        keyed: range_row(keyed, KeyRange(0, 1 << 64)),
+        tied: range_row(tied, None, keyed),
+        gone: range_row(gone, None),
+    }
+    check_receivers("job", [(SENDER, keyed), (SENDER, tied)], ranges)
+    for receiver, words in (
+        (gone, r"read\[0\] -> count\[2\].*count\[2\] is retired"),
+        (RangeId("count", 9), r"count\[9\] is not there"),
+        (17, "range number 17 is not there"),
+    ):
+        with pytest.raises(LostCommitsError, match=words):
+            check_receivers("job", [(SENDER, keyed), *[(SENDER, receiver)] * 20], ranges)
 
 
 def test_a_range_that_was_further_is_not_taken() -> None:
