@@ -8,20 +8,17 @@ rounds (shares: the last); ``--fillfactor`` repeats it with other settings for c
 """
 
 import argparse
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
+from runners.embedded.temporary import temporary_postgres
 from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.model.production import CellWrite, Checkpoint, Production, TimerWrite
@@ -123,12 +120,8 @@ def server(dsn: str | None) -> Iterator[str]:
     if dsn:
         yield dsn
         return
-    directory = Path(tempfile.mkdtemp(prefix="dataflow-pg-"))
-    try:
-        yield embedded_postgres(directory)
-    finally:
-        release_embedded_postgres(directory)
-        shutil.rmtree(directory)
+    with temporary_postgres() as started:
+        yield started
 
 
 @contextmanager

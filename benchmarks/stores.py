@@ -5,7 +5,6 @@ of the embedded server have it.
 """
 
 import os
-import shutil
 import signal
 import tempfile
 import time
@@ -22,6 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from runners.embedded.cluster import Cluster, open_cluster
 from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
+from runners.embedded.temporary import temporary_home
 
 _FLUSHES = 200
 _PAGE_BYTES = 8192
@@ -76,16 +76,11 @@ class Server:
 @contextmanager
 def commit_stamping_server() -> Iterator[Server]:
     """A server in a temporary directory, stopped and deleted afterwards."""
-    # Not below a long path: a socket's path must be short.
-    home = Path(tempfile.mkdtemp(prefix="dataflow-bench-"))
-    try:
+    with temporary_home() as home:
         with closing(psycopg.connect(embedded_postgres(home), autocommit=True)) as connection:
             connection.execute("ALTER SYSTEM SET track_commit_timestamp = on")
         release_embedded_postgres(home)
         yield Server(embedded_postgres(home), home)
-    finally:
-        release_embedded_postgres(home)
-        shutil.rmtree(home)
 
 
 def flush_ms(folder: Path) -> float:

@@ -1,10 +1,12 @@
 """The command of the benchmarks, as people run it: in batch and as a stream, beside a peer, with checked answers."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.benchmark_command import run_command
+from tests.benchmark_command import ROOT, run_command
 from tests.waiting import RUN_MAX_S
 
 
@@ -28,3 +30,22 @@ def test_command_measures_checks_and_compares(tmp_path: Path) -> None:
         assert each["rss_mb"] > 100
     assert "| B2 | 20,000 | ours | spark-rdd |" in said
     assert picture.read_text().startswith("<svg")
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_costs_of_a_stream_are_measured_in_several_rounds() -> None:
+    """By default, as people run it: each round has a table of its own."""
+    command = [sys.executable, "-m", "benchmarks.stream_costs", "--records", "300"]
+    done = subprocess.run(
+        [*command, "--steps", "50,300"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_MAX_S,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| 50 |" in done.stdout
+    assert "a commit: " in done.stdout

@@ -20,7 +20,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
-from tests.fix_postgres import stop_abandoned_servers
+from runners.embedded.temporary import stop_abandoned_servers
 from tests.waiting import WAIT_MAX_S
 
 pytestmark = pytest.mark.postgres
@@ -365,11 +365,21 @@ def test_home_of_root_stays_closed(
     assert tmp_path.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_server_of_a_test_run_that_was_terminated_is_stopped_by_the_next_one() -> None:
+@pytest.mark.parametrize(
+    ("module", "server"),
+    [
+        ("runners.embedded.temporary", "temporary_postgres()"),
+        ("benchmarks.store_commits", "server(None)"),
+        ("benchmarks.stores", "commit_stamping_server()"),
+    ],
+)
+def test_the_server_of_a_run_that_was_terminated_is_stopped_by_the_next_one(
+    module: str, server: str
+) -> None:
     """And its data are removed; that of a run which is alive is left alone."""
     program = (
-        "import time; from tests.fix_postgres import temporary_server;"
-        "print(next(iter(server := temporary_server())), flush=True); time.sleep(600)"
+        f"import time; from {module} import *; held = {server}; found = held.__enter__();"
+        "print(getattr(found, 'dsn', found), flush=True); time.sleep(600)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT

@@ -1,8 +1,6 @@
 """PostgresStore refuses what it cannot rely on: servers, schemas, tables.  It keeps its secrets."""
 
 import pickle
-import shutil
-import tempfile
 import threading
 import traceback
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 from dataflow.io.table import TableSpec
 from runners.embedded.cluster import open_cluster
 from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
+from runners.embedded.temporary import temporary_home, temporary_postgres
 from runners.errors import (
     StoreError,
     StoreUnreachableError,
@@ -61,11 +60,9 @@ def admin(store_dsn: str) -> Iterator[psycopg.Connection[Any]]:
 @pytest.fixture
 def home() -> Iterator[Path]:
     """A place for a server of the test's own."""
-    # Not tmp_path: a socket's path must be short.
-    directory = Path(tempfile.mkdtemp(prefix="dataflow-pg-"))
-    yield directory
-    release_embedded_postgres(directory)
-    shutil.rmtree(directory)
+    with temporary_home() as home:
+        home.mkdir(mode=0o700)
+        yield home
 
 
 def next_bundle(store: PostgresStore, **parts: Any) -> Production:
@@ -92,10 +89,8 @@ def standby_of(dsn: str, home: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def primary() -> Iterator[str]:
     """A server to break, whatever `DATAFLOW_TEST_DSN` says."""
-    directory = Path(tempfile.mkdtemp(prefix="dataflow-pg-"))
-    yield embedded_postgres(directory)
-    release_embedded_postgres(directory)
-    shutil.rmtree(directory)
+    with temporary_postgres() as dsn:
+        yield dsn
 
 
 def test_replica_is_refused(primary: str, home: Path) -> None:

@@ -1,8 +1,6 @@
 """What the tests of faults share: a server that may be killed, a database prepared for the job, and the job."""
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.embedded.postgres import release_embedded_postgres
+from runners.embedded.temporary import temporary_home
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
 from tests.fault_harness import FaultServer, Watch, prepare_database
@@ -34,11 +32,8 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def fault_server() -> Iterator[FaultServer]:
     """A server that nobody else uses."""
-    directory = Path(tempfile.mkdtemp(prefix="dataflow-pg-"))
-    server = FaultServer(directory)
-    yield server
-    release_embedded_postgres(directory)
-    shutil.rmtree(directory)
+    with temporary_home() as home:
+        yield FaultServer(home)
 
 
 @pytest.fixture
