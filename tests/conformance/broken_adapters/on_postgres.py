@@ -41,7 +41,7 @@ def looks_up_fenced_ranges_only(patch: pytest.MonkeyPatch) -> None:
 
 def commits_whatever_is_relied_on(patch: pytest.MonkeyPatch) -> None:
     """Does not look whether commits of other ranges are there that a commit relies on."""
-    patch.setattr(statements, "_history", lambda *_: [])
+    patch.setattr(statements, "_relied_on", lambda *_: [])
 
 
 def takes_ranges_as_they_are(patch: pytest.MonkeyPatch) -> None:
