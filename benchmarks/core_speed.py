@@ -78,7 +78,7 @@ CASES = [
         mode=RETRACTING,
     ),
     Case(
-        name="fixed, input that may be taken back, bundles of 10,000",
+        name="fixed, input that may be retracted, bundles of 10,000",
         window_fn=MINUTES,
         keys=1_000,
         bundle=10_000,
@@ -86,7 +86,7 @@ CASES = [
         is_retracted=True,
     ),
     Case(
-        name="sessions, input that may be taken back, bundles of 10,000",
+        name="sessions, input that may be retracted, bundles of 10,000",
         window_fn=SESSIONS,
         keys=1_000,
         bundle=10_000,

@@ -17,7 +17,7 @@ from runners.system_clock import SystemClock
 LINE_INTERVAL_MS = 5_000
 
 
-def say(text: str, *, console: Console | None = None) -> None:
+def print_line(text: str, *, console: Console | None = None) -> None:
     """One plain line.
 
     Args:
@@ -95,7 +95,7 @@ class Progress:
             now_ms = self._clock.monotonic_ms()
             if now_ms - self._last_line_ms >= LINE_INTERVAL_MS:
                 self._last_line_ms = now_ms
-                say(_line(self._title, done, total, note), console=self._console)
+                print_line(_line(self._title, done, total, note), console=self._console)
 
 
 def _line(title: str, done: int, total: int | None, note: str) -> str:

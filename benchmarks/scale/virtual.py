@@ -84,9 +84,9 @@ class Node:
         """End its step; the next one is made when a message is there, or after a while."""
         self.free_us, self.due_us = self.clock.us, self.clock.us + most_us
         if self.inbox:
-            self.wake_by(self.inbox[0][0])
+            self.due_by(self.inbox[0][0])
 
-    def wake_by(self, at_us: float) -> bool:
+    def due_by(self, at_us: float) -> bool:
         """Receive a message at an instant; returns whether the next step comes earlier because of it."""
         if self.free_us is None or max(at_us, self.free_us) >= self.due_us:
             return False
@@ -131,7 +131,7 @@ class Network:
         node = self._nodes[address]
         arrives_us = self._clock.us + self._hop_us
         heappush(node.inbox, (arrives_us, next(self._numbers), message))
-        if node.wake_by(arrives_us):
+        if node.due_by(arrives_us):
             self._agenda.put(node)
 
 

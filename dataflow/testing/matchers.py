@@ -211,7 +211,7 @@ class _Retracted(Matcher):
 
     def complaint(self, found: Found) -> str | None:
         changes = [attrs.evolve(each, sign=+1) for each in found.changes if each.sign < 0]
-        return _asked(self.matcher, found.narrowed("taken back", changes))
+        return _asked(self.matcher, found.narrowed("retracted", changes))
 
 
 @attrs.frozen

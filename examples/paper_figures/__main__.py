@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = {figure.number: figure for figure in FIGURES}
     parser = argparse.ArgumentParser(
         prog="python -m examples.paper_figures",
-        description="Run the pipelines of the Dataflow Model paper's figures and draw what they say.",
+        description="Run the pipelines of the Dataflow Model paper's figures and draw the panes that they emit.",
     )
     parser.add_argument(
         "figures",

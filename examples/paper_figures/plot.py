@@ -50,7 +50,7 @@ def describe(panes: Sequence[Pane]) -> str:
     )
     words = [f"Points arrive: {points}."]
     for pane in panes:
-        retracted = "".join(f", {value} is taken back" for value in pane.retracted)
+        retracted = "".join(f", {value} is retracted" for value in pane.retracted)
         words.append(f"{pane.at:%H:%M:%S}: {pane.value} is said{retracted}.")
     return " ".join(words)
 
@@ -168,12 +168,12 @@ def _draw_legend(drawing: Drawing, figure: Figure, panes: Sequence[Pane]) -> Non
             ("point", "input", True),
             ("point late", "late input", _is_shown_late(figure)),
             ("pane", "pane and its sum", bool(panes)),
-            ("pane withdrawn", "pane taken back later", has_retractions),
+            ("pane withdrawn", "pane retracted later", has_retractions),
         ),
         (
             ("ideal", "ideal watermark", figure.shows_watermark),
             ("actual", "actual watermark", figure.shows_watermark),
-            ("taken-back", "sum taken back", has_retractions),
+            ("taken-back", "sum retracted", has_retractions),
         ),
     )
     for number, row in enumerate(rows):

@@ -340,8 +340,8 @@ class _TableBuffer:
 
     @property
     def size(self) -> int:
-        held = len(self._inserts) + len(self._rows) + len(self._changes)
-        return held + sum(map(len, self._columns))
+        waiting = len(self._inserts) + len(self._rows) + len(self._changes)
+        return waiting + sum(map(len, self._columns))
 
     def add(self, write: TableWrite) -> None:
         rows = write.upserts or write.inserts

@@ -17,7 +17,7 @@ from runners.millwheel.store.guards import check_can_start_over
 from runners.millwheel.store.port import JobRow, JobSpec
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version
 from runners.millwheel.versions.update import UpdatePlan
-from runners.progress import say
+from runners.progress import print_line
 from runners.registry import open_store, store_dsn
 from runners.spark.result import StoreResult
 from runners.spark.shipped_plan import ShippedPlan
@@ -160,9 +160,9 @@ def prepare(
         found = store.read_job(options.job)
         if found is not None:
             look(found)
-        job = open_version(store, spec, execution, update, say)
+        job = open_version(store, spec, execution, update, print_line)
     if job.is_finished:
-        say(
+        print_line(
             f"job {options.job!r} is finished; nothing was done "
             "(fresh=True, or --fresh, forgets it and runs it again)"
         )

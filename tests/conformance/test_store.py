@@ -206,7 +206,7 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (ForgetsHandovers, "a_split_divides_what_a_range_has"),
         (ForgetsWhichCellsHadTheSignal, "signal_marks"),
         (KeepsDeletedCells, "cells"),
-        (KeepsHandovers, "untied_ranges_have_owners_of_their_own"),
+        (KeepsHandovers, "ranges_after_a_handover_have_owners_of_their_own"),
         (KeepsWhatItRefuses, "signals_that_no_trigger_listens_to_are_refused"),
         (LeavesItsFences, "no_production_leaves_its_fences"),
         (LeavesThemWaiting, "a_job_that_finishes_answers"),

@@ -14,6 +14,45 @@ import pytest
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 CODE = ("windowing", "triggers", "dataflow", "runners")
+PROGRAMS = (*CODE, "benchmarks", "examples", "tools")
+
+#: Words of a private language, and what the field calls it.  A name is refused that has one of them as a part; a text,
+#: a comment or a page that has one of the second list, which ordinary English does not need.
+RETIRED_PARTS = {
+    "speak speaks speaking spoke spoken say says said saying sayings": "emit, fire, report, print",
+    "take_back takes_back taken_back took_back taking_back": "retract, restore",
+    "hear hears heard unheard": "on_signal, receive, last_seen",
+    "tell tells told telling": "report, send",
+    "judge judges judged judging": "deduplicate, classify, check",
+    "settle settles settled settling settler": "compact",
+    "held": "keep, buffer; a hold is of a watermark",
+    "acted": "input_watermark, processed",
+    "tie ties tied untie untied": "handover",
+    "alarm alarms wakeup wakeups wake wakes woken": "timer, timers",
+    "history histories": "backfill",
+}
+RETIRED_IN_TEXT = re.compile(
+    r"\b(speaks?|spoken?|unheard|judged|settled|settles|settling|tied|unties?|untied|takes? back|taken back|took back"
+    r"|taking back|wakeups?|alarms?|sayings?)\b",
+    re.IGNORECASE,
+)
+#: Where one of the words is right.
+ALLOWED_NAMES = {
+    "settle": "of the user's file watcher: how long a file must be unchanged, its settling time",
+    "settle_us": "the same",
+    "_settle_us": "the same",
+    "tell": "the method of a file",
+    "HELD_UP_REPORTED_AFTER_MS": "held up: delayed",
+    "_is_held_up": "the same",
+    "held_up": "the module of that",
+}
+#: Tags of format 1, which stores have: names there are data (docs/stored-format.md).
+ALLOWED_TEXTS = {
+    "dataflow/value_tags.py": {"wakeup"},
+    "runners/millwheel/wire/messages.py": {"untie", "untied"},
+    "docs/stored-format.md": {"wakeup"},
+    "docs/glossary.md": {"take back"},
+}
 
 #: Identifiers that were given up, and what stands in their place.
 RETIRED = {
@@ -49,6 +88,40 @@ def identifiers(text: str) -> set[str]:
     """The names in a Python file, without what stands in texts and comments."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return {token.string for token in tokens if token.type == tokenize.NAME}
+
+
+def parts_of(name: str) -> str:
+    """A name as words with blanks around each: ``_is_tied`` and ``IsTied`` are both `` is tied ``."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_").split("_")
+    return f" {' '.join(words)} "
+
+
+def retired_parts(name: str) -> list[str]:
+    """What a name is to have instead of the words in it that were given up."""
+    words = parts_of(name)
+    return [
+        instead
+        for given_up, instead in RETIRED_PARTS.items()
+        if name not in ALLOWED_NAMES
+        and any(f" {each.replace('_', ' ')} " in words for each in given_up.split())
+    ]
+
+
+def texts_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Comments, docstrings and messages of a Python file, or the lines of a page outside of its code."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type in (tokenize.STRING, tokenize.COMMENT):
+                yield token.start[0], token.string
+        return
+    is_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif not is_code:
+            # Titles of decisions and names of tests in links stay as they were given.
+            yield number, re.sub(r"\]\([^)]*\)|`[^`]*`", "", line)
 
 
 def named_here() -> list[str]:
@@ -97,3 +170,48 @@ def test_names_that_were_given_up_do_not_come_back() -> None:
 def test_a_name_that_was_given_up_is_found(name: str) -> None:
     assert name in identifiers(f"def f({name}: int) -> int:\n    return {name}\n")
     assert name not in identifiers(f'"""{name}"""\n# {name}\n')
+
+
+def test_no_name_has_a_word_that_was_given_up() -> None:
+    complaints = [
+        f"{path.relative_to(ROOT)}: {name}: {', '.join(instead)}"
+        for folder in PROGRAMS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name in sorted(identifiers(path.read_text(encoding="utf-8")))
+        if (instead := retired_parts(name))
+    ]
+
+    assert complaints == [], "\n".join(complaints)
+
+
+def test_no_text_has_a_word_that_was_given_up() -> None:
+    paths = [path for folder in PROGRAMS for path in sorted((ROOT / folder).rglob("*.py"))]
+    pages = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.parent.name != "adr"]
+    complaints = [
+        f"{place}:{line}: {found[0]}"
+        for path in [*paths, *pages, ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
+        for line, text in texts_of(path)
+        if (found := RETIRED_IN_TEXT.search(text))
+        and found[0].lower()
+        not in ALLOWED_TEXTS.get(place := path.relative_to(ROOT).as_posix(), set())
+    ]
+
+    assert complaints == [], "\n".join(complaints)
+
+
+@pytest.mark.parametrize(
+    "name", ["_say_changes", "unheard_signal", "TakesBackMerged", "held", "is_tied", "TakenBack"]
+)
+def test_a_part_of_a_name_that_was_given_up_is_found(name: str) -> None:
+    assert retired_parts(name)
+    assert not retired_parts("essay_holds_threshold_statement_tier")
+
+
+def test_a_text_with_a_word_that_was_given_up_is_found(tmp_path: Path) -> None:
+    page, program = tmp_path / "page.md", tmp_path / "program.py"
+    page.write_text("Windows speak.\n\n```\nspeak\n```\n`speak` [a](speak.md)\n", "utf-8")
+    program.write_text('"""Ranges are tied."""\nx = 1  # and untied\ntied = 2\n', "utf-8")
+
+    for path, lines in ((page, [1]), (program, [1, 2])):
+        found = [line for line, text in texts_of(path) if RETIRED_IN_TEXT.search(text)]
+        assert found == lines

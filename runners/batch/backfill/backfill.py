@@ -21,7 +21,7 @@ from runners.millwheel.control.backfill_progress import (
     go_live,
 )
 from runners.millwheel.store.port import JobRow, Store
-from runners.progress import Progress, say
+from runners.progress import Progress, print_line
 from runners.registry import open_store
 from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import PreparedJob, prepare
@@ -87,7 +87,9 @@ class Backfill:
                 if prepared.job.is_finished:
                     return prepared.result
                 if backfill_state(prepared.job) is BackfillState.LOADED:
-                    say(f"the backfill of job {self.job!r} is loaded already; nothing was done")
+                    print_line(
+                        f"the backfill of job {self.job!r} is loaded already; nothing was done"
+                    )
                     return prepared.result
                 try:
                     self._run_waves(prepared)

@@ -59,8 +59,8 @@ class KeyParts:
 
     def __init__(self, *, first: int, spill_bytes: int) -> None:
         self._first, self._spill_bytes = first, spill_bytes
-        self._held: dict[int, list[_Kept]] = defaultdict(list)
-        self._held_bytes = 0
+        self._kept: dict[int, list[_Kept]] = defaultdict(list)
+        self._kept_bytes = 0
         self._file: SpillFile | None = None
         #: Where in the file each part has something.
         self._places: dict[int, list[int]] = defaultdict(list)
@@ -88,9 +88,9 @@ class KeyParts:
         """
         for part, records, content in decode_parts(blob):
             if part >= self._first:
-                self._held[part].append(_Kept(sender, number, records, content))
-                self._held_bytes += len(content) + _BLOB_BYTES
-        if self._held_bytes > self._spill_bytes:
+                self._kept[part].append(_Kept(sender, number, records, content))
+                self._kept_bytes += len(content) + _BLOB_BYTES
+        if self._kept_bytes > self._spill_bytes:
             self._spill()
 
     def batches(self, records: int, cut: int) -> Iterator[Batch]:
@@ -109,7 +109,7 @@ class KeyParts:
                 found = []
 
     def _part(self, part: int) -> list[_Kept]:
-        found = self._held.pop(part, [])
+        found = self._kept.pop(part, [])
         for place in self._places.pop(part, ()):
             assert self._file is not None
             found += [
@@ -120,8 +120,8 @@ class KeyParts:
 
     def _spill(self) -> None:
         self._file = self._file or SpillFile()
-        while self._held:
-            part, kept = self._held.popitem()
+        while self._kept:
+            part, kept = self._kept.popitem()
             fields = [(each.sender.computation, each.sender.index, *each[1:]) for each in kept]
             self._places[part].append(self._file.write(encode_kept(fields)))
-        self._held_bytes = 0
+        self._kept_bytes = 0

@@ -37,7 +37,7 @@ class LargeKey:
         key: of the partials.
         replay: the grouping.
         order: the order in which the grouping takes partials.
-        held_bytes: how much to keep in memory, in bytes of pickles: of partials on their way in, and of groups on their
+        kept_bytes: how much to keep in memory, in bytes of pickles: of partials on their way in, and of groups on their
             way out.
         piece_bytes: see `PIECE_BYTES`.
     """
@@ -48,13 +48,13 @@ class LargeKey:
         replay: ReplayPanes,
         order: Callable[[Partial], tuple[int, int]],
         *,
-        held_bytes: int,
+        kept_bytes: int,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
         self.key = key
         self.file = RunFile()
         self._replay, self._order = replay, order
-        self._held_bytes, self._piece_bytes = held_bytes, piece_bytes
+        self._kept_bytes, self._piece_bytes = kept_bytes, piece_bytes
         self._frames: list[tuple[tuple[int, int], bytes]] = []
         self._frames_bytes = 0
         self._runs: list[Stretch] = []
@@ -67,7 +67,7 @@ class LargeKey:
             written = encode_run_frame(window, piece_count, piece)
             self._frames.append((place, written))
             self._frames_bytes += len(written) + _FRAME_BYTES
-        if self._frames_bytes > self._held_bytes:
+        if self._frames_bytes > self._kept_bytes:
             self._write_run()
 
     def parts(self) -> Iterator[list[Partial]]:
@@ -82,7 +82,7 @@ class LargeKey:
         runs = [self._partials(run) for run in self._runs]
         sorted_partials = merge(*runs, key=self._order)
         for key, window, stored, count in self._replay.joined(sorted_partials, Stored.join):
-            is_full = part_bytes + stored.size_bytes > self._held_bytes
+            is_full = part_bytes + stored.size_bytes > self._kept_bytes
             if part and (is_full or len(part) == BUNDLE_PANES):
                 yield part
                 part, part_bytes = [], 0
@@ -117,12 +117,12 @@ class LargeKey:
     def _accumulator(self, stored: Stored) -> Any:
         if self._replay.is_list:
             values = FileValues(stored)
-            return values if stored.size_bytes > self._held_bytes else list(values)
+            return values if stored.size_bytes > self._kept_bytes else list(values)
         batch: list[Any] = []
         batch_bytes = 0
         for head in stored.heads():
             batch.append(self.file.content(head))
             batch_bytes += head.end - head.at
-            if len(batch) == _MERGED_MAX or batch_bytes > self._held_bytes:
+            if len(batch) == _MERGED_MAX or batch_bytes > self._kept_bytes:
                 batch, batch_bytes = [self._replay.merged(batch)], 0
         return self._replay.merged(batch)

@@ -81,10 +81,10 @@ class _Memory:
             if fire_us is not None:
                 self.timers[timer] = fire_us
 
-    def measure(self, held: Iterable[Sequence[Partial]]) -> int:
+    def measure(self, kept: Iterable[Sequence[Partial]]) -> int:
         """Count the size anew, together with the partials in memory, at the cost of a pickle."""
         cells = (encode_changes([item], ()) for item in self.cells.items())
-        self._content_bytes = sum(map(len, chain(cells, map(encode_partials, held))))
+        self._content_bytes = sum(map(len, chain(cells, map(encode_partials, kept))))
         return self.size_bytes
 
     def kept(self) -> Iterator[Changes]:
@@ -171,28 +171,28 @@ class SpilledGroups:
     ) -> Iterator[Step] | None:
         """The output for the partials in memory and those to come, in buckets; None if all stays in memory."""
         replay = self._grouping.replay
-        held = () if replay is None else replay.fold()
+        kept = () if replay is None else replay.fold()
         # Folding can shrink the partials much: then it pays to count, and again when as much has come in addition.
-        if memory.measure(held) <= self._spill_bytes / 2:
+        if memory.measure(kept) <= self._spill_bytes / 2:
             return None
-        large = self._large_key(held)
-        if large is None and (shift >= _HASH_BITS or not _has_several_keys(memory, held)):
+        large = self._large_key(kept)
+        if large is None and (shift >= _HASH_BITS or not _has_several_keys(memory, kept)):
             return None
         self.spills += 1
         return self._in_buckets(memory, chunks, shift, large)
 
-    def _large_key(self, held: Sequence[Sequence[Partial]]) -> LargeKey | None:
+    def _large_key(self, kept: Sequence[Sequence[Partial]]) -> LargeKey | None:
         """A file for the key that most of memory is used for, if there is one and it can be taken out."""
         replay = self._grouping.replay
         if replay is None or replay.order is None:
             return None
         weights: dict[Any, int] = {}
-        for key, _, _, count in chain.from_iterable(held):
+        for key, _, _, count in chain.from_iterable(kept):
             weights[key] = weights.get(key, 0) + (count if replay.is_list else 1)
         key = max(weights, key=weights.__getitem__)
         if 2 * weights[key] <= sum(weights.values()):
             return None
-        large = LargeKey(key, replay, replay.order, held_bytes=self._spill_bytes // 2)
+        large = LargeKey(key, replay, replay.order, kept_bytes=self._spill_bytes // 2)
         self._files.add(large.file)
         return large
 
@@ -222,8 +222,8 @@ class SpilledGroups:
         for kept in memory.kept():
             files[self._bucket(_key(kept), shift)].write(encode_changes(*kept))
         replay = self._grouping.replay
-        held = iter(()) if replay is None else _emptied(replay.release())
-        for content, _ in chain(held, chunks):
+        in_memory = iter(()) if replay is None else _emptied(replay.release())
+        for content, _ in chain(in_memory, chunks):
             if isinstance(content, Changes):
                 files[self._bucket(_key(content), shift)].write(encode_changes(*content))
                 continue
@@ -269,14 +269,14 @@ def _key(kept: Changes) -> Any:
     return kept.cells[0][0][0]
 
 
-def _emptied(held: list[Sequence[Partial]]) -> Iterator[_Chunk]:
+def _emptied(kept: list[Sequence[Partial]]) -> Iterator[_Chunk]:
     """The partials in memory, each released when it is yielded: together they are large."""
-    while held:
-        yield held.pop(0), 0
+    while kept:
+        yield kept.pop(0), 0
 
 
-def _has_several_keys(memory: _Memory, held: Sequence[Sequence[Partial]]) -> bool:
-    parts = (map(_first, part) for part in held)
+def _has_several_keys(memory: _Memory, kept: Sequence[Sequence[Partial]]) -> bool:
+    parts = (map(_first, part) for part in kept)
     keys = chain(map(_first, memory.cells), *parts)
     first = next(keys, None)
     return any(key != first for key in keys)

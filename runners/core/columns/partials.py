@@ -117,7 +117,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
         columns = [keys] if self.is_single else list(zip(*keys, strict=True))
         arrays = [_exact_keys(*each) for each in zip(columns, self.keys, strict=True)]
         folds = zip(self.combiners, zip(*accumulators, strict=True), self.accumulators, strict=True)
-        founds = [each.from_rows(values, held) for each, values, held in folds]
+        founds = [each.from_rows(values, accumulators) for each, values, accumulators in folds]
         if any(each is None for each in (*arrays, *founds)):
             return None
         starts_us, ends_us = np.array(windows, np.int64).T

@@ -23,13 +23,13 @@ def by_window_and_key(
         if window is not last:
             last, by_key = window, by_window[window]
         key = partial[0]
-        held = by_key.get(key)
-        if held is None:
+        known = by_key.get(key)
+        if known is None:
             by_key[key] = partial
-        elif type(held) is list:
-            held.append(partial)
+        elif type(known) is list:
+            known.append(partial)
         else:
-            by_key[key] = [held, partial]
+            by_key[key] = [known, partial]
     return by_window
 
 

@@ -60,7 +60,7 @@ class LatePartial(tuple[Any, Window, Any, int]):  # noqa: SLOT001 - tuples canno
 
 _PAIRS = frozenset((tuple,))
 #: By key: accumulator, and number of records.
-Held = dict[Any, list[Any]]
+Folded = dict[Any, list[Any]]
 
 
 class Lifter:
@@ -191,11 +191,11 @@ class Lifter:
         except (TypeError, ValueError) as error:
             raise self._refused(pairs, error) from error
 
-    def fold_into(self, held: Held, groups: Mapping[Any, Sequence[Any]]) -> None:
+    def fold_into(self, entries: Folded, groups: Mapping[Any, Sequence[Any]]) -> None:
         """Fold more values of some keys into their accumulators.
 
         Args:
-            held: accumulator and number of records by key; changed in place.
+            entries: accumulator and number of records by key; changed in place.
             groups: values by key.
 
         Raises:
@@ -205,9 +205,9 @@ class Lifter:
         values: Sequence[Any] = ()
         try:
             for key, values in groups.items():
-                entry = held.get(key)
+                entry = entries.get(key)
                 if entry is None:
-                    held[key] = [add(create(), values), len(values)]
+                    entries[key] = [add(create(), values), len(values)]
                 else:
                     entry[0] = add(entry[0], values)
                     entry[1] += len(values)
@@ -259,22 +259,22 @@ class Lifter:
         by_window = by_window_and_key(partials)
         if self._merging is not None:
             groups = (
-                (key, window, held if type(held) is list else [held])
+                (key, window, entries if type(entries) is list else [entries])
                 for window, by_key in by_window.items()
-                for key, held in by_key.items()
+                for key, entries in by_key.items()
             )
             return [self._as_one(*group) for group in self._merged(groups)]
         return [
-            self._as_one(key, window, held) if type(held) is list else held
+            self._as_one(key, window, entries) if type(entries) is list else entries
             for window, by_key in by_window.items()
-            for key, held in by_key.items()
+            for key, entries in by_key.items()
         ]
 
-    def _as_one(self, key: Any, window: Window, held: Sequence[Partial]) -> Partial:
-        if len(held) == 1 and held[0][1] == window:
-            return held[0]
-        accumulator = self.merge([each[2] for each in held])
-        return key, window, accumulator, sum([each[3] for each in held])
+    def _as_one(self, key: Any, window: Window, entries: Sequence[Partial]) -> Partial:
+        if len(entries) == 1 and entries[0][1] == window:
+            return entries[0]
+        accumulator = self.merge([each[2] for each in entries])
+        return key, window, accumulator, sum([each[3] for each in entries])
 
     @property
     def order(self) -> Callable[[Partial], tuple[int, int]] | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from runners.core.partials.lifting import Held, Lifter, Partial
+from runners.core.partials.lifting import Folded, Lifter, Partial
 from runners.core.partials.stateful_inputs import StatefulInputs
 from runners.core.partials.unfolded import UnfoldedPartials
 from runners.core.partials.values_by_key import ValuesByKey
@@ -33,7 +33,7 @@ class PartialTable:
     def __init__(self, lifter: Lifter | StatefulInputs) -> None:
         self._lifter = lifter
         self._unfolded = _Unfolded()
-        self._held: dict[Window, Held] = defaultdict(dict)
+        self._folded: dict[Window, Folded] = defaultdict(dict)
         #: Partials that arrived folded, and those of windows that merge.
         self._listed: list[Partial] = []
         #: The number of records in the table.
@@ -75,16 +75,16 @@ class PartialTable:
             return
         assert isinstance(self._lifter, Lifter)
         for window, groups in unfolded.by_window.items():
-            self._lifter.fold_into(self._held[window], groups)
+            self._lifter.fold_into(self._folded[window], groups)
         if unfolded.pairs:
             self._listed += self._lifter.partials(unfolded.pairs, unfolded.windows)
-        self.size = sum(map(len, self._held.values())) + len(self._listed)
+        self.size = sum(map(len, self._folded.values())) + len(self._listed)
 
     def counted(self) -> Iterator[tuple[Any, Window, int]]:
         """Key, window and number of the records in the table, which does not change; merging windows come in parts."""
         unfolded = self._unfolded
-        for window, held in self._held.items():
-            yield from ((key, window, entry[1]) for key, entry in held.items())
+        for window, folded in self._folded.items():
+            yield from ((key, window, entry[1]) for key, entry in folded.items())
         for window, groups in unfolded.by_window.items():
             yield from ((key, window, len(values)) for key, values in groups.items())
         for (key, _), window in zip(unfolded.pairs, unfolded.windows, strict=True):
@@ -99,7 +99,7 @@ class PartialTable:
 
     def is_of_numbers(self) -> bool:
         """Whether more records would not make accumulators larger, judging by their types: all are a few numbers."""
-        entries = chain.from_iterable(held.values() for held in self._held.values())
+        entries = chain.from_iterable(folded.values() for folded in self._folded.values())
         return _are_numbers([entry[0] for entry in entries]) and _are_numbers(
             [partial[2] for partial in self._listed]
         )
@@ -110,7 +110,7 @@ class PartialTable:
         taken = list(self._in_table())
         if self._listed:
             taken = self._lifter.combined(taken + self._listed)
-        self._held.clear()
+        self._folded.clear()
         self._listed = []
         self.records = self.size = 0
         return taken
@@ -118,8 +118,8 @@ class PartialTable:
     def _in_table(self) -> Iterator[Partial]:
         return (
             (key, window, accumulator, count)
-            for window, held in self._held.items()
-            for key, (accumulator, count) in held.items()
+            for window, folded in self._folded.items()
+            for key, (accumulator, count) in folded.items()
         )
 
 

@@ -77,10 +77,10 @@ class ColumnWindows:
 
     def pop_all(self) -> list[PartialColumns]:
         """Remove and return all partials."""
-        held = self.parts
+        present = self.parts
         self._keep([])
         self._folded_size, self.is_unfoldable = 0, False
-        return held
+        return present
 
     def _pop(self, chosen_of: Callable[[PartialColumns], Bools]) -> list[PartialColumns]:
         popped, kept = [], []

@@ -65,9 +65,9 @@ class ReplayPanes:
 
     def release(self) -> list[Sequence[Partial]]:
         """Return all partials, and keep none."""
-        held: list[Sequence[Partial]] = [*self._columns, self._partials]
+        batches: list[Sequence[Partial]] = [*self._columns, self._partials]
         self._partials, self._columns = [], []
-        return held
+        return batches
 
     def joined(
         self, partials: Iterable[Partial], join: Callable[[Any, Any], Any]

@@ -88,7 +88,7 @@ def check_not_retracted(node: TransformNode, bundle: Bundle, returned: object) -
     if bundle.signs is not None or bundle.emitted_panes is not None:
         raise TransformError(
             f"{node} emits from finish_bundle, and its input may be retracted",
-            detail=f"it returned {shown(returned)}; what was made of a bundle could not be taken back with one of its "
+            detail=f"it returned {shown(returned)}; what was made of a bundle could not be retracted with one of its "
             "elements",
             hint="emit from process; or put df.ToChangelog() before it",
         )

@@ -51,7 +51,7 @@ def open_version(
     spec: JobSpec,
     plan: ExecutionPlan,
     update: Update | None,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> JobRow:
     """Open the job; if it runs another pipeline, update it, after reporting what that does.
 
@@ -78,7 +78,7 @@ def open_version(
     if planned is None:
         return store.open_job(spec)
     planned.check(update.allow_loss)
-    say(str(planned))
+    report(str(planned))
     return store.update_job(planned.carried_out_by(spec))
 
 

@@ -257,7 +257,7 @@ class Ledger:
                 and job.ranges[handover_with].owner != job.ranges[range_id].owner
             ):
                 raise InvariantError(
-                    f"I6: {range_id} and {handover_with} are tied, and have two owners"
+                    f"I6: {range_id} and {handover_with} are in handover, and have two owners"
                 )
         for name in {each.computation for each in before} & self._strategies.keys():
             keys = {

@@ -104,9 +104,9 @@ class PaneLog:
         """The job has other taps now; what was emitted before matters only for the groupings ``kept``."""
         found = {each.table: each for each in taps}
         self._taps = found
-        for said in (self._emitted, self._last, self._many):
-            for place in [each for each in said if each[0] not in kept]:
-                del said[place]
+        for emitted in (self._emitted, self._last, self._many):
+            for place in [each for each in emitted if each[0] not in kept]:
+                del emitted[place]
         self.changes = {
             each.label: self.changes.get(each.label, []) if each.label in kept else []
             for each in found.values()
@@ -145,9 +145,9 @@ class PaneLog:
     def _check(self, tapped: Tap, change: Change[Any]) -> None:
         key, place = repr(change.value[0]), (tapped.label, repr(change.value[0]), change.window)
         if tapped.is_many:
-            said = tapped.label, repr(change.value), (change.window, change.timestamp_us)
-            self._many[said] += change.sign
-            if self._many[said] < 0:
+            emitted = tapped.label, repr(change.value), (change.window, change.timestamp_us)
+            self._many[emitted] += change.sign
+            if self._many[emitted] < 0:
                 raise _wrong(tapped, key, "retracts what it has not emitted", change)
             return
         if tapped.mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
@@ -178,7 +178,7 @@ class PaneLog:
 
 def check_same_fold(
     taps: Iterable[Tap],
-    said: Mapping[str, Sequence[Change[Any]]],
+    emitted: Mapping[str, Sequence[Change[Any]]],
     expected: Mapping[str, Sequence[Change[Any]]],
     whose: str,
 ) -> None:
@@ -191,7 +191,7 @@ def check_same_fold(
         if each.folding is None:
             continue
         try:
-            ours = Counter(map(_canonical, each.folding.fold(said[each.label])))
+            ours = Counter(map(_canonical, each.folding.fold(emitted[each.label])))
         except FoldError as error:
             raise InvariantError(f"I2: {each.label!r} does not add up: {error}") from None
         theirs = Counter(map(_canonical, each.folding.fold(expected[each.label])))

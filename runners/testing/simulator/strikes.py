@@ -38,7 +38,9 @@ def strike(
         if dice.is_heads():
             # A driver that is never reached again would have to be replaced by a person.
             who, lasts_ms = peers[0], dice.duration_ms()
-        trace.note(who, f"{'hears' if is_deaf else 'is heard by'} nobody for {lasts_ms} ms")
+        trace.note(
+            who, f"{'receives from' if is_deaf else 'is received by'} nobody for {lasts_ms} ms"
+        )
         struck.network.mute(who, lasts_ms, is_deaf=is_deaf)
     if dice.strikes(Fault.HALF_OPEN):
         ends = [struck.name, dice.one_of(peers)]

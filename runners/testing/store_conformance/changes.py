@@ -37,7 +37,7 @@ def check_changed_rows(connect: StoreFactory) -> None:
     changes = [(("red", 1), ("red", 9)), (("blue", 2), None), (("a'; --", 4), None)]
     owner.commit(tables=[TableWrite(table=SCORES, changes=[*changes, (("nobody", 1), None)])])
     rows = sorted(connect().read_table(SCORES))
-    expect_equal(rows, [("a'; --", 3), ("red", 9)], "rows after some were taken back")
+    expect_equal(rows, [("a'; --", 3), ("red", 9)], "rows after some were retracted")
     for change in [(None, ("red", 1)), (None, ("red", 9)), (("red", 1), ("red", 2))]:
         write = TableWrite(table=SCORES, changes=[(None, ("new", 1)), change])
         refused = owner.production(cells=[cell(b"k", b"1")], tables=[write])
@@ -111,6 +111,6 @@ def check_rows_are_retracted_whole(connect: StoreFactory) -> None:
         others = [(*row[:index], other, *row[index + 1 :]) for row in rows if row[index] != other]
         changes: list[RowChange] = [(each, None) for each in others]
         owner.commit(tables=[TableWrite(table=table, changes=changes)])
-    expect_equal(len(store.read_table(table)), len(rows), "rows after others were taken back")
+    expect_equal(len(store.read_table(table)), len(rows), "rows after others were retracted")
     owner.commit(tables=[TableWrite(table=table, changes=[(row, None) for row in rows])])
-    expect_equal(store.read_table(table), [], "rows after they were taken back")
+    expect_equal(store.read_table(table), [], "rows after they were retracted")

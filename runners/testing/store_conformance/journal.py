@@ -47,12 +47,12 @@ def check_the_journal_goes_when_it_is_compacted(connect: StoreFactory) -> None:
         owner.commit(journal=[*entries(LOW, payload), *entries(HIGH, payload)])
     bundles = owner.bundles[LOW], owner.bundles[HIGH]
     owner.commit(compacted={LOW: bundles[0] - 1}, journal=entries(LOW, b"4"))
-    expect_equal(list(take_over(connect()).journal), [b"3", b"4"], "what is not settled")
+    expect_equal(list(take_over(connect()).journal), [b"3", b"4"], "what is not compacted")
     expect_equal(
         list(take_over(connect(), HIGH).journal), [b"1", b"2", b"3"], "that of another range"
     )
     Owner(store, HIGH, name="next").commit(compacted={HIGH: bundles[1]})
-    expect_equal(list(take_over(connect(), HIGH).journal), [], "a settled journal")
+    expect_equal(list(take_over(connect(), HIGH).journal), [], "a compacted journal")
 
 
 def check_the_journal_is_behind_the_fence(connect: StoreFactory) -> None:

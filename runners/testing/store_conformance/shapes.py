@@ -152,11 +152,14 @@ def check_a_merge_gives_all_keys_to_one(connect: StoreFactory) -> None:
     last = Owner(store, LOW, HIGH)
     last.commit(ended_handovers=frozenset([HIGH]), finished=frozenset([HIGH]))
     row = store.read_job(JOB)
-    expect(row is not None and row.ranges[HIGH].is_retired, "an untied range without keys goes on")
-    expect_equal(set(store.acquire(JOB, [LOW], "third")), {LOW}, "ranges after they were untied")
+    expect(
+        row is not None and row.ranges[HIGH].is_retired,
+        "a range without keys goes on after its handover",
+    )
+    expect_equal(set(store.acquire(JOB, [LOW], "third")), {LOW}, "ranges after their handover")
 
 
-def check_untied_ranges_have_owners_of_their_own(connect: StoreFactory) -> None:
+def check_ranges_after_a_handover_have_owners_of_their_own(connect: StoreFactory) -> None:
     """A split range whose handover has ended is acquired alone, and the other owner is not fenced by it."""
     store = opened(connect)
     Owner(store, LOW).commit(reshape=_SPLIT)

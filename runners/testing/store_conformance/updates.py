@@ -240,7 +240,7 @@ def check_update_keeps_shapes(connect: StoreFactory) -> None:
     new = RangeId("number", 2)
     expect_equal(job.ranges[new].keys, keys[1], "a range that was born")
     expect_equal(job.ranges[new].handover_with, _NEW_LOW, "its tie")
-    expect_equal({*store.acquire(JOB, [new], "w")}, {new, _NEW_LOW}, "ranges that are tied")
+    expect_equal({*store.acquire(JOB, [new], "w")}, {new, _NEW_LOW}, "ranges in handover")
 
 
 def check_update_is_idempotent_and_exact(connect: StoreFactory) -> None:
@@ -292,4 +292,4 @@ def check_open_refuses_other_state(connect: StoreFactory) -> None:
     expect_equal(dict(known.computations), dict(_first().computations), "what is known now")
     other = attrs.evolve(_first(), computations={**_first().computations, "count": "lists"})
     expect_error(JobMismatchError, partial(store.open_job, other), "other state")
-    expect_equal(store.open_job(bare), known, "opening without saying what state is made of")
+    expect_equal(store.open_job(bare), known, "opening without the types of state")

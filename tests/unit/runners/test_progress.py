@@ -5,7 +5,7 @@ import io
 import attrs
 from rich.console import Console
 
-from runners.progress import LINE_INTERVAL_MS, Progress, say
+from runners.progress import LINE_INTERVAL_MS, Progress, print_line
 
 
 @attrs.define
@@ -72,6 +72,6 @@ def test_silence() -> None:
 
 def test_a_line_is_said_as_it_is() -> None:
     plain, written = console(is_terminal=False)
-    say("job 'x' [done] " + "y" * 200, console=plain)
+    print_line("job 'x' [done] " + "y" * 200, console=plain)
 
     assert written.getvalue() == "job 'x' [done] " + "y" * 200 + "\n"

@@ -112,7 +112,7 @@ def test_what_was_taken_back() -> None:
 
     assert "" == failure(retracted(red(5, 6, 15)), mode=mode)
     assert "" == failure(retracted(in_late_panes(red(15))), mode=mode)
-    assert "taken back" in failure(retracted(is_empty()), mode=mode)
+    assert "  retracted" in failure(retracted(is_empty()), mode=mode)
     assert "" == failure(retracted(is_empty()))
 
 
