@@ -482,8 +482,8 @@ class Cluster:
 
     def _check_reported(self, worker: Worker) -> None:
         """Refuse a worker that goes on with less of a range than former owners have reported of it."""
-        told = self.master.witness.known(worker._ranges)  # noqa: SLF001 - the simulator sees everything
-        for range_id, mark in told.items():
+        sent = self.master.witness.known(worker._ranges)  # noqa: SLF001 - the simulator sees everything
+        for range_id, mark in sent.items():
             mine = worker._ranges[range_id].mark  # noqa: SLF001 - as above
             if mark.token < mine.token and mine.bundle < mark.bundle:
                 raise InvariantError(
