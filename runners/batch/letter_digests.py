@@ -79,8 +79,9 @@ def _hash_of(letter: DeadLetter, repeated: Repeated) -> int:
     known: tuple[Any, ...]
     match repeated:
         case Repeated.ALL:
-            # One that could not be read is known by its place.
-            origin = letter.origin and (letter.origin.line, letter.origin.start_bytes)
+            # One that could not be read is known by its place; a split may have several files.
+            found = letter.origin
+            origin = None if found is None else (found.path, found.start_bytes)
             known = (at_us, origin, _content(element, exact=True))
         case Repeated.PLAIN:
             key, value = element

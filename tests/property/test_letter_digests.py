@@ -17,6 +17,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dataflow.io.set_aside import Origin
 from dataflow.serialization import dumps, loads
 from runners.batch.letter_digests import Letters, Repeated
 from runners.core.ground.dead_letters import DeadLetter
@@ -154,6 +155,21 @@ def test_what_a_shuffle_may_change_of_an_element_does_not_count(
 
     assert first == same
     assert first.differ(second) == (typed(one) != typed(other))
+
+
+@pytest.mark.parametrize("other", [("b", 0), ("a", 5)])
+def test_lines_that_cannot_be_read_are_known_by_their_place(other: tuple[str, int]) -> None:
+    first, second = (
+        attrs.evolve(
+            letter(None),
+            origin=Origin(path=path, line=1, start_bytes=start, end_bytes=start + 3, raw=b"abc"),
+        )
+        for path, start in (("a", 0), other)
+    )
+
+    before, now = (Letters.of([each], Repeated.ALL) for each in (first, second))
+
+    assert before.differ(now)
 
 
 # --- records of other types -------------------------------------------------------------------
