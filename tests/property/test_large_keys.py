@@ -2,7 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Self
+from unittest.mock import patch
 
 import attrs
 import pytest
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.columns import PairColumns
+from runners.batch.spill import spilled_groups
 from runners.batch.spill.file_values import FileValues
-from runners.batch.spill.large_key import LargeKey
+from runners.batch.spill.large_key import PIECE_BYTES, LargeKey
 from runners.batch.spill.spilled_groups import SpilledGroups
 from runners.core.ground.bundle import Bundle
 from runners.core.stages.grouping import GroupingStage
@@ -111,7 +114,12 @@ class Run:
     """A key range, replayed."""
 
     def __init__(
-        self, chunks: Chunks, kind: str, window_fn: df.WindowFn, spill_bytes: int = FOR_EVER
+        self,
+        chunks: Chunks,
+        kind: str,
+        window_fn: df.WindowFn,
+        spill_bytes: int = FOR_EVER,
+        piece_bytes: int = PIECE_BYTES,
     ) -> None:
         p = df.Pipeline()
         records = [
@@ -127,8 +135,22 @@ class Run:
         )
         self.bundles: list[Bundle] = []
         note_bundles(grouping.executor, self.bundles)
-        for _ in self.groups.steps(blobs(planned, chunks)):
-            pass
+        #: How many accumulators were merged in one go, each time.
+        self.merged: list[int] = []
+        assert grouping.replay is not None
+        merge = grouping.replay.merged
+
+        def merged(accumulators: Sequence[Any]) -> Any:
+            self.merged.append(len(accumulators))
+            return merge(accumulators)
+
+        small = partial(LargeKey, piece_bytes=piece_bytes)
+        with (
+            patch.object(spilled_groups, "LargeKey", small),
+            patch.object(grouping.replay, "merged", merged),
+        ):
+            for _ in self.groups.steps(blobs(planned, chunks)):
+                pass
 
     @property
     def said(self) -> Iterator[tuple[Any, Window, Any]]:
@@ -148,6 +170,9 @@ def by_window(run: Run, window_fn: df.WindowFn) -> dict[Any, Any]:
     for key, window, value in run.said:
         assert (key, window) not in found
         found[key, window] = plain(value, window_fn)
+        if isinstance(value, FileValues):
+            assert len(value) == len(list(value))
+            assert [value[at] for at in range(len(value))] == list(value)
     return found
 
 
@@ -156,12 +181,13 @@ def by_window(run: Run, window_fn: df.WindowFn) -> dict[Any, Any]:
     kind=st.sampled_from(list(GROUPINGS)),
     window_fn=st.sampled_from(WINDOW_FNS),
     spill_bytes=st.integers(0, 2_000),
+    piece_bytes=st.sampled_from([1, 60, PIECE_BYTES]),
 )
 def test_a_large_key_says_what_it_says_in_memory(
-    chunks: Chunks, kind: str, window_fn: df.WindowFn, spill_bytes: int
+    chunks: Chunks, kind: str, window_fn: df.WindowFn, spill_bytes: int, piece_bytes: int
 ) -> None:
     in_memory = Run(chunks, kind, window_fn)
-    spilled = Run(chunks, kind, window_fn, spill_bytes)
+    spilled = Run(chunks, kind, window_fn, spill_bytes, piece_bytes)
     event(f"files were needed: {spilled.groups.spills > 0}; groups in them: {spilled.in_files > 0}")
 
     assert by_window(in_memory, window_fn) == by_window(spilled, window_fn)
@@ -171,11 +197,14 @@ def test_a_large_key_says_what_it_says_in_memory(
     assert all(each == sorted(each) for each in ends.values())
 
 
+@pytest.mark.parametrize("piece_bytes", [60, PIECE_BYTES])
 @pytest.mark.parametrize("window_fn", WINDOW_FNS[:-1], ids=str)
-def test_a_group_that_does_not_fit_is_a_sequence_over_a_file(window_fn: df.WindowFn) -> None:
+def test_a_group_that_does_not_fit_is_a_sequence_over_a_file(
+    window_fn: df.WindowFn, piece_bytes: int
+) -> None:
     chunks = [[(0, at, at % 7) for at in range(start, start + 50)] for start in range(0, 2_000, 50)]
 
-    run = Run(chunks, "list", window_fn, spill_bytes=2_000)
+    run = Run(chunks, "list", window_fn, 2_000, piece_bytes)
 
     assert run.in_files == len(list(run.said)) > 0
     assert {len(bundle) for bundle in run.bundles} == {1}
@@ -192,6 +221,18 @@ def test_many_small_windows_of_a_key_are_lists_and_said_in_parts() -> None:
     assert run.in_files == 0
     assert len(run.bundles) > 10
     assert [value for _, _, value in run.said] == [[at] for at in range(2_000)]
+
+
+def test_accumulators_of_a_large_key_are_merged_a_few_at_a_time() -> None:
+    """As many as memory may hold, and not all that there are."""
+    chunks = [[(0, at, 0) for at in range(start, start + 50)] for start in range(0, 5_000, 50)]
+
+    run = Run(chunks, "distinct", df.GlobalWindows(), spill_bytes=2_000)
+
+    assert run.groups.spills > 0
+    assert sum(run.merged) >= len(chunks)
+    assert max(run.merged) < len(chunks) / 4
+    assert [value for _, _, value in run.said] == [set(range(5_000))]
 
 
 @pytest.mark.parametrize("kind", list(GROUPINGS))
