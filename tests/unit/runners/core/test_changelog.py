@@ -6,7 +6,7 @@ from typing import Any
 
 import pendulum
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataflow.errors import TableConflictError, TableRowError
@@ -259,6 +259,8 @@ KEYED = TableSpec(
         max_size=4,
     )
 )
+@example([(1_000, 1_000, "x")])
+@example([(500, 1_000, "é"), (501, 999, "é")])
 def test_a_key_that_no_index_could_hold_is_refused(sizes: list[tuple[int, int, str]]) -> None:
     """By the bytes of all its columns together; other columns may be as long as they like."""
     rows = [(letter * a, 1, b"-" * b, "z" * 9_000) for a, b, letter in sizes]
