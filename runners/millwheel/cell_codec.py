@@ -26,12 +26,22 @@ def decode_window(encoded: bytes) -> Window:
 
 
 def encode_cell_key(window: Window | None, encoded_key: bytes) -> bytes:
-    """The store's key of a cell."""
+    """The store's key of a cell.
+
+    Args:
+        window: of the cell; None: the cell has all windows of its key.
+        encoded_key: the key, as `encode_key` makes it.
+    """
     return encoded_key if window is None else encode_window(window) + encoded_key
 
 
 def decode_cell_id(cell_key: bytes, *, is_merging: bool) -> CellId:
-    """The inverse of `encode_cell_key`, as the core names the cell."""
+    """The inverse of `encode_cell_key`, as the core names the cell.
+
+    Args:
+        cell_key: as `encode_cell_key` makes it.
+        is_merging: whether cells have all windows of their key.
+    """
     if is_merging:
         return decode_key(cell_key), None
     bounds, encoded_key = cell_key[: _BOUNDS.size], cell_key[_BOUNDS.size :]
@@ -39,6 +49,11 @@ def decode_cell_id(cell_key: bytes, *, is_merging: bool) -> CellId:
 
 
 def decode_timer(timer: StoredTimer, *, is_merging: bool) -> TimerId:
-    """A timer as the core names it."""
+    """A timer as the core names it.
+
+    Args:
+        timer: as the store has it.
+        is_merging: whether cells have all windows of their key.
+    """
     cell_id = decode_cell_id(timer.cell_key, is_merging=is_merging)
     return cell_id, decode_window(timer.tag), TimeDomain(timer.domain)

@@ -48,6 +48,11 @@ def wait_for_answer(
 def ask(store: Store, job: str, request: Request) -> str:
     """Send a request, and wait until it is done; returns the sentence that was answered.
 
+    Args:
+        store: that has the job.
+        job: its name.
+        request: what its driver is to do.
+
     Raises:
         RequestError: it is not carried out by any driver, was not in time, or cannot be; the message has the reason.
         StoreError: there is no such job, or no store.
@@ -59,7 +64,13 @@ def ask(store: Store, job: str, request: Request) -> str:
 
 
 def refused(job: str, request: Request, answer: Answer) -> RequestError:
-    """The error for a request that was refused."""
+    """The error for a request that was refused.
+
+    Args:
+        job: its name.
+        request: that was sent.
+        answer: with the reason.
+    """
     return RequestError(f"job {job} has not done what was requested: {request}", detail=answer.text)
 
 

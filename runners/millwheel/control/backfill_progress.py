@@ -105,6 +105,10 @@ def go_live(store: Store, job: str) -> None:
 
     Called again after an error it does what is left to do, if anything.
 
+    Args:
+        store: that has the job.
+        job: its name.
+
     Raises:
         BackfillError: a range is not loaded, or another process is changing the job.
         StoreUnreachableError: it is unknown whether it is done.

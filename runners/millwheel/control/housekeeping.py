@@ -36,6 +36,10 @@ class Retention:
     def of(cls, *, keep_late: DurationLike | None, keep_dead: DurationLike | None) -> "Retention":
         """Make one from lengths of time as a user writes them.
 
+        Args:
+            keep_late: how long late records are kept, in seconds where it is a number; None: for ever.
+            keep_dead: the same of dead letters.
+
         Raises:
             PipelineError: one of them is negative.
             TimeError: one of them is no length of time.

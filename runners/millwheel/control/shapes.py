@@ -111,6 +111,11 @@ class Shapes:
     ) -> Split:
         """Ask for a split.
 
+        Args:
+            range_id: to be divided.
+            at: the first key hash of the new range; None: the middle.
+            is_stable: whether the owner of a range is the one that it should have.
+
         Raises:
             ShapeError: there is no such key range, it is in a handover, or the hash is not inside it; or a range of the
                 computation is changing its owner.
@@ -131,6 +136,10 @@ class Shapes:
     def merge(self, range_id: RangeId, gone: RangeId) -> Merge:
         """Ask for a merge of two ranges of one owner.
 
+        Args:
+            range_id: has all keys afterwards.
+            gone: its neighbour, which is retired.
+
         Raises:
             ShapeError: they are no neighbours, or one is in a handover.
         """
@@ -142,7 +151,13 @@ class Shapes:
     def check_merge(
         self, range_id: RangeId, gone: RangeId, is_stable: Callable[[RangeId], bool]
     ) -> None:
-        """Raise what `merge` would raise, or that a range of the computation is changing its owner."""
+        """Raise what `merge` would raise, or that a range of the computation is changing its owner.
+
+        Args:
+            range_id: has all keys afterwards.
+            gone: its neighbour, which is retired.
+            is_stable: whether the owner of a range is the one that it should have.
+        """
         self._check_neighbours(range_id, gone)
         self._check_stable(range_id.computation, is_stable)
 

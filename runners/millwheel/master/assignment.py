@@ -80,11 +80,21 @@ class Assignment:
         return _merged(given, {slot: self.ranges_of(slot)})
 
     def confirm(self, slot: int, ranges: Iterable[RangeId]) -> None:
-        """Note that the worker of a slot has taken ranges over."""
+        """Note that the worker of a slot has taken ranges over.
+
+        Args:
+            slot: its number, from 0.
+            ranges: that the worker owns now.
+        """
         self._confirmed.update(each for each in ranges if self._slot.get(each) == slot)
 
     def expire(self, slot: int, live: Sequence[int]) -> BySlot:
-        """Give the ranges of a slot, whose worker has lost its lease, to the slots ``live``."""
+        """Give the ranges of a slot, whose worker has lost its lease, to the slots ``live``.
+
+        Args:
+            slot: its number, from 0.
+            live: the numbers of the slots whose workers have leases.
+        """
         mine = self.ranges_of(slot)
         self._confirmed.difference_update(mine)
         given: dict[int, list[RangeId]] = defaultdict(list)
@@ -102,6 +112,10 @@ class Assignment:
         """Have ranges go to a slot; returns which slot to ask for which ranges.
 
         Those that are on their way already, or in a handover, are left alone.
+
+        Args:
+            ranges: with those that are in handover with them.
+            slot: its number, from 0.
         """
         asked: dict[int, list[RangeId]] = defaultdict(list)
         in_handover = {*self._heads, *self._heads.values()}
@@ -124,7 +138,12 @@ class Assignment:
         return self._slot[range_id]
 
     def handover(self, range_id: RangeId, head: RangeId) -> None:
-        """Begin a handover: a range, which may be new, has the slot of another one and moves with it from here on."""
+        """Begin a handover: a range, which may be new, has the slot of another one and moves with it from here on.
+
+        Args:
+            range_id: of the range that follows.
+            head: of the range that it follows.
+        """
         if self._slot.get(range_id) != self._slot[head]:
             self._confirmed.discard(range_id)
         self._slot[range_id], self._home[range_id] = self._slot[head], self._home[head]
@@ -134,7 +153,12 @@ class Assignment:
         self._heads[range_id] = head
 
     def end_handover(self, range_id: RangeId, *, is_retired: bool) -> None:
-        """End a handover: the range may move from here on, or is retired."""
+        """End a handover: the range may move from here on, or is retired.
+
+        Args:
+            range_id: of the range that followed another.
+            is_retired: whether it has no keys any more.
+        """
         self._heads.pop(range_id, None)
         if is_retired:
             del self._slot[range_id], self._home[range_id]
@@ -145,7 +169,12 @@ class Assignment:
         return self.move([each for each, home in self._home.items() if home == slot], slot)
 
     def release(self, slot: int, ranges: Collection[RangeId]) -> BySlot:
-        """Note that the worker of a slot has released ranges; returns which ranges to give to which slot."""
+        """Note that the worker of a slot has released ranges; returns which ranges to give to which slot.
+
+        Args:
+            slot: its number, from 0.
+            ranges: that the worker owned.
+        """
         return self._arrive(
             each for each in ranges if each in self._leaving and self._slot[each] == slot
         )

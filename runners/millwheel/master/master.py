@@ -65,7 +65,15 @@ MISSING_REPORTED_AFTER_MS = 15_000
 
 
 class Master:
-    """One per running job, in the driver; not thread-safe.  Set ``is_pausing`` to have its workers read no further."""
+    """One per running job, in the driver; not thread-safe.  Set ``is_pausing`` to have its workers read no further.
+
+    Args:
+        job: as the store has it.
+        plan: of its pipeline.
+        slots: how many workers there are to be.
+        transport: to the workers.
+        clock: for leases and for what is sent again.
+    """
 
     def __init__(
         self, job: JobRow, plan: ExecutionPlan, slots: int, transport: Transport, clock: Clock
@@ -193,6 +201,10 @@ class Master:
 
         Those that are on their way already, or in a handover, are left alone.
 
+        Args:
+            ranges: to be moved.
+            slot: its number, from 0.
+
         Raises:
             ValueError: there is no such slot.
         """
@@ -223,6 +235,10 @@ class Master:
 
     def merge(self, range_id: RangeId, gone: RangeId) -> None:
         """Have a key range take in its neighbour while the job runs, which is moved to it first if need be.
+
+        Args:
+            range_id: has all keys afterwards.
+            gone: its neighbour, which is retired.
 
         Raises:
             ShapeError: there are no such ranges, or they are no neighbours, or are changing their owner or keys.

@@ -21,7 +21,12 @@ class Merges:
         self._wanted: list[tuple[RangeId, RangeId]] = []
 
     def want(self, range_id: RangeId, gone: RangeId) -> None:
-        """Note that a range is to take in another, as soon as it can."""
+        """Note that a range is to take in another, as soon as it can.
+
+        Args:
+            range_id: has all keys afterwards.
+            gone: its neighbour, which is retired.
+        """
         self._wanted.append((range_id, gone))
 
     def begin(self) -> Iterator[Merge]:

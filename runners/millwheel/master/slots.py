@@ -70,6 +70,10 @@ def are_paused(slots: Sequence[Slot], now_ms: int) -> bool:
 
     A paused worker can be sent something by one that is not paused, and be paused again before it reports; but that
     cannot happen twice without a report of one of them.
+
+    Args:
+        slots: all of the job.
+        now_ms: the monotonic clock.
     """
     paused_ms = [slot.paused_ms for slot in slots if slot.is_ready and slot.paused_ms is not None]
     if len(paused_ms) < len(slots):
@@ -79,7 +83,12 @@ def are_paused(slots: Sequence[Slot], now_ms: int) -> bool:
 
 
 def live_slots(slots: Sequence[Slot], now_ms: int) -> list[int]:
-    """The slots whose worker is ready and within its lease."""
+    """The slots whose worker is ready and within its lease.
+
+    Args:
+        slots: all of the job.
+        now_ms: the monotonic clock.
+    """
     return [
         index for index, slot in enumerate(slots) if slot.is_ready and slot.is_within_lease(now_ms)
     ]
@@ -119,7 +128,14 @@ class MasterStatistics(Counts):
     def of(
         cls, slots: Sequence[Slot], *, before: Counts, workers_replaced: int, watermark_us: int
     ) -> "MasterStatistics":
-        """The sum of all slots, and of what workers that are gone have done."""
+        """The sum of all slots, and of what workers that are gone have done.
+
+        Args:
+            slots: all of the job.
+            before: the counts of workers that are gone.
+            workers_replaced: how many are.
+            watermark_us: of the whole job, in microseconds.
+        """
         counts = Counts.total([before, *(slot.counts for slot in slots)])
         return cls(
             **attrs.asdict(counts, recurse=False),

@@ -83,7 +83,12 @@ class WatermarkAuthority:
         return range_id in self._outputs_us
 
     def add(self, range_id: RangeId, like: RangeId) -> None:
-        """Add a range that comes from another, with the watermarks of that one."""
+        """Add a range that comes from another, with the watermarks of that one.
+
+        Args:
+            range_id: of the new range.
+            like: the range that it comes from.
+        """
         self._outputs_us[range_id] = self._outputs_us[like]
         self._ranges[range_id.computation].append(range_id)
         if like in self._followed_percentiles_us:

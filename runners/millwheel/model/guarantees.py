@@ -33,6 +33,10 @@ BOTH = Guarantees()
 def check_guarantees(plan: ExecutionPlan, guarantees: Mapping[str, Guarantees]) -> None:
     """Refuse guarantees for what is no computation of the plan, or that contradict it.
 
+    Args:
+        plan: of the pipeline.
+        guarantees: by computation, as the user gave them.
+
     Raises:
         PipelineError: names the transform, or those that there are.
     """

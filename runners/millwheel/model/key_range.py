@@ -70,5 +70,10 @@ def even_ranges(count: int) -> tuple[KeyRange, ...]:
 
 
 def range_index(key_hash: int, count: int) -> int:
-    """The index of the range of `even_ranges` that contains ``key_hash``, in constant time."""
+    """The index of the range of `even_ranges` that contains ``key_hash``, in constant time.
+
+    Args:
+        key_hash: from 0 to 2^64 - 1.
+        count: the number of ranges.
+    """
     return min(key_hash // (KEY_SPACE_END // count), count - 1)

@@ -36,13 +36,24 @@ class LoadMeter:
         self._skip = self._chance = 0
 
     def count(self, range_id: RangeId, records: int) -> None:
-        """Count records that a range has taken in."""
+        """Count records that a range has taken in.
+
+        Args:
+            range_id: of the range.
+            records: how many.
+        """
         self._records[range_id] = self._records.get(range_id, 0) + records
 
     def take_in(
         self, range_id: RangeId, partials: Sequence[Any], hash_of: Callable[[Any], int]
     ) -> None:
-        """Count partials that a range has taken in; ``hash_of`` is called for some of their keys."""
+        """Count partials that a range has taken in; ``hash_of`` is called for some of their keys.
+
+        Args:
+            range_id: of the range.
+            partials: that it has taken in.
+            hash_of: from a key to its hash; called for a sample of the keys only.
+        """
         self.count(range_id, len(partials))
         for key in self._sample(partials):
             self._note(range_id, hash_of(key))

@@ -34,7 +34,12 @@ class LongWaits:
         self._reported: set[Hashable] = set()
 
     def waits(self, place: Hashable, why: Callable[[], str]) -> None:
-        """Note that a place cannot go on now; ``why`` is called only if the wait is reported."""
+        """Note that a place cannot go on now; ``why`` is called only if the wait is reported.
+
+        Args:
+            place: what waits.
+            why: gives the reason; called only if the wait is reported.
+        """
         now_ms = self._clock.monotonic_ms()
         since_ms = self._since_ms.setdefault(place, now_ms)
         if now_ms - since_ms >= self._reported_after_ms and place not in self._reported:

@@ -85,7 +85,12 @@ class LateRecord:
 
     @classmethod
     def of(cls, transform: str, arrival: LateArrival) -> "LateRecord":
-        """The form of a late arrival that a store keeps."""
+        """The form of a late arrival that a store keeps.
+
+        Args:
+            transform: the label of the grouping that dropped it.
+            arrival: what came too late.
+        """
         return cls(
             transform=transform,
             key=repr(arrival.key),

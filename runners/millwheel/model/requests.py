@@ -80,6 +80,10 @@ FINISHED = Answer(is_done=False, text="the job is finished")
 def move(range_id: str, slot: int) -> Request:
     """Have a range go to the worker of a slot.
 
+    Args:
+        range_id: of the range.
+        slot: its number, from 0.
+
     Raises:
         RequestError: that is no range, or no slot.
     """
@@ -91,6 +95,10 @@ def move(range_id: str, slot: int) -> Request:
 def split(range_id: str, at: int | None = None) -> Request:
     """Have a key range divided; ``at``: the first key hash of the new one.
 
+    Args:
+        range_id: of the key range.
+        at: the first key hash of the new range; None: the middle.
+
     Raises:
         RequestError: that is no range.
     """
@@ -99,6 +107,10 @@ def split(range_id: str, at: int | None = None) -> Request:
 
 def merge(range_id: str, gone: str) -> Request:
     """Have a key range take in its neighbour.
+
+    Args:
+        range_id: has all keys afterwards.
+        gone: its neighbour, which is retired.
 
     Raises:
         RequestError: one of them is no range.

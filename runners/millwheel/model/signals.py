@@ -121,7 +121,12 @@ class SignalBoard:
         return self.latest > before
 
     def add(self, range_id: RangeId, like: RangeId) -> None:
-        """Add a range that comes from another: it has passed on the same signals."""
+        """Add a range that comes from another: it has passed on the same signals.
+
+        Args:
+            range_id: of the new range.
+            like: the range that it comes from.
+        """
         self._outputs[range_id] = self._outputs[like]
         self._ranges[range_id.computation].append(range_id)
         if like in self._listening:

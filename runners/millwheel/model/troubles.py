@@ -80,7 +80,13 @@ class TroubleBook:
         self.latest: Trouble | None = None
 
     def note(self, kind: TroubleKind, place: str, reason: str) -> None:
-        """Note that something has ended, waits, or goes on."""
+        """Note that something has ended, waits, or goes on.
+
+        Args:
+            kind: what has happened.
+            place: where: a worker, or a range.
+            reason: its headline first, then the details.
+        """
         noted = Trouble(kind=kind, place=place, reason=reason[:REASON_CHARS_MAX])
         key = _key(noted)
         count = self._counts.pop(key, 0) + 1

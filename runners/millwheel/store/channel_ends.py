@@ -127,6 +127,11 @@ def lost_by(job: str, range_id: RangeId, mark: CommitMark | None = None) -> Lost
     """The error for a commit that relies on a commit of another range which is not there.
 
     ``mark``: of that missing commit, as far as it is known.
+
+    Args:
+        job: its name.
+        range_id: that has lost the commit.
+        mark: of that commit, as far as it is known.
     """
     return LostCommitsError(
         f"the store has lost commits of {range_id} of job {job!r}: that range is at an earlier moment than others",
@@ -139,6 +144,11 @@ def check_not_older(
     job: str, taken: Mapping[RangeId, TakenRange], reported: Mapping[RangeId, CommitMark]
 ) -> None:
     """Refuse ranges that have been taken over, and had committed more by the last report on them.
+
+    Args:
+        job: its name.
+        taken: the ranges, as they are now.
+        reported: how far ranges had committed, by the last report on them.
 
     Raises:
         LostCommitsError: that is so.

@@ -64,6 +64,10 @@ def check_fences(production: Production) -> None:
 def check_sizes(production: Production, value_bytes_max: int) -> None:
     """Refuse a production with a value that is larger than a store takes; all of them together may have any size.
 
+    Args:
+        production: about to be committed.
+        value_bytes_max: the size of one value, in bytes.
+
     Raises:
         StoreError: a value is too large; names it and its size.
     """
@@ -248,6 +252,12 @@ def check_same_job(
 ) -> None:
     """Refuse to open a job under a name that a different pipeline has.
 
+    Args:
+        spec: as the caller would create it.
+        mode: of the job in the store.
+        fingerprint: of its pipeline.
+        computations: what the store knows of the state of each.
+
     Raises:
         JobMismatchError: mode, fingerprint or what is known of state differ from the stored ones (the keywords).
     """
@@ -271,6 +281,10 @@ def check_same_job(
 def check_format(spec: JobSpec, stored_format: int) -> None:
     """Refuse to open a job whose stored bytes this code does not read.
 
+    Args:
+        spec: of the job.
+        stored_format: the number of the format in the store.
+
     Raises:
         StoredFormatError: they are in another format than those that it reads.
     """
@@ -280,7 +294,12 @@ def check_format(spec: JobSpec, stored_format: int) -> None:
 
 
 def is_carried_out(update: JobUpdate, job: JobRow) -> bool:
-    """Whether a job has had an update already, and only the answer was lost."""
+    """Whether a job has had an update already, and only the answer was lost.
+
+    Args:
+        update: that was sent.
+        job: as the store has it.
+    """
     return (job.version, job.fingerprint) == (update.version + 1, update.spec.fingerprint) and all(
         update.spec.computations.get(name) == shape for name, shape in job.computations.items()
     )
@@ -342,6 +361,11 @@ def check_incarnation(bound_to: str | None, found: str, place: str) -> None:
 def check_version(job: str, known: int | None, stored: int) -> None:
     """Refuse ranges of a job to a worker that runs another version of it.
 
+    Args:
+        job: its name.
+        known: the version that the worker runs; None: any.
+        stored: the version that the job is at.
+
     Raises:
         JobMismatchError: the versions differ.
     """
@@ -385,6 +409,12 @@ def check_is_listening(
 def check_is_served(job: str, request: Request, *, mode: str, is_finished: bool) -> None:
     """Refuse a request that no driver would carry out, or that a store could not keep.
 
+    Args:
+        job: its name.
+        request: that somebody wants to send.
+        mode: of the job.
+        is_finished: whether the job has ended.
+
     Raises:
         RequestError: the job is finished, or runs in batch, or an argument is no text.
     """
@@ -401,7 +431,12 @@ def check_is_served(job: str, request: Request, *, mode: str, is_finished: bool)
 
 
 def table_of_others(table: str, others: Collection[str]) -> TableOwnedError:
-    """The error for a table that other jobs write to."""
+    """The error for a table that other jobs write to.
+
+    Args:
+        table: its name.
+        others: the names of the jobs that write to it.
+    """
     return TableOwnedError(
         f"table {table} belongs to another job",
         detail=f"written by: {', '.join(sorted(others))}",
@@ -411,7 +446,12 @@ def table_of_others(table: str, others: Collection[str]) -> TableOwnedError:
 
 
 def missing_table(job: str, table: str) -> TableMissingError:
-    """The error for a table that was dropped under its job."""
+    """The error for a table that was dropped under its job.
+
+    Args:
+        job: its name.
+        table: its name.
+    """
     return TableMissingError(
         f"the result table {table} of job {job} is not there any more",
         detail="its rows are gone, and the job would not write them again: it goes on where it was",
@@ -421,6 +461,10 @@ def missing_table(job: str, table: str) -> TableMissingError:
 
 def check_can_start_over(job: str, tables: Iterable[ResultTable]) -> None:
     """Refuse to forget a job in order to run it again, if rows would stay to which it would then add others.
+
+    Args:
+        job: its name.
+        tables: that it writes to, as they would be left.
 
     Raises:
         TableOwnedError: there is such a table.
@@ -442,7 +486,12 @@ def unknown_job(job: str) -> StoreError:
 
 
 def unknown_range(job: str, range_id: RangeId) -> StoreError:
-    """The error for a verb on a range that the job does not have."""
+    """The error for a verb on a range that the job does not have.
+
+    Args:
+        job: its name.
+        range_id: that was asked for.
+    """
     return StoreError(
         f"job {job} has no range {range_id}", hint="acquire ranges that open_job returned"
     )

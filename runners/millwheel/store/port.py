@@ -332,6 +332,10 @@ class Store(Protocol):
 
         Once it returns, every range will process it, exactly once (`runners.millwheel.model.signals`).
 
+        Args:
+            job: its name.
+            name: of the signal.
+
         Raises:
             SignalError: no window would receive it: the job is finished, or runs in batch, or does not listen to the
                 name.
@@ -342,6 +346,10 @@ class Store(Protocol):
         """The job's signals with numbers above ``after``, in their order; none of an unknown job.
 
         A signal that is not among them yet has a higher number than all that are.
+
+        Args:
+            job: its name.
+            after: a number; 0: all that are kept.
         """
 
     def note_troubles(self, job: str, troubles: Sequence[Trouble]) -> None:
@@ -349,6 +357,10 @@ class Store(Protocol):
 
         Troubles with the same kind, place and first line of the reason are one: its count grows, and its reason is the
         last one.  Only the latest `TROUBLES_MAX` of a job are kept, and none of an unknown job.
+
+        Args:
+            job: its name.
+            troubles: each with its count since the last call.
         """
 
     def read_troubles(self, job: str) -> Sequence[StoredTrouble]:
@@ -356,6 +368,10 @@ class Store(Protocol):
 
     def send_request(self, job: str, request: Request) -> int:
         """Keep a request for the job, and return its number: from 1 without a gap, in the order of sending.
+
+        Args:
+            job: its name.
+            request: what its driver is to do.
 
         Raises:
             RequestError: no driver would carry it out: the job is finished, or runs in batch.
@@ -366,10 +382,20 @@ class Store(Protocol):
         """The job's requests with numbers above ``after``, in their order, and their answers; none of an unknown job.
 
         A request that is not among them yet has a higher number than all that are.
+
+        Args:
+            job: its name.
+            after: a number; 0: all that are kept.
         """
 
     def answer_request(self, job: str, number: int, answer: Answer) -> None:
-        """Keep the answer to a request, unless it has one already; no error if there is no such request."""
+        """Keep the answer to a request, unless it has one already; no error if there is no such request.
+
+        Args:
+            job: its name.
+            number: of the request.
+            answer: what was done, or why not.
+        """
 
     def acquire(
         self,
@@ -385,6 +411,12 @@ class Store(Protocol):
         Ranges that are in a handover with them come with them, asked for or not.
         Waits for a commit in flight on these ranges to end.  After a failure it may simply be
         called again (the token moves once more).
+
+        Args:
+            job: its name.
+            range_ids: those that are in handover with them are taken as well.
+            owner: unique among all workers of the job.
+            version: that the worker runs (`JobRow.version`); None: any.
 
         Raises:
             JobMismatchError: the job has another version; no token has moved.
@@ -402,6 +434,12 @@ class Store(Protocol):
 
         Returns `Fenced` to any other worker: tokens and cells are read in one instant, so an owner never sees what its
         successor has written.
+
+        Args:
+            job: its name.
+            computation: that has the cells.
+            tokens: the caller's tokens, by range.
+            keys: of the cells.
         """
 
     def read_cell_page(
@@ -410,6 +448,13 @@ class Store(Protocol):
         """Read the cells of a key range from a key hash on, in the order of the hashes; for its owner, as `read_cells`.
 
         At least ``cells`` of them if there are so many, and those that have the hash of the last one.
+
+        Args:
+            job: its name.
+            range_id: of the key range.
+            token: the caller's.
+            first_hash: the first key hash of the page.
+            cells: about how many.
         """
 
     def commit(self, production: Production) -> CommitOutcome:
@@ -437,6 +482,11 @@ class Store(Protocol):
 
         Also answers a worker that does not own the range, for which the answer is only good for a commit that is
         fenced.  None of an unknown job or range.
+
+        Args:
+            job: its name.
+            range_id: of the split.
+            digests: of the ids.
         """
 
     def read_record_ids(
@@ -445,12 +495,22 @@ class Store(Protocol):
         """The range's record ids with greater digests than ``after``, in their order, each with its event time.
 
         Fewer than ``count`` only if there are no more.
+
+        Args:
+            job: its name.
+            range_id: of the split.
+            after: the last digest of the page before; empty: from the first.
+            count: at most so many.
         """
 
     def finish_job(self, job: str, *, is_drained: bool = False) -> None:
         """Mark the job as done, and answer every request that is not answered, in one transaction.  The first counts.
 
         ``is_drained``: because of a request to drain; such requests are answered `DRAINED`, others `FINISHED`.
+
+        Args:
+            job: its name.
+            is_drained: whether it ends because a drain was requested.
         """
 
     def read_table(self, table: TableSpec) -> Sequence[Row]:
@@ -488,13 +548,22 @@ class Store(Protocol):
     def begin_replay(self, job: str, kind: KeptKind) -> int | None:
         """Begin to replay the late records or dead letters of the job, or go on with a replay that was cut off.
 
+        Args:
+            job: its name.
+            kind: late records or dead letters.
+
         Returns:
             The ``number`` of the last row that it is about: that of the last row there is, the first time, and the same
             until `end_replay`, so that a replay that is repeated is about the same rows.  None if there are no rows.
         """
 
     def end_replay(self, job: str, kind: KeptKind) -> None:
-        """Note that the rows were replayed.  Idempotent; no error if no replay has begun."""
+        """Note that the rows were replayed.  Idempotent; no error if no replay has begun.
+
+        Args:
+            job: its name.
+            kind: late records or dead letters.
+        """
 
     def prune(
         self,

@@ -25,7 +25,12 @@ class Update:
 
 
 def is_other_version(stored: JobRow, spec: JobSpec) -> bool:
-    """Whether a job differs from what this spec would create."""
+    """Whether a job differs from what this spec would create.
+
+    Args:
+        stored: the job as it is.
+        spec: as it would be created now.
+    """
     return stored.fingerprint != spec.fingerprint or any(
         text is not None and text != spec.computations.get(name)
         for name, text in stored.computations.items()
@@ -36,6 +41,12 @@ def plan_version(
     store: Store, spec: JobSpec, plan: ExecutionPlan, renamed: Mapping[str, str]
 ) -> UpdatePlan | None:
     """Plan what an update of the job would do; None if there is nothing to update.
+
+    Args:
+        store: that has the job.
+        spec: the job as it would be created now.
+        plan: of the new pipeline.
+        renamed: new names of computations by their old ones.
 
     Raises:
         PipelineError, UpdateRefusedError: as `plan_update`.
@@ -57,6 +68,13 @@ def open_version(
 
     No other driver may be running it (`JobKeeper`).  Former workers that are still there are fenced before anything is
     counted, so that the plan is still right when it is carried out.
+
+    Args:
+        store: that has the job, or will have it.
+        spec: the job as it would be created now.
+        plan: of the pipeline.
+        update: which state goes where, and what may be lost; None: no update is wanted.
+        report: takes a text for people about what an update does.
 
     Raises:
         JobMismatchError: it runs another pipeline and ``update`` is None; the hint is the plan.

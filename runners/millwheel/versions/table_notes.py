@@ -62,7 +62,13 @@ def notes_on_groupings(
 def notes_on_rows_that_stay(
     name: str, known: Mapping[str, StateShape | None], new: ExecutionPlan
 ) -> Iterator[str]:
-    """Yield notes about a computation without state that writes rows that may be retracted to a table with old rows."""
+    """Yield notes about a computation without state that writes rows that may be retracted to a table with old rows.
+
+    Args:
+        name: of the computation.
+        known: the state of each computation, as the store describes it; None: it does not.
+        new: the plan of the new pipeline.
+    """
     written = {table for shape in known.values() if shape for table in shape.tables.values()}
     for label, table, is_retracted in _tables(new, name):
         if is_retracted and table in written:

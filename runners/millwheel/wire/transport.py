@@ -16,7 +16,12 @@ class Transport(Protocol):
         """The address that other endpoints send to."""
 
     def send(self, address: str, message: bytes) -> None:
-        """Hand a message over; dropped if the other end is gone."""
+        """Hand a message over; dropped if the other end is gone.
+
+        Args:
+            address: of the other endpoint, as its `address`.
+            message: encoded.
+        """
 
     def receive(self, timeout_ms: int) -> list[bytes]:
         """Everything that has arrived; waits up to ``timeout_ms`` for the first."""

@@ -100,7 +100,13 @@ class ZmqTransport:
 
 
 def send_last(keys: JobKeys, address: str, message: bytes) -> None:
-    """Send one message without binding an endpoint, and wait for a short time until it is gone."""
+    """Send one message without binding an endpoint, and wait for a short time until it is gone.
+
+    Args:
+        keys: of the job, by which its endpoints know each other.
+        address: of the other endpoint.
+        message: encoded.
+    """
     context = zmq.Context()
     peer = _connected(context, keys, address)
     peer.send(message)
