@@ -12,13 +12,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-import platformdirs
-
-from benchmarks import pages, plot, tables
+from benchmarks import harness, pages, plot
 from benchmarks.cases import LATENCY, THROUGHPUT
 from benchmarks.peers.registry import DEFAULT, PEERS
 from benchmarks.recording import recording
-from benchmarks.runs import Bench, Options, Result
+from benchmarks.runs import Bench, Options
+from benchmarks.tables import Result
 
 CASES = {name: case.title for name, case in THROUGHPUT.items()} | LATENCY
 DEFAULT_SIZE = 1_000_000
@@ -27,7 +26,6 @@ DEFAULT_RATE = 1_000
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    cache = platformdirs.user_cache_path("dataflow-sdk", appauthor=False) / "benchmarks"
     epilog = "\n".join(
         [
             "cases:",
@@ -36,25 +34,17 @@ def parser() -> argparse.ArgumentParser:
             *(f"  {name:13} {' '.join(peer.cases)}: {peer.note}" for name, peer in PEERS.items()),
         ]
     )
-    found = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0],
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    found = harness.parser(__doc__, epilog=epilog)
     add = found.add_argument
     add("--case", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
     add("--peers", nargs="+", choices=PEERS, default=list(DEFAULT), metavar="PEER")
     add("--size", nargs="+", type=int, default=[DEFAULT_SIZE], help="records, or words in B5")
     add("--rate", nargs="+", type=int, default=[DEFAULT_RATE], help="events a second, in S2, LAG")
-    add("--reps", type=int, default=1, help="how often each run is made")
     add("--seconds", type=int, default=10, help="how long S2 and LAG are measured")
     add("--warm-up", type=int, default=5, help="how many seconds they run before that")
-    add("--timeout", type=float, default=600, help="seconds that one run may take")
-    add("--cache", type=Path, default=cache, help="where data and environments are kept")
-    add("--results", type=Path, help="where to write the runs; default: in the cache, by the time")
     add("--plot", type=Path, help="where to draw the ratios, as SVG")
     add("--read", nargs="+", type=Path, help="measure nothing; print the tables of such files")
-    add("--write-docs", action="store_true", help=f"and put them into {pages.PAGE.name}")
+    harness.add_recording_options(found, timeout_s=600, page=pages.PAGE.name)
     return found
 
 
@@ -68,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.plot.write_text(plot.draw(results), "utf-8")
     if given.write_docs:
         pages.write(results)
-    return sum(not tables.is_good(each) for each in results if each["case"] != pages.MACHINE)
+    return harness.failures(results)
 
 
 def options_of(given: argparse.Namespace) -> Options:
@@ -88,17 +78,16 @@ def options_of(given: argparse.Namespace) -> Options:
 
 def command(options: Options) -> str:
     """The command that makes the same runs again, without paths."""
-    words: dict[str, Sequence[object]] = {
+    words: dict[str, object] = {
         "case": options.cases,
         "peers": options.peers,
         "size": options.sizes,
         "rate": options.rates,
-        "reps": [options.reps],
-        "seconds": [options.seconds],
-        "warm-up": [options.warm_up_s],
+        "reps": options.reps,
+        "seconds": options.seconds,
+        "warm-up": options.warm_up_s,
     }
-    given = " ".join(f"--{name} {' '.join(map(str, each))}" for name, each in words.items())
-    return f"python -m benchmarks.bench {given}"
+    return harness.command("benchmarks.bench", words)
 
 
 def measure(given: argparse.Namespace) -> list[Result]:

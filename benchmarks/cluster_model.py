@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import attrs
 
-from benchmarks import pages, stores, tables
+from benchmarks import harness, pages, stores, tables
 from benchmarks.latency import percentile
 from benchmarks.scale.cluster import Cluster, Outcome, Shape
 from benchmarks.scale.costs import Costs, measured
@@ -39,7 +39,7 @@ HEADER = [
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    found = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    found = harness.parser(__doc__)
     add = found.add_argument
     add("--workers", nargs="+", type=int, default=[2, 10, 100, 1_000])
     add("--rate", nargs="+", type=int, default=[100, 500], help="records a second of a worker")

@@ -1,11 +1,10 @@
 """How fast the semantic core is by itself: lifting and grouping, with no runner, process or store around it.
 
-    python benchmarks/core_speed.py [--elements 500000] [--profile]
+    python -m benchmarks.core_speed [--elements 500000] [--profile]
 
 Prints elements per second of processor time, the best of several rounds.
 """
 
-import argparse
 import cProfile
 import pstats
 import time
@@ -15,6 +14,7 @@ from datetime import timedelta
 import attrs
 
 import dataflow as df
+from benchmarks import harness
 from dataflow.graph import MAIN, Group, TransformNode
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, TimerId
@@ -177,7 +177,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def main() -> None:
     """Print a line per case."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.parser(__doc__)
     parser.add_argument("--elements", type=int, default=500_000)
     parser.add_argument("--profile", action="store_true", help="where the time goes, per case")
     options = parser.parse_args()

@@ -7,13 +7,13 @@ pairs.  `CoGroupByKey` emits the whole group at each pane, and a function makes 
 changed.
 """
 
-import argparse
 import gc
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import dataflow as df
+from benchmarks import harness
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
 
@@ -83,7 +83,7 @@ def measure(join: Join, records: int) -> float:
 
 def main() -> None:
     """Measure both for each number of records, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = harness.parser(__doc__)
     parser.add_argument("--records", type=int, nargs="+", default=[5_000, 10_000, 20_000, 40_000])
     arguments = parser.parse_args()
     print(f"{'records':>8} {'CoGroupByKey':>14} {'Join':>8}")

@@ -8,7 +8,7 @@ import attrs
 
 from benchmarks import tables
 from benchmarks.peers.registry import OURS, PEERS
-from benchmarks.runs import Result
+from benchmarks.tables import Result
 from examples.paper_figures.style import CSS
 from examples.paper_figures.svg import Drawing
 

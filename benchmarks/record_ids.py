@@ -1,12 +1,11 @@
 """What ids of records cost, and how often the filter in front of their table is wrong.
 
-    python benchmarks/record_ids.py [--ids 200000] [--store postgresql://...]
+    python -m benchmarks.record_ids [--ids 200000] [--store postgresql://...]
 
 First the false-positive rate, measured with new ids, beside its target; then the processor time of each record in a
 source's step and its commit, with ids and without, over a store in memory or the one that is named.
 """
 
-import argparse
 import itertools
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 import attrs
 
 import dataflow as df
+from benchmarks import harness
 from dataflow.io.source import SourceBatch
 from dataflow.record_ids import record_digest
 from runners.core.stages.plan import plan
@@ -148,7 +148,7 @@ def costs(store: Store, count: int) -> None:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.parser(__doc__)
     parser.add_argument("--ids", type=int, default=200_000)
     parser.add_argument("--store", help="DSN of a Postgres; without it a store in memory")
     options = parser.parse_args()

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from benchmarks import pages, stores, tables
-from benchmarks.runs import Result
 from benchmarks.stores import Server
+from benchmarks.tables import Result
 
 
 class Recording:

@@ -1,13 +1,9 @@
 """One run after the other: each in a fresh process, measured, checked, and recorded as a line of JSON."""
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import attrs
 
@@ -15,17 +11,13 @@ from benchmarks import latency, reference
 from benchmarks.answers import Answer, rows_below
 from benchmarks.cases import LATENCY, THROUGHPUT
 from benchmarks.environments import UnavailableError, interpreter
+from benchmarks.harness import Runs
 from benchmarks.peers.registry import PEERS, Peer
-from benchmarks.processes import Usage, run
+from benchmarks.processes import Usage
 from benchmarks.stores import Server
+from benchmarks.tables import Result
 from benchmarks.task import Task
 from benchmarks.workloads import SEED, users
-
-ROOT = Path(__file__).parents[1]
-_LOG_TAIL_LINES = 12
-
-#: A line of the results.
-Result = dict[str, Any]
 
 
 @attrs.frozen(kw_only=True)
@@ -96,8 +88,8 @@ class Bench:
     """
 
     def __init__(self, options: Options, server: Server) -> None:
-        self._options, self._server = options, server
-        self._numbers = itertools.count(1)
+        self._options = options
+        self._runs = Runs(server, options.timeout_s)
         self._unavailable: set[str] = set()
 
     def results(self) -> Iterator[Result]:
@@ -117,29 +109,16 @@ class Bench:
             yield result
 
     def _run(self, plan: Plan, python: str) -> Result:
-        with ExitStack() as stack:
-            out = Path(tempfile.mkdtemp(prefix="dataflow-run-"))
-            stack.callback(shutil.rmtree, out, ignore_errors=True)
-            task = self._task(plan, out)
-            servers: list[int] = []
-            if plan.peer.needs_store:
-                name = f"run_{next(self._numbers)}"
-                task = task._replace(store=stack.enter_context(self._server.database(name)))
-                servers.append(self._server.pid)
-            usage = run(
-                [python, "-m", plan.peer.module, task.to_argument()],
-                log=out / "log",
-                cwd=ROOT,
-                timeout_s=self._options.timeout_s,
-                servers=servers,
-            )
-            return self._written_down(plan, task, usage)
+        needs_store = plan.peer.needs_store
+        with self._runs.prepared(self._task(plan), needs_store=needs_store) as task:
+            usage, trouble = self._runs.measured(task, python, plan.peer.module)
+            return self._written_down(plan, task, usage, trouble)
 
-    def _task(self, plan: Plan, out: Path) -> Task:
+    def _task(self, plan: Plan) -> Task:
         task = Task(
             case=plan.case,
             size=plan.size,
-            out=str(out),
+            out="",
             variant=plan.variant,
             rate=plan.rate,
             seconds=self._options.seconds,
@@ -151,7 +130,7 @@ class Bench:
             task = task._replace(two=str(dataset.two), stream=str(dataset.stream or ""))
         return task
 
-    def _written_down(self, plan: Plan, task: Task, usage: Usage) -> Result:
+    def _written_down(self, plan: Plan, task: Task, usage: Usage, trouble: str | None) -> Result:
         result: Result = {
             "case": plan.case,
             "peer": plan.peer.name,
@@ -163,7 +142,7 @@ class Bench:
             "whole_cpu_s": round(usage.cpu_s, 2),
             "rss_mb": usage.rss_bytes >> 20,
         }
-        if trouble := trouble_of(task, usage, self._options.timeout_s):
+        if trouble is not None:
             return result | {"check": trouble}
         report = task.reported()
         if "seconds" in report:
@@ -186,17 +165,6 @@ class Bench:
             return {"check": f"WRONG: {error}"}
         right = reference.answers(case, plan.size, kept_in=data)
         return {"check": reference.check_answer(answer, right)}
-
-
-def trouble_of(task: Task, usage: Usage, timeout_s: float) -> str | None:
-    """Say why a run left no report, and print the end of its log; None if there is a report."""
-    if usage.is_timeout:
-        return f"TIMEOUT after {timeout_s:.0f} s"
-    if usage.returncode or not task.report_path.exists():
-        tail = Path(task.out, "log").read_text("utf-8", "replace").splitlines()
-        print("\n".join(["", *tail[-_LOG_TAIL_LINES:]]), flush=True)
-        return f"FAILED with status {usage.returncode}"
-    return None
 
 
 def lines_of(task: Task) -> list[latency.Line]:

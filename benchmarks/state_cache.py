@@ -8,28 +8,19 @@ first row has all state in memory, the others a part of it: the state that is ne
 compare, the state that was used longest ago.  Without a DSN it starts a server of its own in a temporary directory.
 """
 
-import argparse
-import time
 from contextlib import closing
 from random import Random
 from unittest.mock import patch
 
 import attrs
-import psutil
-import psycopg
 
 import dataflow as df
-from benchmarks.store_commits import database, server
-from runners.core.stages.plan import plan
-from runners.millwheel.control.job import job_spec
-from runners.millwheel.master.master import Master
+from benchmarks import harness, stores
+from benchmarks.one_worker import run_to_end
 from runners.millwheel.model.cache_counts import CacheCounts
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.worker.state import cell_cache
-from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
-from runners.system_clock import SystemClock
-from runners.testing.local_network import LocalNetwork
 from runners.testing.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import US_PER_SECOND
 
@@ -88,41 +79,23 @@ def measure(dsn: str, records: ScriptedSource, cache_bytes: int) -> Row:
         | "size" >> df.Map(lambda pair: (pair[0] % 10, len(pair[1])))
         | "sum" >> df.CombinePerKey(sum)
     )
-    execution, clock, network = plan(p.graph()), SystemClock(), LocalNetwork()
     # The second grouping, which has little state, has the same share.
     options = WorkerOptions(state_cache_bytes=2 * cache_bytes)
-    with closing(PostgresStore(dsn)) as store, psycopg.connect(dsn, autocommit=True) as admin:
-        spec = job_spec("bench", "streaming", execution, splits_desired=1, ranges_per_grouping=2)
-        job = store.open_job(spec)
-        master = Master(job, execution, 1, network.endpoint("master"), clock)
-        worker_spec = WorkerSpec(job="bench", slot=0, worker="w", master="master", options=options)
-        worker = Worker(worker_spec, execution, store, network.endpoint("w"), clock)
-        postgres = psutil.Process(admin.info.backend_pid).parent()
-        assert postgres is not None
-        started_s, postgres_s = time.process_time(), cpu_s(postgres)
-        worker.start()
-        most_bytes = 0
-        while not master.is_done:
-            master.step()
-            worker.step()
-            most_bytes = max(most_bytes, master.statistics().cell_cache.bytes_buffered)
-        row = Row(
-            worker_s=time.process_time() - started_s,
-            postgres_s=cpu_s(postgres) - postgres_s,
-            most_bytes=most_bytes,
-            counts=master.statistics().cell_cache,
+    seen: list[CacheCounts] = []
+    with closing(PostgresStore(dsn)) as store:
+        took = run_to_end(
+            store,
+            dsn,
+            p,
+            options,
+            watched=lambda master: seen.append(master.statistics().cell_cache),
         )
-        worker.close()
-    return row
-
-
-def cpu_s(process: psutil.Process) -> float:
-    """Processor seconds of a process and those that it has started."""
-    total_s = 0.0
-    for each in [process, *process.children(recursive=True)]:
-        times = each.cpu_times()
-        total_s += times.user + times.system
-    return total_s
+    return Row(
+        worker_s=took.worker_s,
+        postgres_s=took.postgres_s,
+        most_bytes=max(each.bytes_buffered for each in seen),
+        counts=seen[-1],
+    )
 
 
 def show(name: str, order: str, row: Row, whole: Row) -> None:
@@ -142,22 +115,21 @@ def show(name: str, order: str, row: Row, whole: Row) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--dsn")
+    parser = harness.parser(__doc__)
+    harness.add_store_options(parser, rounds=1, rounds_help="the best of so many")
     parser.add_argument("--keys", type=int, default=1_000)
     parser.add_argument("--windows", type=int, default=15)
-    parser.add_argument("--rounds", type=int, default=1, help="the best of so many")
     options = parser.parse_args()
     records = source(options.keys, options.windows)
 
     def run(cache_bytes: int, records: ScriptedSource = records) -> Row:
-        with database(dsn) as empty:
+        with stores.database(dsn) as empty:
             return measure(empty, records, cache_bytes)
 
     def best(cache_bytes: int) -> Row:
         return min((run(cache_bytes) for _ in range(options.rounds)), key=lambda row: row.both_s)
 
-    with server(options.dsn) as dsn:
+    with stores.server_at(options.dsn) as dsn:
         run(0, source(options.keys // 10, options.windows))  # to warm up
         whole = best(1 << 40)
         print(f"state: {whole.most_bytes / 1e6:.0f} MB as the cache counts it")

@@ -1,24 +1,22 @@
 """How fast the Postgres store commits and reads, and how much of what it overwrites stays in its page.
 
-    python benchmarks/store_commits.py [--dsn DSN] [--rounds 3] [--fillfactor 50 ...]
+    python -m benchmarks.store_commits [--dsn DSN] [--rounds 3] [--fillfactor 50 ...]
 
 Without a DSN it starts a server of its own in a temporary directory.  With one it creates databases there and drops
 them.  Prints the median of small commits, cells written and read per second, and the share of HOT updates, best of the
 rounds (shares: the last); ``--fillfactor`` repeats it with other settings for cells.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
-from runners.embedded.temporary import temporary_postgres
+from benchmarks import harness, stores
 from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.model.production import CellWrite, Checkpoint, Production, TimerWrite
@@ -114,39 +112,17 @@ def measure(dsn: str, fillfactor: int | None) -> tuple[dict[str, float], dict[st
     return found, shares
 
 
-@contextmanager
-def server(dsn: str | None) -> Iterator[str]:
-    """The server at the DSN, or one for the time being."""
-    if dsn:
-        yield dsn
-        return
-    with temporary_postgres() as started:
-        yield started
-
-
-@contextmanager
-def database(dsn: str) -> Iterator[str]:
-    """An empty database on the server."""
-    name = sql.Identifier("store_commits")
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(name))
-        yield make_conninfo(dsn, dbname="store_commits")
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
-
-
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--dsn")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = harness.parser(__doc__)
+    harness.add_store_options(parser, rounds=3, rounds_help="the best of so many")
     parser.add_argument("--fillfactor", type=int, nargs="*", default=[None])
     options = parser.parse_args()
-    with server(options.dsn) as dsn:
+    with stores.server_at(options.dsn) as dsn:
         for fillfactor in options.fillfactor:
             rounds = []
             for _ in range(options.rounds):
-                with database(dsn) as empty:
+                with stores.database(dsn) as empty:
                     rounds.append(measure(empty, fillfactor))
             if fillfactor:
                 print(f"fillfactor of cells: {fillfactor}")

@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from runners.embedded.cluster import Cluster, open_cluster
 from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
-from runners.embedded.temporary import temporary_home
+from runners.embedded.temporary import temporary_home, temporary_postgres
 
 _FLUSHES = 200
 _PAGE_BYTES = 8192
@@ -60,17 +60,40 @@ class Server:
     @contextmanager
     def database(self, name: str) -> Iterator[str]:
         """The DSN of a new database, dropped afterwards."""
-        identifier = sql.Identifier(name)
-        with closing(psycopg.connect(self.dsn, autocommit=True)) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(identifier))
-            # Pages that earlier runs left to be written must not slow this run down.
-            connection.execute("CHECKPOINT")
-        try:
-            yield make_conninfo(self.dsn, dbname=name)
-        finally:
-            # Another connection: the server may have been restarted.
-            with closing(psycopg.connect(self.dsn, autocommit=True)) as connection:
-                connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(identifier))
+        with database(self.dsn, name) as dsn:
+            yield dsn
+
+
+@contextmanager
+def database(server: str, name: str = "dataflow_benchmark") -> Iterator[str]:
+    """The DSN of a new database, dropped afterwards; one that a killed run has left is dropped before.
+
+    Args:
+        server: the DSN of a database that is there.
+        name: of the new one.
+    """
+    dropped = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+    with closing(psycopg.connect(server, autocommit=True)) as connection:
+        connection.execute(dropped)
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        # Pages that earlier runs left to be written must not slow this run down.
+        connection.execute("CHECKPOINT")
+    try:
+        yield make_conninfo(server, dbname=name)
+    finally:
+        # Another connection: the server may have been restarted.
+        with closing(psycopg.connect(server, autocommit=True)) as connection:
+            connection.execute(dropped)
+
+
+@contextmanager
+def server_at(dsn: str | None) -> Iterator[str]:
+    """The server at a DSN, or one for the time being."""
+    if dsn:
+        yield dsn
+        return
+    with temporary_postgres() as started:
+        yield started
 
 
 @contextmanager
@@ -81,6 +104,14 @@ def commit_stamping_server() -> Iterator[Server]:
             connection.execute("ALTER SYSTEM SET track_commit_timestamp = on")
         release_embedded_postgres(home)
         yield Server(embedded_postgres(home), home)
+
+
+def server_of(dsn: str) -> int:
+    """The process id of a Postgres on this machine."""
+    with closing(psycopg.connect(dsn, autocommit=True)) as connection:
+        server = psutil.Process(connection.info.backend_pid).parent()
+    assert server is not None
+    return server.pid
 
 
 def flush_ms(folder: Path) -> float:

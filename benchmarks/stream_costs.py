@@ -6,36 +6,26 @@ Per-minute sums by user over JSON lines, exactly once, with Python functions: th
 so that nothing but their work is measured, whatever else the machine does.
 """
 
-import argparse
 import cProfile
 import json
 import pstats
 import tempfile
-import time
-from contextlib import ExitStack, closing
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import attrs
-import psutil
-import psycopg
 
 import dataflow as df
-from benchmarks.state_cache import cpu_s
-from benchmarks.store_commits import database, server
-from runners.core.stages.plan import plan
-from runners.millwheel.control.job import job_spec
-from runners.millwheel.master.master import Master
+from benchmarks import harness, stores
+from benchmarks.one_worker import run_to_end
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.store.postgres import PostgresStore
-from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
-from runners.millwheel.worker.worker import Worker, WorkerSpec
+from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_options import WorkerOptions
-from runners.system_clock import SystemClock
-from runners.testing.local_network import LocalNetwork
 
 USERS = 10_000
 #: Of event time, however many records there are.
@@ -109,63 +99,43 @@ def pipeline(path: Path) -> df.Pipeline:
 def run(
     dsn: str,
     p: df.Pipeline,
-    job: str,
     *,
-    records: int = STEP_LIMITS.records,
+    records: int,
     ranges: int = 2,
     profile: cProfile.Profile | None = None,
 ) -> Costs:
     """Run a pipeline to its end, in this thread.
 
     Args:
-        dsn: of the Postgres.
+        dsn: of a new database.
         p: the pipeline.
-        job: the name of the job.
         records: how many a step reads at most.
         ranges: key ranges of each grouping.
         profile: is enabled during the run.
     """
-    execution, clock, network = plan(p.graph()), SystemClock(), LocalNetwork()
-    with ExitStack() as stack:
-        store = stack.enter_context(closing(CountingStore(dsn)))
-        admin = stack.enter_context(psycopg.connect(dsn, autocommit=True))
-        spec = job_spec(job, "streaming", execution, splits_desired=1, ranges_per_grouping=ranges)
-        master = Master(store.open_job(spec), execution, 1, network.endpoint("master"), clock)
-        options = WorkerOptions(steps=StepLimits(records=records))
-        worker_spec = WorkerSpec(job=job, slot=0, worker="w", master="master", options=options)
-        worker = Worker(worker_spec, execution, store, network.endpoint("w"), clock)
-        postgres = psutil.Process(admin.info.backend_pid).parent()
-        assert postgres is not None
-        started_s, postgres_s = time.process_time(), cpu_s(postgres)
-        if profile is not None:
-            stack.enter_context(profile)
-        worker.start()
-        while not master.is_done:
-            master.step()
-            worker.step()
-        costs = Costs(
-            worker_s=time.process_time() - started_s,
-            postgres_s=cpu_s(postgres) - postgres_s,
+    options = WorkerOptions(steps=StepLimits(records=records))
+    with closing(CountingStore(dsn)) as store:
+        took = run_to_end(store, dsn, p, options, ranges=ranges, profile=profile)
+        return Costs(
+            worker_s=took.worker_s,
+            postgres_s=took.postgres_s,
             commits=store.commits,
             productions=store.productions,
         )
-        worker.close()
-    return costs
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--dsn")
+    parser = harness.parser(__doc__)
+    harness.add_store_options(parser, rounds=2, rounds_help="the best of so many")
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--steps", default="500,5000,50000", help="records in a step")
-    parser.add_argument("--rounds", type=int, default=2, help="the best of so many")
     parser.add_argument("--profile", action="store_true", help="where the worker's time goes")
     options = parser.parse_args()
     print("| Records in a step | Commits | Worker, us a record | Postgres, us a record |")
     print("| ---: | ---: | ---: | ---: |")
     rows = []
-    with server(options.dsn) as dsn, tempfile.TemporaryDirectory() as directory:
+    with stores.server_at(options.dsn) as dsn, tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "events.jsonl"
         write_events(path, options.records)
         for step in map(int, options.steps.split(",")):
@@ -173,8 +143,8 @@ def main() -> None:
             found = []
             for _ in range(options.rounds):
                 # A result table belongs to one job, and each round is a job of its own.
-                with database(dsn) as fresh:
-                    found.append(run(fresh, pipeline(path), "costs", records=step, profile=profile))
+                with stores.database(dsn) as fresh:
+                    found.append(run(fresh, pipeline(path), records=step, profile=profile))
             worker_us, postgres_us = (
                 min(getattr(each, name) for each in found) / options.records * 1e6
                 for name in ("worker_s", "postgres_s")

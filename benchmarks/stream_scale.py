@@ -15,16 +15,14 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import platformdirs
-
-from benchmarks import pages, tables
+from benchmarks import harness
 from benchmarks.recording import recording
-from benchmarks.runs import Result
 from benchmarks.scale import report
 from benchmarks.scale.backlog_job import BATCH
 from benchmarks.scale.faults import LIMITS_S
 from benchmarks.scale.jobs import ALL_IN_MEMORY
 from benchmarks.scale.runs import BACKLOG, KEYS, LATENCY, RECOVERY, ScaleBench, Settings
+from benchmarks.tables import Result
 from benchmarks.task import Task
 
 CASES = (LATENCY, KEYS, BACKLOG, RECOVERY)
@@ -36,8 +34,7 @@ Planned = tuple[Task, Result]
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    cache = platformdirs.user_cache_path("dataflow-sdk", appauthor=False) / "benchmarks"
-    found = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    found = harness.parser(__doc__)
     add = found.add_argument
     add("--case", nargs="+", type=str.upper, choices=CASES, default=list(CASES), metavar="CASE")
     add("--rate", nargs="+", type=int, default=[1_000, 5_000], help="records a second, of latency")
@@ -55,12 +52,8 @@ def parser() -> argparse.ArgumentParser:
     add("--fault-rate", type=int, default=2_000, help="records a second, of recovery")
     add("--after", type=int, default=15, help="seconds that a job goes on after a fault")
     add("--bound-ms", type=float, default=250.0, help="of latency, within which it has recovered")
-    add("--reps", type=int, default=1, help="how often each run is made")
-    add("--timeout", type=float, default=900, help="seconds that one run may take")
-    add("--cache", type=Path, default=cache, help="where data are kept")
-    add("--results", type=Path, help="where to write the runs; default: in the cache, by the time")
     add("--read", type=Path, help="measure nothing; print the tables of a file of results")
-    add("--write-docs", action="store_true", help=f"and put them into {report.PAGE.name}")
+    harness.add_recording_options(found, timeout_s=900, page=report.PAGE.name)
     return found
 
 
@@ -75,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{title}\n\n{table}")
     if given.write_docs:
         report.write(results)
-    return sum(not tables.is_good(each) for each in results if each["case"] != pages.MACHINE)
+    return harness.failures(results)
 
 
 def planned(given: argparse.Namespace) -> Iterator[Planned]:
@@ -155,15 +148,14 @@ def _recovery(given: argparse.Namespace) -> Iterator[Planned]:
 
 def command(given: argparse.Namespace) -> str:
     """The command that makes the same runs again, without paths."""
-    words = ["python -m benchmarks.stream_scale"]
     defaults = parser().parse_args([])
-    for name, value in vars(given).items():
-        if name in ("cache", "results", "read", "write_docs", "timeout"):
-            continue
-        if value != getattr(defaults, name):
-            many = value if isinstance(value, list) else [value]
-            words.append(f"--{name.replace('_', '-')} {' '.join(map(str, many))}")
-    return " ".join(words)
+    changed = {
+        name: value
+        for name, value in vars(given).items()
+        if name not in ("cache", "results", "read", "write_docs", "timeout")
+        and value != getattr(defaults, name)
+    }
+    return harness.command("benchmarks.stream_scale", changed)
 
 
 def measure(given: argparse.Namespace) -> list[Result]:

@@ -12,14 +12,14 @@ from unittest.mock import patch
 
 import attrs
 import numpy as np
-import psutil
 
 import dataflow as df
 from benchmarks import stream_costs
 from benchmarks.peers.ours_latency import COLUMNS, TABLE, CountVisits
 from benchmarks.peers.ours_load import visitors
-from benchmarks.state_cache import cpu_s
-from benchmarks.store_commits import Writer, database
+from benchmarks.processes import server_cpu_s
+from benchmarks.store_commits import Writer
+from benchmarks.stores import database, server_of
 from runners.core.stages.plan import plan
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
@@ -77,7 +77,7 @@ def measured(dsn: str) -> Costs:
     runs, read_s = [], []
     for step, ranges in _RUNS:
         with database(dsn) as fresh, _timed_reads() as spent_s:
-            costs = stream_costs.run(fresh, _visits(step), "costs", records=step, ranges=ranges)
+            costs = stream_costs.run(fresh, _visits(step), records=step, ranges=ranges)
             runs.append(costs)
             read_s.append(sum(spent_s))
     counts = np.array([[RECORDS, each.commits, each.productions] for each in runs], dtype=float)
@@ -103,13 +103,12 @@ def flush_us(dsn: str) -> float:
     """The elapsed time of a commit without its processor time."""
     with database(dsn) as fresh, closing(PostgresStore(fresh)) as store:
         writer = Writer(store)
-        postgres = psutil.Process(store.connect().info.backend_pid).parent()
-        assert postgres is not None
-        began_s, busy_s = time.perf_counter(), time.process_time() + cpu_s(postgres)
+        server = server_of(fresh)
+        began_s, busy_s = time.perf_counter(), time.process_time() + server_cpu_s(server)
         for _ in range(_COMMITS):
             writer.small()
         took_s = time.perf_counter() - began_s
-        busy_s = time.process_time() + cpu_s(postgres) - busy_s
+        busy_s = time.process_time() + server_cpu_s(server) - busy_s
     return max(0.0, took_s - busy_s) / _COMMITS * US_PER_SECOND
 
 

@@ -5,10 +5,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks import pages
-from benchmarks.runs import Result
 from benchmarks.scale.faults import LIMITS_S, NAMES
 from benchmarks.scale.runs import BACKLOG, KEYS, LATENCY, RECOVERY
-from benchmarks.tables import is_good, markdown
+from benchmarks.tables import Result, is_good, markdown
 
 PAGE = pages.ROOT / "docs" / "scale.md"
 

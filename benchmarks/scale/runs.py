@@ -1,11 +1,7 @@
 """One run of a case of scale: a fresh process and an empty database, measured, checked, and recorded."""
 
-import itertools
-import shutil
 import sys
-import tempfile
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
@@ -14,14 +10,15 @@ import attrs
 
 from benchmarks import latency
 from benchmarks.answers import rows_below
+from benchmarks.harness import Runs
 from benchmarks.peers.ours_load import visitors
-from benchmarks.processes import run
 from benchmarks.reference import OK
-from benchmarks.runs import ROOT, Result, lines_of, trouble_of
+from benchmarks.runs import lines_of
 from benchmarks.scale import backlog_job, faults, keys_job
 from benchmarks.scale.latency_job import start_file
 from benchmarks.scale.load import read_start_us
 from benchmarks.stores import Server
+from benchmarks.tables import Result
 from benchmarks.task import Task
 from benchmarks.workloads import SEED, event_files, events
 from windowing.timestamps import US_PER_SECOND
@@ -60,7 +57,7 @@ class ScaleBench:
 
     def __init__(self, settings: Settings, server: Server) -> None:
         self._settings, self._server = settings, server
-        self._numbers = itertools.count(1)
+        self._runs = Runs(server, settings.timeout_s)
 
     def result(self, task: Task, what: Result) -> Result:
         """Make a run.
@@ -69,29 +66,19 @@ class ScaleBench:
             task: without places.
             what: identifies the run, and is part of the result; a ``fault`` in it is injected.
         """
-        with ExitStack() as stack:
-            out = Path(tempfile.mkdtemp(prefix="dataflow-run-"))
-            stack.callback(shutil.rmtree, out, ignore_errors=True)
-            name = f"scale_{next(self._numbers)}"
-            task = task._replace(
-                out=str(out),
-                store=stack.enter_context(self._server.database(name)),
-                two=str(self._day(task.size).two) if task.case == BACKLOG else "",
-            )
-            thrower = stack.enter_context(_Thrower(what.get("fault"), self._server, task))
-            usage = run(
-                [sys.executable, "-m", _MODULES[task.case], task.to_argument()],
-                log=out / "log",
-                cwd=ROOT,
-                timeout_s=self._settings.timeout_s,
-                servers=[self._server.pid],
-            )
+        if task.case == BACKLOG:
+            task = task._replace(two=str(self._day(task.size).two))
+        with (
+            self._runs.prepared(task) as prepared,
+            _Thrower(what.get("fault"), self._server, prepared) as thrower,
+        ):
+            module = _MODULES[prepared.case]
+            usage, trouble = self._runs.measured(prepared, sys.executable, module)
             struck = thrower.ended()
             result = {"case": task.case, **what, "wall_s": round(usage.wall_s, 1)}
-            trouble = trouble_of(task, usage, self._settings.timeout_s) or thrower.trouble
-            if trouble:
+            if trouble := trouble or thrower.trouble:
                 return result | {"check": trouble}
-            return result | self._figures(task, struck)
+            return result | self._figures(prepared, struck)
 
     def _day(self, size: int) -> Any:
         return event_files(self._settings.cache / "data", size, span_ms=DAY_MS)
