@@ -39,10 +39,10 @@ def parser(doc: str | None, *, epilog: str | None = None) -> argparse.ArgumentPa
     )
 
 
-def add_store_options(found: argparse.ArgumentParser, *, rounds: int, rounds_help: str) -> None:
+def add_store_options(found: argparse.ArgumentParser, *, rounds: int) -> None:
     """Add the options of programs that measure in a Postgres, and several times."""
     found.add_argument("--dsn", help="a Postgres; by default one of its own, stopped afterwards")
-    found.add_argument("--rounds", type=int, default=rounds, help=rounds_help)
+    found.add_argument("--rounds", type=int, default=rounds, help="the best of so many")
 
 
 def add_recording_options(found: argparse.ArgumentParser, *, timeout_s: float, page: str) -> None:

@@ -116,7 +116,7 @@ def show(name: str, order: str, row: Row, whole: Row) -> None:
 def main() -> None:
     """Print the table."""
     parser = harness.parser(__doc__)
-    harness.add_store_options(parser, rounds=1, rounds_help="the best of so many")
+    harness.add_store_options(parser, rounds=1)
     parser.add_argument("--keys", type=int, default=1_000)
     parser.add_argument("--windows", type=int, default=15)
     options = parser.parse_args()

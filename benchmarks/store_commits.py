@@ -115,7 +115,7 @@ def measure(dsn: str, fillfactor: int | None) -> tuple[dict[str, float], dict[st
 def main() -> None:
     """Measure and print."""
     parser = harness.parser(__doc__)
-    harness.add_store_options(parser, rounds=3, rounds_help="the best of so many")
+    harness.add_store_options(parser, rounds=3)
     parser.add_argument("--fillfactor", type=int, nargs="*", default=[None])
     options = parser.parse_args()
     with stores.server_at(options.dsn) as dsn:

@@ -127,7 +127,7 @@ def run(
 def main() -> None:
     """Print the table."""
     parser = harness.parser(__doc__)
-    harness.add_store_options(parser, rounds=2, rounds_help="the best of so many")
+    harness.add_store_options(parser, rounds=2)
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--steps", default="500,5000,50000", help="records in a step")
     parser.add_argument("--profile", action="store_true", help="where the worker's time goes")
