@@ -193,7 +193,7 @@ def _instant(text: str) -> datetime:
     try:
         return df.instant(text, time_zone="UTC")
     except df.TimeError as error:
-        raise argparse.ArgumentTypeError(f"{error.fact}; {error.hint}") from None
+        raise argparse.ArgumentTypeError(f"{error.fact}") from None
 
 
 def _suffix(job: str) -> str:

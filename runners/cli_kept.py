@@ -18,6 +18,7 @@ from runners.millwheel.store.port import KeptKind, Store
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
 from windowing.timestamps import format_timestamp, to_duration_us
 
+_AGES = "say for example 90m, 12h, '30 days', P2W, or all"
 _NAMES: Mapping[KeptKind, str] = {"late": "late records", "dead": "dead letters"}
 
 
@@ -159,9 +160,10 @@ def _age_s(text: str) -> float:
     try:
         age_us = to_duration_us(text)
     except TimeError as error:
-        raise argparse.ArgumentTypeError(f"{error.fact}: {error.hint}; or say all") from None
+        # The hint is about Python: there are no timedeltas on a command line.
+        raise argparse.ArgumentTypeError(f"{error.fact}: {_AGES}") from None
     if age_us < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no age: it is negative")
+        raise argparse.ArgumentTypeError(f"{text!r} is negative: {_AGES}")
     return age_us / 1_000_000
 
 
