@@ -36,7 +36,7 @@ from runners.core.ground.cells import (
     WindowTimers,
 )
 from runners.core.ground.dead_letters import DeadLetter
-from runners.core.partials.lifting import LatePartial
+from runners.core.partials.partial import LatePartial
 from runners.core.partials.parts import PartialParts
 from runners.core.partials.signed_combine import NaN
 from runners.core.stages.percentile_watermark import SplitProgress

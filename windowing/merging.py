@@ -1,10 +1,45 @@
-"""merge_overlapping: the merge that most merging window functions need."""
+"""Merging of windows that overlap, window by window; `column_merging` does it over columns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from windowing.timestamps import MIN_TIMESTAMP_US
-from windowing.window import Window
+from windowing.window import Window, windows_of
 from windowing.window_fn import Merge, MergingWindowFn, WindowFn
+
+
+def chains(
+    keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any]
+) -> Iterator[tuple[Any, Window, list[Any]]]:
+    """The items of each key in chains of windows that overlap; windows that only touch are in different chains.
+
+    Args:
+        keys: of the items; equal keys are one key.
+        windows: of the items.
+        items: as many as keys and windows.
+
+    Returns:
+        For each chain its key, the window that spans it, and its items in the order of the starts of their windows.
+    """
+    starts_us, ends_us = [window[0] for window in windows], [window[1] for window in windows]
+    #: For each chain: its key, bounds and items; and for each key, the index of its latest chain.
+    owners: list[Any] = []
+    from_us: list[int] = []
+    to_us: list[int] = []
+    found: list[list[Any]] = []
+    latest: dict[Any, int] = {}
+    for index in sorted(range(len(starts_us)), key=starts_us.__getitem__):
+        key, end_us = keys[index], ends_us[index]
+        chain = latest.get(key)
+        if chain is None or starts_us[index] >= to_us[chain]:
+            latest[key] = len(found)
+            owners.append(key)
+            from_us.append(starts_us[index])
+            to_us.append(end_us)
+            found.append([items[index]])
+        else:
+            found[chain].append(items[index])
+            to_us[chain] = max(to_us[chain], end_us)
+    return zip(owners, windows_of(from_us, to_us), found, strict=True)
 
 
 def merge_overlapping(windows: Iterable[Window]) -> Sequence[Merge]:
@@ -13,22 +48,31 @@ def merge_overlapping(windows: Iterable[Window]) -> Sequence[Merge]:
     It obeys the laws of merging for all windows, so a `MergingWindowFn` whose `merge_windows` returns its result only
     has to assign windows correctly.
     """
-    merges: list[Merge] = []
-    chain: list[Window] = []
-    chain_end_us = MIN_TIMESTAMP_US
-    for window in sorted(windows):
-        start_us, end_us = window
-        if start_us < chain_end_us:
-            chain.append(window)
-            chain_end_us = max(chain_end_us, end_us)
-        else:
-            if len(chain) > 1:
-                merges.append(Merge(Window(chain[0][0], chain_end_us), tuple(chain)))
-            chain = [window]
-            chain_end_us = end_us
-    if len(chain) > 1:
-        merges.append(Merge(Window(chain[0][0], chain_end_us), tuple(chain)))
-    return merges
+    ordered = sorted(windows)
+    return [
+        Merge(merged, tuple(sources))
+        for _, merged, sources in chains([None] * len(ordered), ordered, ordered)
+        if len(sources) > 1
+    ]
+
+
+def merge_arrival(windows: Iterable[Window], arrived: Window) -> Sequence[Merge]:
+    """`merge_overlapping` of one window with others that do not overlap each other, without sorting them.
+
+    Args:
+        windows: of one key.
+        arrived: perhaps one of them.
+    """
+    start_us, end_us = arrived
+    touching = [window for window in windows if window[0] < end_us and start_us < window[1]]
+    if not touching:
+        return ()
+    for low_us, high_us in touching:
+        start_us = min(start_us, low_us)
+        end_us = max(end_us, high_us)
+    if arrived not in touching:
+        touching.append(arrived)
+    return (Merge(Window(start_us, end_us), tuple(touching)),)
 
 
 class OverlapMergingWindowFn(MergingWindowFn):

@@ -18,7 +18,8 @@ from runners.batch.digests import MASK, Digest, salts_of, sums_of
 from runners.batch.layout import Layout
 from runners.core.columns.partials import PartialColumns, divided_by, key_labels
 from runners.core.ground.key_codec import KeyCodec
-from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.lifting import Lifter
+from runners.core.partials.partial import Partial
 from runners.core.partials.parts import parts_of
 from runners.core.partials.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.partials.table import PartialTable
@@ -106,7 +107,7 @@ class _Lane:
         self._wanted = layout.wanted[node.label]
         self._table = PartialTable(self._lifter)
         lifter = self._lifter
-        self._is_merging = isinstance(lifter, Lifter) and lifter.is_merging
+        self._is_merging = isinstance(lifter, Lifter) and lifter.merging.is_merging
         self._digest = Digest(self._count, with_windows=not self._is_merging)
         self._sign_of = lifter.sign_of if isinstance(lifter, Lifter) else None
         self._net_count = lifter.net_count if isinstance(lifter, StatefulInputs) else None
@@ -198,7 +199,8 @@ class _Lane:
     def _pack_columns(self) -> Iterator[Packed]:
         waiting, self._columns = self._columns, []
         assert not waiting or isinstance(self._lifter, Lifter)
-        merged = self._lifter.merged_columns(waiting) if isinstance(self._lifter, Lifter) else None
+        lifter = self._lifter
+        merged = lifter.merging.columns(waiting) if isinstance(lifter, Lifter) else None
         if merged is None:
             for partials in waiting:
                 self._table.add(partials)

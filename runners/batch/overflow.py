@@ -9,7 +9,7 @@ from contextlib import closing
 
 from runners.batch.gather import Gatherer, Packed
 from runners.batch.spill.spill_file import SpillFile
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.stages.stage_executor import StageExecutor
 from runners.stored.runs import decode_packed, encode_packed
 

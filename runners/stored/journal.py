@@ -13,7 +13,7 @@ import attrs
 from dataflow.serialization import dumps, loads
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import CellId, TimerId
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.stored.cells import cell_fields, cell_of
 from runners.stored.columns import Own, keys_column, keys_of, windows_column, windows_from
 from runners.stored.framing import frame, opened, wrong_kind

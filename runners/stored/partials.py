@@ -15,7 +15,7 @@ from dataflow.combiner_columns import (
 from dataflow.serialization import dumps, loads
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import LateElement
-from runners.core.partials.lifting import LatePartial, Partial
+from runners.core.partials.partial import LatePartial, Partial
 from runners.core.partials.parts import PartialParts, parts_of
 from runners.errors import StoredFormatError
 from runners.stored.columns import Own, keys_column, keys_of, windows_column, windows_from

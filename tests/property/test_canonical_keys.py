@@ -31,7 +31,8 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.partials import values_by_key
 from runners.core.partials.folding import Accumulation
-from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.lifting import Lifter
+from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import StatefulInputs
 from runners.core.partials.table import PartialTable
 from tests.ids import shown

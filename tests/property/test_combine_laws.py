@@ -13,7 +13,8 @@ from dataflow.combine_fn import CallableCombineFn, CombineFn, ListCombineFn, as_
 from dataflow.graph import MAIN, Group, TransformNode
 from runners.core.ground.bundle import Bundle
 from runners.core.partials.folding import Accumulation
-from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.lifting import Lifter
+from runners.core.partials.partial import Partial
 from runners.direct import DirectRunner
 from tests.ids import shown
 from tests.oracle.evaluator import Arrivals, Record, Windowing
@@ -167,7 +168,7 @@ def test_partials_hold_every_record_once(
         *lift(lifter, strategy, numbered[:cut], -1),
         *lift(lifter, strategy, numbered[cut:], -1),
     ]
-    fewer = lifter.combined(in_order)
+    fewer = lifter.merging.combined(in_order)
     check_partials(fewer, numbered)
 
     assert len({partial[:2] for partial in fewer}) == len(fewer)
@@ -228,6 +229,6 @@ def test_errors_of_the_combine_fn_name_the_transform(break_it: Callable[[Any], N
     windows = [each[0] for each in fine([0, 1], [0, 1])]
     bundle = Bundle([("k", 1), ("k", 2)], [0, 1], windows)
     with pytest.raises(df.TransformError, match=r"here.py:1\) raised ZeroDivisionError: by zero"):
-        lifter.combined(
+        lifter.merging.combined(
             [*lifter.lift(bundle, watermark_us=0), *lifter.lift(bundle, watermark_us=0)]
         )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dataflow.coders import encode_key, hash_key
 from runners.batch.backfill.key_parts import PARTS, Batch, KeyParts
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.millwheel.model.ids import RangeId
 from runners.stored.partials import decode_partials, encode_partials
 from runners.stored.runs import PartBlob, encode_parts

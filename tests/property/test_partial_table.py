@@ -14,7 +14,8 @@ from dataflow.graph import MAIN, Group, TransformNode
 from runners.core.ground.bundle import Bundle
 from runners.core.partials import table as partial_table
 from runners.core.partials.folding import Accumulation
-from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.lifting import Lifter
+from runners.core.partials.partial import Partial
 from runners.core.partials.table import PartialTable
 from tests.oracle.laws import window_fn
 from tests.strategies import KEYS, TIMES_US, windowings

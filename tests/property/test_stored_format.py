@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.core.ground.cells import NOTHING, EmittedPane, LateElement, WindowState, WindowTimers
-from runners.core.partials.lifting import LatePartial, Partial
+from runners.core.partials.partial import LatePartial, Partial
 from runners.core.stateful.keyed_state import KeyedState
 from runners.stored.cells import decode_cell, encode_cell
 from runners.stored.journal import Changes, decode_entry, encode_changes

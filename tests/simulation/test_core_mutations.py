@@ -9,9 +9,8 @@ import pytest
 from dataflow.canonical_keys import CanonicalKeys
 from dataflow.coders import encode_key, hash_key
 from runners.core.ground.key_codec import EncodedKey, KeyCodec
-from runners.core.partials import groups as partial_groups
-from runners.core.partials import lifting as partials
-from runners.core.partials import stateful_inputs, values_by_key
+from runners.core.partials import merging as partial_merging
+from runners.core.partials import row_folding, stateful_inputs, values_by_key
 from runners.errors import JobFailedError
 from runners.millwheel.control.shapes import Shapes
 from runners.millwheel.master.assignment import Assignment, BySlot
@@ -250,7 +249,7 @@ def take_keys_as_they_come(patch: Patch) -> None:
             codec._known[key] = found
         return found
 
-    for module in (values_by_key, stateful_inputs, partial_groups, partials):
+    for module in (values_by_key, stateful_inputs, partial_merging, row_folding):
         for name in ("canonical_key", "are_canonical"):
             patch.setattr(module, name, lambda key: key, raising=False)
     patch.setattr(CanonicalKeys, "__missing__", lambda _, key: key)

@@ -32,7 +32,7 @@ from runners.batch.letter_digests import Repeated
 from runners.batch.range_task import Portion, RangeTask, Shipment
 from runners.core.ground.cells import Cell, CellId, window_holds
 from runners.core.ground.timers import Timers
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.stages.deduplication import SplitIds
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.stage_clocks import StageClocks

@@ -15,7 +15,7 @@ from typing import Any
 
 from runners.batch.spill.file_values import FileValues, Stored
 from runners.batch.spill.run_file import RunFile, Stretch
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.single_firing.replay_panes import ReplayPanes
 from runners.core.single_firing.single_panes import BUNDLE_PANES
 from runners.stored.runs import encode_own, encode_run_frame

@@ -19,6 +19,7 @@ from dataflow.column_combine_fn import Accumulators, ColumnCombineFn, ColumnGrou
 from dataflow.columns import Column, PairColumns, WindowColumn, key_values
 from runners.core.columns.checks import checked
 from runners.core.ground.bundle import Bundle
+from windowing.column_merging import begins_chain
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window_columns import Int64s
 
@@ -304,25 +305,15 @@ def grouped(
     else:
         order = _sorted_by(codes, starts_us)
     codes, starts_us, ends_us = codes[order], starts_us[order], ends_us[order]
-    is_new = np.empty(len(order), np.bool_)
-    is_new[:1] = True
-    other_key = codes[1:] != codes[:-1]
     if is_merging:
-        reach_us = ends_us if windows.size_us is not None else _reach_us(codes, ends_us)
-        is_new[1:] = other_key | (starts_us[1:] >= reach_us[:-1])
+        is_one_size = windows.size_us is not None
+        is_new = begins_chain(codes, starts_us, ends_us, is_one_size=is_one_size)
     else:
-        other_window = (starts_us[1:] != starts_us[:-1]) | (ends_us[1:] != ends_us[:-1])
-        is_new[1:] = other_key | other_window
+        is_new = np.empty(len(order), np.bool_)
+        is_new[:1] = True
+        is_new[1:] = codes[1:] != codes[:-1]
+        is_new[1:] |= (starts_us[1:] != starts_us[:-1]) | (ends_us[1:] != ends_us[:-1])
     return ColumnGroups(order, np.flatnonzero(is_new))
-
-
-def _reach_us(codes: Int64s, ends_us: Int64s) -> Int64s:
-    """For each window the latest end among the windows of its key up to it; the windows are ordered by key."""
-    order = np.lexsort((ends_us, codes))
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    # A later key is ranked behind all windows of an earlier one, so none reaches into the next key.
-    return ends_us[order[np.maximum.accumulate(rank)]]
 
 
 def _sorted_by(codes: Int64s, starts_us: Int64s) -> Int64s:

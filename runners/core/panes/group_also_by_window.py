@@ -35,7 +35,7 @@ from runners.core.ground.cells import (
 from runners.core.panes.merging_cells import Merger, Regrouper, fresh_state
 from runners.core.panes.window_lifecycle import WindowLifecycle, clear
 from runners.core.partials.folding import Accumulation
-from runners.core.partials.lifting import LatePartial, Partial
+from runners.core.partials.partial import LatePartial, Partial
 from triggers.clocks import Clocks
 from triggers.trigger import Elements
 from windowing.window import Window

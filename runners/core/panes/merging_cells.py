@@ -15,12 +15,12 @@ import attrs
 
 from dataflow.combine_fn import CombineFn
 from runners.core.ground.cells import NO_TIMERS, NOTHING, UNTOUCHED, WindowState
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from triggers.clocks import Clocks
 from triggers.trigger import Progress
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.checks import checked_merges
-from windowing.merging import merges_what_overlaps
+from windowing.merging import merge_arrival, merges_what_overlaps
 from windowing.window import Window
 from windowing.window_fn import Merge, MergingWindowFn
 
@@ -74,17 +74,7 @@ class Merger:
 
     def _merges(self, cell: MergingCell, arrivals: Sequence[Partial]) -> Sequence[Merge]:
         if len(arrivals) == 1 and self.is_overlap_merging:
-            arrived = arrivals[0][1]
-            start_us, end_us = arrived
-            touching = [w for w in cell if w[0] < end_us and start_us < w[1]]
-            if not touching:
-                return ()
-            for low_us, high_us in touching:
-                start_us = min(start_us, low_us)
-                end_us = max(end_us, high_us)
-            if arrived not in touching:
-                touching.append(arrived)
-            return (Merge(Window(start_us, end_us), tuple(touching)),)
+            return merge_arrival(cell, arrivals[0][1])
         windows = dict.fromkeys(cell) | dict.fromkeys(arrival[1] for arrival in arrivals)
         return checked_merges(self.window_fn, windows)
 

@@ -6,41 +6,39 @@ from itertools import chain
 from typing import Any
 
 from runners.core.columns.partials import LabelT, PartialColumns, divided
+from runners.core.partials.partial import Partial
 from runners.core.partials.unfolded import UnfoldedPartials
 
-#: As `runners.core.partials.lifting.Partial`, whose module depends on this one.
-_Partial = tuple[Any, Any, Any, int]
 
-
-class PartialParts(Sequence[_Partial]):
+class PartialParts(Sequence[Partial]):
     """Partials of one grouping, in parts of different kinds.
 
     Args:
         parts: lists, columns, and unfolded partials.
     """
 
-    def __init__(self, parts: Sequence[Sequence[_Partial]]) -> None:
+    def __init__(self, parts: Sequence[Sequence[Partial]]) -> None:
         self.parts = parts
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 
-    def __iter__(self) -> Iterator[_Partial]:
+    def __iter__(self) -> Iterator[Partial]:
         return chain.from_iterable(self.parts)
 
     def __getitem__(self, index: Any) -> Any:
         return list(self)[index]
 
 
-def parts_of(partials: Sequence[_Partial]) -> Sequence[Sequence[_Partial]]:
+def parts_of(partials: Sequence[Partial]) -> Sequence[Sequence[Partial]]:
     """Partials as lists, columns, and unfolded partials."""
     return partials.parts if isinstance(partials, PartialParts) else (partials,)
 
 
-def together(several: Iterable[Sequence[_Partial]]) -> Sequence[_Partial]:
+def together(several: Iterable[Sequence[Partial]]) -> Sequence[Partial]:
     """Join partials into one sequence: columns and unfolded ones stay what they are, and lists become one list."""
-    parts: list[Sequence[_Partial]] = []
-    rows: list[_Partial] = []
+    parts: list[Sequence[Partial]] = []
+    rows: list[Partial] = []
     for part in chain.from_iterable(map(parts_of, several)):
         if isinstance(part, PartialColumns | UnfoldedPartials):
             parts.append(part)
@@ -54,21 +52,21 @@ def together(several: Iterable[Sequence[_Partial]]) -> Sequence[_Partial]:
 
 
 def by_label(
-    partials: Sequence[_Partial], label_of: Callable[[Any], LabelT]
-) -> Mapping[LabelT, Sequence[_Partial]]:
+    partials: Sequence[Partial], label_of: Callable[[Any], LabelT]
+) -> Mapping[LabelT, Sequence[Partial]]:
     """The partials grouped by the label of their key.
 
     Args:
         partials: of one grouping.
         label_of: returns the label of a key.
     """
-    found: dict[LabelT, list[Sequence[_Partial]]] = defaultdict(list)
+    found: dict[LabelT, list[Sequence[Partial]]] = defaultdict(list)
     for part in parts_of(partials):
         if isinstance(part, PartialColumns):
             for label, columns in divided(part, label_of):
                 found[label].append(columns)
             continue
-        rows: dict[LabelT, list[_Partial]] = defaultdict(list)
+        rows: dict[LabelT, list[Partial]] = defaultdict(list)
         for each in part:
             rows[label_of(each[0])].append(each)
         for label, several in rows.items():

@@ -14,7 +14,8 @@ from dataflow.errors import KeyEncodingError
 from dataflow.graph import PipelineGraph, StatefulParDo, TransformNode
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.pairs import refuse_other_than_pairs
-from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.lifting import Lifter
+from runners.core.partials.partial import Partial
 from windowing.pane import NO_FIRING, PaneInfo
 from windowing.window import GLOBAL_WINDOW, Window
 

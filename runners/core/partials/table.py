@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from runners.core.partials.lifting import Folded, Lifter, Partial
+from runners.core.partials.lifting import Lifter
+from runners.core.partials.partial import Partial
+from runners.core.partials.row_folding import Folded
 from runners.core.partials.stateful_inputs import StatefulInputs
 from runners.core.partials.unfolded import UnfoldedPartials
 from runners.core.partials.values_by_key import ValuesByKey
@@ -58,11 +60,11 @@ class PartialTable:
     def _wait(self, partials: UnfoldedPartials) -> None:
         assert isinstance(self._lifter, Lifter)
         unfolded = self._unfolded
-        if self._lifter.is_merging:
+        if self._lifter.merging.is_merging:
             unfolded.pairs.extend(partials.pairs)
             unfolded.windows.extend(partials.windows or [GLOBAL_WINDOW] * partials.records)
         else:
-            self._lifter.sort_into(unfolded.by_window, partials.pairs, partials.windows)
+            self._lifter.rows.sort_into(unfolded.by_window, partials.pairs, partials.windows)
         is_light = _are_numbers([value for _, value in partials.pairs[:_SAMPLE]])
         unfolded.weight += partials.records * (1 if is_light else _OTHERS_WEIGHT)
         if unfolded.weight >= WAITING_MAX:
@@ -75,9 +77,9 @@ class PartialTable:
             return
         assert isinstance(self._lifter, Lifter)
         for window, groups in unfolded.by_window.items():
-            self._lifter.fold_into(self._folded[window], groups)
+            self._lifter.rows.fold_into(self._folded[window], groups)
         if unfolded.pairs:
-            self._listed += self._lifter.partials(unfolded.pairs, unfolded.windows)
+            self._listed += self._lifter.rows.partials(unfolded.pairs, unfolded.windows)
         self.size = sum(map(len, self._folded.values())) + len(self._listed)
 
     def counted(self) -> Iterator[tuple[Any, Window, int]]:
@@ -109,11 +111,16 @@ class PartialTable:
         self.fold()
         taken = list(self._in_table())
         if self._listed:
-            taken = self._lifter.combined(taken + self._listed)
+            taken = self._combined(taken + self._listed)
         self._folded.clear()
         self._listed = []
         self.records = self.size = 0
         return taken
+
+    def _combined(self, partials: list[Partial]) -> list[Partial]:
+        if isinstance(self._lifter, StatefulInputs):
+            return self._lifter.combined(partials)
+        return self._lifter.merging.combined(partials)
 
     def _in_table(self) -> Iterator[Partial]:
         return (

@@ -6,16 +6,15 @@ Code that folds many bundles at once reads the records; all other code reads the
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from runners.core.partials.partial import Partial
 from windowing.window import Window
 
-#: As `runners.core.partials.lifting.Partial`, whose module depends on this one.
-_Partial = tuple[Any, Any, Any, int]
 Pairs = Sequence[tuple[Any, Any]]
 #: None: all records are in the global window.
 Windows = Sequence[Window] | None
 
 
-class UnfoldedPartials(Sequence[_Partial]):
+class UnfoldedPartials(Sequence[Partial]):
     """Partials that are made when one is read for the first time, and kept from then on.
 
     Args:
@@ -25,11 +24,11 @@ class UnfoldedPartials(Sequence[_Partial]):
     """
 
     def __init__(
-        self, pairs: Pairs, windows: Windows, make: Callable[[Pairs, Windows], Sequence[_Partial]]
+        self, pairs: Pairs, windows: Windows, make: Callable[[Pairs, Windows], Sequence[Partial]]
     ) -> None:
         self.pairs, self.windows = pairs, windows
         self._make = make
-        self._made: Sequence[_Partial] | None = None
+        self._made: Sequence[Partial] | None = None
 
     @property
     def records(self) -> int:
@@ -39,13 +38,13 @@ class UnfoldedPartials(Sequence[_Partial]):
     def __len__(self) -> int:
         return len(self._items())
 
-    def __iter__(self) -> Iterator[_Partial]:
+    def __iter__(self) -> Iterator[Partial]:
         return iter(self._items())
 
     def __getitem__(self, index: Any) -> Any:
         return self._items()[index]
 
-    def _items(self) -> Sequence[_Partial]:
+    def _items(self) -> Sequence[Partial]:
         if self._made is None:
             self._made = self._make(self.pairs, self.windows)
         return self._made

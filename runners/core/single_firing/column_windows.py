@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from runners.core.columns.partials import Bools, PartialColumns
-from runners.core.partials.lifting import Lifter
+from runners.core.partials.merging import PartialMerging
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
 from windowing.window_columns import Int64s
@@ -25,11 +25,11 @@ class ColumnWindows:
     """A buffer of partials of one grouping.
 
     Args:
-        lifter: merges them.
+        merging: merges them.
     """
 
-    def __init__(self, lifter: Lifter) -> None:
-        self._lifter = lifter
+    def __init__(self, merging: PartialMerging) -> None:
+        self._merging = merging
         #: The partials; the first part is what was merged last, in the order of the ends of the windows.
         self.parts: list[PartialColumns] = []
         #: The end of the window that ends first, in microseconds.
@@ -52,7 +52,7 @@ class ColumnWindows:
     def fold(self) -> None:
         """Merge the partials that are kept into as few as possible."""
         if len(self.parts) > 1:
-            merged = self._lifter.merged_columns(self.parts)
+            merged = self._merging.columns(self.parts)
             self.is_unfoldable = merged is None
             if merged is not None:
                 self._keep([merged.take(np.argsort(merged.windows.ends_us, kind="stable"))])

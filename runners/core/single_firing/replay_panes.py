@@ -10,7 +10,7 @@ from typing import Any
 from dataflow.graph import PipelineGraph, TransformNode
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.single_firing.single_panes import SinglePanes
 
 
@@ -22,11 +22,11 @@ class ReplayPanes:
     """
 
     def __init__(self, panes: SinglePanes) -> None:
-        self._panes, self._lifter = panes, panes.lifter
+        self._panes, self._merging = panes, panes.lifter.merging
         #: Whether accumulators are lists of values; `bundle` then takes any other sequence in place of a list.
         self.is_list = panes.is_list
         #: The sort key for the partials of a key that `joined` takes; None where they cannot be sorted for it.
-        self.order = self._lifter.order
+        self.order = self._merging.order
         self._partials: list[Partial] = []
         self._columns: list[PartialColumns] = []
 
@@ -55,12 +55,12 @@ class ReplayPanes:
             TransformError: the `CombineFn` failed.
         """
         if len(self._columns) > 1:
-            merged = self._lifter.merged_columns(self._columns)
+            merged = self._merging.columns(self._columns)
             if merged is None:
                 for columns in self._columns:
                     self._partials.extend(columns)
             self._columns = [] if merged is None else [merged]
-        self._partials = self._lifter.combined(self._partials)
+        self._partials = self._merging.combined(self._partials)
         return [part for part in (*self._columns, self._partials) if part]
 
     def release(self) -> list[Sequence[Partial]]:
@@ -72,13 +72,13 @@ class ReplayPanes:
     def joined(
         self, partials: Iterable[Partial], join: Callable[[Any, Any], Any]
     ) -> Iterator[Partial]:
-        """Merge the partials of one key, sorted by `order`, into one for each window; see `Lifter.joined`.
+        """Merge the partials of one key, sorted by `order`, into one for each window; see `PartialMerging.joined`.
 
         Args:
             partials: all of one key.
             join: makes one of two accumulators, and may change the first.
         """
-        return self._lifter.joined(partials, join)
+        return self._merging.joined(partials, join)
 
     def merged(self, accumulators: Sequence[Any]) -> Any:
         """Merge accumulators into one; may change the first.
@@ -86,7 +86,7 @@ class ReplayPanes:
         Raises:
             TransformError: the `CombineFn` failed.
         """
-        return self._lifter.merge(accumulators)
+        return self._merging.accumulator(accumulators)
 
     def bundle(self, partials: Sequence[Partial]) -> Bundle:
         """The panes of windows of which these are all the partials, one for each window of a key."""

@@ -18,7 +18,8 @@ from runners.core.columns.checks import checked_results
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
 from runners.core.partials.folding import Accumulation
-from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.lifting import Lifter
+from runners.core.partials.partial import Partial
 from triggers.default_trigger import DefaultTrigger
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.windowing_strategy import WindowingStrategy
@@ -83,13 +84,13 @@ class SinglePanes:
         """
         rows = list(partials)
         if columns and not rows:
-            merged = self.lifter.merged_columns(columns)
+            merged = self.lifter.merging.columns(columns)
             if merged is not None:
                 yield from self._in_columns(merged)
                 return
         for part in columns:
             rows.extend(part)
-        yield from self._one_by_one(self.lifter.combined(rows))
+        yield from self._one_by_one(self.lifter.merging.combined(rows))
 
     def bundle(self, partials: Sequence[Partial]) -> Bundle:
         """The panes of windows of which these are all the partials, one for each window of a key."""

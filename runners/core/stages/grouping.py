@@ -30,7 +30,7 @@ from runners.core.ground.key_codec import KeyCodec
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation, combiners_of
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.single_firing.replay_panes import ReplayPanes
 from runners.core.single_firing.single_panes import SinglePanes
 from runners.core.stages.percentile_watermark import percentile_of

@@ -31,7 +31,8 @@ from runners.core.columns.windows import assigned as assigned_columns
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter
 from runners.core.ground.key_codec import KeyCodec
-from runners.core.partials.lifting import Lifter, Partial
+from runners.core.partials.lifting import Lifter
+from runners.core.partials.partial import Partial
 from runners.core.partials.parts import parts_of, together
 from runners.core.partials.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.stages.plan import ExecutionPlan, Stage

@@ -33,7 +33,7 @@ from dataflow.stateful import stateful_signature
 from dataflow.user_state import TimerFamilySpec, TimerName
 from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement, TimerId
 from runners.core.ground.element_text import shown
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
 from runners.core.stateful.keyed_state import KeyedState, spec_name
 from runners.core.stateful.stateful_invoker import Call, StatefulInvoker

@@ -11,7 +11,7 @@ import attrs
 
 from runners.core.ground.cells import CellId, TimerId, window_holds
 from runners.core.ground.timers import TimerQueue, Timers
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.partials.parts import by_label, parts_of
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.plan import ExecutionPlan, Stage

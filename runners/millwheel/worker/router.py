@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from runners.core.ground.key_codec import KeyCodec
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.partials.parts import by_label
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.control.shapes import Routing

@@ -12,7 +12,7 @@ import attrs
 
 from dataflow.graph import Read
 from runners.core.partials.folding import combiners_of
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.cell_codec import decode_cell_id

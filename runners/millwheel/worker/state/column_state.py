@@ -15,7 +15,7 @@ import numpy as np
 from dataflow.column_combine_fn import ColumnCombineFn
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import TimerId
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.partials.parts import parts_of
 from runners.core.single_firing.column_windows import NEVER_US, ColumnWindows, is_of
 from runners.core.single_firing.single_panes import SinglePanes
@@ -235,5 +235,5 @@ class ColumnState:
     def _of(self, range_id: RangeId) -> ColumnWindows:
         assert self._panes is not None
         if range_id not in self._buffered:
-            self._buffered[range_id] = ColumnWindows(self._panes.lifter)
+            self._buffered[range_id] = ColumnWindows(self._panes.lifter.merging)
         return self._buffered[range_id]

@@ -15,7 +15,7 @@ from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.core.ground.bundle import Bundle
 from runners.core.partials import table as partial_table
-from runners.core.partials.lifting import Partial
+from runners.core.partials.partial import Partial
 from runners.core.stages.plan import plan
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor

@@ -1,0 +1,115 @@
+"""Windows that overlap are merged alike: by key, all at once, as they arrive, in their order, and as columns."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.combine_fn import ListCombineFn
+from dataflow.graph import MAIN, Group, TransformNode
+from runners.core.partials.folding import Accumulation
+from runners.core.partials.merging import PartialMerging
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.column_merging import begins_chain
+from windowing.merging import chains, merge_arrival, merge_overlapping
+
+WINDOWS = st.lists(
+    st.builds(
+        lambda start_us, size_us: df.Window(start_us, start_us + size_us),
+        st.integers(0, 20),
+        st.integers(1, 8),
+    )
+)
+
+
+def spanned(windows: Sequence[df.Window]) -> list[df.Window]:
+    """What remains of windows by definition: the bounds of each run of instants that are covered."""
+    found: list[df.Window] = []
+    inside = {(at, at + 1) for window in windows for at in range(window.start_us, window.end_us)}
+    # Windows that only touch cover instants that follow each other, and nothing covers the step between them.
+    steps = {at for window in windows for at in range(window.start_us + 1, window.end_us)}
+    for start_us, end_us in sorted(inside):
+        if found and start_us in steps:
+            found[-1] = df.Window(found[-1].start_us, end_us)
+        else:
+            found.append(df.Window(start_us, end_us))
+    return found
+
+
+def remaining(windows: Sequence[df.Window], merges: Sequence[df.Merge]) -> list[df.Window]:
+    gone = {source for merge in merges for source in merge.sources}
+    return sorted(
+        {*windows, *(merge.merged for merge in merges)} - gone | {m.merged for m in merges}
+    )
+
+
+@given(WINDOWS)
+def test_all_at_once(windows: list[df.Window]) -> None:
+    assert remaining(windows, merge_overlapping(windows)) == spanned(windows)
+
+
+@given(WINDOWS)
+def test_as_they_arrive(windows: list[df.Window]) -> None:
+    found: list[df.Window] = []
+    for window in windows:
+        found = remaining([*found, window], merge_arrival(found, window))
+
+    assert found == spanned(windows)
+
+
+@given(WINDOWS, WINDOWS)
+def test_by_key(windows: list[df.Window], others: list[df.Window]) -> None:
+    keys = ["a"] * len(windows) + ["b"] * len(others)
+    found = list(chains(keys, [*windows, *others], [*windows, *others]))
+
+    for key, given_windows in (("a", windows), ("b", others)):
+        mine = [(window, items) for owner, window, items in found if owner == key]
+        assert sorted(window for window, _ in mine) == spanned(given_windows)
+        assert sorted(item for _, items in mine for item in items) == sorted(given_windows)
+
+
+@given(WINDOWS)
+def test_in_their_order(windows: list[df.Window]) -> None:
+    fn: Any = ListCombineFn()
+    node = TransformNode(
+        label="group", location="job.py:1", operation=Group(fn), inputs=(0,), outputs={MAIN: 1}
+    )
+    accumulation = Accumulation(fn, WindowingStrategy(window_fn=df.Sessions(1)))
+    merging = PartialMerging(node, accumulation)
+    partials = [("a", window, [window], 1) for window in windows]
+    assert merging.order is not None
+
+    joined = list(merging.joined(sorted(partials, key=merging.order), lambda a, b: [*a, *b]))
+    combined = merging.combined(partials)
+
+    for found in (joined, combined):
+        assert sorted(window for _, window, _, _ in found) == spanned(windows)
+        assert sorted(each for _, _, items, _ in found for each in items) == sorted(windows)
+
+
+@given(WINDOWS, WINDOWS)
+def test_as_columns(windows: list[df.Window], others: list[df.Window]) -> None:
+    ordered = [(0, *window) for window in sorted(windows)]
+    ordered += [(1, *window) for window in sorted(others)]
+    columns = np.array(ordered, np.int64).reshape(-1, 3).T
+
+    is_new = begins_chain(*columns, is_one_size=False)
+
+    found: list[list[tuple[int, ...]]] = []
+    for begins, each in zip(is_new, ordered, strict=True):
+        found += [[]] if begins else []
+        found[-1].append(each)
+    spans = [
+        (chain[0][0], df.Window(chain[0][1], max(end_us for _, _, end_us in chain)))
+        for chain in found
+    ]
+    assert spans == [
+        *((0, window) for window in spanned(windows)),
+        *((1, window) for window in spanned(others)),
+    ]
+    sizes = {end_us - start_us for _, start_us, end_us in ordered}
+    if len(sizes) == 1:
+        assert (begins_chain(*columns, is_one_size=True) == is_new).all()
