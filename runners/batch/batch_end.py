@@ -15,7 +15,6 @@ from typing import Any
 import attrs
 
 from dataflow.errors import DataflowError, InputError
-from dataflow.graph import Read
 from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
 from runners.batch import range_task
 from runners.batch.digest_writer import DigestWriter
@@ -87,9 +86,8 @@ class BatchEnd:
                 where=task.where,
             )
 
-        operation = task.stage.root.operation
         may_have_dead = task.settings.tries is not None or (
-            isinstance(operation, Read) and operation.source.keeps_set_aside
+            task.stage.is_source and task.stage.read.source.keeps_set_aside
         )
         if not task.stage.tables and not may_have_dead:
             return DigestWriter(take_over)
@@ -97,10 +95,8 @@ class BatchEnd:
 
     def reading(self, task: RangeTask, split: bytes, *, is_resumable: bool) -> "WholeSplit":
         """The whole split, or what follows the commits of earlier attempts."""
-        operation = task.stage.root.operation
-        assert isinstance(operation, Read)
         begin = task.writer.read_so_far if is_resumable else ReadSoFar()
-        reader = operation.source.repeatable().open(decode_split(split), begin.position)
+        reader = task.stage.read.source.repeatable().open(decode_split(split), begin.position)
         return WholeSplit(reader, begin, where=f"{task.stage.root}", index=task.range_id.index)
 
     def groups(self, task: RangeTask, grouping: GroupingStage) -> "AllGroups":

@@ -23,7 +23,6 @@ from typing import Any, Protocol
 import attrs
 
 from dataflow.errors import DataflowError
-from dataflow.graph import Read
 from dataflow.io.source import SourceBatch
 from runners.batch.deadly_code import UNWATCHED, CodeWatch
 from runners.batch.digest_writer import DigestWriter
@@ -32,11 +31,10 @@ from runners.batch.layout import Layout
 from runners.batch.overflow import Overflow
 from runners.batch.range_writer import RangeWriter
 from runners.batch.spill.spilled_groups import SPILL_BYTES
-from runners.core.ground.bundle import Bundle
-from runners.core.ground.dead_letters import letters_set_aside
-from runners.core.stages.deduplication import Deduplicator, SplitIds
+from runners.core.stages.deduplication import SplitIds
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.plan import ExecutionPlan
+from runners.core.stages.source_stage import SourceStage
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.millwheel.model.ids import RangeId
@@ -227,30 +225,26 @@ class RangeTask:
         with ExitStack() as stack:
             if not self._begin(stack):
                 return
-            operation = self.stage.root.operation
-            assert isinstance(operation, Read)
-            ids = None
-            if operation.record_ids is not None:
-                ids = SplitIds(Deduplicator(self.stage.root, tries=settings.tries))
+            source = SourceStage(self.plan, self.stage, tries=settings.tries)
+            source.try_first(self.watch.trial)
+            ids = source.ids_in_memory()
             # A reader that continues in the middle does not know the ids of what came before.
             is_resumable = not self.gatherer.is_needed and ids is None
             reading = settings.end.reading(self, split, is_resumable=is_resumable)
             stack.callback(reading.close)
             if is_resumable:
                 self.writer.resume()
-            executor = StageExecutor(self.plan, self.stage, tries=settings.tries)
-            executor.trial = self.watch.trial
-            overflow = self._overflow(executor, stack)
-            stack.callback(executor.teardown)
-            executor.setup()
-            yield from self._read(reading, executor, ids, overflow)
+            overflow = self._overflow(source.executor, stack)
+            stack.callback(source.teardown)
+            source.setup()
+            yield from self._read(reading, source, ids, overflow)
             yield from self._shipped(self.gatherer.flush())
             reading.finish(ids)
             self._commit_read(reading, is_last=True)
             yield from reading.reports()
 
     def _read(
-        self, reading: Reading, executor: StageExecutor, ids: SplitIds | None, overflow: Overflow
+        self, reading: Reading, source: SourceStage, ids: SplitIds | None, overflow: Overflow
     ) -> Iterator[Shipment]:
         writer, clocks = self.writer, self.settings.end.while_input
         written = writer.read_so_far.records
@@ -263,15 +257,10 @@ class RangeTask:
             batch = reading.read(min(reading.bundle_max, records_max))
             if batch is None:
                 return
-            aside = letters_set_aside(batch, self.stage.root, tries=self.settings.tries)
-            bundle = Bundle(batch.values, batch.timestamps_us)
             # The watermark stays at the beginning, so every id is kept, and nothing is late.
-            deduplicated = None if ids is None else ids.deduplicate(bundle, clocks.watermark_us)
+            admitted = source.admit(batch, watermark_us=clocks.watermark_us, ids=ids)
             with self.watch.at_work():
-                outputs = executor.process(
-                    bundle if deduplicated is None else deduplicated.bundle, clocks
-                )
-            outputs.dead[:0] = [*aside, *(deduplicated.dead if deduplicated is not None else ())]
+                outputs = source.process(admitted, clocks)
             yield from self._shipped(overflow.packed())
             yield from self._shipped(self.gatherer.add(outputs.groups))
             if not unwritten:

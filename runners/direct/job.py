@@ -7,21 +7,24 @@ from contextlib import ExitStack
 
 import attrs
 
-from dataflow.graph import Read
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.io.table import TableSpec
 from dataflow.io.trusted_watermark import opened
-from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, LateArrival
-from runners.core.ground.dead_letters import DeadLetter, letters_set_aside
+from runners.core.ground.dead_letters import DeadLetter
 from runners.core.ground.timers import TimerQueue, Timers
 from runners.core.panes.signal_delivery import unknown_signal
-from runners.core.stages.deduplication import Deduplicator, SplitIds
+from runners.core.stages.deduplication import SplitIds
 from runners.core.stages.grouping import GroupingStage, Step
-from runners.core.stages.percentile_watermark import ProgressSketch, percentile_watermark_us
-from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.percentile_watermark import (
+    ProgressSketch,
+    SplitProgress,
+    percentile_watermark_us,
+)
+from runners.core.stages.plan import ExecutionPlan
+from runners.core.stages.source_stage import Admitted, SourceStage
 from runners.core.stages.stage_clocks import StageClocks
-from runners.core.stages.stage_executor import StageExecutor, StageOutputs
+from runners.core.stages.stage_executor import StageOutputs
 from runners.core.tables.changelog import Rows, apply_table_write
 from runners.direct.result import DirectResult
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -32,13 +35,32 @@ from windowing.window import Window
 class SplitInput:
     """One split being read."""
 
-    stage: str
+    stage: SourceStage
     reader: SourceReader
     watermark_us: int = MIN_TIMESTAMP_US
     status: SplitStatus = SplitStatus.ACTIVE
-    sketch: ProgressSketch = attrs.field(factory=ProgressSketch)
+    #: For the groupings that follow a percentile, if there are any.
+    sketch: ProgressSketch | None = None
     #: The ids that have been read of it, if its records have ids.
     ids: SplitIds | None = None
+
+    @property
+    def progress(self) -> SplitProgress | None:
+        """What is known of the event times to come; None: nothing."""
+        return None if self.sketch is None else self.sketch.progress()
+
+    @classmethod
+    def all_of(cls, stage: SourceStage) -> "list[SplitInput]":
+        """All splits of a source, open."""
+        return [
+            cls(
+                stage,
+                opened(stage.read, split, None),
+                ids=stage.ids_in_memory(),
+                sketch=stage.sketch(),
+            )
+            for split in stage.read.source.splits(1)
+        ]
 
 
 @attrs.define
@@ -61,11 +83,8 @@ class Job:
     """
 
     def __init__(self, execution: ExecutionPlan, *, tries: int | None = None) -> None:
-        self._tries = tries
-        self._nodes = {stage.name: stage.root for stage in execution.sources()}
         self._sources = {
-            stage.name: StageExecutor(execution, stage, tries=tries)
-            for stage in execution.sources()
+            stage.name: SourceStage(execution, stage, tries=tries) for stage in execution.sources()
         }
         self._groupings = {
             stage.name: OpenGrouping(
@@ -83,9 +102,7 @@ class Job:
             if grouping.stage.percentile is not None
         }
         self._inputs = [
-            SplitInput(stage.name, opened(_read_of(stage), split, None), ids=_ids_of(stage, tries))
-            for stage in execution.sources()
-            for split in _read_of(stage).source.splits(1)
+            split for source in self._sources.values() for split in SplitInput.all_of(source)
         ]
         self._tables: dict[str, tuple[TableSpec, Rows]] = {
             table.name: (table, {}) for table in execution.graph.tables()
@@ -96,16 +113,16 @@ class Job:
 
     def run(self, bundle_records: int) -> DirectResult:
         """Run to the end of every source."""
-        executors: list[StageExecutor | GroupingStage] = [
+        stages: list[SourceStage | GroupingStage] = [
             *self._sources.values(),
             *(grouping.stage for grouping in self._groupings.values()),
         ]
         with ExitStack() as stack:
             for split in self._inputs:
                 stack.callback(split.reader.close)
-            for executor in executors:
-                executor.setup()
-                stack.callback(executor.teardown)
+            for stage in stages:
+                stage.setup()
+                stack.callback(stage.teardown)
             self._read_everything(bundle_records)
         return DirectResult(self._tables, self._late, self._dead)
 
@@ -114,12 +131,14 @@ class Job:
             split for split in self._inputs if split.status is not SplitStatus.FINISHED
         ]:
             for split in unfinished:
-                batch = self._deduplicated(split, split.reader.read(bundle_records))
-                node = self._nodes[split.stage]
-                self._dead += letters_set_aside(batch, node, tries=self._tries)
+                batch = split.reader.read(bundle_records)
+                admitted = split.stage.admit(
+                    batch, watermark_us=split.watermark_us, ids=split.ids, sketch=split.sketch
+                )
+                self._late += [(split.stage.name, arrival) for arrival in admitted.late]
                 if batch.processing_time_us is not None:
                     self._let_time_pass(batch.processing_time_us)
-                self._take(split, batch)
+                self._take(split, batch, admitted)
                 if self._has_ended and self._now_us == MIN_TIMESTAMP_US:
                     self._now_us = MAX_TIMESTAMP_US
                 self._advance()
@@ -142,39 +161,22 @@ class Job:
         waiting = [grouping.timers.next_processing_us() for grouping in self._groupings.values()]
         return min((next_us for next_us in waiting if next_us is not None), default=None)
 
-    def _deduplicated(self, split: SplitInput, batch: SourceBatch) -> SourceBatch:
-        """The new records of a batch, if the source's records have ids."""
-        if split.ids is None:
-            return batch
-        bundle = Bundle(batch.values, batch.timestamps_us)
-        deduplicated = split.ids.deduplicate(bundle, split.watermark_us)
-        self._late += [(split.stage, arrival) for arrival in deduplicated.late]
-        self._dead += deduplicated.dead
-        new = deduplicated.bundle
-        return attrs.evolve(batch, values=new.values, timestamps_us=new.timestamps_us)
+    def _take(self, split: SplitInput, batch: SourceBatch, admitted: Admitted) -> None:
+        self._process(split, admitted)
+        self._follow_split(split, admitted)
 
-    def _take(self, split: SplitInput, batch: SourceBatch) -> None:
-        self._process(split, batch)
-        self._follow_split(split, batch)
-
-    def _process(self, split: SplitInput, batch: SourceBatch) -> None:
-        bundle = Bundle(batch.values, batch.timestamps_us)
-        if self._percentiles_us:
-            split.sketch.add(batch.timestamps_us)
+    def _process(self, split: SplitInput, admitted: Admitted) -> None:
         clocks = StageClocks.of_source(
-            watermark_us=self._watermarks_us[split.stage], now_us=self._now_us
+            watermark_us=self._watermarks_us[split.stage.name], now_us=self._now_us
         )
-        self._route(self._sources[split.stage].process(bundle, clocks))
+        self._route(split.stage.process(admitted, clocks))
 
-    def _follow_split(self, split: SplitInput, batch: SourceBatch) -> None:
-        """Take in the status and watermark that the split reports."""
-        split.status = batch.status
-        is_finished = split.status is SplitStatus.FINISHED
-        batch_us = MAX_TIMESTAMP_US if is_finished else batch.watermark_us
-        split.watermark_us = max(split.watermark_us, batch_us)
+    def _follow_split(self, split: SplitInput, admitted: Admitted) -> None:
+        """Note where a batch has left its split."""
+        split.status, split.watermark_us = admitted.status, admitted.watermark_us
 
     def _source_watermark_us(self, name: str) -> int:
-        splits = [split for split in self._inputs if split.stage == name]
+        splits = [split for split in self._inputs if split.stage.name == name]
         # An idle split holds nothing back, but while there is one, there may be more to come.
         unfinished = [split for split in splits if split.status is not SplitStatus.FINISHED]
         active = [split for split in unfinished if split.status is SplitStatus.ACTIVE]
@@ -216,14 +218,14 @@ class Job:
         percentile = grouping.stage.percentile
         if percentile is None:
             return
-        splits = [each for each in self._inputs if each.stage in grouping.senders]
+        splits = [each for each in self._inputs if each.stage.name in grouping.senders]
         active = [each for each in splits if each.status is SplitStatus.ACTIVE]
         idle = [each.status is SplitStatus.IDLE for each in splits]
         percentile_us = percentile_watermark_us(
             percentile,
             watermark_us=watermark_us,
             # An idle split holds nothing back, but while there is one, there may be more to come.
-            splits=[each.sketch.progress() for each in active] or [None] * any(idle),
+            splits=[each.progress for each in active] or [None] * any(idle),
             senders_us=[
                 self._followed_us(each, percentile)
                 for each in grouping.senders
@@ -272,19 +274,3 @@ class Job:
             now_us=now_us,
             percentile_us=self._percentiles_us.get(name, MIN_TIMESTAMP_US),
         )
-
-
-def source_of(stage: Stage) -> Source:
-    """The source that a stage starts at."""
-    return _read_of(stage).source
-
-
-def _read_of(stage: Stage) -> Read:
-    operation = stage.root.operation
-    assert isinstance(operation, Read)
-    return operation
-
-
-def _ids_of(stage: Stage, tries: int | None) -> SplitIds | None:
-    has_ids = _read_of(stage).record_ids is not None
-    return SplitIds(Deduplicator(stage.root, tries=tries)) if has_ids else None

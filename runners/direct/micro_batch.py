@@ -8,6 +8,7 @@ from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.io.source import SourceBatch
 from runners.core.stages.plan import ExecutionPlan
+from runners.core.stages.source_stage import Admitted
 from runners.direct.job import Job, SplitInput
 from triggers import AtPeriod, Repeatedly
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -30,21 +31,22 @@ class MicroBatchJob(Job):
         super().__init__(execution, tries=tries)
         self._round = _round(round_us)
         self._round_end_us = MAX_TIMESTAMP_US
-        self._gathered: list[tuple[SplitInput, SourceBatch]] = []
+        self._gathered: list[tuple[SplitInput, Admitted]] = []
 
-    def _take(self, split: SplitInput, batch: SourceBatch) -> None:
-        self._follow_split(split, batch)
-        if not batch.values:
+    def _take(self, split: SplitInput, batch: SourceBatch, admitted: Admitted) -> None:
+        self._follow_split(split, admitted)
+        if not admitted.bundle.values:
+            self._dead += admitted.dead
             return
         if batch.processing_time_us is None:
             raise PipelineError(
-                f"micro-batches need to know when input arrives, and {split.stage!r} does not report that",
+                f"micro-batches need to know when input arrives, and {split.stage.name!r} does not report that",
                 detail="a round is a length of processing time; the batches of this source have none",
                 hint="read from a TestStream, or leave micro_batch out",
             )
         if not self._gathered:
             self._round_end_us = self._round.deadline_us(self._now_us)
-        self._gathered.append((split, batch))
+        self._gathered.append((split, admitted))
 
     def _let_time_pass(self, until_us: int) -> None:
         if self._round_end_us <= until_us:
@@ -59,8 +61,8 @@ class MicroBatchJob(Job):
     def _end_round(self) -> None:
         if self._gathered:
             self._now_us = self._round_end_us
-            for split, batch in self._gathered:
-                self._process(split, batch)
+            for split, admitted in self._gathered:
+                self._process(split, admitted)
             super()._advance()
             self._gathered.clear()
 

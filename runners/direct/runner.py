@@ -10,7 +10,7 @@ from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from runners.core.ground.dead_letters import checked_tries
 from runners.core.stages.plan import plan
-from runners.direct.job import Job, source_of
+from runners.direct.job import Job
 from runners.direct.micro_batch import MicroBatchJob, in_rounds
 from runners.direct.result import DirectResult
 from windowing.timestamps import DurationLike, to_duration_us
@@ -53,7 +53,7 @@ class DirectRunner:
         """
         execution = plan(graph if self._round_us is None else in_rounds(graph, self._round_us))
         for stage in execution.sources():
-            source_of(stage).check()
+            stage.read.source.check()
         job = (
             Job(execution, tries=self._tries)
             if self._round_us is None

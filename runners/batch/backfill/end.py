@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import attrs
 
 from dataflow.errors import DataflowError
-from dataflow.graph import Read
 from dataflow.io.source import SourceBatch
 from runners.batch import range_task
 from runners.batch.backfill.key_parts import PARTS, KeyParts
@@ -164,16 +163,15 @@ class ReadToPoint:
         self, end: BackfillEnd, task: RangeTask, split: bytes, *, is_resumable: bool
     ) -> None:
         self._end, self._task, self._writer = end, task, _writer_of(task)
-        operation = task.stage.root.operation
-        assert isinstance(operation, Read)
+        read = task.stage.read
         self._reader = SplitReader(
-            operation.source.repeatable(),
+            read.source.repeatable(),
             decode_split(split),
             begin=self._writer.mark if is_resumable else SplitMark(),
             end=self._writer.mark if self._writer.is_finished else None,
             until_us=end.until_us,
             where=str(task.stage.root),
-            max_ahead_us=operation.max_ahead_us,
+            max_ahead_us=read.max_ahead_us,
             began_us=end.now_us,
         )
 

@@ -37,6 +37,13 @@ class Stage:
         """Whether it starts at a read."""
         return isinstance(self.root.operation, Read)
 
+    @property
+    def read(self) -> Read:
+        """The read that it starts at; it is a source."""
+        operation = self.root.operation
+        assert isinstance(operation, Read)
+        return operation
+
 
 @attrs.frozen(kw_only=True)
 class ExecutionPlan:

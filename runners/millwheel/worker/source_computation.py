@@ -1,6 +1,7 @@
 """SourceComputation: the injector, one step at a time.
 
-Sans-IO but for the sources' readers.  MillWheel, section 4.6; the semantics are `runners.core`'s.
+Sans-IO but for the sources' readers.  What becomes of a batch is `SourceStage`'s; here is which splits are read, and
+how a batch becomes a production.  MillWheel, section 4.6.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,16 +9,12 @@ from functools import partial
 
 import attrs
 
-from dataflow.graph import Read
 from dataflow.io.source import SourceReader, SplitStatus
 from dataflow.io.trusted_watermark import opened
-from runners.core.ground.bundle import Bundle
-from runners.core.ground.dead_letters import letters_set_aside
-from runners.core.stages.deduplication import Deduplicator, NewId
-from runners.core.stages.percentile_watermark import ProgressSketch, percentile_of
+from runners.core.stages.deduplication import NewId
 from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.source_stage import SourceStage, watermark_behind
 from runners.core.stages.stage_clocks import StageClocks
-from runners.core.stages.stage_executor import StageExecutor
 from runners.core.user_code.poison import Trial
 from runners.millwheel.model.guarantees import BOTH, Guarantees
 from runners.millwheel.model.id_counts import IdCounts
@@ -63,30 +60,22 @@ class SourceComputation:
         steps: StepLimits = STEP_LIMITS,
     ) -> None:
         self._steps = steps
-        operation = stage.root.operation
-        assert isinstance(operation, Read)
         self._job, self._router, self._guarantees = job, router, guarantees
-        self._name, self._read = stage.name, operation
-        self._node, self._tries = stage.root, tries
+        self._source = SourceStage(plan, stage, tries=tries)
         self._ids, self.id_counts = ids, IdCounts()
-        self._deduplicator = None
-        if operation.record_ids is not None:
-            self._deduplicator = Deduplicator(stage.root, tries=tries)
-        self._executor = StageExecutor(plan, stage, tries=tries)
-        self._is_sketched = any(percentile_of(plan.graph, group) for group in stage.groups)
         self._splits: dict[RangeId, _Split] = {}
         #: The load of the splits.
         self.meter = LoadMeter()
 
     def setup(self) -> None:
         """Set up the user's code on this worker."""
-        self._executor.setup()
+        self._source.setup()
 
     def close(self) -> None:
         """Tear the user's code down, and close the readers."""
         for split in self._splits.values():
             split.reader.close()
-        self._executor.teardown()
+        self._source.teardown()
 
     def take(self, taken: TakenRange) -> OwnedRange:
         """Go on reading where the last commit of the split ended."""
@@ -98,11 +87,11 @@ class SourceComputation:
             is_weak=not self._guarantees.strong_productions,
             remembers=self._guarantees.exactly_once,
         )
-        owned.sketch = ProgressSketch() if self._is_sketched else None
-        seen = None
-        if self._deduplicator is not None:
-            seen = SeenIds(self._ids, self._job, row.range_id, self._deduplicator, self.id_counts)
-        reader = opened(self._read, decode_split(row.split), position)
+        owned.sketch = self._source.sketch()
+        seen, deduplicator = None, self._source.deduplicator
+        if deduplicator is not None:
+            seen = SeenIds(self._ids, self._job, row.range_id, deduplicator, self.id_counts)
+        reader = opened(self._source.read, decode_split(row.split), position)
         self._splits[row.range_id] = _Split(
             owned, reader, row.is_finished, seen, StepSize(self._steps)
         )
@@ -137,7 +126,7 @@ class SourceComputation:
 
     def try_first(self, trial: Trial | None) -> None:
         """Run user code in the trial process before it is run here; None: at once."""
-        self._executor.trial = trial
+        self._source.try_first(trial)
 
     def unfinished(self) -> list[OwnedRange]:
         """The ranges that may have more to read."""
@@ -154,36 +143,31 @@ class SourceComputation:
         batch = split.reader.read(split.size.allowed(records_max))
         is_finished = batch.status is SplitStatus.FINISHED
         owned.is_idle = batch.status is SplitStatus.IDLE
-        watermark_us = MAX_TIMESTAMP_US if is_finished else batch.watermark_us
-        if not batch.records and not is_finished and watermark_us <= owned.watermark_us:
+        before_us = owned.watermark_us
+        if (
+            not batch.records
+            and not is_finished
+            and watermark_behind(batch, before_us) == before_us
+        ):
             return None, 0
         draft = Draft(self._job)
         draft.touch(owned)
-        draft.keep_dead(letters_set_aside(batch, self._node, tries=self._tries))
-        bundle, ids = self._new(split, Bundle(batch.values, batch.timestamps_us), draft)
-        clocks = StageClocks.of_source(watermark_us=owned.watermark_us, now_us=now_us)
-        outputs = self._executor.process(bundle, clocks)
+        admitted = self._source.admit(
+            batch, watermark_us=before_us, ids=split.seen, sketch=owned.sketch
+        )
+        draft.keep_late(LateRecord.of(self._source.name, arrival) for arrival in admitted.late)
+        clocks = StageClocks.of_source(watermark_us=before_us, now_us=now_us)
+        outputs = self._source.process(admitted, clocks)
         draft.keep_dead(outputs.dead)
         payloads = self._router.payloads(outputs.groups)
-        draft.emit(outputs.tables, payloads, hold_us=owned.watermark_us)
-        owned.watermark_us = max(owned.watermark_us, watermark_us)
-        if owned.sketch is not None:
-            owned.sketch.add(bundle.timestamps_us)
+        draft.emit(outputs.tables, payloads, hold_us=before_us)
+        owned.watermark_us = admitted.watermark_us
         draft.move(owned, encode_position(batch.position), is_finished=is_finished)
         split.is_finished = is_finished
         self.meter.count(range_id, batch.records)
-        self._remember(split, ids, draft)
+        self._remember(split, admitted.ids, draft)
         split.size.caused(batch.records, draft.nbytes)
         return draft, batch.records
-
-    def _new(self, split: _Split, bundle: Bundle, draft: Draft) -> tuple[Bundle, Sequence[NewId]]:
-        """The new records of a bundle, with their ids; those too late to deduplicate go into the draft."""
-        if split.seen is None:
-            return bundle, ()
-        deduplicated = split.seen.deduplicate(bundle, watermark_us=split.owned.watermark_us)
-        draft.keep_late(LateRecord.of(self._name, arrival) for arrival in deduplicated.late)
-        draft.keep_dead(deduplicated.dead)
-        return deduplicated.bundle, deduplicated.ids
 
     def _remember(self, split: _Split, ids: Sequence[NewId], draft: Draft) -> None:
         """Commit the ids that were new, and forget those that no record can have with the watermark here."""

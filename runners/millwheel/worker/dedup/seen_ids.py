@@ -58,7 +58,7 @@ class SeenIds:
         #: The last id that was loaded; None: all are.
         self._loaded: bytes | None = b""
 
-    def deduplicate(self, bundle: Bundle, *, watermark_us: int) -> Deduplicated:
+    def deduplicate(self, bundle: Bundle, watermark_us: int) -> Deduplicated:
         """Return those of the records just read that are new; their ids are in no table yet.
 
         Raises:

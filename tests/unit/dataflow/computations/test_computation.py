@@ -121,7 +121,9 @@ def test_a_state_that_equals_the_first_one_takes_no_room() -> None:
         "gather", Gather(), inputs={"in": lambda value: value[0]}, outputs=["out"]
     )
     job = Job(plan(pipeline.graph()))
-    job._process(job._inputs[0], job._inputs[0].reader.read(10))
+    (split,) = job._inputs
+    batch = split.reader.read(10)
+    job._process(split, split.stage.admit(batch, watermark_us=split.watermark_us, ids=None))
     (gather,) = job._groupings.values()
 
     assert ["b"] == [key for key, _ in gather.cells]
