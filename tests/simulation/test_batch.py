@@ -193,6 +193,39 @@ def test_a_task_that_reads_beyond_what_is_written_is_found(monkeypatch: pytest.M
         look()
 
 
+@pytest.mark.parametrize("place", ["read", "group"])
+def test_nothing_is_made_of_a_part_of_the_input(place: str) -> None:
+    """A failure reaches every level behind it, not only the driver."""
+
+    def failing(p: df.Pipeline, random: Random) -> None:
+        def fail(at: str) -> Any:
+            def check(pair: tuple[int, Any]) -> tuple[int, Any]:
+                if at == place and (pair[0] == 1 if at == "group" else pair[1] == 0):
+                    raise ValueError(f"in the {at}")
+                return pair
+
+            return df.Map(check)
+
+        groups = numbers(p, random) | "in read" >> fail("read") | "group" >> df.GroupByKey()
+        write(groups, "groups")
+        halves = (
+            groups
+            | "in group" >> fail("group")
+            | df.FlatMap(lambda pair: [(value % 2, value) for value in pair[1]])
+            | "half" >> df.GroupByKey()
+        )
+        write(halves, "halves")
+        again = halves | df.FlatMap(lambda pair: [(value % 3, value) for value in pair[1]])
+        write(again | "last" >> df.GroupByKey(), "rows")
+
+    run = SimulatedBatch(failing, 0, rate=0.0)
+    with pytest.raises(df.TransformError, match=f"in the {place}"):
+        run.run()
+
+    behind = ["halves", "rows", *(["groups"] if place == "read" else [])]
+    assert {name: list(run.rows(name)) for name in behind} == {name: [] for name in behind}
+
+
 # --- code that is not deterministic -----------------------------------------------------------
 
 
