@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -23,6 +23,10 @@ WINDOWS = st.lists(
         st.integers(1, 8),
     )
 )
+
+#: Windows that only touch, and one that reaches over several.
+TOUCHING = [df.Window(0, 1), df.Window(1, 2)]
+COVERED = [df.Window(0, 9), df.Window(1, 2), df.Window(4, 5)]
 
 
 def spanned(windows: Sequence[df.Window]) -> list[df.Window]:
@@ -47,11 +51,15 @@ def remaining(windows: Sequence[df.Window], merges: Sequence[df.Merge]) -> list[
 
 
 @given(WINDOWS)
+@example(TOUCHING)
+@example(COVERED)
 def test_all_at_once(windows: list[df.Window]) -> None:
     assert remaining(windows, merge_overlapping(windows)) == spanned(windows)
 
 
 @given(WINDOWS)
+@example(TOUCHING)
+@example(COVERED)
 def test_as_they_arrive(windows: list[df.Window]) -> None:
     found: list[df.Window] = []
     for window in windows:
@@ -61,6 +69,7 @@ def test_as_they_arrive(windows: list[df.Window]) -> None:
 
 
 @given(WINDOWS, WINDOWS)
+@example(TOUCHING, COVERED)
 def test_by_key(windows: list[df.Window], others: list[df.Window]) -> None:
     keys = ["a"] * len(windows) + ["b"] * len(others)
     found = list(chains(keys, [*windows, *others], [*windows, *others]))
@@ -72,6 +81,8 @@ def test_by_key(windows: list[df.Window], others: list[df.Window]) -> None:
 
 
 @given(WINDOWS)
+@example(TOUCHING)
+@example(COVERED)
 def test_in_their_order(windows: list[df.Window]) -> None:
     fn: Any = ListCombineFn()
     node = TransformNode(
@@ -91,6 +102,7 @@ def test_in_their_order(windows: list[df.Window]) -> None:
 
 
 @given(WINDOWS, WINDOWS)
+@example(TOUCHING, COVERED)
 def test_as_columns(windows: list[df.Window], others: list[df.Window]) -> None:
     ordered = [(0, *window) for window in sorted(windows)]
     ordered += [(1, *window) for window in sorted(others)]
