@@ -204,6 +204,8 @@ class Draft:
 
         A step that changes ranges, or compacts a journal, is a commit of its own, and no earlier step may wait then.
         """
+        assert not self.is_alone, "nothing may be added to a step that is a commit of its own"
+        assert not later.is_alone, "steps wait before one that is a commit of its own"
         mine, theirs = vars(self), vars(later)
         for name in _IN_ORDER:
             mine[name] = [*mine[name], *theirs[name]]
@@ -212,6 +214,11 @@ class Draft:
         for range_id, ids in theirs["_record_ids"].items():
             self._record_ids[range_id] = [*self._record_ids.get(range_id, ()), *ids]
         self._finished |= theirs["_finished"]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it must be a commit of its own."""
+        return bool(self._reshape or self._ended_handovers or self._compacted)
 
     @property
     def is_acknowledged(self) -> bool:

@@ -133,3 +133,13 @@ def test_a_signal_that_is_committed_is_not_committed_again() -> None:
     owner = Owner()
     owner.commit(owner.draft_of([READ], 1))
     assert not owner.commit(owner.draft_of([READ], 1)).signal_marks
+
+
+def test_a_step_that_is_a_commit_of_its_own_is_never_added_to_another() -> None:
+    """What only one commit can say would be lost from it, and nobody would know."""
+    owner = Owner()
+    for first, second in (("plain", "alone"), ("alone", "plain")):
+        drafts = {name: owner.draft_of([SUM], 1) for name in ("plain", "alone")}
+        drafts["alone"].end_handover(owner.ranges[SUM])
+        with pytest.raises(AssertionError, match="a commit of its own"):
+            drafts[first].absorb(drafts[second])
