@@ -57,11 +57,11 @@ class ProgressSketch:
     def add(self, timestamps_us: Sequence[int]) -> None:
         """Add the event times of a batch, in microseconds."""
         self._records += len(timestamps_us)
-        runs = range(0, len(timestamps_us), _RECENT)
+        ends = range(len(timestamps_us), 0, -_RECENT)
         step = -(-len(timestamps_us) // _SAMPLE_MAX) or 1
-        # From the end, so that the newest records are always among them.
-        for start in list(runs[::-1][::step])[::-1]:
-            self._take(timestamps_us[start : start + _RECENT])
+        # Counted from the end, so that the newest records are always among them, and are a whole run.
+        for end in list(ends[::step])[::-1]:
+            self._take(timestamps_us[max(end - _RECENT, 0) : end])
         if self._counted > _COUNTED_MAX:
             self._fade()
 

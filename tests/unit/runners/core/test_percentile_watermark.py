@@ -135,3 +135,65 @@ def test_it_is_between_the_watermark_and_the_front(
 
     assert watermark_us <= found_us[1] <= found_us[0]
     assert found_us[0] <= max(watermark_us, min([3 * 10**6, *senders_us]))
+
+
+@given(
+    timestamps_us=st.lists(st.integers(0, 7), min_size=1, max_size=40),
+    percentile=st.sampled_from([25.0, 50.0, 75.0, 87.5]),
+)
+def test_exactly_as_many_are_behind_it_as_may_be(
+    timestamps_us: list[int], percentile: float
+) -> None:
+    """Not one fewer: it is the last event time of a record that keeps the promise, once there are enough of them."""
+    # None of these distances is so large that it is rounded.
+    stream = [*timestamps_us, *[8] * 40]
+    offsets = dict(sketch(stream, len(stream)).progress().offsets)  # type: ignore[union-attr]
+    times_us = sorted(8 + each for each, count in offsets.items() for _ in range(int(count)))
+    may_be = len(times_us) * (1 - percentile / 100)
+    fitting = [each for each in times_us if sum(at < each for at in times_us) <= may_be]
+
+    assert quantile_us(percentile, sketch(stream, len(stream))) == max(fitting)
+
+
+@pytest.mark.parametrize(("percentile", "least"), [(50.0, 2), (75.0, 4), (87.5, 8)])
+def test_it_is_known_as_soon_as_one_record_may_be_left_out(percentile: float, least: int) -> None:
+    assert MIN_TIMESTAMP_US == quantile_us(percentile, sketch([5] * (least - 1)))
+    assert quantile_us(percentile, sketch([5] * least)) == 5
+
+
+def test_it_is_a_time_that_there_is() -> None:
+    """Also where the newest records are at the end of time, and others were far ahead of theirs."""
+    ahead = sketch([0] * 40 + [MAX_TIMESTAMP_US] * 10, 50)
+    ahead.add([MAX_TIMESTAMP_US] * 40)
+    behind = sketch([0] * 40 + [MIN_TIMESTAMP_US] * 10, 50)
+    behind.add([MIN_TIMESTAMP_US] * 40)
+
+    for each in (0.1, 5, 50, 95, 99):
+        for watching in (ahead, behind):
+            assert MIN_TIMESTAMP_US <= quantile_us(each, watching) <= MAX_TIMESTAMP_US
+
+
+def test_the_past_fades_and_is_not_forgotten_at_once() -> None:
+    """As long as a stream goes on it weighs about as much, and what never comes again leaves nothing behind."""
+    watching, once = ProgressSketch(), 7 * 3_600 * SECOND
+    watching.add([once] + [0] * 99)
+    weights = []
+    for _ in range(1_000):
+        watching.add([0] * 500)
+        progress = watching.progress()
+        assert progress is not None
+        weights.append(sum(count for _, count in progress.offsets))
+
+    assert progress is not None
+    assert min(weights[100:]) > 5_000
+    assert max(weights) < 30_000
+    assert [offset for offset, _ in progress.offsets] == [0]
+
+
+def test_of_a_large_batch_the_newest_records_say_where_a_split_is() -> None:
+    """However few of them are looked at."""
+    watching = sketch(range(100_007), 100_007)
+    progress = watching.progress()
+
+    assert progress is not None
+    assert 100_007 - 40 < progress.center_us < 100_007
