@@ -369,7 +369,7 @@ def test_home_of_root_stays_closed(
     ("module", "server"),
     [
         ("runners.embedded.temporary", "temporary_postgres()"),
-        ("benchmarks.store_commits", "server(None)"),
+        ("benchmarks.stores", "server_at(None)"),
         ("benchmarks.stores", "commit_stamping_server()"),
     ],
 )
