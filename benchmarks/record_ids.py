@@ -24,6 +24,7 @@ from runners.millwheel.model.id_counts import IdCounts
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed, Store
 from runners.millwheel.worker.dedup.id_filter import IdFilter
+from runners.millwheel.worker.productions import note_committed, production_of
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.registry import open_store
@@ -105,11 +106,11 @@ def measure(store: Store, records: int, *, copies: float, record_ids: df.RecordI
         range_id = source.take(taken).range_id
     started_s, started_wall_s = time.process_time(), time.perf_counter()
     for _ in range(0, records, RECORDS_PER_STEP):
-        draft, _ = source.read(range_id, RECORDS_PER_STEP, now_us=0)
-        assert draft is not None
-        draft.seal()
-        assert store.commit(draft.production()) == Committed()
-        draft.committed()
+        step, _ = source.read(range_id, RECORDS_PER_STEP, now_us=0)
+        assert step is not None
+        sealed = step.sealed()
+        assert store.commit(production_of(JOB, sealed)) == Committed()
+        note_committed(sealed)
     us = (time.process_time() - started_s) * US_PER_SECOND / records
     wall_us = (time.perf_counter() - started_wall_s) * US_PER_SECOND / records
     store.reset_job(JOB)

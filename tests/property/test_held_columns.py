@@ -25,10 +25,11 @@ from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed
 from runners.millwheel.wire.messages import Deliver
-from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.productions import note_committed, production_of
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.step_limits import StepLimits
+from runners.millwheel.worker.worker_step import WorkerStep
 from runners.stored.partials import decode_partials
 from tests.columnar import Batch, Collection, EventSource, Recorder, note_bundles, read
 from tests.property.test_columns import (
@@ -148,21 +149,21 @@ class Grouped:
         assert all(window.end_us > input_watermark_us for window in self._owner.columns.singles)
 
     def _release(self) -> None:
-        for draft in self._owner.release_columns(0):
-            self._commit(draft)
+        for step in self._owner.release_columns(0):
+            self._commit(step)
 
     def _compact(self, steps: int) -> None:
         for _ in range(steps):
-            draft = self._owner.compact()
-            if draft is None:
+            step = self._owner.compact()
+            if step is None:
                 return
-            self._commit(draft)
+            self._commit(step)
 
-    def _commit(self, draft: Draft | None) -> None:
-        if draft is not None:
-            draft.seal()
-            assert isinstance(self._store.commit(draft.production()), Committed)
-            draft.committed()
+    def _commit(self, step: WorkerStep | None) -> None:
+        if step is not None:
+            sealed = step.sealed()
+            assert isinstance(self._store.commit(production_of(JOB, sealed)), Committed)
+            note_committed(sealed)
 
 
 def grouped(

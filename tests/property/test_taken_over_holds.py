@@ -22,9 +22,10 @@ from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed
 from runners.millwheel.wire.messages import Deliver
-from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.productions import note_committed, production_of
 from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.worker_step import WorkerStep
 from tests.oracle.laws import microseconds
 from tests.scripted_source import ScriptedSource
 from windowing.timestamps import MIN_TIMESTAMP_US
@@ -91,14 +92,14 @@ class Job:
             self._commit(owner.advance(df.Clocks(watermark_us=watermark_us, now_us=0)))
 
     def compact(self, owner: GroupingComputation) -> None:
-        while (draft := owner.compact()) is not None:
-            self._commit(draft)
+        while (step := owner.compact()) is not None:
+            self._commit(step)
 
-    def _commit(self, draft: Draft | None) -> None:
-        if draft is not None:
-            draft.seal()
-            assert isinstance(self._store.commit(draft.production()), Committed)
-            draft.committed()
+    def _commit(self, step: WorkerStep | None) -> None:
+        if step is not None:
+            sealed = step.sealed()
+            assert isinstance(self._store.commit(production_of(JOB, sealed)), Committed)
+            note_committed(sealed)
 
 
 def holds(owner: GroupingComputation) -> Holds:

@@ -24,11 +24,12 @@ from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed, TakenRange
 from runners.millwheel.wire.messages import Deliver
-from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.productions import note_committed, production_of
 from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.worker_step import WorkerStep
 from tests.oracle.laws import microseconds
 from tests.scripted_source import ScriptedSource
 from triggers.clocks import Clocks
@@ -118,20 +119,19 @@ class Owners:
         while self._owner.has_due(
             df.Clocks(watermark_us=watermark_us, now_us=0, percentile_us=percentile_us)
         ):
-            draft = self._owner.advance(
+            step = self._owner.advance(
                 df.Clocks(watermark_us=watermark_us, now_us=0, percentile_us=percentile_us)
             )
-            if draft is None:
+            if step is None:
                 # What a range has acted on is committed with its next production.
-                draft = Draft(JOB)
-                draft.touch(next(iter(self._owner._ranges.values())))
-            self._commit(draft)
+                step = WorkerStep.touching(next(iter(self._owner._ranges.values())))
+            self._commit(step)
 
-    def _commit(self, draft: Draft | None) -> None:
-        if draft is not None:
-            draft.seal()
-            assert isinstance(self._store.commit(draft.production()), Committed)
-            draft.committed()
+    def _commit(self, step: WorkerStep | None) -> None:
+        if step is not None:
+            sealed = step.sealed()
+            assert isinstance(self._store.commit(production_of(JOB, sealed)), Committed)
+            note_committed(sealed)
 
 
 @given(

@@ -85,11 +85,11 @@ def acknowledge_before_the_commit(patch: Patch) -> None:
         deliveries = worker._courier.inbox.take(name, worker._spec.options.steps.deliveries)
         if not deliveries:
             return False
-        draft = computation.deliver(deliveries, worker._clock.now_us())
+        step = computation.deliver(deliveries, worker._clock.now_us())
         for owned in worker._ranges.values():
             owned.delivered.update(owned.accepted)
         worker._courier.acknowledge({delivery.channel for delivery in deliveries})
-        worker._committer.commit(draft)
+        worker._committer.commit(step)
         return True
 
     patch.setattr(Worker, "_take_deliveries", take)
@@ -169,10 +169,10 @@ def send_before_the_commit(patch: Patch) -> None:
     """A delivery of something that may never be."""
     commit = Committer.commit
 
-    def broken(committer: Committer, draft: Any, taken_in: Any = ()) -> None:
-        for each in draft.checkpoints if draft is not None else ():
+    def broken(committer: Committer, step: Any, taken_in: Any = ()) -> None:
+        for each in step.checkpoints if step is not None else ():
             committer._courier.send(each)
-        commit(committer, draft, taken_in)
+        commit(committer, step, taken_in)
 
     patch.setattr(Committer, "commit", broken)
 

@@ -13,9 +13,10 @@ from runners.millwheel.model.production import Checkpoint
 from runners.millwheel.wire.messages import Assign, Register
 from runners.millwheel.worker.committer import Committer, WorkerStoppedError
 from runners.millwheel.worker.courier import Courier
-from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.productions import note_committed
 from runners.millwheel.worker.silence import MASTER_SILENCE_MS
 from runners.millwheel.worker.worker import Worker
+from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, dice, simulate
 from runners.testing.simulator.store import SharedStore
 
@@ -98,13 +99,13 @@ def go_on_after_a_refusal(patch: Patch) -> None:
     """A commit that the store has refused, and can be reached, is taken for done."""
     make_durable = Committer._make_durable
 
-    def broken(committer: Committer, draft: Draft) -> None:
+    def broken(committer: Committer, step: WorkerStep) -> None:
         try:
-            make_durable(committer, draft)
+            make_durable(committer, step)
         except StoreUnreachableError:
             raise
         except StoreError:
-            draft.committed()
+            note_committed(step)
 
     patch.setattr(Committer, "_make_durable", broken)
 

@@ -5,17 +5,18 @@ The journals here are so short, and settled in such small steps, that most crash
 
 from collections.abc import Callable, Iterable
 
+import attrs
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runners.core.ground.cells import CellId
-from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.state import journal as journals
 from runners.millwheel.worker.state.cell_cache import CellCache
 from runners.millwheel.worker.state.journal import Journal
 from runners.millwheel.worker.step_limits import StepLimits
+from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.simulator import SimulationError, dice, simulate
 from runners.testing.simulator.pipelines import PIPELINES
 from tests.effort import by_profile
@@ -63,12 +64,16 @@ def apply_only_the_last_entry(patch: Patch) -> None:
 
 def compact_what_is_noted_meanwhile(patch: Patch) -> None:
     """The entries that came while a round was under way go with those that it is about."""
-    compact = Draft.compact
+    compact = Journal.compact
 
-    def broken(draft: Draft, owned: OwnedRange, bundle: int) -> None:
-        compact(draft, owned, owned.bundle)
+    def broken(journal: Journal) -> WorkerStep | None:
+        step = compact(journal)
+        if step is None:
+            return None
+        compacted = {range_id: step.ranges[range_id].bundle for range_id in step.compacted}
+        return attrs.evolve(step, compacted=compacted)
 
-    patch.setattr(Draft, "compact", broken)
+    patch.setattr(Journal, "compact", broken)
 
 
 def believe_that_nothing_is_stored(patch: Patch) -> None:

@@ -13,10 +13,12 @@ from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
+from runners.millwheel.worker import committer
 from runners.millwheel.worker.committer import Committer
-from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.productions import production_of
 from runners.millwheel.worker.source_computation import SourceComputation
+from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.simulator import Fault, SimulationError, simulate
 from runners.testing.simulator.cluster import Cluster
 from runners.testing.simulator.scripts import truthful
@@ -174,22 +176,26 @@ def test_a_version_changes_what_it_says_and_nothing_beside_it(
 
 
 def forget_dead_letters(patch: Patch) -> None:
-    patch.setattr(Draft, "keep_dead", lambda *_: None)
+    patch.setattr(
+        committer,
+        "production_of",
+        lambda job, step: attrs.evolve(production_of(job, step), dead=()),
+    )
 
 
 def acknowledge_too_early(patch: Patch) -> None:
     """Deliveries to steps that wait to be committed together."""
     commit = Committer.commit
 
-    def hasty(committer: Committer, draft: Any, taken_in: Any = ()) -> None:
+    def hasty(committer: Committer, step: Any, taken_in: Any = ()) -> None:
         channels = list(taken_in)
-        if draft is not None and draft.computation in committer._weak:
+        if step is not None and step.computation in committer._weak:
             for channel in channels:
-                owned = draft._ranges.get(channel.receiver)
+                owned = step.ranges.get(channel.receiver)
                 if owned is not None:
                     owned.delivered.update(owned.accepted)
             committer._courier.acknowledge(channels)
-        commit(committer, draft, channels)
+        commit(committer, step, channels)
 
     patch.setattr(Committer, "commit", hasty)
 
@@ -198,12 +204,11 @@ def skip_a_batch_at_the_end(patch: Patch) -> None:
     """A split that is drained ends behind a batch that nobody has seen."""
     end = SourceComputation.end
 
-    def broken(computation: SourceComputation, range_id: RangeId) -> Draft:
+    def broken(computation: SourceComputation, range_id: RangeId) -> WorkerStep:
         split = computation._splits[range_id]
         batch = split.reader.read(1_000)
-        draft = end(computation, range_id)
-        draft.move(split.owned, dumps(batch.position), is_finished=True)
-        return draft
+        step = end(computation, range_id)
+        return attrs.evolve(step, positions={range_id: dumps(batch.position)})
 
     patch.setattr(SourceComputation, "end", broken)
 

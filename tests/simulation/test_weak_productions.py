@@ -251,15 +251,15 @@ def test_a_wrong_committer_is_found(
     else:
         commit = Committer.commit
 
-        def hasty(self: Committer, draft: Any, taken_in: Any = ()) -> None:
+        def hasty(self: Committer, step: Any, taken_in: Any = ()) -> None:
             channels = list(taken_in)
-            if draft is not None and draft.computation in self._weak:
+            if step is not None and step.computation in self._weak:
                 for channel in channels:
-                    owned = draft._ranges.get(channel.receiver)
+                    owned = step.ranges.get(channel.receiver)
                     if owned is not None:
                         owned.delivered.update(owned.accepted)
                 self._courier.acknowledge(channels)
-            commit(self, draft, channels)
+            commit(self, step, channels)
 
         monkeypatch.setattr(Committer, "commit", hasty)
     script = [[(value, 10 * value)] for value in range(30)]

@@ -24,7 +24,8 @@ from runners.millwheel.model.ids import Channel
 from runners.millwheel.store.commit_or_resolve import CommitResult, commit_or_resolve
 from runners.millwheel.store.port import Committed, Fenced, Store
 from runners.millwheel.worker.courier import Courier
-from runners.millwheel.worker.draft import Draft
+from runners.millwheel.worker.productions import note_committed, production_of
+from runners.millwheel.worker.worker_step import WorkerStep, merged
 
 #: Weak productions that are not acknowledged after this long are checkpointed.
 STRAGGLER_MS = 1_000
@@ -36,17 +37,33 @@ class WorkerStoppedError(DataflowError):
 
 @attrs.define
 class _Waiting:
-    """Steps of one computation that are to be committed together."""
+    """Steps of one computation that are to be committed together, and the channels that they took deliveries from."""
 
-    draft: Draft
     since_ms: int
+    steps: list[WorkerStep] = attrs.field(factory=list)
     channels: dict[Channel, None] = attrs.field(factory=dict)
+
+    def add(self, step: WorkerStep) -> None:
+        """Add a step to those that wait before it."""
+        assert not (self.steps and step.is_alone), (
+            "steps wait before one that is a commit of its own"
+        )
+        assert not any(each.is_alone for each in self.steps), (
+            "nothing may be added to a step that is a commit of its own"
+        )
+        self.steps.append(step)
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether all that they have sent has been acknowledged."""
+        return not any(step.unacknowledged for step in self.steps)
 
 
 class Committer:
     """Makes the steps of one worker durable; not thread-safe.
 
     Args:
+        job: its name.
         worker: its name, for errors.
         store: commits productions.
         courier: sends deliveries and acknowledgements.
@@ -56,13 +73,15 @@ class Committer:
 
     def __init__(
         self,
+        job: str,
         worker: str,
         store: Store,
         courier: Courier,
         clock: Clock,
         guarantees: Mapping[str, Guarantees],
     ) -> None:
-        self._worker, self._store, self._courier, self._clock = worker, store, courier, clock
+        self._job, self._worker, self._store = job, worker, store
+        self._courier, self._clock = courier, clock
         self._weak = {name for name, each in guarantees.items() if not each.strong_productions}
         #: Of computations with weak productions: the steps whose productions are being waited for, and those after.
         self._closed: dict[str, _Waiting] = {}
@@ -70,39 +89,36 @@ class Committer:
         #: Committed late records, dead letters and stragglers; and what the worker counts itself.
         self.counts: Counter[str] = Counter()
 
-    def commit(self, draft: Draft | None, taken_in: Iterable[Channel] = ()) -> None:
-        """Commit what a step did, and acknowledge the deliveries that it took in.
+    def commit(self, step: WorkerStep | None, taken_in: Iterable[Channel] = ()) -> None:
+        """Commit a step, and acknowledge the deliveries that it took in.
 
         Args:
-            draft: what the step did; None: nothing, so there is only something to acknowledge.
+            step: what it did; None: nothing, so there is only something to acknowledge.
             taken_in: the channels that it took deliveries from.
 
         Raises:
             WorkerStoppedError: the commit did not happen, or it is unknown whether it did.
         """
-        if draft is None:
+        if step is None:
             self._courier.acknowledge(taken_in)
             return
-        draft.seal()
-        name = draft.computation
+        step, name = step.sealed(), step.computation
         if name not in self._weak:
-            self._make_durable(draft)
-            self._send(draft)
+            self._make_durable(step)
+            self._send(step)
             self._courier.acknowledge(taken_in)
             return
-        self._send(draft)
+        self._send(step)
         waiting = self._open.get(name)
         if waiting is None:
-            waiting = self._open[name] = _Waiting(draft, self._clock.monotonic_ms())
-        else:
-            waiting.draft.absorb(draft)
+            waiting = self._open[name] = _Waiting(self._clock.monotonic_ms())
+        waiting.add(step)
         waiting.channels.update(dict.fromkeys(taken_in))
         self._resolve(name)
 
-    def commit_at_once(self, draft: Draft) -> None:
-        """Commit a draft that sends nothing, also where productions are weak.  Raises as `commit` does."""
-        draft.seal()
-        self._make_durable(draft)
+    def commit_at_once(self, step: WorkerStep) -> None:
+        """Commit a step that sends nothing, also where productions are weak.  Raises as `commit` does."""
+        self._make_durable(step.sealed())
 
     def resolve(self) -> bool:
         """Commit what has been acknowledged, or has waited long enough; returns whether there was anything."""
@@ -132,7 +148,7 @@ class Committer:
             waiting = self._closed.get(name)
             if waiting is not None:
                 waited_ms = self._clock.monotonic_ms() - waiting.since_ms
-                if not waiting.draft.is_acknowledged and waited_ms < STRAGGLER_MS:
+                if not waiting.is_acknowledged and waited_ms < STRAGGLER_MS:
                     return worked
                 del self._closed[name]
                 self._finish(waiting)
@@ -142,16 +158,19 @@ class Committer:
             self._closed[name] = self._open.pop(name)
 
     def _finish(self, waiting: _Waiting) -> None:
-        self.counts["stragglers"] += waiting.draft.leave_out_acknowledged()
-        self._make_durable(waiting.draft)
+        step = merged(waiting.steps)
+        # What has arrived need not become durable.
+        stragglers = step.unacknowledged
+        self.counts["stragglers"] += len(stragglers)
+        self._make_durable(attrs.evolve(step, checkpoints=stragglers))
         self._courier.acknowledge(waiting.channels)
 
-    def _make_durable(self, draft: Draft) -> None:
-        production = draft.production()
+    def _make_durable(self, step: WorkerStep) -> None:
+        production = production_of(self._job, step)
         result = commit_or_resolve(self._store, production)
         if not isinstance(result.outcome, Committed):
             raise self._stopped(result)
-        draft.committed()
+        note_committed(step)
         self.counts["late"] += sum(late.count for late in production.late)
         self.counts["dead"] += len(production.dead)
 
@@ -168,6 +187,6 @@ class Committer:
             hint="its ranges go on from what the store has",
         )
 
-    def _send(self, draft: Draft) -> None:
-        for checkpoint in draft.checkpoints:
+    def _send(self, step: WorkerStep) -> None:
+        for checkpoint in step.checkpoints:
             self._courier.send(checkpoint)

@@ -79,15 +79,15 @@ class Compactor:
         if computation.columns.is_empty:
             return
         self._committer.flush(name)
-        for draft in computation.release_columns(self._clock.now_us()):
-            self._committer.commit_at_once(draft)
+        for step in computation.release_columns(self._clock.now_us()):
+            self._committer.commit_at_once(step)
 
     def _compact(self, name: str, computation: GroupingComputation) -> bool:
         if computation.journal.is_compacted:
             return False
         # Steps that wait to be committed are older than what is written now, and must not come after it.
         self._committer.flush(name)
-        draft = computation.compact()
-        if draft is not None:
-            self._committer.commit_at_once(draft)
-        return draft is not None
+        step = computation.compact()
+        if step is not None:
+            self._committer.commit_at_once(step)
+        return step is not None

@@ -24,12 +24,11 @@ from runners.millwheel.model.guarantees import BOTH, Guarantees
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyMap
 from runners.millwheel.model.loads import LoadMeter
-from runners.millwheel.model.production import LateRecord
+from runners.millwheel.model.production import LateRecord, StoredDeadLetter
 from runners.millwheel.model.signals import Signal, SignalMark, SignalNews
 from runners.millwheel.store.port import TakenRange
 from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.committer import WorkerStoppedError
-from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reshaping import merge, split
@@ -40,6 +39,7 @@ from runners.millwheel.worker.state.column_state import ColumnState, Release
 from runners.millwheel.worker.state.journal import Journal
 from runners.millwheel.worker.state.stored_cells import CellTable, StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+from runners.millwheel.worker.worker_step import WorkerStep, merged
 from runners.stored.journal import encode_released
 from runners.stored.partials import decode_partials, encode_partials
 from triggers.clocks import Clocks
@@ -77,7 +77,7 @@ class GroupingComputation:
         steps: StepLimits = STEP_LIMITS,
         value_bytes_max: int = VALUE_BYTES_MAX,
     ) -> None:
-        self._job, self._router, self._guarantees, self._name = job, router, guarantees, stage.name
+        self._router, self._guarantees, self._name = router, guarantees, stage.name
         self._steps = steps
         self._stage = GroupingStage(plan, stage, tries=tries)
         self._is_merging = self._stage.machine.is_merging
@@ -193,15 +193,15 @@ class GroupingComputation:
         if not self._ranges:
             self._cells.start_anew()
 
-    def split(self, asked: Split) -> Draft:
+    def split(self, asked: Split) -> WorkerStep:
         """Give the upper keys of a range to a new one; acquire both again when that is committed."""
         cells = [*self._cells, *(timer[0] for timer in self._timers)]
         hashes = (self._stage.codec.encode(cell_id[0]).hash for cell_id in dict.fromkeys(cells))
-        return split(self._job, self._ranges, asked, hashes)
+        return split(self._ranges, asked, hashes)
 
-    def merge(self, asked: Merge) -> Draft:
+    def merge(self, asked: Merge) -> WorkerStep:
         """Give all keys of a range to its neighbour; acquire both again when that is committed."""
-        return merge(self._job, self._ranges, asked)
+        return merge(self._ranges, asked)
 
     def _map_keys(self) -> None:
         self._map = KeyMap(
@@ -219,52 +219,75 @@ class GroupingComputation:
         """Bytes that it has sent and that are not acknowledged."""
         return sum(owned.outbox.open_bytes for owned in self._ranges.values())
 
-    def deliver(self, deliveries: Sequence[Deliver], now_us: int) -> Draft | None:
-        """Process deliveries; returns the draft, None if none of them was new."""
-        draft, is_new = Draft(self._job), False
-        partials: list[Any] = []
-        for delivery in deliveries:
-            owned = self._ranges.get(delivery.channel.receiver)
-            if owned is None or not owned.accept([delivery]):
-                continue
-            is_new = True
-            draft.touch(owned)
-            draft.deliver(
-                delivery.channel,
-                delivery.sequence,
-                delivery.origin,
-                is_kept=self._guarantees.exactly_once,
-            )
-            partials.extend(self._not_buffered(draft, owned, delivery.payload))
+    def deliver(self, deliveries: Sequence[Deliver], now_us: int) -> WorkerStep | None:
+        """Process deliveries; returns the step, None if none of them was new."""
+        accepted = [
+            (owned, delivery)
+            for delivery in deliveries
+            if (owned := self._ranges.get(delivery.channel.receiver)) is not None
+            and owned.accept([delivery])
+        ]
+        if not accepted:
+            return None
+        steps, partials = [self._taken_in(accepted)], list[Partial]()
+        for owned, delivery in accepted:
+            for step, others in self._buffered(owned, delivery.payload):
+                steps.append(step)
+                partials.extend(others)
         if not partials:
-            return draft if is_new else None
+            return merged(steps)
         windows = self.columns.make_single(partials, self.time.watermark_us)
-        return self._released(draft, self.columns.release(windows), partials, now_us)
+        return self._released(steps, self.columns.release(windows), partials, now_us)
 
-    def _not_buffered(self, draft: Draft, owned: OwnedRange, payload: bytes) -> Sequence[Partial]:
-        """Keep as columns, and note, what can be kept so of a delivery to a range; returns the rest of it."""
+    def _taken_in(self, accepted: Sequence[tuple[OwnedRange, Deliver]]) -> WorkerStep:
+        """Take deliveries in on their channels; durably, if they are to be deduplicated."""
+        taken_in = {delivery.channel: delivery.sequence for _, delivery in accepted}
+        origins = {delivery.channel: delivery.origin for _, delivery in accepted}
+        is_kept = self._guarantees.exactly_once
+        return WorkerStep(
+            ranges={owned.range_id: owned for owned, _ in accepted},
+            taken_in=taken_in,
+            delivered=taken_in if is_kept else {},
+            origins=origins if is_kept else {},
+        )
+
+    def _buffered(
+        self, owned: OwnedRange, payload: bytes
+    ) -> Iterator[tuple[WorkerStep, Sequence[Partial]]]:
+        """Keep as columns, and note, what can be kept so of a delivery to a range; yields the rest of it too."""
         taken_in = decode_partials(payload, self._stage.combiners)
         by_range: Mapping[RangeId, Sequence[Partial]] = {owned.range_id: taken_in}
         if any(each.handover_with for each in self._ranges.values()):
             # It may have been addressed before the ranges were reshaped.
             by_range = by_label(taken_in, lambda key: self._locate(key).range_id)
-        others, encode = list[Partial](), self._stage.codec.encode
+        encode = self._stage.codec.encode
         for range_id, partials in by_range.items():
             for part in parts_of(partials):
                 self.meter.take_in(range_id, part, lambda key: encode(key).hash)
                 buffered, rest = self.columns.take_in(range_id, part, self.time.watermark_us)
-                others.extend(rest)
-                if buffered is not None:
-                    blob = payload if buffered is taken_in else encode_partials(buffered)
-                    self.journal.note_entry(draft, self._ranges[range_id], len(buffered), blob)
-        return others
+                if buffered is None:
+                    yield WorkerStep(), rest
+                    continue
+                blob = payload if buffered is taken_in else encode_partials(buffered)
+                yield self.journal.note_entry(self._ranges[range_id], len(buffered), blob), rest
 
     def _released(
-        self, draft: Draft, released: Iterable[Release], partials: list[Partial], now_us: int
-    ) -> Draft:
-        """Process partials by the window machine, together with what was kept as columns for their windows."""
+        self,
+        steps: list[WorkerStep],
+        released: Iterable[Release],
+        partials: list[Partial],
+        now_us: int,
+    ) -> WorkerStep:
+        """Process partials by the window machine, together with what was kept as columns for their windows.
+
+        Args:
+            steps: what has been done before, as a part of the same step.
+            released: the columns.
+            partials: those that came otherwise.
+            now_us: the processing time, in microseconds.
+        """
         for range_id, entry, parts in released:
-            self.journal.note_entry(draft, self._ranges[range_id], 0, encode_released(entry))
+            steps.append(self.journal.note_entry(self._ranges[range_id], 0, encode_released(entry)))
             for part in parts:
                 partials.extend(part)
         hold_us = self._output_watermark_us
@@ -272,25 +295,25 @@ class GroupingComputation:
             (key, None if self._is_merging else window) for key, window, _, _ in partials
         )
         clocks = self.time.reached(output_watermark_us=hold_us, now_us=now_us)
-        return self._drafted(draft, self._stage.add(self._cells, partials, clocks), hold_us)
+        return self._done(steps, self._stage.add(self._cells, partials, clocks), hold_us)
 
-    def release_columns(self, now_us: int) -> Iterator[Draft]:
+    def release_columns(self, now_us: int) -> Iterator[WorkerStep]:
         """Turn all that is kept as columns into cells.
 
-        Commit each draft before the next is asked for, and nothing in between.
+        Commit each step before the next is asked for, and nothing in between.
         """
         for range_id in self.columns.range_ids:
             released = self.columns.release(None, range_id)
-            yield self._released(Draft(self._job), released, [], now_us)
+            yield self._released([], released, [], now_us)
 
     def try_first(self, trial: Trial | None) -> None:
         """Run user code in the trial process before it is run here; None: at once."""
         self._stage.try_first(trial)
 
-    def on_signals(self, news: SignalNews, now_us: int) -> Iterator[Draft]:
+    def on_signals(self, news: SignalNews, now_us: int) -> Iterator[WorkerStep]:
         """Fire windows by the signals that are due here, one signal after the other, a bounded number of cells at once.
 
-        Commit each draft before the next is asked for, and nothing in between.
+        Commit each step before the next is asked for, and nothing in between.
         """
         last = news.inputs.get(self._name, 0)
         for signal in news.signals:
@@ -300,11 +323,9 @@ class GroupingComputation:
             owned.act_on_signals(SignalMark(last))
             # Also where no window has changed: after a crash, one that opens later must not fire by this signal.
             if self._stage.signals and owned.signal_mark > owned.signal_mark_committed:
-                draft = Draft(self._job)
-                draft.touch(owned)
-                yield draft
+                yield WorkerStep.touching(owned)
 
-    def _signal(self, signal: Signal, now_us: int) -> Iterator[Draft]:
+    def _signal(self, signal: Signal, now_us: int) -> Iterator[WorkerStep]:
         behind = [each for each in self._ranges.values() if each.signal_mark.number < signal.number]
         for owned in behind:
             number, processed_hash = owned.signal_mark
@@ -316,16 +337,15 @@ class GroupingComputation:
                     [*page, *self._uncommitted(owned.range_id, first_hash, next_hash)]
                 )
                 first_hash = next_hash
-                hold_us, draft = self._output_watermark_us, Draft(self._job)
-                draft.touch(owned)
+                hold_us = self._output_watermark_us
                 clocks = self.time.reached(output_watermark_us=hold_us, now_us=now_us)
                 step = self._stage.signal(self._cells, receivers, signal.name, clocks)
                 is_partial = next_hash > 0
                 mark = SignalMark(signal.number - is_partial, next_hash)
-                self._drafted(draft, step, hold_us)
+                done = self._done([WorkerStep.touching(owned)], step, hold_us)
                 owned.act_on_signals(mark)
                 if step.effects.touched:
-                    yield draft
+                    yield done
                 else:
                     self._cells.trim()
 
@@ -342,12 +362,12 @@ class GroupingComputation:
         is_due = next_us is not None and next_us <= clocks.now_us
         return is_due or self.time.is_before(clocks)
 
-    def advance(self, clocks: Clocks) -> Draft | None:
+    def advance(self, clocks: Clocks) -> WorkerStep | None:
         """Fire what is due, a bounded number of timers at a time; returns None when all have fired."""
         if self.time.is_behind and self.columns.is_conflicting:
             released = self.columns.release(self.columns.singles)
-            return self._released(Draft(self._job), released, [], clocks.now_us)
-        hold_us, draft = self._output_watermark_us, Draft(self._job)
+            return self._released([], released, [], clocks.now_us)
+        hold_us, steps = self._output_watermark_us, list[WorkerStep]()
         known = self.time.known(clocks, output_watermark_us=hold_us)
         watermark_us = known.watermark_us
         timers_max = self._timers_size.allowed(self._steps.timers)
@@ -355,31 +375,31 @@ class GroupingComputation:
         until_us = min(watermark_us, self.columns.next_end_us)
         due = self._timers.pop_due(attrs.evolve(known, watermark_us=until_us), timers_max)
         self._cells.need(cell_id for cell_id, _, _ in due)
-        step = self._stage.fire_timers(self._cells, due, known) if due else None
-        if step is None and self.columns.next_end_us <= watermark_us:
-            step = self._fire_columns(draft, known)
+        fired = self._stage.fire_timers(self._cells, due, known) if due else None
+        if fired is None and self.columns.next_end_us <= watermark_us:
+            noted, fired = self._fire_columns(known)
+            steps.append(noted)
         timer_us = self._timers.next_event_us()
         is_over = self.columns.next_end_us > watermark_us and len(due) < timers_max
         if is_over and (timer_us is None or timer_us > watermark_us):
             self.time.act_on(known)
             self.columns.has_fired(watermark_us)
-        if step is None:
+        if fired is None:
             return None
-        self._drafted(draft, step, hold_us, due)
-        self._timers_size.caused(len(due), draft.nbytes)
-        return draft
+        step = self._done(steps, fired, hold_us, due)
+        self._timers_size.caused(len(due), step.nbytes)
+        return step
 
-    def _fire_columns(self, draft: Draft, clocks: StageClocks) -> Step:
+    def _fire_columns(self, clocks: StageClocks) -> tuple[WorkerStep, Step]:
         """Fire the windows that are kept as columns, up to the next timer."""
         timer_us, until_us = self._timers.next_event_us(), clocks.watermark_us
         if timer_us is not None:
             until_us = min(until_us, timer_us - 1)
         popped, until_us = self.columns.pop_due(until_us)
-        for range_id in popped:
-            self.journal.note_fired(draft, self._ranges[range_id])
+        noted = merged([self.journal.note_fired(self._ranges[each]) for each in popped])
         self.time.act_in_part(until_us)
         columns = [each for parts in popped.values() for each in parts]
-        return self._stage.fire_all_of(columns, clocks)
+        return noted, self._stage.fire_all_of(columns, clocks)
 
     @property
     def _output_watermark_us(self) -> int:
@@ -392,23 +412,42 @@ class GroupingComputation:
         for owned in self._ranges.values():
             owned.window_hold_us = hold_us
 
-    def _drafted(
-        self, draft: Draft, step: Step, hold_us: int, fired: Iterable[TimerId] = ()
-    ) -> Draft:
-        effects = step.effects
+    def _done(
+        self,
+        steps: list[WorkerStep],
+        step: Step,
+        hold_us: int,
+        fired: Iterable[TimerId] = (),
+    ) -> WorkerStep:
+        """What a step of the window machine has done, together with what was done before as a part of it.
+
+        Args:
+            steps: what was done before.
+            step: that of the window machine.
+            hold_us: a bound on the output watermarks before it, in microseconds.
+            fired: the timers that have fired.
+        """
+        effects, outputs = step.effects, step.outputs
         # A timer that fired is gone, unless the step has set it again.
         changed = dict.fromkeys(fired) | effects.timers
-        self.journal.note(draft, effects.touched, changed)
+        steps.append(self.journal.note(effects.touched, changed))
         for timer, fire_us in changed.items():
             self._timers.set(timer, fire_us)
-        for place, at_us in effects.holds.items():
-            self._holds.set(place, at_us)
+        for place, held_us in effects.holds.items():
+            self._holds.set(place, held_us)
         self._hold_back()
-        draft.keep_late(LateRecord.of(self._name, arrival) for arrival in effects.late)
-        draft.keep_dead(step.outputs.dead)
-        payloads = self._router.payloads(step.outputs.groups)
-        draft.emit(step.outputs.tables, payloads, hold_us=hold_us)
-        return draft
+        touched = {range_id: owned for each in steps for range_id, owned in each.ranges.items()}
+        # Which of the ranges is the sender does not matter, as long as it is fenced.
+        sender = touched[min(touched)]
+        steps.append(
+            WorkerStep(
+                late=[LateRecord.of(self._name, arrival) for arrival in effects.late],
+                dead=[StoredDeadLetter.of(each) for each in outputs.dead],
+                tables=outputs.tables,
+                checkpoints=sender.send(self._router.payloads(outputs.groups), hold_us=hold_us),
+            )
+        )
+        return merged(steps)
 
     def _locate(self, key: Any) -> OwnedRange:
         range_id = self._map.find(self._stage.codec.encode(key).hash)
@@ -417,10 +456,9 @@ class GroupingComputation:
             raise WorkerStoppedError(f"{self._name} has no range for key {key!r} here any more")
         return self._ranges[range_id]
 
-    def compact(self) -> Draft | None:
+    def compact(self) -> WorkerStep | None:
         """Bring some of the cells and timers up to date with the journal; returns None if all of them are."""
-        draft = Draft(self._job)
-        return draft if self.journal.compact(draft) else None
+        return self.journal.compact()
 
 
 def _not_kept(where: str, change: tuple[CellId, Any]) -> str:

@@ -1,7 +1,7 @@
 """Computations: what a worker does with the ranges it owns, one step at a time.
 
-A step takes what has come (records of a source, deliveries, due timers) and returns a `Draft`, which the worker commits
-before it sends anything of it.  There are two kinds: `SourceComputation` reads, `GroupingComputation` groups.
+A step takes what has come (records of a source, deliveries, due timers) and returns a `WorkerStep`, which the worker
+commits before it sends anything of it.  There are two kinds: `SourceComputation` reads, `GroupingComputation` groups.
 
 MillWheel, sections 4 and 5; the semantics are `runners.core`'s.
 """

@@ -4,7 +4,7 @@ Soft state is consistent because a range has one writer: everything here is what
 commit will add.  When a commit is fenced all of it is thrown away.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -107,6 +107,23 @@ class OwnedRange:
     def fence(self) -> Fence:
         """The fence of the next commit."""
         return Fence(range_id=self.range_id, token=self.token, bundle=self.bundle + 1)
+
+    def send(
+        self, payloads: Iterable[tuple[RangeId, bytes]], *, hold_us: int
+    ) -> Sequence[Checkpoint]:
+        """Create the productions that send some payloads to their receivers; to be sent as the guarantees allow.
+
+        It keeps them until they are acknowledged, and holds its output watermark until then.
+
+        Args:
+            payloads: by the range that receives them, in their order.
+            hold_us: the input watermark that the step had reached before (ADR 0007), in microseconds: nothing in the
+                payloads is earlier, unless it is late already.
+        """
+        return tuple(
+            self.outbox.create(Channel(self.range_id, receiver), hold_us, payload)
+            for receiver, payload in payloads
+        )
 
     def accept(self, deliveries: Sequence[Deliver]) -> list[Deliver]:
         """Accept the deliveries that are next on their channels, and return them.

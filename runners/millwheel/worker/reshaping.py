@@ -1,4 +1,4 @@
-"""Reshaping: drafts by which the owner of key ranges gives them other bounds (`runners.millwheel.control.shapes`)."""
+"""Reshaping: steps by which the owner of key ranges gives them other bounds (`runners.millwheel.control.shapes`)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,13 +6,13 @@ from runners.millwheel.control.shapes import Merge, Split
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.production import Reshape
-from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.worker_step import WorkerStep
 
 Ranges = Mapping[RangeId, OwnedRange]
 
 
-def split(job: str, ranges: Ranges, asked: Split, hashes: Iterable[int]) -> Draft:
+def split(ranges: Ranges, asked: Split, hashes: Iterable[int]) -> WorkerStep:
     """Give the upper keys of a range to a new one.
 
     ``hashes``: those of the keys with state, as far as they are known; where state is divided is found from these.
@@ -21,26 +21,22 @@ def split(job: str, ranges: Ranges, asked: Split, hashes: Iterable[int]) -> Draf
     assert keys is not None
     at = asked.at or _middle(keys, hashes)
     bounds = {asked.range_id: KeyRange(keys.low, at), asked.born: KeyRange(at, keys.high)}
-    return _reshaped(job, ranges, Reshape(keys=bounds, handover_with=asked.range_id))
+    return _reshaped(ranges, Reshape(keys=bounds, handover_with=asked.range_id))
 
 
-def merge(job: str, ranges: Ranges, asked: Merge) -> Draft:
+def merge(ranges: Ranges, asked: Merge) -> WorkerStep:
     """Give all keys of a range to its neighbour."""
     keys, others = ranges[asked.range_id].keys, ranges[asked.gone].keys
     assert keys is not None
     assert others is not None
     both = KeyRange(min(keys.low, others.low), max(keys.high, others.high))
     bounds = {asked.range_id: both, asked.gone: None}
-    return _reshaped(job, ranges, Reshape(keys=bounds, handover_with=asked.range_id))
+    return _reshaped(ranges, Reshape(keys=bounds, handover_with=asked.range_id))
 
 
-def _reshaped(job: str, ranges: Ranges, reshape: Reshape) -> Draft:
-    draft = Draft(job)
-    for range_id in reshape.keys:
-        if range_id in ranges:
-            draft.touch(ranges[range_id])
-    draft.reshape(reshape)
-    return draft
+def _reshaped(ranges: Ranges, reshape: Reshape) -> WorkerStep:
+    touched = {range_id: ranges[range_id] for range_id in reshape.keys if range_id in ranges}
+    return WorkerStep(ranges=touched, reshape=reshape)
 
 
 def _middle(keys: KeyRange, hashes: Iterable[int]) -> int:

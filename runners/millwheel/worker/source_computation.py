@@ -20,15 +20,15 @@ from runners.millwheel.model.guarantees import BOTH, Guarantees
 from runners.millwheel.model.id_counts import IdCounts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.loads import LoadMeter
-from runners.millwheel.model.production import LateRecord
+from runners.millwheel.model.production import LateRecord, StoredDeadLetter
 from runners.millwheel.model.signals import SignalMark, SignalNews
 from runners.millwheel.store.port import TakenRange
 from runners.millwheel.worker.dedup.seen_ids import IdTable, SeenIds
-from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.sizes import StepSize
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+from runners.millwheel.worker.worker_step import WorkerStep, merged
 from runners.stored.places import decode_position, decode_split, encode_position
 from windowing.timestamps import MAX_TIMESTAMP_US
 
@@ -105,7 +105,7 @@ class SourceComputation:
         if split.seen is not None:
             split.seen.release()
 
-    def on_signals(self, news: SignalNews, now_us: int) -> Iterable[Draft]:
+    def on_signals(self, news: SignalNews, now_us: int) -> Iterable[WorkerStep]:
         """Pass signals on, after everything read so far; there is nothing to commit."""
         for split in self._splits.values():
             split.owned.act_on_signals(
@@ -113,16 +113,13 @@ class SourceComputation:
             )
         return ()
 
-    def end(self, range_id: RangeId) -> Draft:
+    def end(self, range_id: RangeId) -> WorkerStep:
         """End a split where it is: its position is kept, and no watermark waits for it any more."""
         split = self._splits[range_id]
         split.owned.watermark_us, split.is_finished = MAX_TIMESTAMP_US, True
         split.owned.is_idle = False
-        draft = Draft(self._job)
-        draft.touch(split.owned)
-        draft.end(split.owned)
-        self._remember(split, (), draft)
-        return draft
+        ended = WorkerStep(ranges={range_id: split.owned}, finished=frozenset([range_id]))
+        return merged([ended, self._remembered(split, ())])
 
     def try_first(self, trial: Trial | None) -> None:
         """Run user code in the trial process before it is run here; None: at once."""
@@ -136,8 +133,10 @@ class SourceComputation:
         """Whether the records of a split come as columns, of which many are little work."""
         return self._splits[range_id].reader.reads_columns
 
-    def read(self, range_id: RangeId, records_max: int, *, now_us: int) -> tuple[Draft | None, int]:
-        """Read on in one split; returns the draft (None if there was nothing) and the number of records."""
+    def read(
+        self, range_id: RangeId, records_max: int, *, now_us: int
+    ) -> tuple[WorkerStep | None, int]:
+        """Read on in one split; returns the step (None if there was nothing) and the number of records."""
         split = self._splits[range_id]
         owned = split.owned
         batch = split.reader.read(split.size.allowed(records_max))
@@ -150,32 +149,41 @@ class SourceComputation:
             and watermark_behind(batch, before_us) == before_us
         ):
             return None, 0
-        draft = Draft(self._job)
-        draft.touch(owned)
         admitted = self._source.admit(
             batch, watermark_us=before_us, ids=split.seen, sketch=owned.sketch
         )
-        draft.keep_late(LateRecord.of(self._source.name, arrival) for arrival in admitted.late)
         clocks = StageClocks.of_source(watermark_us=before_us, now_us=now_us)
         outputs = self._source.process(admitted, clocks)
-        draft.keep_dead(outputs.dead)
-        payloads = self._router.payloads(outputs.groups)
-        draft.emit(outputs.tables, payloads, hold_us=before_us)
+        checkpoints = owned.send(self._router.payloads(outputs.groups), hold_us=before_us)
         owned.watermark_us = admitted.watermark_us
-        draft.move(owned, encode_position(batch.position), is_finished=is_finished)
         split.is_finished = is_finished
         self.meter.count(range_id, batch.records)
-        self._remember(split, admitted.ids, draft)
-        split.size.caused(batch.records, draft.nbytes)
-        return draft, batch.records
+        name = self._source.name
+        read = WorkerStep(
+            ranges={range_id: owned},
+            late=[LateRecord.of(name, arrival) for arrival in admitted.late],
+            dead=[StoredDeadLetter.of(each) for each in outputs.dead],
+            tables=outputs.tables,
+            checkpoints=checkpoints,
+            positions={range_id: encode_position(batch.position)},
+            finished=frozenset([range_id] if is_finished else ()),
+        )
+        step = merged([read, self._remembered(split, admitted.ids)])
+        split.size.caused(batch.records, step.nbytes)
+        return step, batch.records
 
-    def _remember(self, split: _Split, ids: Sequence[NewId], draft: Draft) -> None:
-        """Commit the ids that were new, and forget those that no record can have with the watermark here."""
+    def _remembered(self, split: _Split, ids: Sequence[NewId]) -> WorkerStep:
+        """Keep the ids that were new, and forget those that no record can have with the watermark here."""
         if split.seen is None:
-            return
-        watermark_us = split.owned.watermark_us
+            return WorkerStep()
+        range_id, watermark_us = split.owned.range_id, split.owned.watermark_us
         kept = split.seen.worth_keeping(ids, watermark_us)
-        draft.remember(split.owned, kept, split.seen.collect(watermark_us))
-        draft.when_committed(partial(split.seen.note_committed, ids))
+        horizon_us = split.seen.collect(watermark_us)
+        note_committed = partial(split.seen.note_committed, ids)
         if split.is_finished:
             split.seen.release()
+        return WorkerStep(
+            record_ids={range_id: kept} if kept else {},
+            horizons_us={} if horizon_us is None else {range_id: horizon_us},
+            when_committed=(note_committed,),
+        )

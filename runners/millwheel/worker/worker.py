@@ -56,7 +56,6 @@ from runners.millwheel.worker.caution import UNWATCHED, Caution, Watch
 from runners.millwheel.worker.committer import Committer, WorkerStoppedError
 from runners.millwheel.worker.compactor import Compactor
 from runners.millwheel.worker.courier import Courier
-from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.held_up import HELD_UP_REPORTED_AFTER_MS, unacknowledged, why_not_read
 from runners.millwheel.worker.owned_computation import Computation, build_computations, counts_of
@@ -67,6 +66,7 @@ from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.silence import MASTER_SILENCE_MS, Silence
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.millwheel.worker.worker_step import WorkerStep
 from runners.task_traceback import traceback_of
 from triggers.clocks import Clocks
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -107,7 +107,7 @@ class Worker:
         self._pace = ReadingPace(spec.options, clock)
         self._courier = Courier(self._ranges, transport, clock)
         self._committer = Committer(
-            spec.worker, store, self._courier, clock, spec.options.guarantees
+            spec.job, spec.worker, store, self._courier, clock, spec.options.guarantees
         )
         self._reporter = Reporter(
             spec.slot, spec.worker, spec.workers, clock, self._send_to_master, self._counts
@@ -236,8 +236,8 @@ class Worker:
         worked = False
         if news is not None:
             for computation in self._computations.values():
-                for draft in computation.on_signals(news, self._clock.now_us()):
-                    self._committer.commit(draft)
+                for step in computation.on_signals(news, self._clock.now_us()):
+                    self._committer.commit(step)
                     worked = True
         return worked
 
@@ -248,8 +248,8 @@ class Worker:
             return False
         channels = dict.fromkeys(each.channel for each in deliveries)
         with self._caution.at(self._owned(name)):
-            draft = computation.deliver(deliveries, self._clock.now_us())
-        self._committer.commit(draft, channels)
+            step = computation.deliver(deliveries, self._clock.now_us())
+        self._committer.commit(step, channels)
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
@@ -258,8 +258,8 @@ class Worker:
         if not computation.has_due(clocks):
             return False
         with self._caution.at(self._owned(name)):
-            draft = computation.advance(clocks)
-        self._committer.commit(draft)
+            step = computation.advance(clocks)
+        self._committer.commit(step)
         return True
 
     def _owned(self, name: str) -> list[OwnedRange]:
@@ -301,14 +301,12 @@ class Worker:
                 continue
             open_bytes -= owned.outbox.open_bytes
             with self._caution.at([owned]):
-                draft, count = computation.read(
-                    owned.range_id, allowed, now_us=self._clock.now_us()
-                )
+                step, count = computation.read(owned.range_id, allowed, now_us=self._clock.now_us())
             self._pace.spend(owned.range_id, count)
-            self._committer.commit(draft)
+            self._committer.commit(step)
             open_bytes += owned.outbox.open_bytes
             self._committer.counts["read"] += count
-            worked |= draft is not None
+            worked |= step is not None
         return worked
 
     def _flush_acknowledged(self, *, worked: bool) -> None:
@@ -326,13 +324,13 @@ class Worker:
             for name in dict.fromkeys(owned.range_id.computation for owned in waiting):
                 # Steps that wait to be committed are older, and delete what their own ranges have.
                 self._committer.flush(name)
-        draft = None
-        for owned in waiting:
-            is_behind = self._committer.is_behind(owned.range_id.computation)
-            if owned.outbox.has_acknowledged and not is_behind:
-                draft = draft or Draft(self._spec.job)
-                draft.touch(owned)
-        self._committer.commit(draft)
+        waiting = [
+            owned
+            for owned in waiting
+            if owned.outbox.has_acknowledged
+            and not self._committer.is_behind(owned.range_id.computation)
+        ]
+        self._committer.commit(WorkerStep.touching(*waiting) if waiting else None)
 
     def _handle(self, message: object) -> None:
         if isinstance(message, Deliver):
@@ -464,9 +462,14 @@ class Worker:
             done.append(range_id)
             if owned is not None and owned.handover_with is not None:
                 self._committer.flush(range_id.computation)
-                draft = Draft(self._spec.job)
-                draft.end_handover(owned)
-                self._committer.commit(draft)
+                ended, is_retired = frozenset([range_id]), owned.keys is None
+                self._committer.commit(
+                    WorkerStep(
+                        ranges={range_id: owned},
+                        ended_handovers=ended,
+                        finished=ended if is_retired else frozenset(),
+                    )
+                )
                 owned.handover_with = None
             if owned is not None and owned.keys is None:
                 # Perhaps its former owner has retired it already, and the master was not notified of it.

@@ -27,14 +27,14 @@ from runners.core.ground.cells import CellId, TimerId
 from runners.errors import StoreError
 from runners.millwheel.cell_codec import encode_window
 from runners.millwheel.model.ids import RangeId
-from runners.millwheel.model.production import CellWrite, TimerWrite
-from runners.millwheel.worker.draft import Draft
+from runners.millwheel.model.production import CellWrite, JournalEntry, TimerWrite
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.sizes import Pieces
 from runners.millwheel.worker.state.cell_cache import CellCache
 from runners.millwheel.worker.state.column_state import ColumnState
 from runners.millwheel.worker.state.stored_cells import StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+from runners.millwheel.worker.worker_step import WorkerStep, merged
 from runners.stored.cells import encode_cell
 from runners.stored.journal import Changes, decode_entry, encode_changes
 
@@ -111,10 +111,12 @@ class Journal:
         """Whether memory is full of cells that only the journal has."""
         return self._cells.is_full and not self.is_compacted
 
-    def note(
-        self, draft: Draft, touched: Iterable[CellId], timers: Mapping[TimerId, int | None]
-    ) -> None:
-        """Add what a step has changed to its draft; fences the ranges of it.
+    def note(self, touched: Iterable[CellId], timers: Mapping[TimerId, int | None]) -> WorkerStep:
+        """The entries for what a step has changed.
+
+        Args:
+            touched: cells that have changed, or are gone.
+            timers: those that have changed, and when they are due, in microseconds; None: they are gone.
 
         Raises:
             WorkerStoppedError: no range of this worker has the key.
@@ -136,39 +138,57 @@ class Journal:
             key = item[0][0][0]
             (of_key.get(key) or changes_of(key))[2].append(item)
         self._timers.update(timers)
-        for owned, cells, changed in changes.values():
-            self._note_changes(draft, owned, cells, changed)
+        return WorkerStep(
+            ranges={range_id: owned for range_id, (owned, _, _) in changes.items()},
+            journal=[
+                entry
+                for owned, cells, changed in changes.values()
+                for entry in self._entries(owned, cells, changed)
+            ],
+        )
 
-    def _note_changes(
+    def _entries(
         self,
-        draft: Draft,
         owned: OwnedRange,
         cells: list[tuple[CellId, Any]],
         timers: list[tuple[TimerId, int | None]],
-    ) -> None:
+    ) -> Iterator[JournalEntry]:
         if not cells:
-            self.note_entry(draft, owned, 0, encode_changes(cells, timers))
+            yield self._entry(owned, 0, encode_changes(cells, timers))
             return
 
-        def entry(some: Sequence[tuple[CellId, Any]]) -> bytes:
+        def encode(some: Sequence[tuple[CellId, Any]]) -> bytes:
             # Mostly there is one piece.
             return encode_changes(some, timers if some[0] is cells[0] else [])
 
-        for some, payload in self._pieces.of(cells, entry):
-            self.note_entry(draft, owned, len(some), payload)
+        for some, payload in self._pieces.of(cells, encode):
+            yield self._entry(owned, len(some), payload)
             size = len(payload) // (len(some) + len(timers))
             for cell_id, cell in some:
                 self._cells.wrote(cell_id, None if cell is None else size)
 
-    def note_entry(self, draft: Draft, owned: OwnedRange, size: int, payload: bytes) -> None:
-        """Add an entry of a range to a draft, with so many partials in columns, or cells; fences the range."""
-        draft.note(owned, size, payload)
-        self.note_fired(draft, owned)
-        self._bytes += len(payload)
+    def note_entry(self, owned: OwnedRange, size: int, payload: bytes) -> WorkerStep:
+        """One entry of a range.
 
-    def note_fired(self, draft: Draft, owned: OwnedRange) -> None:
-        """Note that windows of a range's columns have fired: the entry with them is to go.  Fences the range."""
-        draft.touch(owned)
+        Args:
+            owned: the range.
+            size: how many partials in columns, or cells, it has.
+            payload: the entry, as bytes.
+        """
+        entry = self._entry(owned, size, payload)
+        return WorkerStep(ranges={owned.range_id: owned}, journal=(entry,))
+
+    def note_fired(self, owned: OwnedRange) -> WorkerStep:
+        """Note that windows of a range's columns have fired: the entry with them is to go."""
+        self._note(owned)
+        return WorkerStep.touching(owned)
+
+    def _entry(self, owned: OwnedRange, size: int, payload: bytes) -> JournalEntry:
+        self._note(owned)
+        self._bytes += len(payload)
+        return JournalEntry(owned.range_id, size, payload)
+
+    def _note(self, owned: OwnedRange) -> None:
         self._ranges[owned.range_id] = owned
         self._noted.add(owned.range_id)
 
@@ -214,14 +234,14 @@ class Journal:
         """Note timers that were found in their table."""
         self._stored_timers.update(timers)
 
-    def compact(self, draft: Draft) -> bool:
-        """Bring some cells and timers up to date; returns False, with nothing in the draft, if all of them are.
+    def compact(self) -> WorkerStep | None:
+        """Bring some cells and timers up to date; returns None if all of them are.
 
         Everything noted before must be committed.
         """
         if self._round is None:
             if not self._ranges:
-                return False
+                return None
             bundles = {range_id: owned.bundle for range_id, owned in self._ranges.items()}
             self._round = _Round(
                 iter(list(self._cells.uncommitted)), iter(list(self._timers)), bundles
@@ -229,44 +249,46 @@ class Journal:
             # Whatever is noted from here on belongs to the next round.
             self._noted.clear()
             self._bytes = 0
+        steps = list[WorkerStep]()
         is_empty = True
         # There may be any number of cells that came and went since the last round, for which nothing is written.
         while is_empty and self._round is not None:
-            cells, written, is_last = self._cell_writes(draft, self._round.cells)
+            cells, cell_writes, is_last = self._cell_writes(self._round.cells)
             timers = list(islice(self._round.timers, self._steps.compacted))
-            timer_writes = self._timer_writes(draft, timers)
-            draft.write(written, timer_writes)
-            draft.when_committed(self._cells.compact(cells))
-            is_empty = not written and not timer_writes
+            timer_writes = self._timer_writes(timers)
+            forget = self._cells.compact(cells)
+            steps += [cell_writes, timer_writes, WorkerStep(when_committed=(forget,))]
+            is_empty = not cell_writes.cells and not timer_writes.timers
             if is_last and len(timers) < self._steps.compacted:
-                self._end_round(draft)
-        return True
+                steps.append(self._end_round())
+        return merged(steps)
 
-    def _end_round(self, draft: Draft) -> None:
+    def _end_round(self) -> WorkerStep:
         assert self._round is not None
         self._remaining_bytes = 0
-        for range_id, bundle in self._round.bundles.items():
-            owned = self._ranges[range_id]
-            draft.compact(owned, bundle)
+        ranges = {range_id: self._ranges[range_id] for range_id in self._round.bundles}
+        entries = list[JournalEntry]()
+        for range_id in ranges:
             for size, payload in self._columns.whole(range_id):
-                draft.note(owned, size, payload)
+                entries.append(JournalEntry(range_id, size, payload))
                 self._remaining_bytes += len(payload)
             if range_id not in self._noted:
                 del self._ranges[range_id]
-        self._round = None
+        compacted, self._round = self._round.bundles, None
+        return WorkerStep(ranges=ranges, journal=entries, compacted=compacted)
 
-    def _cell_writes(
-        self, draft: Draft, cells: Iterator[CellId]
-    ) -> tuple[list[CellId], list[CellWrite], bool]:
+    def _cell_writes(self, cells: Iterator[CellId]) -> tuple[list[CellId], WorkerStep, bool]:
         """The next cells of a round, as many as a step may have, their writes, and whether these were the last."""
         looked_at, writes, size = list[CellId](), list[CellWrite](), 0
+        ranges = dict[RangeId, OwnedRange]()
         for cell_id in islice(cells, self._steps.compacted):
             looked_at.append(cell_id)
             cell = self._cells.get(cell_id)
             if cell is None and not self._cells.is_stored(cell_id):
                 continue  # created and deleted since the last round
             key_hash, cell_key = self._stored.key_of(cell_id)
-            draft.touch(self._locate(cell_id[0]))
+            owned = self._locate(cell_id[0])
+            ranges[owned.range_id] = owned
             value = None if cell is None else encode_cell(cell)
             writes.append(CellWrite(self._computation, key_hash, cell_key, value))
             size += len(value or b"")
@@ -274,10 +296,11 @@ class Journal:
                 break
         is_last = len(looked_at) < self._steps.compacted and size <= self._steps.nbytes
         # In the order in which the store keeps them.
-        return looked_at, sorted(writes, key=lambda write: write[1:3]), is_last
+        writes.sort(key=lambda write: write[1:3])
+        return looked_at, WorkerStep(ranges=ranges, cells=writes), is_last
 
-    def _timer_writes(self, draft: Draft, timers: Iterable[TimerId]) -> list[TimerWrite]:
-        writes = []
+    def _timer_writes(self, timers: Iterable[TimerId]) -> WorkerStep:
+        writes, ranges = list[TimerWrite](), dict[RangeId, OwnedRange]()
         for timer in timers:
             fire_us = self._timers.pop(timer, None)
             if fire_us is not None:
@@ -288,10 +311,11 @@ class Journal:
                 continue
             cell_id, window, domain = timer
             key_hash, cell_key = self._stored.key_of(cell_id)
-            draft.touch(self._locate(cell_id[0]))
+            owned = self._locate(cell_id[0])
+            ranges[owned.range_id] = owned
             tag = encode_window(window)
             writes.append(TimerWrite(self._computation, key_hash, cell_key, tag, domain, fire_us))
-        return writes
+        return WorkerStep(ranges=ranges, timers=writes)
 
     def forget(self, range_id: RangeId, is_gone: Callable[[CellId], bool]) -> None:
         """Forget a range, with its cells, that another worker owns now; the round of compaction begins again."""

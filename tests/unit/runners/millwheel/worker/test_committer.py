@@ -9,9 +9,9 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced, Indeterminate
 from runners.millwheel.worker.committer import STRAGGLER_MS, Committer, WorkerStoppedError
 from runners.millwheel.worker.courier import Courier
-from runners.millwheel.worker.draft import Draft
 from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock
 
@@ -49,13 +49,12 @@ def test_the_reason_of_every_failed_commit_is_said(
         range_id=RANGE, token=1, bundle=0, outbox=Outbox((), {}), delivered={}, watermark_us=0
     )
     courier = Courier({RANGE: owned}, LocalNetwork().endpoint("w"), clock)
-    committer = Committer("w", ScriptedStore(committed, resolved), courier, clock, {})
-    draft = Draft("job")
-    draft.touch(owned)
+    committer = Committer("job", "w", ScriptedStore(committed, resolved), courier, clock, {})
+    step = WorkerStep.touching(owned)
 
     for words in said:
         with pytest.raises(WorkerStoppedError, match=words):
-            committer.commit(draft)
+            committer.commit(step)
 
 
 class Weak:
@@ -73,7 +72,7 @@ class Weak:
         self._courier = Courier(ranges, network.endpoint("w"), self.clock)
         self._courier.reroute({SENDER: "sender"})
         guarantees = {RANGE.computation: Guarantees(strong_productions=False)}
-        self.committer = Committer("w", self._store(), self._courier, self.clock, guarantees)
+        self.committer = Committer("job", "w", self._store(), self._courier, self.clock, guarantees)
 
     def _store(self) -> MemoryStore:
         committed = self.committed
@@ -87,11 +86,13 @@ class Weak:
 
     def step(self, sequence: int) -> None:
         """Take a delivery in, and send something."""
-        draft = Draft("job")
-        draft.touch(self.owned)
-        draft.deliver(INPUT, sequence)
-        draft.emit([], [(RECEIVER, b"payload")], hold_us=0)
-        self.committer.commit(draft, [INPUT])
+        step = WorkerStep(
+            ranges={RANGE: self.owned},
+            taken_in={INPUT: sequence},
+            delivered={INPUT: sequence},
+            checkpoints=self.owned.send([(RECEIVER, b"payload")], hold_us=0),
+        )
+        self.committer.commit(step, [INPUT])
 
     def is_sender_answered(self) -> bool:
         """Whether whoever sent the input has been told that it is taken in, since the last time."""
@@ -148,3 +149,23 @@ def test_a_flush_commits_what_waits_and_what_came_after_it_in_their_order() -> N
     assert [len(one.checkpoints) for one in weak.committed] == [0, 2]
     assert [one.fences[0].bundle for one in weak.committed] == [1, 2]
     assert weak.is_sender_answered()
+
+
+@pytest.mark.parametrize("is_first_alone", [False, True])
+def test_a_step_that_is_a_commit_of_its_own_is_never_added_to_another(
+    *, is_first_alone: bool
+) -> None:
+    """The steps that wait are older than what only one commit can say."""
+    weak = Weak()
+    steps = [
+        WorkerStep(
+            ranges={RANGE: weak.owned},
+            checkpoints=weak.owned.send([(RECEIVER, b"payload")], hold_us=0),
+            ended_handovers=frozenset([RANGE] if is_alone else ()),
+        )
+        for is_alone in (False, is_first_alone, not is_first_alone)
+    ]
+    weak.committer.commit(steps[0])
+    weak.committer.commit(steps[1])
+    with pytest.raises(AssertionError, match="a commit of its own"):
+        weak.committer.commit(steps[2])

@@ -1,0 +1,68 @@
+"""Productions: what is committed of a step, and what its ranges know when it is durable."""
+
+from runners.millwheel.model.ids import Channel, Receipt
+from runners.millwheel.model.production import Production
+from runners.millwheel.worker.worker_step import WorkerStep
+
+
+def production_of(job: str, step: WorkerStep) -> Production:
+    """The production of a step that is sealed; call once, as it takes the acknowledgements out of the outboxes.
+
+    Args:
+        job: the name of the job.
+        step: one step, or several that were merged.
+    """
+    acknowledged: dict[Channel, int] = {}
+    receipts: dict[Channel, Receipt] = {}
+    for owned in step.ranges.values():
+        taken = owned.outbox.take_acknowledged()
+        acknowledged.update(taken)
+        receipts.update((each, of) for each, of in owned.outbox.receipts.items() if each in taken)
+    return Production(
+        job=job,
+        fences=[owned.fence() for owned in step.ranges.values()],
+        cells=step.cells,
+        timers=step.timers,
+        journal=step.journal,
+        compacted=step.compacted,
+        delivered=step.delivered,
+        origins={channel: mark for channel, mark in step.origins.items() if mark},
+        checkpoints=step.checkpoints,
+        acknowledged=acknowledged,
+        receipts=receipts,
+        positions=step.positions,
+        record_ids=step.record_ids,
+        record_id_horizons_us=step.horizons_us,
+        watermarks_us={
+            range_id: progress.watermark_us for range_id, progress in step.progress.items()
+        },
+        percentiles_us={
+            range_id: progress.percentile_us
+            for range_id, progress in step.progress.items()
+            if progress.percentile_us is not None
+        },
+        signal_marks={
+            range_id: progress.signal_mark
+            for range_id, progress in step.progress.items()
+            if progress.signal_mark != step.ranges[range_id].signal_mark_committed
+        },
+        finished=step.finished,
+        reshape=step.reshape,
+        ended_handovers=step.ended_handovers,
+        late=step.late,
+        dead=step.dead,
+        tables=step.tables,
+    )
+
+
+def note_committed(step: WorkerStep) -> None:
+    """Note that the production of a step is durable: the next one on its ranges takes the next bundle number."""
+    for range_id, owned in step.ranges.items():
+        owned.bundle += 1
+        owned.signal_mark_committed = step.progress[range_id].signal_mark
+    for channel, sequence in step.taken_in.items():
+        step.ranges[channel.receiver].delivered[channel] = sequence
+    for checkpoint in step.checkpoints:
+        step.ranges[checkpoint.channel.sender].outbox.keep(checkpoint)
+    for act in step.when_committed:
+        act()

@@ -1,0 +1,195 @@
+"""WorkerStep: what one step of a worker has done, as a value; steps are merged into one commit.
+
+**Law:** `merged` is associative, and ``WorkerStep()`` is its identity: steps that become one commit leave what they
+would have left one after the other, however they are put together.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+import attrs
+
+from dataflow.io.table import TableWrite
+from runners.core.tables.values import size_of_rows
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId
+from runners.millwheel.model.production import (
+    CellWrite,
+    Checkpoint,
+    JournalEntry,
+    LateRecord,
+    Reshape,
+    StoredDeadLetter,
+    TimerWrite,
+)
+from runners.millwheel.model.signals import SignalMark
+from runners.millwheel.worker.owned_range import OwnedRange
+
+ItemT = TypeVar("ItemT")
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class Progress(NamedTuple):
+    """How far a range had come when a step ended."""
+
+    watermark_us: int
+    percentile_us: int | None
+    signal_mark: SignalMark
+
+
+@attrs.frozen(kw_only=True)
+class WorkerStep:
+    """What one step has done to key ranges or splits that one worker owns.
+
+    Attributes:
+        ranges: those that it has touched, each of which is fenced.
+        progress: how far these had come when it ended (`sealed`).
+        cells: cells that it has written.
+        timers: timers that it has written.
+        journal: entries for the journals of the ranges.
+        compacted: up to which bundle the entries of a range's journal are deleted, as they are in cells and timers.
+        late: records that came too late.
+        dead: records that user code could not take.
+        tables: rows that it has written.
+        checkpoints: what it sends.
+        positions: how far source ranges have read.
+        finished: ranges that have nothing left to do, ever.
+        record_ids: the ids of new records of source ranges, with their event times in microseconds.
+        horizons_us: ids behind them are forgotten, in microseconds.
+        reshape: gives ranges other bounds.
+        ended_handovers: ranges whose handover ends.
+        taken_in: the last delivery that it has taken in on each channel.
+        delivered: the same, as far as it is to be kept durably.
+        origins: the sender's commit as of which that delivery was durable, or None, by channel of ``delivered``.
+        when_committed: called as soon as it is durable, and not otherwise.
+    """
+
+    ranges: Mapping[RangeId, OwnedRange] = attrs.field(factory=dict)
+    progress: Mapping[RangeId, Progress] = attrs.field(factory=dict)
+    cells: Sequence[CellWrite] = ()
+    timers: Sequence[TimerWrite] = ()
+    journal: Sequence[JournalEntry] = ()
+    compacted: Mapping[RangeId, int] = attrs.field(factory=dict)
+    late: Sequence[LateRecord] = ()
+    dead: Sequence[StoredDeadLetter] = ()
+    tables: Sequence[TableWrite] = ()
+    checkpoints: Sequence[Checkpoint] = ()
+    positions: Mapping[RangeId, bytes] = attrs.field(factory=dict)
+    finished: frozenset[RangeId] = frozenset()
+    record_ids: Mapping[RangeId, Sequence[tuple[bytes, int]]] = attrs.field(factory=dict)
+    horizons_us: Mapping[RangeId, int] = attrs.field(factory=dict)
+    reshape: Reshape | None = None
+    ended_handovers: frozenset[RangeId] = frozenset()
+    taken_in: Mapping[Channel, int] = attrs.field(factory=dict)
+    delivered: Mapping[Channel, int] = attrs.field(factory=dict)
+    origins: Mapping[Channel, CommitMark | None] = attrs.field(factory=dict)
+    when_committed: Sequence[Callable[[], None]] = ()
+
+    @classmethod
+    def touching(cls, *ranges: OwnedRange) -> "WorkerStep":
+        """The step that changes nothing of some ranges, but fences them."""
+        return cls(ranges={each.range_id: each for each in ranges})
+
+    @property
+    def computation(self) -> str:
+        """The computation of the first range that it has touched."""
+        return next(iter(self.ranges)).computation
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it has: all that can be large."""
+        payloads = [entry.payload for entry in self.journal]
+        payloads += [checkpoint.payload for checkpoint in self.checkpoints]
+        payloads += [record.payload for record in self.late]
+        payloads += [letter.payload for letter in self.dead]
+        return sum(map(len, payloads)) + sum(map(size_of_rows, self.tables))
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it must be a commit of its own."""
+        return bool(self.reshape or self.ended_handovers or self.compacted)
+
+    def sealed(self) -> "WorkerStep":
+        """The step with how far its ranges have come until now, which goes with what it did."""
+        progress = {
+            range_id: Progress(owned.watermark_us, owned.percentile_us, owned.signal_mark)
+            for range_id, owned in self.ranges.items()
+        }
+        return attrs.evolve(self, progress=progress)
+
+    @property
+    def unacknowledged(self) -> Sequence[Checkpoint]:
+        """What it has sent that has not been acknowledged."""
+        return tuple(
+            each
+            for each in self.checkpoints
+            if self.ranges[each.channel.sender].outbox.is_open(each)
+        )
+
+
+def merged(steps: Sequence[WorkerStep]) -> WorkerStep:
+    """One step that has done what these have done, in their order.
+
+    Args:
+        steps: of one computation.
+
+    Raises:
+        ValueError: several of them change the bounds of ranges.
+    """
+    if len(steps) == 1:
+        return steps[0]
+    return WorkerStep(
+        ranges=_newest(each.ranges for each in steps),
+        progress=_newest(each.progress for each in steps),
+        cells=_in_order(each.cells for each in steps),
+        timers=_in_order(each.timers for each in steps),
+        journal=_in_order(each.journal for each in steps),
+        compacted=_newest(each.compacted for each in steps),
+        late=_in_order(each.late for each in steps),
+        dead=_in_order(each.dead for each in steps),
+        tables=_in_order(each.tables for each in steps),
+        checkpoints=_in_order(each.checkpoints for each in steps),
+        positions=_newest(each.positions for each in steps),
+        finished=_any(each.finished for each in steps),
+        record_ids=_in_order_by_range(each.record_ids for each in steps),
+        horizons_us=_newest(each.horizons_us for each in steps),
+        reshape=_only(each.reshape for each in steps),
+        ended_handovers=_any(each.ended_handovers for each in steps),
+        taken_in=_newest(each.taken_in for each in steps),
+        delivered=_newest(each.delivered for each in steps),
+        origins=_newest(each.origins for each in steps),
+        when_committed=_in_order(each.when_committed for each in steps),
+    )
+
+
+def _in_order(parts: Iterable[Sequence[ItemT]]) -> tuple[ItemT, ...]:
+    return tuple(chain.from_iterable(parts))
+
+
+def _newest(parts: Iterable[Mapping[KeyT, ValueT]]) -> Mapping[KeyT, ValueT]:
+    newest: dict[KeyT, ValueT] = {}
+    for part in parts:
+        newest.update(part)
+    return newest
+
+
+def _any(parts: Iterable[frozenset[KeyT]]) -> frozenset[KeyT]:
+    return frozenset().union(*parts)
+
+
+def _in_order_by_range(
+    parts: Iterable[Mapping[RangeId, Sequence[ItemT]]],
+) -> Mapping[RangeId, Sequence[ItemT]]:
+    found: dict[RangeId, tuple[ItemT, ...]] = {}
+    for part in parts:
+        for range_id, items in part.items():
+            found[range_id] = (*found.get(range_id, ()), *items)
+    return found
+
+
+def _only(parts: Iterable[Reshape | None]) -> Reshape | None:
+    found = [part for part in parts if part is not None]
+    if len(found) > 1:
+        raise ValueError(f"each change of the bounds of ranges is a commit of its own: {found}")
+    return found[0] if found else None
