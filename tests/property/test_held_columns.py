@@ -95,8 +95,8 @@ class Grouped:
             self._sent[range_id] += 1
             channel = Channel(self._root, range_id)
             deliveries.append(Deliver(channel, self._sent[range_id], payload))
-        self._commit(self._owner.deliver(deliveries, 0))
-        if self._owner.columns.is_crowded:
+        self._commit(self._owner.deliveries.take_in(deliveries, 0))
+        if self._owner.state.columns.is_crowded:
             self._release()
         self._output_watermark_us = max(self._output_watermark_us, watermark_us)
 
@@ -135,26 +135,28 @@ class Grouped:
             cache_bytes=self._cache_bytes,
             steps=StepLimits(panes=2, compacted=1, piece_bytes=1),
         )
-        note_bundles(self._owner._stage.executor, self.spoken)
+        note_bundles(self._owner.stage.executor, self.spoken)
         taken = self._store.acquire(JOB, list(self._keys), "somebody")
         for each in taken.values():
             self._owner.take(each)
         self._advance(MIN_TIMESTAMP_US)
 
     def _advance(self, watermark_us: int) -> None:
-        while self._owner.has_due(df.Clocks(watermark_us=watermark_us, now_us=0)):
-            self._commit(self._owner.advance(df.Clocks(watermark_us=watermark_us, now_us=0)))
+        while self._owner.firing.has_due(df.Clocks(watermark_us=watermark_us, now_us=0)):
+            self._commit(self._owner.firing.advance(df.Clocks(watermark_us=watermark_us, now_us=0)))
         # Or there would be more and more of them, and each is looked for in all that comes.
-        input_watermark_us = self._owner.time.watermark_us
-        assert all(window.end_us > input_watermark_us for window in self._owner.columns.singles)
+        input_watermark_us = self._owner.state.time.watermark_us
+        assert all(
+            window.end_us > input_watermark_us for window in self._owner.state.columns.singles
+        )
 
     def _release(self) -> None:
-        for step in self._owner.release_columns(0):
+        for step in self._owner.windows.release_columns(0):
             self._commit(step)
 
     def _compact(self, steps: int) -> None:
         for _ in range(steps):
-            step = self._owner.compact()
+            step = self._owner.state.journal.compact()
             if step is None:
                 return
             self._commit(step)
@@ -206,7 +208,7 @@ def test_what_is_held_is_of_windows_that_have_not_spoken(
     input_watermark_us = (seconds[0] // 10 + 1) * 10 * SECOND_US + behind_us
     for range_id, payload in run._router.payloads(outputs.groups):
         partials = decode_partials(payload, None)
-        columns = run._owner.columns
+        columns = run._owner.state.columns
         # So that it is known what partials look like that can be held.
         columns.take_in(range_id, partials, MAX_TIMESTAMP_US)
         held, others = columns.take_in(

@@ -85,14 +85,14 @@ class Job:
         for range_id, payload in self._router.payloads(outputs.groups):
             self._sent[range_id] += 1
             delivery = Deliver(Channel(self._root, range_id), self._sent[range_id], payload)
-            self._commit(owner.deliver([delivery], 0))
+            self._commit(owner.deliveries.take_in([delivery], 0))
 
     def advance(self, owner: GroupingComputation, watermark_us: int) -> None:
-        while owner.has_due(df.Clocks(watermark_us=watermark_us, now_us=0)):
-            self._commit(owner.advance(df.Clocks(watermark_us=watermark_us, now_us=0)))
+        while owner.firing.has_due(df.Clocks(watermark_us=watermark_us, now_us=0)):
+            self._commit(owner.firing.advance(df.Clocks(watermark_us=watermark_us, now_us=0)))
 
     def compact(self, owner: GroupingComputation) -> None:
-        while (step := owner.compact()) is not None:
+        while (step := owner.state.journal.compact()) is not None:
             self._commit(step)
 
     def _commit(self, step: WorkerStep | None) -> None:
@@ -103,7 +103,7 @@ class Job:
 
 
 def holds(owner: GroupingComputation) -> Holds:
-    return {range_id: owned.window_hold_us for range_id, owned in owner._ranges.items()}
+    return {range_id: owned.window_hold_us for range_id, owned in owner.state.ranges.items()}
 
 
 @pytest.mark.parametrize("cache_bytes", [None, 0])

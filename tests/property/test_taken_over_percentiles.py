@@ -99,7 +99,7 @@ class Owners:
     def take_over(self) -> None:
         """Somebody else, whom the master has told nothing yet, goes on from what is in the store."""
         self._owner = GroupingComputation(JOB, self._plan, self._stage, self._router, self._store)
-        executor = self._owner._stage.executor
+        executor = self._owner.stage.executor
         executor.setup()
         for each in self._store.acquire(JOB, [self._range], "somebody").values():
             self._owner.take(each)
@@ -113,18 +113,18 @@ class Owners:
         for _, payload in self._router.payloads(outputs.groups):
             self._sent += 1
             delivery = Deliver(Channel(self._root, self._range), self._sent, payload)
-            self._commit(self._owner.deliver([delivery], 0))
+            self._commit(self._owner.deliveries.take_in([delivery], 0))
 
     def advance(self, watermark_us: int, percentile_us: int) -> None:
-        while self._owner.has_due(
+        while self._owner.firing.has_due(
             df.Clocks(watermark_us=watermark_us, now_us=0, percentile_us=percentile_us)
         ):
-            step = self._owner.advance(
+            step = self._owner.firing.advance(
                 df.Clocks(watermark_us=watermark_us, now_us=0, percentile_us=percentile_us)
             )
             if step is None:
                 # What a range has acted on is committed with its next production.
-                step = WorkerStep.touching(next(iter(self._owner._ranges.values())))
+                step = WorkerStep.touching(next(iter(self._owner.state.ranges.values())))
             self._commit(step)
 
     def _commit(self, step: WorkerStep | None) -> None:

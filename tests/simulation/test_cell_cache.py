@@ -172,7 +172,7 @@ class Watched:
     def step(self) -> bool:
         worked: bool = self.worker.step()
         held = sum(
-            each.cache_counts.bytes_buffered
+            each.state.cache_counts.bytes_buffered
             for each in self.worker._computations.values()
             if isinstance(each, GroupingComputation)
         )

@@ -32,6 +32,7 @@ from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker import Worker
 from runners.stored.places import decode_position, decode_split
@@ -85,7 +86,7 @@ def acknowledge_before_the_commit(patch: Patch) -> None:
         deliveries = worker._courier.inbox.take(name, worker._spec.options.steps.deliveries)
         if not deliveries:
             return False
-        step = computation.deliver(deliveries, worker._clock.now_us())
+        step = computation.deliveries.take_in(deliveries, worker._clock.now_us())
         for owned in worker._ranges.values():
             owned.delivered.update(owned.accepted)
         worker._courier.acknowledge({delivery.channel for delivery in deliveries})
@@ -185,12 +186,12 @@ def send_routes_once(patch: Patch) -> None:
 def report_for_a_range_what_others_have_reported(patch: Patch) -> None:
     """A range that was behind speaks as if it had been where its new neighbours are."""
 
-    def output_watermark_us(computation: GroupingComputation) -> int:
-        hold_us = computation._holds.next_us()
-        input_watermark_us = computation.time.watermark_us
+    def output_watermark_us(state: OwnedState) -> int:
+        hold_us = state.holds.next_us()
+        input_watermark_us = state.time.watermark_us
         return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
 
-    patch.setattr(GroupingComputation, "_output_watermark_us", property(output_watermark_us))
+    patch.setattr(OwnedState, "output_watermark_us", property(output_watermark_us))
 
 
 def take_deliveries_before_the_watermark(patch: Patch) -> None:

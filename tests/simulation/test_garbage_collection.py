@@ -67,8 +67,8 @@ class EndlessCluster(Cluster):
         ]
         return (
             *(statistics[each] for each in ("cells", "timers", "checkpoints")),
-            sum(len(each._cells) for each in groupings),
-            sum(len(each._timers) for each in groupings),
+            sum(len(each.state.cells) for each in groupings),
+            sum(len(each.state.timers) for each in groupings),
         )
 
     def has_only(self, opened: int) -> bool:

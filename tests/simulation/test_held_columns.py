@@ -14,11 +14,12 @@ from runners.core.single_firing import column_windows
 from runners.core.single_firing.column_windows import ColumnWindows
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.compactor import Compactor
-from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.deliveries import Deliveries
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.state import journal as journals
 from runners.millwheel.worker.state.column_state import ColumnState, Release
 from runners.millwheel.worker.step_limits import StepLimits
+from runners.millwheel.worker.window_steps import WindowSteps
 from runners.stored.journal import Released, Whole
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, dice, simulate
 from windowing.window import Window
@@ -107,7 +108,7 @@ def reshape_what_is_kept(patch: Patch) -> None:
 
     def broken(settler: Compactor, name: str) -> None:
         with pytest.MonkeyPatch.context() as meanwhile:
-            meanwhile.setattr(GroupingComputation, "release_columns", lambda *_: ())
+            meanwhile.setattr(WindowSteps, "release_columns", lambda *_: ())
             compact_all(settler, name)
 
     patch.setattr(Compactor, "compact_all", broken)
@@ -150,20 +151,20 @@ def test_simulator_rejects(
 
 def check_windows_are_in_one_place(patch: Patch) -> None:
     """Whenever deliveries are taken in, no window is held as columns and in cells."""
-    deliver = GroupingComputation.deliver
+    take_in = Deliveries.take_in
 
-    def checking(computation: GroupingComputation, *arguments: Any) -> Any:
+    def checking(deliveries: Deliveries, *arguments: Any) -> Any:
         held = {
             window
-            for windows in computation.columns._buffered.values()
+            for windows in deliveries._state.columns._buffered.values()
             for part in windows.parts
             for window in part.windows
         }
-        both = held & {window for _, window, _ in computation._timers}
+        both = held & {window for _, window, _ in deliveries._state.timers}
         assert not both, f"held as columns and in cells: {both}"
-        return deliver(computation, *arguments)
+        return take_in(deliveries, *arguments)
 
-    patch.setattr(GroupingComputation, "deliver", checking)
+    patch.setattr(Deliveries, "take_in", checking)
 
 
 def let_columns_be_in_conflict(patch: Patch) -> None:

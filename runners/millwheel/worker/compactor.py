@@ -34,7 +34,7 @@ class Compactor:
     def is_compacted(self, *, in_cells: bool) -> bool:
         """Whether no journal is left to compact; ``in_cells``: and no state that the journal has as columns either."""
         return all(
-            each.journal.is_compacted and (each.columns.is_empty or not in_cells)
+            each.state.journal.is_compacted and (each.state.columns.is_empty or not in_cells)
             for each in self._computations.values()
         )
 
@@ -42,9 +42,9 @@ class Compactor:
         """Between two steps: compact long journals, and release columns that have no room; returns whether any was."""
         worked = False
         for name, computation in self._computations.items():
-            journal = computation.journal
+            journal = computation.state.journal
             worked |= journal.is_full and self._compact(name, computation)
-            if computation.columns.is_crowded:
+            if computation.state.columns.is_crowded:
                 self._release_columns(name, computation)
             while journal.is_pressing:
                 self._compact(name, computation)
@@ -76,18 +76,18 @@ class Compactor:
             pass
 
     def _release_columns(self, name: str, computation: GroupingComputation) -> None:
-        if computation.columns.is_empty:
+        if computation.state.columns.is_empty:
             return
         self._committer.flush(name)
-        for step in computation.release_columns(self._clock.now_us()):
+        for step in computation.windows.release_columns(self._clock.now_us()):
             self._committer.commit_at_once(step)
 
     def _compact(self, name: str, computation: GroupingComputation) -> bool:
-        if computation.journal.is_compacted:
+        if computation.state.journal.is_compacted:
             return False
         # Steps that wait to be committed are older than what is written now, and must not come after it.
         self._committer.flush(name)
-        step = computation.compact()
+        step = computation.state.journal.compact()
         if step is not None:
             self._committer.commit_at_once(step)
         return step is not None

@@ -77,7 +77,7 @@ def counts_of(computations: Iterable[Computation], committed: Mapping[str, int])
         if isinstance(each, SourceComputation):
             ids += each.id_counts
         else:
-            cells += each.cache_counts
+            cells += each.state.cache_counts
     return Counts(
         records_read=committed["read"],
         records_late=committed["late"],

@@ -211,7 +211,7 @@ class Worker:
                 # a commit.  A record behind it must be late here, or its output is late for the next computation.
                 worked |= self._advance(name, computation)
                 # All that is due must have fired: until then windows are still open that a record must not go into.
-                if not computation.time.is_before(self._clocks_of(name)):
+                if not computation.state.time.is_before(self._clocks_of(name)):
                     worked |= self._take_deliveries(name, computation)
             else:
                 worked |= self._read(computation)
@@ -248,17 +248,17 @@ class Worker:
             return False
         channels = dict.fromkeys(each.channel for each in deliveries)
         with self._caution.at(self._owned(name)):
-            step = computation.deliver(deliveries, self._clock.now_us())
+            step = computation.deliveries.take_in(deliveries, self._clock.now_us())
         self._committer.commit(step, channels)
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
         """Fire some of what is due, so that other computations get their turn; returns whether anything was due."""
         clocks = self._clocks_of(name)
-        if not computation.has_due(clocks):
+        if not computation.firing.has_due(clocks):
             return False
         with self._caution.at(self._owned(name)):
-            step = computation.advance(clocks)
+            step = computation.firing.advance(clocks)
         self._committer.commit(step)
         return True
 

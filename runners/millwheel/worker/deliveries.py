@@ -1,0 +1,94 @@
+"""Deliveries: how the partials that other workers send reach the windows of a grouping, each once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from runners.core.partials.partial import Partial
+from runners.core.partials.parts import by_label, parts_of
+from runners.core.stages.grouping import GroupingStage
+from runners.millwheel.model.guarantees import Guarantees
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.wire.messages import Deliver
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.owned_state import OwnedState
+from runners.millwheel.worker.window_steps import WindowSteps
+from runners.millwheel.worker.worker_step import WorkerStep, merged
+from runners.stored.partials import decode_partials, encode_partials
+
+
+class Deliveries:
+    """Takes in the deliveries to the ranges of one grouping.
+
+    Args:
+        stage: the grouping.
+        state: of the ranges that the worker owns.
+        windows: those of the grouping.
+        guarantees: those that it has.
+    """
+
+    def __init__(
+        self,
+        stage: GroupingStage,
+        state: OwnedState,
+        windows: WindowSteps,
+        guarantees: Guarantees,
+    ) -> None:
+        self._stage, self._state, self._windows = stage, state, windows
+        self._guarantees = guarantees
+
+    def take_in(self, deliveries: Sequence[Deliver], now_us: int) -> WorkerStep | None:
+        """Process deliveries; returns the step, None if none of them was new.
+
+        Args:
+            deliveries: in the order of their channels.
+            now_us: the processing time, in microseconds.
+        """
+        accepted = [
+            (owned, delivery)
+            for delivery in deliveries
+            if (owned := self._state.ranges.get(delivery.channel.receiver)) is not None
+            and owned.accept([delivery])
+        ]
+        if not accepted:
+            return None
+        steps, partials = [self._accepted(accepted)], list[Partial]()
+        for owned, delivery in accepted:
+            for step, others in self._buffered(owned, delivery.payload):
+                steps.append(step)
+                partials.extend(others)
+        if not partials:
+            return merged(steps)
+        columns = self._state.columns
+        windows = columns.make_single(partials, self._state.time.watermark_us)
+        return self._windows.add(steps, columns.release(windows), partials, now_us)
+
+    def _accepted(self, accepted: Sequence[tuple[OwnedRange, Deliver]]) -> WorkerStep:
+        """Take deliveries in on their channels; durably, if they are to be deduplicated."""
+        taken_in = {delivery.channel: delivery.sequence for _, delivery in accepted}
+        origins = {delivery.channel: delivery.origin for _, delivery in accepted}
+        is_kept = self._guarantees.exactly_once
+        return WorkerStep(
+            ranges={owned.range_id: owned for owned, _ in accepted},
+            taken_in=taken_in,
+            delivered=taken_in if is_kept else {},
+            origins=origins if is_kept else {},
+        )
+
+    def _buffered(
+        self, owned: OwnedRange, payload: bytes
+    ) -> Iterator[tuple[WorkerStep, Sequence[Partial]]]:
+        """Keep as columns, and note, what can be kept so of a delivery to a range; yields the rest of it too."""
+        state = self._state
+        taken_in = decode_partials(payload, self._stage.combiners)
+        by_range: Mapping[RangeId, Sequence[Partial]] = {owned.range_id: taken_in}
+        if any(each.handover_with for each in state.ranges.values()):
+            # It may have been addressed before the ranges were reshaped.
+            by_range = by_label(taken_in, lambda key: state.locate(key).range_id)
+        for range_id, partials in by_range.items():
+            for part in parts_of(partials):
+                state.meter.take_in(range_id, part, state.hash_of)
+                buffered, rest = state.columns.take_in(range_id, part, state.time.watermark_us)
+                if buffered is None:
+                    yield WorkerStep(), rest
+                    continue
+                blob = payload if buffered is taken_in else encode_partials(buffered)
+                yield state.journal.note_entry(state.ranges[range_id], len(buffered), blob), rest

@@ -1,0 +1,220 @@
+"""OwnedState: the key ranges of one grouping that one worker owns, and their state in memory."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import attrs
+
+from runners.core.ground.cells import CellId, Effects, TimerId, window_holds
+from runners.core.ground.timers import TimerQueue, Timers
+from runners.core.stages.grouping import GroupingStage
+from runners.millwheel.cell_codec import decode_timer
+from runners.millwheel.model.cache_counts import CacheCounts
+from runners.millwheel.model.guarantees import Guarantees
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KEY_SPACE_END, KeyMap
+from runners.millwheel.model.loads import LoadMeter
+from runners.millwheel.store.port import TakenRange
+from runners.millwheel.worker.committer import WorkerStoppedError
+from runners.millwheel.worker.input_watermark import InputWatermark
+from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.sizes import Pieces
+from runners.millwheel.worker.state.cell_cache import CellCache
+from runners.millwheel.worker.state.column_state import ColumnState
+from runners.millwheel.worker.state.journal import Journal
+from runners.millwheel.worker.state.stored_cells import CellTable, StoredCells
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+from runners.millwheel.worker.worker_step import WorkerStep
+from windowing.window import Window
+
+
+class OwnedState:
+    """The ranges of one grouping on one worker; their cells live together in memory.
+
+    Args:
+        job: its name.
+        name: of the grouping.
+        stage: the grouping.
+        table: has the cells that are not in memory.
+        pieces: divides what is kept of a key and window.
+        can_hold: whether cells can have a hold on the output watermark of the grouping.
+        guarantees: those that it has.
+        cache_bytes: how many bytes of cells stay in memory between two steps; None: all.
+        steps: how much is done in one step.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        name: str,
+        stage: GroupingStage,
+        table: CellTable,
+        pieces: Pieces,
+        *,
+        can_hold: bool,
+        guarantees: Guarantees,
+        cache_bytes: int | None = None,
+        steps: StepLimits = STEP_LIMITS,
+    ) -> None:
+        self._name, self._codec, self._guarantees = name, stage.codec, guarantees
+        self._is_merging, self._can_hold = stage.machine.is_merging, can_hold
+        self.ranges: dict[RangeId, OwnedRange] = {}
+        self.timers = Timers()
+        self.holds: TimerQueue[tuple[CellId, Window]] = TimerQueue()
+        #: The load of the ranges.
+        self.meter = LoadMeter()
+        self.stored = StoredCells(
+            table,
+            job,
+            name,
+            stage.codec,
+            is_merging=self._is_merging,
+            owned=self.ranges,
+            steps=steps,
+        )
+        self.cells = CellCache(self.stored.read, cache_bytes)
+        #: The state that is kept as columns, in place of cells and timers.
+        self.columns = ColumnState(stage.panes, cache_bytes, steps)
+        #: State that is durable and not in cells and timers yet.
+        self.journal = Journal(
+            name, self.cells, self.stored, self.columns, self.locate, pieces, steps
+        )
+        #: Which of the ranges has a key.
+        self._map = KeyMap({})
+        #: The input watermark.  While it is behind the watermark of the master, no delivery may be taken in.
+        self.time = InputWatermark(self.ranges, follows_percentile=stage.percentile is not None)
+
+    def take(self, taken: TakenRange) -> OwnedRange:
+        """Load the timers of a range just acquired, and its cells while there is room."""
+        owned = OwnedRange.taken(
+            taken,
+            is_weak=not self._guarantees.strong_productions,
+            remembers=self._guarantees.exactly_once,
+        )
+        timers: dict[TimerId, int | None] = {
+            decode_timer(timer, is_merging=self._is_merging): timer.fire_us
+            for timer in taken.timers
+        }
+        self.journal.has_stored(timers)
+        timers |= self.journal.replay(owned, taken.journal)
+        for timer, fire_us in timers.items():
+            self.timers.set(timer, fire_us)
+        self.columns.note_cells(self.timers)
+        self._load_cells(owned)
+        self.ranges[owned.range_id] = owned
+        self.meter.forget(owned.range_id)
+        self._map_keys()
+        self._hold_back()
+        self.time.take(owned)
+        return owned
+
+    def _load_cells(self, owned: OwnedRange) -> None:
+        self._hold_for(self.cells.uncommitted)
+        for page, next_hash in self.stored.pages(owned):
+            self.cells.take_in(page)
+            self._hold_for(page)
+            if not self._can_hold and next_hash and self.cells.is_full:
+                self.cells.leave_out()
+                break
+            self.cells.trim()
+        self.cells.trim()
+
+    def _hold_for(self, cell_ids: Iterable[CellId]) -> None:
+        if self._can_hold:
+            for cell_id in cell_ids:
+                if cell_id in self.cells:
+                    for window, hold_us in window_holds(cell_id, self.cells[cell_id]):
+                        self.holds.set((cell_id, window), hold_us)
+
+    def release(self, range_id: RangeId) -> None:
+        """Forget a range, and everything that is kept of it in memory."""
+        hash_of, find = self.hash_of, self._map.find
+
+        def is_gone(cell_id: CellId) -> bool:
+            return find(hash_of(cell_id[0])) == range_id
+
+        self.cells.forget(is_gone)
+        self.journal.forget(range_id, is_gone)
+        self.columns.forget(range_id)
+        self.timers.forget(lambda timer: is_gone(timer[0]))
+        self.holds.forget(lambda place: is_gone(place[0]))
+        del self.ranges[range_id]
+        self.meter.forget(range_id)
+        self._map_keys()
+        self._hold_back()
+        if not self.ranges:
+            self.cells.start_anew()
+
+    def hash_of(self, key: Any) -> int:
+        """The hash by which a key belongs to a range."""
+        return self._codec.encode(key).hash
+
+    def locate(self, key: Any) -> OwnedRange:
+        """The range of a key.
+
+        Raises:
+            WorkerStoppedError: none of the ranges here has it.
+        """
+        range_id = self._map.find(self.hash_of(key))
+        if range_id is None:
+            # The sender knows newer bounds: another owner has reshaped the ranges, and they are not this worker's.
+            raise WorkerStoppedError(f"{self._name} has no range for key {key!r} here any more")
+        return self.ranges[range_id]
+
+    def _map_keys(self) -> None:
+        self._map = KeyMap(
+            {range_id: owned.keys for range_id, owned in self.ranges.items() if owned.keys}
+        )
+
+    def key_hashes(self) -> Iterator[int]:
+        """The hashes of the keys in memory, about as often as there is state of them."""
+        cells = [*self.cells, *(timer[0] for timer in self.timers)]
+        return (self.hash_of(cell_id[0]) for cell_id in dict.fromkeys(cells))
+
+    def uncommitted(self, range_id: RangeId, first_hash: int, end_hash: int) -> Iterator[CellId]:
+        """The cells of a range that the store does not have as they are.
+
+        Args:
+            range_id: the range.
+            first_hash: of the keys of the cells.
+            end_hash: behind the last hash; 0: the end of all keys.
+        """
+        for cell_id in self.cells.uncommitted:
+            key_hash = self.hash_of(cell_id[0])
+            is_between = first_hash <= key_hash < (end_hash or KEY_SPACE_END)
+            if is_between and self._map.find(key_hash) == range_id:
+                yield cell_id
+
+    @property
+    def cache_counts(self) -> CacheCounts:
+        """How large the cells in memory are, and how many were read and evicted."""
+        counts = self.cells.counts
+        return attrs.evolve(counts, bytes_buffered=counts.bytes_buffered + self.columns.nbytes)
+
+    @property
+    def output_watermark_us(self) -> int:
+        """A bound on every output watermark that any of the ranges can have reported."""
+        hold_us, input_watermark_us = self.holds.next_us(), self.time.least_us
+        return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
+
+    def _hold_back(self) -> None:
+        hold_us = self.holds.next_us()
+        for owned in self.ranges.values():
+            owned.window_hold_us = hold_us
+
+    def apply(self, effects: Effects, fired: Iterable[TimerId]) -> WorkerStep:
+        """Set the timers and holds that a step of the window machine has changed, and note its changes.
+
+        Args:
+            effects: of the step, whose cells have changed already.
+            fired: the timers that it has fired.
+        """
+        # A timer that fired is gone, unless the step has set it again.
+        changed = dict.fromkeys(fired) | effects.timers
+        noted = self.journal.note(effects.touched, changed)
+        for timer, fire_us in changed.items():
+            self.timers.set(timer, fire_us)
+        for place, hold_us in effects.holds.items():
+            self.holds.set(place, hold_us)
+        self._hold_back()
+        return noted
