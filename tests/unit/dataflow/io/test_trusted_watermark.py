@@ -80,7 +80,7 @@ def test_what_is_right_is_not_late_behind_what_is_far_ahead(
     [letter] = dead
     assert letter["element"].value == f"at {FAR_US}"
     assert "Following has a record whose event time is ahead of the clock" in letter["error"]
-    assert caplog.text.count("Following says that event time is at") == 1
+    assert caplog.text.count("Following reports a watermark of") == 1
     assert counted(source, max_ahead=None)[2] == 3
 
 
