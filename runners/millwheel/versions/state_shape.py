@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 #: The prefix of parts of a stateful DoFn of which a later version may have more.
 _STATE = "state "
 #: Parts that the descriptions of jobs of older versions do not have.
-_NOTED_SINCE = ("input name", "accumulator", "columns")
+_NOTED_SINCE = ("input name", "accumulator", "columns", "combined by")
 
 
 @attrs.frozen
@@ -102,6 +102,8 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
     if isinstance(operation, Group):
         parts["combine_fn"] = _described(operation.combine_fn)
         parts["accumulator"] = _accumulator(operation.combine_fn)
+        if inner := _inner(operation.combine_fn):
+            parts["combined by"] = inner
         if columns := _own_columns(operation.combine_fn):
             parts["columns"] = columns
         if Accumulation.of(plan.graph, stage.root).emits_changes:
@@ -125,6 +127,19 @@ def _accumulator(combine_fn: CombineFn) -> str:
         return _made_of(combine_fn.create_accumulator())
     except Exception:  # noqa: BLE001 - what fails here is reported where it is used, with the user's line
         return "unknown"
+
+
+def _inner(combine_fn: CombineFn) -> str:
+    """The functions that one is made of, as `TupleCombineFn` is: their accumulators may look alike; empty if none."""
+    kept = getattr(combine_fn, "__dict__", {}).values()
+    parts = [
+        part for each in kept for part in (each if isinstance(each, tuple | list) else (each,))
+    ]
+    return ", ".join(
+        f"{_described(part)}({inner})" if (inner := _inner(part)) else _described(part)
+        for part in parts
+        if isinstance(part, CombineFn)
+    )
 
 
 def _own_columns(combine_fn: CombineFn) -> str:
@@ -166,6 +181,13 @@ def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, 
         )
         for each in requests
         if isinstance(each, StateParam)
+    }
+    parts |= {
+        f"combined by, of state {each.spec.name!r}": inner
+        for each in requests
+        if isinstance(each, StateParam)
+        and isinstance(each.spec, CombiningValueStateSpec)
+        and (inner := _inner(each.spec.combine_fn))
     }
     for spec in signature.timers.values():
         domain = spec.time_domain.value

@@ -192,6 +192,52 @@ def test_columns_that_no_function_reads_any_more_are_noticed() -> None:
     assert "columns" not in state_shapes(planned(shipped))["sum"].parts
 
 
+def test_functions_that_one_is_made_of_are_noticed() -> None:
+    """A sum and a count have accumulators that look alike, so these do not tell; at any depth."""
+
+    def by(*combine_fns: df.CombineFn) -> Build:
+        return grouped(combine=tuple_of(combine_fns))
+
+    total, count = df.SumCombineFn(), df.CountCombineFn()
+    assert kept_parts(by(total, count), by(df.SumCombineFn(), df.CountCombineFn())) == []
+    assert kept_parts(by(total), by(count)) == ["combined by was SumCombineFn, is CountCombineFn"]
+    assert kept_parts(by(total, count), by(count, total))
+    assert kept_parts(by(tuple_of([total])), by(tuple_of([count])))
+
+    def by_field(combine: Any) -> Build:
+        def build(p: df.Pipeline) -> None:
+            (
+                p
+                | "read" >> df.Read(ScriptedSource([]))
+                | "windows" >> df.WindowInto(df.FixedWindows(60))
+                | "sum" >> df.GroupBy("key").aggregate_field("amount", combine, "total")
+            )
+
+        return build
+
+    assert kept_parts(by_field(total), by_field(total), "sum/combine") == []
+    assert kept_parts(by_field(total), by_field(count), "sum/combine")
+    assert kept_parts(combining_state(tuple_of([total])), combining_state(tuple_of([count])))
+
+
+def combining_state(combine_fn: df.CombineFn) -> Build:
+    spec = df.CombiningValueStateSpec("total", combine_fn)
+
+    class Combined(df.DoFn):
+        def process(
+            self,
+            element: Any,
+            /,
+            total: Any = df.DoFn.StateParam(spec),
+        ) -> Any:
+            total.add(element[1])
+
+    def build(p: df.Pipeline) -> None:
+        p | "read" >> df.Read(ScriptedSource([])) | "sum" >> df.ParDo(Combined())
+
+    return build
+
+
 class Named(ScriptedSource):
     """A source that says what it reads."""
 
