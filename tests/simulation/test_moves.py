@@ -34,6 +34,8 @@ class Sleepy:
         """While it is stopped it is as one that is busy: it does not find out that it hears nobody."""
         now_ms = self.cluster.clock.monotonic_ms()
         if now_ms < self.until_ms:
+            # It is down as after a fault: who is not served meanwhile waits for that.
+            self.cluster._waits.begin_again()
             return True
         if self.cluster.random.random() < self.cluster.sleep_rate:
             self.until_ms = now_ms + self.cluster.random.choice([500, 2 * LEASE_TTL_MS])
