@@ -108,7 +108,7 @@ def test_answers_that_differ(engine: Any) -> None:
     def build(pcoll: df.PCollection[Any]) -> df.PCollection[Any]:
         return pcoll | df.ToChangelog() | df.Map(lambda change: ("k", change.processing_time_us))
 
-    with pytest.raises(AssertionError, match="two answers"):
+    with pytest.raises(AssertionError, match="two results"):
         check_batch_equals_streaming(build, STREAM, runners=["direct", engine])
 
 
