@@ -314,7 +314,7 @@ class Engine:
         columns = zip(effects.values, effects.timestamps_us, effects.windows, strict=True)
         self.outputs.extend(columns)
         self.late.extend(effects.late)
-        self.touched |= effects.touched
+        self.touched.update(effects.touched)
 
     def said(self, window: Window) -> list[tuple[Any, int]]:
         return [(value, at_us) for value, at_us, where in self.outputs if where == window]

@@ -158,6 +158,7 @@ class Effects:
     """The effects of one step.
 
     ``timers`` and ``holds`` (of the watermark behind the grouping) map to the new instant, or None to delete.
+    ``touched`` has the cells that have changed, in that order: the order of a set differs between processes.
     """
 
     values: list[Any] = attrs.field(factory=list)
@@ -168,7 +169,7 @@ class Effects:
     emitted_panes: list[EmittedPane] = attrs.field(factory=list)
     timers: dict[TimerId, int | None] = attrs.field(factory=dict)
     holds: dict[tuple[CellId, Window], int | None] = attrs.field(factory=dict)
-    touched: set[CellId] = attrs.field(factory=set)
+    touched: dict[CellId, None] = attrs.field(factory=dict)
     late: list[LateArrival] = attrs.field(factory=list)
     dead: list[DeadLetter] = attrs.field(factory=list)
 

@@ -112,7 +112,7 @@ class GroupAlsoByWindow:
                 continue
             state.timers = state.timers.without(domain)
             state.armed_for = None
-            effects.touched.add(cell_id)
+            effects.touched[cell_id] = None
             self._life.fire_if_due(cells, cell_id, window, state, effects, clocks)
         return effects
 
@@ -137,7 +137,7 @@ class GroupAlsoByWindow:
             self._absorb(state, window, partial, clocks)
         for cell_id, state in touched.items():
             self._life.fire_if_due(cells, cell_id, cell_id[1], state, effects, clocks)
-        effects.touched.update(touched)
+        effects.touched.update(dict.fromkeys(touched))
 
     def _add_merging(
         self,
@@ -169,7 +169,7 @@ class GroupAlsoByWindow:
             if not changed:
                 continue
             cells[cell_id] = cell
-            effects.touched.add(cell_id)
+            effects.touched[cell_id] = None
             for window, state in changed.items():
                 self._life.fire_if_due(cells, cell_id, window, state, effects, clocks)
 
@@ -201,7 +201,7 @@ class GroupAlsoByWindow:
                 if arrival[1] in late:
                     self._drop(arrival, effects, clocks)
             if regrouped.changed or regrouped.gone:
-                effects.touched.add(cell_id)
+                effects.touched[cell_id] = None
             if not cell:
                 cells.pop(cell_id, None)
 

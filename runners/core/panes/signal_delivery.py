@@ -86,7 +86,7 @@ def on_signal(
             state.trigger = Progress(moved)
             fire_if_due(cells, cell_id, window, state, effects, clocks)
             if emitted is not state.emitted or kept != _kept(state):
-                effects.touched.add(cell_id)
+                effects.touched[cell_id] = None
     return effects
 
 

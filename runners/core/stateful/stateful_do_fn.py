@@ -213,7 +213,7 @@ class _Step:
                     continue
             else:
                 self._set_timers(cell_id, cell, self._engine_timers(cell_id, cell))
-            self._effects.touched.add(cell_id)
+            self._effects.touched[cell_id] = None
         outputs, self._effects.dead = self._machine.invoker.finish_bundle()
         for each in outputs:
             value = each.value if each.tag is None else TaggedOutput(each.tag, each.value)
