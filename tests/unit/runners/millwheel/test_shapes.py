@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.millwheel.control.shapes import RangeShape, ShapeError, Shapes, Split
+from runners.millwheel.control.shapes import Merge, RangeShape, ShapeError, Shapes, Split
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyMap, KeyRange, even_ranges
 from runners.millwheel.store.port import RangeRow
@@ -179,3 +179,84 @@ def test_a_merge_that_only_the_store_knew_of_is_found() -> None:
     assert known.is_in_handover(SECOND)
     # Said again by somebody else, it is no news.
     assert not known.learn({SECOND: RangeShape(None, FIRST)})
+
+
+OUT = RangeId("out", 0)
+CHAIN = {"read": (), "sum": ("read",), "out": ("sum",)}
+
+
+@given(data=st.data())
+def test_a_handover_ends_when_every_sender_there_is_follows_what_it_was_born_with(
+    data: st.DataObject,
+) -> None:
+    """However splits and merges overlap: not before, or keys are in two places; and not later, or it never moves."""
+    low, high = even_ranges(2)
+    rows = [row(READ, None), row(FIRST, low), row(SECOND, high), row(OUT, KeyRange(0, 1 << 64))]
+    known = Shapes({each.range_id: each for each in rows}, CHAIN)
+    keys = {each.range_id: each.keys for each in rows if each.keys}
+    passed = dict.fromkeys([READ, *keys], known.routing.number)
+    #: By range in a handover, the number of the first routing that has it as it is now.
+    since: dict[RangeId, int] = {}
+    numbers = set(passed)
+    known.report(passed)
+    for _ in range(40):
+        asked = data.draw(st.sampled_from(["split", "merge", "done", "found", "report", "end"]))
+        free = [each for each in keys if each not in known._heads]
+        free = [each for each in free if each not in {*known._heads.values(), *known.asked}]
+        if asked == "split" and free:
+            at = data.draw(st.sampled_from(sorted(free)))
+            middle = (keys[at].low + keys[at].high) // 2
+            born = known.split(at, middle, settled).born
+            assert born not in numbers, "a number was used again"
+            numbers.add(born)
+        elif asked == "merge" and {FIRST, SECOND} <= set(free):
+            if keys[FIRST].high == keys[SECOND].low:
+                known.merge(FIRST, SECOND)
+        elif asked == "done" and known.asked:
+            _carry_out(known, known.asked[data.draw(st.sampled_from(sorted(known.asked)))], keys)
+        elif asked == "found" and free:
+            # An owner has done what another driver had asked for.
+            at = data.draw(st.sampled_from(sorted(free)))
+            index = 1 + max(each.index for each in numbers if each.computation == at.computation)
+            born = RangeId(at.computation, index)
+            numbers.add(born)
+            _carry_out(known, Split(range_id=at, born=born), keys)
+        elif asked == "report":
+            there = sorted(passed.keys() | keys.keys())
+            who = data.draw(st.sampled_from([there, *([each] for each in there)]))
+            passed |= dict.fromkeys(who, known.routing.number)
+            known.report(dict.fromkeys(who, known.routing.number))
+        elif asked == "end":
+            for each in known.ripe():
+                if known.ended_handovers(each):
+                    passed.pop(each, None)
+        under_way = [each for each in known._heads if known.is_in_handover(each)]
+        since = {each: since.get(each, known.routing.number) for each in under_way}
+        # What is asked for may exist already, and send by a former routing.
+        senders = {*keys, *passed, *under_way, *known.unborn}
+        ripe = {
+            each
+            for each, number in since.items()
+            if all(
+                passed.get(sender, 0) >= number
+                for sender in senders
+                if sender.computation in CHAIN[each.computation]
+            )
+        }
+        assert set(known.ripe()) == ripe
+
+
+def _carry_out(known: Shapes, asked: object, keys: dict[RangeId, KeyRange]) -> None:
+    """The owner of a range does what it was asked for, and reports it."""
+    if isinstance(asked, Split):
+        whole = keys[asked.range_id]
+        at = asked.at or (whole.low + whole.high) // 2
+        keys[asked.range_id] = KeyRange(whole.low, at)
+        keys[asked.born] = KeyRange(at, whole.high)
+        other = RangeShape(keys[asked.born], asked.range_id)
+        known.learn({asked.range_id: RangeShape(keys[asked.range_id], None), asked.born: other})
+    elif isinstance(asked, Merge):
+        whole = KeyRange(keys[asked.range_id].low, keys.pop(asked.gone).high)
+        keys[asked.range_id] = whole
+        gone = RangeShape(None, asked.range_id)
+        known.learn({asked.range_id: RangeShape(whole, None), asked.gone: gone})
