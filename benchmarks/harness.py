@@ -1,4 +1,4 @@
-"""What the benchmarks' programs share: their command lines, their runs as processes of their own, and their outcome.
+"""The harness of the benchmarks: their command lines, their runs as processes of their own, and their outcome.
 
 A program has a purpose and its cases.  How options are named, where results go, what a run has (a folder, and a
 database where it needs one), how it is watched, and when a command has failed, is here.  `benchmarks.stores` has the

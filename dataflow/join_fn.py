@@ -22,7 +22,7 @@ LEFT, RIGHT = "left", "right"
 
 
 class JoinType(Enum):
-    """What a join emits for a value that meets none of the other side."""
+    """The kinds of join, by the pairs for values that meet none of the other side."""
 
     #: Nothing.
     INNER = "inner"

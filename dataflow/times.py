@@ -82,7 +82,7 @@ def instant(value: TimestampLike, *, time_zone: str | None = None) -> datetime:
     behind the microseconds are cut off.
 
     Args:
-        value: text, an aware datetime, text, or seconds since 1970.
+        value: text, an aware datetime, or seconds since 1970.
         time_zone: the zone of a text or datetime that names none, by its name in the IANA database.
 
     Raises:

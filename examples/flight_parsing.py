@@ -96,7 +96,7 @@ def parse_flight(row: Row) -> Flight:
 
 
 def gaps(flight: Flight) -> Iterator[str]:
-    """What a usable flight lacks: reasons for dead letters whose flight is still counted."""
+    """The reasons for dead letters whose flight is still counted: a usable flight lacks something."""
     if flight.tail is None:
         yield "tailnum is missing: counted in its hour, in no session"
     elif flight.delay_minutes is not None and flight.air_minutes is None:

@@ -227,7 +227,7 @@ def text_of(path: str, raw: bytes) -> str:
 
 
 class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
-    """What the transforms that read files have in common.
+    """The base class of the transforms that read files.
 
     Args:
         path: of the files, with ``*`` and ``?``.

@@ -105,7 +105,7 @@ class Source(ABC):
 
     @property
     def input_name(self) -> str | None:
-        """What is read, as plain text: a path, a topic; None if there is no such text.
+        """The name of the input, as plain text: a path, a topic; None if there is no such text.
 
         A job that is continued reads on in the splits that it has.  With another name its input is another one, so its
         positions there mean nothing.

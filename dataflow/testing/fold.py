@@ -113,7 +113,7 @@ class Folding:
 
 
 def signed_sum(changes: Iterable[Change[Any]]) -> list[Change[Any]]:
-    """What was emitted and not retracted.
+    """The elements that were emitted and not retracted.
 
     Raises:
         FoldError: something was retracted that had not been emitted.

@@ -1,4 +1,4 @@
-"""What the benchmarks' programs share: their commands can be made again, and a run in this thread comes to its end."""
+"""The harness of the benchmarks: their commands can be made again, and a run in this thread comes to its end."""
 
 import importlib
 import re
