@@ -6,7 +6,7 @@ with a reader of the old one; docs/stored-format.md says how.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 import dataflow as df
+from dataflow.column_combine_fn import Accumulators
 from dataflow.columns import WindowColumn
 from dataflow.combiner_columns import ExtremeColumns, ListedColumns, MeanColumns, SumColumns
+from dataflow.combiners import tuple_of
 from dataflow.computations.computation import Record, Timer
 from dataflow.computations.file_injector import InjectorSplit
 from dataflow.computations.folder_reader import FolderPosition
@@ -40,6 +42,7 @@ from runners.core.partials.partial import LatePartial
 from runners.core.partials.parts import PartialParts
 from runners.core.partials.signed_combine import NaN
 from runners.core.stages.percentile_watermark import SplitProgress
+from runners.core.stages.plan import plan
 from runners.core.stateful.keyed_state import KeyedState
 from runners.millwheel.control.shapes import Merge as MergeRanges
 from runners.millwheel.control.shapes import RangeShape, Routing, Split
@@ -48,7 +51,7 @@ from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.loads import RangeLoad
 from runners.millwheel.model.signals import Signal, SignalNews
-from runners.millwheel.versions.state_shape import StateShape
+from runners.millwheel.versions.state_shape import StateShape, state_shapes
 from runners.millwheel.wire import messages
 from runners.stored.cells import decode_cell, encode_cell
 from runners.stored.framing import FORMAT
@@ -141,6 +144,99 @@ def columns(keys: tuple[pa.Array, ...], *, is_single: bool) -> PartialColumns:
     )
 
 
+class Spread(df.CombineFn):
+    """A CombineFn of a user's, with two arrays for what it accumulates."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        return (0, 0)
+
+    def add_input(self, accumulator: tuple[int, int], value: int) -> tuple[int, int]:
+        return min(accumulator[0], value), max(accumulator[1], value)
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[int, int]]) -> tuple[int, int]:
+        lows, highs = zip(*accumulators, strict=True)
+        return min(lows), max(highs)
+
+    def extract_output(self, accumulator: tuple[int, int]) -> int:
+        return accumulator[1] - accumulator[0]
+
+    def columns(self) -> df.ColumnCombineFn:
+        return SpreadColumns()
+
+
+@attrs.frozen
+class SpreadColumns(df.ColumnCombineFn):
+    """Folds columns for `Spread`."""
+
+    def lift(self, values: Any, groups: df.ColumnGroups) -> Accumulators | None:
+        return None
+
+    def merge(self, accumulators: Accumulators, groups: df.ColumnGroups) -> Accumulators | None:
+        return None
+
+    def results(self, accumulators: Accumulators) -> pa.Array:
+        return pa.array(accumulators[1] - accumulators[0])
+
+
+class Keeper(df.DoFn):
+    """Has state and a timer of each kind of signature."""
+
+    TOTAL = df.CombiningValueStateSpec("total", df.SumCombineFn())
+    SEEN = df.BagStateSpec("seen")
+    END = df.TimerSpec("end", TimeDomain.EVENT)
+
+    def process(
+        self,
+        element: Any,
+        total: Any = df.DoFn.StateParam(TOTAL),
+        seen: Any = df.DoFn.StateParam(SEEN),
+        end: Any = df.DoFn.TimerParam(END),
+    ) -> None:
+        pass
+
+    @df.on_timer(END)
+    def on_end(self) -> None:
+        pass
+
+
+def _shapes() -> dict[str, StateShape]:
+    """What is noted of a source, of groupings and of a stateful DoFn."""
+    pipeline = df.Pipeline()
+    people, pets = (
+        pipeline
+        | name >> df.Create([df.TimestampedValue(("ann", 1), NOON)])
+        | f"windows of {name}"
+        >> df.WindowInto(
+            df.FixedWindows(60),
+            trigger=df.AfterWatermark(early=df.AfterCount(1)),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+        )
+        for name in ("people", "pets")
+    )
+    _ = (people, pets) | "join" >> df.Join()
+    spreads = tuple_of([Spread()])
+    spread = people | "sessions" >> df.WindowInto(df.Sessions(60)) | df.CombinePerKey(spreads)
+    rows = spread | "keep" >> df.ParDo(Keeper()) | df.Map(lambda pair: {"n": pair})
+    rows | "rows" >> df.WriteToPostgres("rows", columns={"n": int})
+    found = state_shapes(plan(pipeline.graph()))
+    (combined,) = [name for name in found if name.startswith("CombinePerKey")]
+    of = {
+        "a source": "pets/Read(MemorySource)",
+        "a join": "join/join",
+        "columns": combined,
+        "a stateful DoFn": "keep",
+    }
+    return {f"state shape of {what}": found[name] for what, name in of.items()}
+
+
+OF_USER = PartialColumns(
+    (pa.array(["a", "b"]),),
+    WindowColumn(np.array([0, 60_000_000]), np.array([60_000_000, 120_000_000]), 60_000_000),
+    np.array([3, 1]),
+    ((np.array([1, 2]), np.array([6, 7])),),
+    combiners=(SpreadColumns(),),
+    is_single=True,
+)
 COLUMNS = columns((pa.array(["a", "b"]), pa.array([1, 2])), is_single=False)
 LATE_PARTIAL = LatePartial.of(("k", FIRST, [5], 1), LateElement(5, 30_000_000, -1))
 ROWS = [("k", FIRST, [1, 2], 2), ("k", SECOND, [3], 1), ("l", FIRST, [4], 1)]
@@ -325,6 +421,9 @@ EXAMPLES: dict[str, Example] = {
         _partials,
     ),
     "partials as columns": _example(COLUMNS, encode_partials, _partials),
+    "partials as columns of a user": _example(
+        OF_USER, encode_partials, lambda blob: decode_partials(blob, OF_USER.combiners)
+    ),
     "partials of both kinds": Example(
         [*COLUMNS, *ROWS],
         lambda: encode_partials(PartialParts([COLUMNS, ROWS])),
@@ -373,6 +472,14 @@ EXAMPLES: dict[str, Example] = {
         lambda shape: shape.encoded().encode(),
         lambda blob: StateShape.decoded(blob.decode()),
     ),
+    **{
+        name: _example(
+            shape,
+            lambda each: each.encoded().encode(),
+            lambda blob: StateShape.decoded(blob.decode()),
+        )
+        for name, shape in _shapes().items()
+    },
     "run file": _example((SECOND, 2, [1, 2]), _run_frame, _run_content),
     "shuffle, parts": _example([PartBlob(7, 2, b"partials")], encode_parts, decode_parts),
     "file, packed": _example((3, b"partials"), lambda value: encode_packed(*value), decode_packed),

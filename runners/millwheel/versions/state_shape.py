@@ -107,7 +107,7 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
         if columns := _own_columns(operation.combine_fn):
             parts["columns"] = columns
         if Accumulation.of(plan.graph, stage.root).emits_changes:
-            parts["said"] = "by what has changed"
+            parts["emits"] = "what has changed"
     elif isinstance(operation, StatefulParDo):
         parts.update(_stateful_parts(stage.root, operation))
     return parts

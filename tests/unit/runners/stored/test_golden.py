@@ -97,6 +97,15 @@ def test_the_page_names_every_kind_and_tag() -> None:
     assert [each for each in (*kinds, *VALUES) if f"`{each}`" not in PAGE] == []
 
 
+def test_the_page_names_every_part_of_a_shape_of_state() -> None:
+    """By its name alone; those of state and timers have the user's name behind it."""
+    shapes = [example.value for name, example in EXAMPLES.items() if name.startswith("state shape")]
+    parts = {re.sub(r" '.*'$", " NAME", part) for shape in shapes for part in shape.parts}
+
+    assert {"emits", "columns", "combined by", "state NAME", "state timer NAME", "order"} <= parts
+    assert [part for part in parts if f"`{part}`" not in PAGE] == []
+
+
 def test_the_page_says_how_users_values_are_read_without_this_package() -> None:
     """Its program, in a process that does not find the package."""
     program = re.search(r"```py\n(.*?)```", PAGE, re.DOTALL)
