@@ -16,8 +16,8 @@ import attrs
 
 import dataflow as df
 from benchmarks import harness
-from dataflow.io.source import SourceBatch
 from dataflow.record_ids import record_digest
+from dataflow.source import SourceBatch
 from runners.core.stages.plan import plan
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.model.id_counts import IdCounts

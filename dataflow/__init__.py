@@ -23,22 +23,22 @@ from dataflow.errors import (
     WindowError,
 )
 from dataflow.io.arrival import ARRIVAL_TIME
+from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
 from dataflow.io.json_lines import ReadFromJsonLines
 from dataflow.io.postgres import WriteToPostgres
-from dataflow.io.set_aside import SetAside
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
-from dataflow.io.table import ColumnType
 from dataflow.join_fn import JoinType
 from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.runner import PipelineResult, PipelineState, Runner
+from dataflow.set_aside import SetAside
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.table import ColumnType
 from dataflow.times import duration, instant
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.co_group import CoGroupByKey
 from dataflow.transforms.count_windows import CountWindows
-from dataflow.transforms.create import Create, Read
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.group_by import GroupBy

@@ -11,9 +11,9 @@ import attrs
 
 from dataflow.combine_fn import CombineFn
 from dataflow.do_fn import CallableDoFn, DoFn
-from dataflow.io.source import Source
-from dataflow.io.table import TableSpec
 from dataflow.record_ids import RecordIds
+from dataflow.source import Source
+from dataflow.table import TableSpec
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.window_fn import WindowFn
 

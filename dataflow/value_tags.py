@@ -21,8 +21,8 @@ from dataflow.computations.folder_reader import FolderPosition
 from dataflow.do_fn import TaggedOutput, TimestampedValue, WindowedValue
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
-from dataflow.io.set_aside import Origin
 from dataflow.serialization import read_as, written_as
+from dataflow.set_aside import Origin
 from dataflow.transforms.changelog import Change
 from triggers.after_watermark import Phases
 from triggers.parts import Fired

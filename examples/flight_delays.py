@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import attrs
 
 import dataflow as df
-from dataflow.io.table import ColumnType
+from dataflow.table import ColumnType
 from examples.flight_parsing import (
     DEAD_LETTERS,
     NO_EVENT_TIME,

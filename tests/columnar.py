@@ -11,7 +11,7 @@ import pyarrow as pa
 import dataflow as df
 from dataflow.column_combine_fn import Accumulators
 from dataflow.columns import IntColumn, PairColumns, Rows
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
 from runners.batch.spill.spilled_groups import SPILL_BYTES, SpilledGroups

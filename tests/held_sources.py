@@ -11,7 +11,7 @@ import attrs
 
 import dataflow as df
 from dataflow.graph import PipelineGraph
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from runners.testing.simulator.sources import with_sources
 from windowing.timestamps import MIN_TIMESTAMP_US
 

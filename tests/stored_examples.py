@@ -25,9 +25,9 @@ from dataflow.computations.file_injector import InjectorSplit
 from dataflow.computations.folder_reader import FolderPosition
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
-from dataflow.io.set_aside import Origin
 from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
+from dataflow.set_aside import Origin
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import (
     NOTHING,

@@ -21,7 +21,7 @@ from dataflow.io.file_reader import unreadable_file
 from dataflow.io.files import FileSource
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
     DurationLike,

@@ -29,7 +29,7 @@ from dataflow.io.csv_files import CsvSource
 from dataflow.io.files import FileSource
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
-from dataflow.io.source import Source, SourceReader
+from dataflow.source import Source, SourceReader
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us, to_timestamp_us
 
 

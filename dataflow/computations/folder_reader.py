@@ -14,12 +14,12 @@ from pathlib import Path
 
 import attrs
 
+from dataflow.computations.name_set import NameRun, NameSet
 from dataflow.errors import InputError
 from dataflow.io.file_reader import unreadable_file
 from dataflow.io.files import FileSource, FileSplit
-from dataflow.io.name_set import NameRun, NameSet
-from dataflow.io.set_aside import SetAside
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.set_aside import SetAside
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
 
 #: Files read to their end that are watched for growing after it, which would be data lost.

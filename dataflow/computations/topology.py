@@ -19,11 +19,11 @@ from dataflow.computations.computation_do_fn import ComputationDoFn, KeyExtracti
 from dataflow.computations.hook import Definition
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN
-from dataflow.io.source import Source
+from dataflow.io.create import Read
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
-from dataflow.transforms.create import Read
+from dataflow.source import Source
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.par_do import Map, MultiOutputParDo
 from dataflow.transforms.window_into import WindowInto

@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: How often a split that has nothing new reports the time: each report is committed by its receiver.

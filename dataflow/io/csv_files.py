@@ -21,8 +21,8 @@ from dataflow.io.files import (
     RecordBytes,
     text_of,
 )
-from dataflow.io.source import SourceReader
 from dataflow.io.whole_lines import WholeLines
+from dataflow.source import SourceReader
 
 #: A character has at most so many bytes.
 _CHARACTER_BYTES_MAX = 4

@@ -13,9 +13,9 @@ from typing import Any
 from dataflow.columns import RepeatedColumn
 from dataflow.errors import InputError, TimeError
 from dataflow.io.files import PIECE_BYTES, FileSource, FileSplit, not_opened
-from dataflow.io.set_aside import RAW_BYTES_MAX, Origin, SetAside
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.io.whole_lines import WholeLines, line_ends
+from dataflow.set_aside import RAW_BYTES_MAX, Origin, SetAside
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
     MIN_TIMESTAMP_US,

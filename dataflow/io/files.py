@@ -21,13 +21,13 @@ import attrs
 
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import ArrivalTime
+from dataflow.io.create import Read
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
-from dataflow.io.source import Source, SourceReader
 from dataflow.io.whole_lines import WholeLines
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
-from dataflow.transforms.create import Read
+from dataflow.source import Source, SourceReader
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from dataflow.errors import InputError
 from dataflow.io.file_reader import FileReader, event_times_us
 from dataflow.io.files import FileSource, FileSplit, text_of
 from dataflow.io.json_values import check_first_lines, parse_json
-from dataflow.io.source import SourceReader
 from dataflow.rows import RowField
+from dataflow.source import SourceReader
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
     MIN_TIMESTAMP_US,

@@ -9,7 +9,7 @@ import attrs
 
 from dataflow.io.file_reader import FileReader
 from dataflow.io.files import FileSource, FileSplit
-from dataflow.io.source import SourceReader
+from dataflow.source import SourceReader
 
 
 @attrs.frozen(kw_only=True)

@@ -13,7 +13,7 @@ import attrs
 
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import system_now_us
-from dataflow.io.set_aside import Origin, SetAside
+from dataflow.set_aside import Origin, SetAside
 from dataflow.times import in_words
 from windowing.timestamps import (
     US_PER_SECOND,

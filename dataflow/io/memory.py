@@ -5,7 +5,7 @@ from typing import Any
 
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 

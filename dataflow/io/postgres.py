@@ -12,9 +12,9 @@ from typing import Any
 
 from dataflow.errors import PipelineError
 from dataflow.graph import WriteTable
-from dataflow.io.table import ColumnType, TableSpec
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.table import ColumnType, TableSpec
 
 _COLUMN_TYPES = (int, float, str, bool, bytes, datetime)
 

@@ -15,7 +15,7 @@ import attrs
 from dataflow.columns import picked
 from dataflow.graph import Read
 from dataflow.io.max_ahead import MaxAhead
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
 
 _LOG = logging.getLogger(__name__)

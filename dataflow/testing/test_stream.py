@@ -18,12 +18,12 @@ import attrs
 
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
+from dataflow.io.create import Read
 from dataflow.io.memory import listed_elements
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
-from dataflow.transforms.create import Read
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from triggers.checks import check_signal_name
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,

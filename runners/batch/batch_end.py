@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from dataflow.errors import DataflowError, InputError
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from runners.batch import range_task
 from runners.batch.digest_writer import DigestWriter
 from runners.batch.letter_digests import Repeated

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from dataflow.io.table import TableWrite
+from dataflow.table import TableWrite
 from runners.batch.range_writer import RangeWriter
 from runners.core.ground.dead_letters import DeadLetter
 from runners.stored.places import ReadSoFar

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import attrs
 
 from dataflow.errors import DataflowError
-from dataflow.io.source import SourceBatch
+from dataflow.source import SourceBatch
 from runners.batch.deadly_code import UNWATCHED, CodeWatch
 from runners.batch.digest_writer import DigestWriter
 from runners.batch.gather import Gatherer, Packed

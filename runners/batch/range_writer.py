@@ -30,7 +30,7 @@ from typing import Any, Self
 
 import attrs
 
-from dataflow.io.table import Row, TableSpec, TableWrite
+from dataflow.table import Row, TableSpec, TableWrite
 from runners.batch.letter_digests import Letters, Repeated
 from runners.core.ground import dead_letters
 from runners.core.tables.columns import TableColumns

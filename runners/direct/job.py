@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import attrs
 
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
-from dataflow.io.table import TableSpec
 from dataflow.io.trusted_watermark import opened
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.table import TableSpec
 from runners.core.ground.cells import Cell, CellId, LateArrival
 from runners.core.ground.dead_letters import DeadLetter
 from runners.core.ground.timers import TimerQueue, Timers

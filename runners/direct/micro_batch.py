@@ -6,7 +6,7 @@ import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
-from dataflow.io.source import SourceBatch
+from dataflow.source import SourceBatch
 from runners.core.stages.plan import ExecutionPlan
 from runners.core.stages.source_stage import Admitted
 from runners.direct.job import Job, SplitInput

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataflow.errors import PipelineError
-from dataflow.io.table import TableSpec
 from dataflow.runner import PipelineState
+from dataflow.table import TableSpec
 from runners.core.ground.cells import LateArrival
 from runners.core.ground.dead_letters import DeadLetter, dead_mapping
 from runners.core.panes.late import count_by_transform, late_mapping

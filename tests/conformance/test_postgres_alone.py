@@ -13,7 +13,7 @@ import attrs
 import psycopg
 import pytest
 
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.errors import StoreError
 from runners.millwheel.store.port import Committed, Fenced, Indeterminate
 from runners.millwheel.store.postgres import PostgresStore, statements

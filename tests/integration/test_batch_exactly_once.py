@@ -12,7 +12,7 @@ import pytest
 
 import dataflow as df
 from dataflow.io.memory import MemorySource
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.batch import BatchRunner, waves
 from runners.batch.range_writer import RangeWriter
 from runners.errors import TableOwnedError, UnrepeatableError

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.errors import StoreError
 from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges

@@ -12,7 +12,7 @@ import attrs
 import psycopg
 import pytest
 
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.errors import JobRunningError, StoreError
 from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from dataflow.io.table import TableSpec
+from dataflow.table import TableSpec
 from runners.embedded.cluster import open_cluster
 from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
 from runners.embedded.temporary import temporary_home, temporary_postgres

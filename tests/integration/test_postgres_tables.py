@@ -10,7 +10,7 @@ import pendulum
 import psycopg
 import pytest
 
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.errors import (
     StoreError,
     TableMismatchError,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dataflow.io.table import TableSpec
+from dataflow.table import TableSpec
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.model.production import Production, StoredDeadLetter

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.columns import IntColumn, PairColumns, Rows, picked
 from dataflow.graph import TransformNode, WriteTable
-from dataflow.io.table import TableSpec
 from dataflow.serialization import dumps, loads
+from dataflow.table import TableSpec
 from runners.core.columns.windows import assigned
 from runners.core.ground.bundle import Bundle
 from runners.core.tables.changelog import apply_table_write

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.commit_or_resolve import CommitResult, Commits, commit_or_resolve

@@ -19,8 +19,8 @@ from dataflow.io.csv_files import CsvSource
 from dataflow.io.csv_quotes import QuoteScan
 from dataflow.io.files import FileSource, FileSplit
 from dataflow.io.json_values import JsonLinesSource
-from dataflow.io.set_aside import SetAside
-from dataflow.io.source import SplitStatus
+from dataflow.set_aside import SetAside
+from dataflow.source import SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Everything that matters to CSV, and characters of one to four bytes.

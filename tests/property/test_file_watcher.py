@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dataflow.computations import CsvWatcher, JsonLinesWatcher
 from dataflow.computations.file_watcher import FileWatcher
 from dataflow.io import csv_files, files, whole_lines
-from dataflow.io.source import SplitStatus
+from dataflow.source import SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 US = 1_000_000

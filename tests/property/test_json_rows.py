@@ -15,8 +15,8 @@ from dataflow.columns import Rows
 from dataflow.io import files, json_rows, whole_lines
 from dataflow.io.files import FileSplit
 from dataflow.io.json_rows import JsonRowsSource
-from dataflow.io.source import SourceBatch, SplitStatus
 from dataflow.rows import row_fields
+from dataflow.source import SourceBatch, SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dataflow.io.set_aside import Origin
 from dataflow.serialization import dumps, loads
+from dataflow.set_aside import Origin
 from runners.batch.letter_digests import Letters, Repeated
 from runners.core.ground.dead_letters import DeadLetter
 from windowing.window import GLOBAL_WINDOW, Window

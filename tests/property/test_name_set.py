@@ -5,7 +5,7 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow.io.name_set import NameSet
+from dataflow.computations.name_set import NameSet
 
 #: Numbers that touch, with and without leading zeros; names without any; other digits than ours.
 NAMES = st.one_of(

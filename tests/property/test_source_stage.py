@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.errors import InputError
-from dataflow.io.set_aside import SetAside
-from dataflow.io.source import SourceBatch, SplitStatus
+from dataflow.set_aside import SetAside
+from dataflow.source import SourceBatch, SplitStatus
 from runners.core.stages import source_stage
 from runners.core.stages.deduplication import Deduplicator, horizon_us
 from runners.core.stages.percentile_watermark import ProgressSketch

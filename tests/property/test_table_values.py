@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.io.table import ColumnType, TableSpec
+from dataflow.table import ColumnType, TableSpec
 from runners.core.tables.values import as_stored
 
 

@@ -21,7 +21,7 @@ from dataflow.io.csv_files import CsvSource
 from dataflow.io.files import FileSplit
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.memory import MemorySource
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import (
     NOTHING,

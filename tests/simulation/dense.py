@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 import dataflow as df
-from dataflow.io.source import SplitStatus
+from dataflow.source import SplitStatus
 from runners.testing.scripted_source import Batch, ScriptedSource
 
 US_PER_S = 1_000_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from runners.core.ground.key_codec import KeyCodec
 from runners.direct import DirectRunner
 from runners.millwheel.cell_codec import encode_cell_key, encode_window

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
 from runners.millwheel.worker.step_limits import StepLimits

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.io.source import SplitStatus
+from dataflow.source import SplitStatus
 from runners.direct import DirectRunner
 from runners.millwheel.model.production import Production
 from runners.millwheel.worker.worker_options import WorkerOptions

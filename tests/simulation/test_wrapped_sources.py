@@ -1,6 +1,6 @@
 """A source that the simulator reads through is taken for the source that it is."""
 
-from dataflow.io.source import Source
+from dataflow.source import Source
 from runners.testing.simulator.sources import _Wrapped
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dataflow.io.source import SplitStatus
+from dataflow.source import SplitStatus
 from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.held_sources import Gate
 

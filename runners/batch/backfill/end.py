@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from dataflow.errors import DataflowError
-from dataflow.io.source import SourceBatch
+from dataflow.source import SourceBatch
 from runners.batch import range_task
 from runners.batch.backfill.key_parts import PARTS, KeyParts
 from runners.batch.backfill.left_state import LeftState

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any
 
 from dataflow.graph import Read
-from dataflow.io.source import Source, SourceBatch, SplitStatus
 from dataflow.io.trusted_watermark import opened
+from dataflow.source import Source, SourceBatch, SplitStatus
 from runners.errors import UnrepeatableError
 from runners.stored.places import SplitMark
 

@@ -1,7 +1,7 @@
 """Dead letters: records that were left out because user code or a reader fails on them.
 
 A dead letter keeps the record as it came into the stage, so that it can be fed again when the code is correct.
-A record that a source's reader cannot read arrives set aside (`dataflow.io.set_aside`), with its place in the input.
+A record that a source's reader cannot read arrives set aside (`dataflow.set_aside`), with its place in the input.
 """
 
 import traceback
@@ -13,8 +13,8 @@ import attrs
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import DataflowError, PipelineError
 from dataflow.graph import TransformNode
-from dataflow.io.set_aside import Origin, SetAside
-from dataflow.io.source import SourceBatch
+from dataflow.set_aside import Origin, SetAside
+from dataflow.source import SourceBatch
 from runners.core.ground.element_text import shown
 from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
 from windowing.window import GLOBAL_WINDOW, Window

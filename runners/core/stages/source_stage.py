@@ -18,7 +18,7 @@ from typing import Protocol
 
 import attrs
 
-from dataflow.io.source import SourceBatch, SplitStatus
+from dataflow.source import SourceBatch, SplitStatus
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import LateArrival
 from runners.core.ground.dead_letters import DeadLetter, letters_set_aside

@@ -24,7 +24,7 @@ from dataflow.graph import (
     TransformNode,
     WriteTable,
 )
-from dataflow.io.table import TableWrite
+from dataflow.table import TableWrite
 from dataflow.transforms.changelog import Change
 from runners.core.columns.partials import PartialColumns
 from runners.core.columns.windows import assigned as assigned_columns

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from dataflow.errors import TableRowError, TimeError
-from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from dataflow.table import ColumnType, Row, TableSpec, TableWrite
 from runners.core.tables.columns import are_checked
 from runners.core.tables.row_changes import applied
 from windowing.timestamps import to_timestamp_us

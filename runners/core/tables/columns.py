@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dataflow.arrow_numbers import array_of
 from dataflow.columns import ARROW_TYPES, Column, Rows, column_values
-from dataflow.io.table import ColumnType, Row, TableSpec
+from dataflow.table import ColumnType, Row, TableSpec
 from runners.core.columns.partials import key_codes
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window_columns import Int64s

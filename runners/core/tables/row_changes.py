@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dataflow.errors import TableConflictError
-from dataflow.io.table import Row, RowChange, TableSpec, TableWrite
+from dataflow.table import Row, RowChange, TableSpec, TableWrite
 
 
 class RowChanges:

@@ -8,8 +8,8 @@ from typing import Any
 from dataflow.columns import Rows
 from dataflow.errors import TableConflictError, TableRowError, TransformError
 from dataflow.graph import TransformNode
-from dataflow.io.table import Row, TableSpec, TableWrite
 from dataflow.rows import is_row_type
+from dataflow.table import Row, TableSpec, TableWrite
 from runners.core.ground.bundle import Bundle
 from runners.core.tables.changelog import check_rows
 from runners.core.tables.columns import TableColumns

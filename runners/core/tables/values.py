@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from types import NoneType
 from typing import Any
 
-from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from dataflow.table import ColumnType, Row, TableSpec, TableWrite
 from runners.core.tables.columns import TableColumns
 from windowing.timestamps import to_datetime, to_timestamp_us
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import attrs
 
-from dataflow.io.table import TableWrite
+from dataflow.table import TableWrite
 from runners.core.ground import dead_letters
 from runners.core.ground.cells import LateArrival
 from runners.core.panes.late import late_text

@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 
 import attrs
 
-from dataflow.io.table import Row, TableSpec
+from dataflow.table import Row, TableSpec
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.production import Checkpoint, Production

@@ -9,8 +9,8 @@ from functools import partial
 
 import attrs
 
-from dataflow.io.source import SourceReader, SplitStatus
 from dataflow.io.trusted_watermark import opened
+from dataflow.source import SourceReader, SplitStatus
 from runners.core.stages.deduplication import NewId
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.source_stage import SourceStage, watermark_behind

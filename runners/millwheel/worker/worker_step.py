@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import attrs
 
-from dataflow.io.table import TableWrite
+from dataflow.table import TableWrite
 from runners.core.tables.values import size_of_rows
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId
 from runners.millwheel.model.production import (

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import attrs
 
 from dataflow.graph import PipelineGraph
-from dataflow.io.source import SourceBatch
 from dataflow.serialization import dumps_code, loads_code
+from dataflow.source import SourceBatch
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.errors import LostCommitsError, StoreError, StoreRestartedError
 from runners.millwheel.control.job import job_spec

@@ -13,9 +13,9 @@ import attrs
 from dataflow.combine_fn import CallableCombineFn, ChangingCombineFn, ListCombineFn
 from dataflow.graph import MAIN, Group
 from dataflow.io.postgres import WriteToPostgres
-from dataflow.io.table import TableSpec
 from dataflow.pipeline import PCollection, Pipeline
 from dataflow.serialization import dumps, loads
+from dataflow.table import TableSpec
 from dataflow.testing.fold import Combine, FoldError, Folding
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.par_do import FlatMap, Map

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dataflow.io.source import SourceBatch, SplitStatus
+from dataflow.source import SourceBatch, SplitStatus
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.master.slots import LEASE_TTL_MS, Slot
 from runners.millwheel.model.ids import RangeId

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from dataflow.graph import PipelineGraph, Read
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import RangeRow
 from runners.stored.places import decode_split, encode_position

@@ -7,7 +7,7 @@ idle for a while, from birth or later, and come back; in others records come sev
 from collections.abc import Sequence
 from random import Random
 
-from dataflow.io.source import SplitStatus
+from dataflow.source import SplitStatus
 from runners.testing.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, US_PER_SECOND
 

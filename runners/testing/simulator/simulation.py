@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 
 from dataflow.graph import PipelineGraph
-from dataflow.io.table import TableSpec
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult, PipelineState
+from dataflow.table import TableSpec
 from dataflow.transforms.changelog import Change
 from runners.core.panes.late import count_by_transform
 from runners.core.stages.plan import ExecutionPlan, plan

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from dataflow.graph import ParDo, PipelineGraph, Read, StatefulParDo
-from dataflow.io.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from runners.testing.simulator.fault import SyncPoint
 from windowing.timestamps import MIN_TIMESTAMP_US
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
-from dataflow.io.source import SourceBatch
+from dataflow.source import SourceBatch
 from runners.testing.manual_clock import ManualClock
 
 #: Lines of a story that are shown.

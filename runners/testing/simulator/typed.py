@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow.columns import IntColumn, Rows
-from dataflow.io.source import Source, SourceBatch, SourceReader
+from dataflow.source import Source, SourceBatch, SourceReader
 
 _BITS_MAX = 62
 

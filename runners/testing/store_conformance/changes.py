@@ -9,7 +9,7 @@ from random import Random
 import attrs
 
 from dataflow.errors import TableConflictError
-from dataflow.io.table import Row, RowChange, TableSpec, TableWrite
+from dataflow.table import Row, RowChange, TableSpec, TableWrite
 from runners.testing.store_conformance.world import (
     HIGH,
     JOB,

@@ -4,7 +4,7 @@ import itertools
 import threading
 from functools import partial
 
-from dataflow.io.table import TableWrite
+from dataflow.table import TableWrite
 from runners.errors import StoreError
 from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END

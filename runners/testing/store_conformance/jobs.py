@@ -4,7 +4,7 @@ from functools import partial
 
 import attrs
 
-from dataflow.io.table import TableWrite
+from dataflow.table import TableWrite
 from runners.errors import JobMismatchError, StoreError, TableOwnedError
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.production import Checkpoint, TimerWrite

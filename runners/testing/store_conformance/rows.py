@@ -7,7 +7,7 @@ from functools import partial
 import attrs
 
 from dataflow.errors import TableRowError
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.errors import StoreError, TableMismatchError
 from runners.millwheel.model.production import LateRecord, StoredDeadLetter
 from runners.millwheel.store.port import Fenced

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dataflow.io.table import TableWrite
+from dataflow.table import TableWrite
 from runners.errors import StoreError
 from runners.millwheel.model.ids import Channel
 from runners.millwheel.model.production import Checkpoint, JournalEntry

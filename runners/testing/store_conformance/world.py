@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from dataflow.errors import DataflowError
-from dataflow.io.table import TableSpec
+from dataflow.table import TableSpec
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.model.production import CellWrite, Production

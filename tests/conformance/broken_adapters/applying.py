@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from dataflow.io.table import TableSpec
+from dataflow.table import TableSpec
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.job import StoredJob, StoredTable

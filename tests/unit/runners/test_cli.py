@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from dataflow.io.table import TableSpec
+from dataflow.table import TableSpec
 from runners import cli, registry
 from runners.cli import main
 from runners.core.ground import dead_letters

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from dataflow.io.table import TableSpec
+from dataflow.table import TableSpec
 from runners.core.tables.changelog import Rows
 from runners.errors import TableMismatchError
 from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt

@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from dataflow.io.table import Row, TableSpec, TableWrite
+from dataflow.table import Row, TableSpec, TableWrite
 from runners.core.ground.clock import Clock
 from runners.core.panes.late import count_by_transform
 from runners.core.tables.changelog import apply_table_write, check_write

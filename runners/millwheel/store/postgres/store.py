@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from dataflow.io.table import Row, TableSpec
+from dataflow.table import Row, TableSpec
 from runners.core.tables.changelog import check_write
 from runners.errors import StoreUnreachableError
 from runners.millwheel.model.ids import RangeId

@@ -13,7 +13,7 @@ import attrs
 import pyarrow as pa
 from psycopg import Connection, sql
 
-from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from dataflow.table import ColumnType, Row, TableSpec, TableWrite
 from runners.core.tables.columns import TableColumns
 from runners.errors import StoreError, TableMismatchError
 from runners.millwheel.store.postgres.arrays import (

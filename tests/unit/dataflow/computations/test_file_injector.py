@@ -8,7 +8,7 @@ import pytest
 
 import dataflow as df
 from dataflow.computations import CsvInjector, JsonLinesInjector
-from dataflow.io.source import SplitStatus
+from dataflow.source import SplitStatus
 from runners.direct import DirectRunner
 from windowing.timestamps import MAX_TIMESTAMP_US
 

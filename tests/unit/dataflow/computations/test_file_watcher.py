@@ -10,7 +10,7 @@ import pytest
 
 import dataflow as df
 from dataflow.computations import CsvWatcher, JsonLinesWatcher
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from runners.direct import DirectRunner
 from windowing.timestamps import MIN_TIMESTAMP_US
 

@@ -8,7 +8,7 @@ import pytest
 import dataflow as df
 from dataflow.io.csv_files import CsvSource
 from dataflow.io.json_values import JsonLinesSource
-from dataflow.io.source import SplitStatus
+from dataflow.source import SplitStatus
 from runners.direct import DirectRunner
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 

@@ -15,7 +15,7 @@ import dataflow as df
 from dataflow.computations import JsonLinesInjector, JsonLinesWatcher
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.max_ahead import MaxAhead
-from dataflow.io.source import SplitStatus
+from dataflow.source import SplitStatus
 from runners.direct import DirectRunner
 
 NOW = datetime.now(UTC).timestamp()

@@ -13,8 +13,8 @@ from dataflow.errors import PipelineError
 from dataflow.graph import Read
 from dataflow.io.arrival import ARRIVAL_TIME
 from dataflow.io.max_ahead import MaxAhead
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.io.trusted_watermark import TrustedReader
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from runners.direct import DirectRunner
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 

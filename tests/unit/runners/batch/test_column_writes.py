@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow.columns import ARROW_TYPES, Rows, column_values
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.batch.range_writer import _TableBuffer
 from runners.core.tables.columns import TableColumns
 from runners.millwheel.store.postgres.arrays import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.batch import range_writer
 from runners.batch.range_writer import FencedError, RangeWriter
 from runners.core.ground.dead_letters import DeadLetter

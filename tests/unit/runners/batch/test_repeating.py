@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 import dataflow as df
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.batch.range_writer import FencedError, RangeWriter
 from runners.batch.repeating import begin_run, binding_ranges, check_continuable
 from runners.core.stages.plan import ExecutionPlan, plan

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataflow.errors import TableConflictError, TableRowError
-from dataflow.io.table import ColumnType, Row, TableSpec, TableWrite
+from dataflow.table import ColumnType, Row, TableSpec, TableWrite
 from runners.core.tables.changelog import (
     Rows,
     apply_table_write,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.graph import TransformNode, WriteTable
-from dataflow.io.table import TableSpec
+from dataflow.table import TableSpec
 from runners.core.ground.bundle import Bundle
 from runners.core.tables.changelog import Rows, apply_table_write
 from runners.core.tables.row_changes import RowChanges

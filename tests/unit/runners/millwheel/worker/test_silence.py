@@ -3,7 +3,7 @@
 import pytest
 
 import dataflow as df
-from dataflow.io.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.errors import StoreUnreachableError

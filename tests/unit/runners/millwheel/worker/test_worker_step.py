@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dataflow.io.table import TableSpec, TableWrite
+from dataflow.table import TableSpec, TableWrite
 from runners.core.ground.cells import LateArrival
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange

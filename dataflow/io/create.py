@@ -11,11 +11,11 @@ from dataflow.graph import Read as ReadOperation
 from dataflow.io.arrival import ArrivalTime, ArrivalTimeSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
 from dataflow.io.memory import MemorySource, listed_elements
-from dataflow.io.source import Source
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.serialization import dumps_code
+from dataflow.source import Source
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import DurationLike
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from dataflow.io.set_aside import SetAside
+from dataflow.set_aside import SetAside
 
 
 class SplitStatus(Enum):
