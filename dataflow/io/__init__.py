@@ -1,1 +1,1 @@
-"""Sources and sinks: their contracts and the connectors that come with the SDK."""
+"""Where a pipeline starts and ends: the sources and sinks that come with the SDK, and the transforms that use them."""
