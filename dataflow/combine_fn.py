@@ -104,9 +104,16 @@ class ChangingCombineFn(CombineFn):
 
     @abstractmethod
     def changes(self, accumulator: Any, more: Any) -> tuple[Any, Any]:
-        """The elements that go from the result, and those that are new, if ``more`` is merged into ``accumulator``.
+        """The changes of the result when another accumulator is merged into one.
 
         Changes neither, and what it returns does not change with them.
+
+        Args:
+            accumulator: of what the window has combined so far.
+            more: of what is new.
+
+        Returns:
+            The elements that go from the result, and those that are new.
         """
 
 

@@ -104,6 +104,9 @@ class Hook:
         Args:
             tag: tells the timers of a key apart.
             domain: `LOW_WATERMARK` or `WALL_TIME`.
+
+        Raises:
+            PipelineError: there is no such domain.
         """
         if domain not in self.timers:
             raise PipelineError(
@@ -113,7 +116,16 @@ class Hook:
         return self.timers[domain].get(tag)
 
     def produce(self, value: Any, stream: str, timestamp: TimestampLike | None) -> None:
-        """Check a production and keep it."""
+        """Check a production and keep it.
+
+        Args:
+            value: without a wrapper; a stream and a timestamp are arguments of their own.
+            stream: one of the outputs of the computation.
+            timestamp: not before that of what the hook is called for; None: the same.
+
+        Raises:
+            TransformError: the computation has no such output, the value has a wrapper, or the timestamp is too early.
+        """
         outputs = self.definition.outputs
         if stream not in outputs:
             raise TransformError(

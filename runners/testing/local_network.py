@@ -22,7 +22,12 @@ class LocalNetwork:
         self._inboxes.pop(address, None)
 
     def put(self, address: str, message: bytes) -> None:
-        """Hand a message to an endpoint, if it is there."""
+        """Hand a message to an endpoint, if it is there.
+
+        Args:
+            address: of the endpoint; what is sent to one that is cut off, or never was, is lost.
+            message: as the transport carries it.
+        """
         inbox = self._inboxes.get(address)
         if inbox is not None:
             inbox.append(message)
@@ -36,7 +41,12 @@ class LocalNetwork:
 
 
 class LocalTransport:
-    """One endpoint of a `LocalNetwork`; see `runners.millwheel.wire.transport` for the contract."""
+    """One endpoint of a `LocalNetwork`; see `runners.millwheel.wire.transport` for the contract.
+
+    Args:
+        network: that of all endpoints.
+        address: its name there.
+    """
 
     def __init__(self, network: LocalNetwork, address: str) -> None:
         self._network, self._address = network, address

@@ -5,15 +5,17 @@ The rule: a function or method of the packages below that has two or more parame
 What need not have one:
 
 * names that begin with an underscore, and what is in such classes or in functions;
-* a method of a class, if a method of the same name with the same parameters, or more, is documented in another class:
-  the base or the port that it implements, so that the same text does not stand in ten places;
+* a method whose contract, which documents all of its parameters, is found by name, so that the same text does not stand
+  in ten places: the method of this name in a base, in a port (a ``Protocol`` of which the class, or one that is derived
+  from it, has all methods), or in the class that the docstring of its class names ("The part of `Store` that",
+  "Stands in for a `RangeWriter`"); or the method that its own docstring names ("see `StoreResult.move`");
 * overloads, methods that the engine calls for timers, and classes of ``attrs``, whose fields are documented.
 """
 
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -21,15 +23,30 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("windowing", "triggers", "dataflow", "runners")
-#: Not for users, and no ports: their callers are the package itself, and they say it in the first line.
-OUTSIDE = (
-    "runners/millwheel/store/memory/",
-    "runners/millwheel/store/postgres/",
-    "runners/millwheel/worker/",
-    "runners/testing/",
-)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@attrs.frozen
+class Owner:
+    """A class, as its methods need it: its name, its bases by name, and the one that it names as its contract."""
+
+    name: str
+    bases: Sequence[str]
+
+    @classmethod
+    def of(cls, node: ast.ClassDef) -> "Owner":
+        """The owner of the methods in a class statement."""
+        bases = [_last_name(each) for each in node.bases]
+        part = re.match(
+            r"(?:The part of|Stands in for an?) `([\w.]+)`", ast.get_docstring(node) or ""
+        )
+        return cls(node.name, [*bases, *([part[1].split(".")[-1]] if part else ())])
+
+
+def _last_name(base: ast.expr) -> str:
+    """The name of a base, without its module and its parameters."""
+    return ast.unparse(base.value if isinstance(base, ast.Subscript) else base).split(".")[-1]
 
 
 @attrs.frozen
@@ -37,7 +54,7 @@ class Documented:
     """A public function with its parameters, and what its docstring says of them."""
 
     place: str
-    owner: str | None
+    owner: Owner | None
     name: str
     parameters: Sequence[str]
     doc: str
@@ -58,15 +75,18 @@ def functions(path: str, text: str) -> Iterator[Documented]:
 
     def found(body: Sequence[ast.stmt], owner: ast.ClassDef | None) -> Iterator[Documented]:
         for node in body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                yield from found(node.body, node)
+            if isinstance(node, ast.ClassDef):
+                # The class itself, for its bases: it need not have a public method.
+                yield Documented(f"{path}:{node.lineno}", Owner.of(node), "", (), "")
+                if not node.name.startswith("_"):
+                    yield from found(node.body, node)
             elif isinstance(node, FunctionNode) and _is_public(node):
                 doc = ast.get_docstring(node) or ""
                 if owner is not None and node.name == "__init__":
                     doc += "\n\n" + (ast.get_docstring(owner) or "")
                 parameters = _parameters(node, is_method=owner is not None)
-                name = None if owner is None else owner.name
-                yield Documented(f"{path}:{node.lineno}", name, node.name, parameters, doc)
+                of = None if owner is None else Owner.of(owner)
+                yield Documented(f"{path}:{node.lineno}", of, node.name, parameters, doc)
 
     yield from found(ast.parse(text).body, None)
 
@@ -86,19 +106,59 @@ def _parameters(node: FunctionNode, *, is_method: bool) -> list[str]:
     return [each.arg for each in (*named, arguments.vararg, arguments.kwarg) if each is not None]
 
 
+class Contracts:
+    """The classes of a package, to find which of them a method has its contract from."""
+
+    def __init__(self, found: Iterable[Documented]) -> None:
+        self._bases: dict[str, set[str]] = defaultdict(set)
+        self._methods: dict[str, dict[str, list[Documented]]] = defaultdict(dict)
+        for each in found:
+            if each.owner is not None:
+                self._bases[each.owner.name].update(each.owner.bases)
+                self._methods[each.owner.name].setdefault(each.name, []).append(each)
+        self._above = {name: self._all_bases(name) for name in self._methods}
+        self._ports = {
+            name: methods.keys() - {"__init__"}
+            for name, methods in self._methods.items()
+            if "Protocol" in self._bases[name]
+        }
+
+    def document(self, method: Documented) -> bool:
+        """Whether a base, a port or a method that its docstring refers to documents all parameters of a method."""
+        if method.owner is None or method.name == "__init__":
+            return False
+        referred = {(name, each) for name, each in re.findall(r"see `(\w+)\.(\w+)`", method.doc)}
+        contracts = {(name, method.name) for name in self._contracts_of(method.owner.name)}
+        return any(
+            set(method.parameters) <= set(each.described)
+            for name, method_name in contracts | referred
+            for each in self._methods.get(name, {}).get(method_name, ())
+        )
+
+    def _contracts_of(self, name: str) -> Iterable[str]:
+        """The bases of a class, and the ports of it and of the classes that are made of it."""
+        yield from self._above[name]
+        for whole in (name, *(each for each, above in self._above.items() if name in above)):
+            parts = (whole, *self._above[whole])
+            methods = set[str]().union(*(self._methods.get(each, {}) for each in parts))
+            yield from (each for each, port in self._ports.items() if port and port <= methods)
+
+    def _all_bases(self, name: str) -> set[str]:
+        above, new = set[str](), set(self._bases.get(name, ()))
+        while new:
+            above |= new
+            new = {base for each in new for base in self._bases.get(each, ())} - above
+        return above
+
+
 def undocumented(found: Sequence[Documented]) -> Iterator[str]:
     """What of these breaks the rule, each with its place."""
-    bases = defaultdict(list)
-    for each in found:
-        if each.owner is not None and each.described:
-            bases[each.name].append(set(each.parameters))
+    contracts = Contracts(found)
     for each in found:
         missing = [name for name in each.parameters if name not in each.described]
         if len(each.parameters) < 2 or not missing:
             continue
-        wanted = set(each.parameters)
-        is_inherited = each.owner is not None and each.name != "__init__"
-        if is_inherited and not each.described and any(base >= wanted for base in bases[each.name]):
+        if not each.described and contracts.document(each):
             continue
         yield f"{each.place}: Args of {each.name} without {', '.join(missing)}"
 
@@ -116,8 +176,7 @@ def found() -> list[Documented]:
     return [
         each
         for path in paths
-        if not (place := path.relative_to(ROOT).as_posix()).startswith(OUTSIDE)
-        for each in functions(place, path.read_text("utf-8"))
+        for each in functions(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
     ]
 
 
@@ -147,6 +206,9 @@ class Port:
             OSError: it did not arrive.
         """
 '''
+#: A port with another method.
+PROTOCOL = BASE.replace("Port:", "Port(Protocol):") + "    def close(self) -> None: ...\n"
+SEND = "\n    def send(self, address: str, message: bytes) -> None: ...\n"
 
 
 @pytest.mark.parametrize(
@@ -158,11 +220,20 @@ class Port:
             "b",
         ),
         ("class A:\n    def __init__(self, a: int, b: int) -> None:\n        ...\n", "a, b"),
-        (f"{BASE}class A:\n    def send(self, address: str, message: bytes) -> None: ...\n", None),
+        (f"{BASE}class A(Port):{SEND}", None),
+        (f"{BASE}class A(Port):\n    x = 1\nclass B(A):{SEND}", None),
+        (f"{BASE}class A(Port):{SEND.replace('address', 'a')}", "a, message"),
+        # A method of the same name in a class that has nothing to do with this one.
+        (f"{BASE}class A:{SEND}", "address, message"),
+        (f'{BASE}class A:\n    """The part of `x.Port` that sends."""{SEND}', None),
+        (f'{BASE}class A:{SEND[:-4]}\n        """See, or see `Port.send`."""\n', None),
         (
-            f"{BASE}class A:\n    def send(self, a: str, message: bytes) -> None: ...\n",
-            "a, message",
+            f'{BASE}class A:{SEND[:-4]}\n        """See, or see `Port.put`."""\n',
+            "address, message",
         ),
+        (f"{PROTOCOL}class A:{SEND}    def close(self) -> None: ...\n", None),
+        (f"{PROTOCOL}class A:{SEND}", "address, message"),
+        (f"{PROTOCOL}class A:{SEND}class B(A):\n    def close(self) -> None: ...\n", None),
         ("def _f(a: int, b: int) -> None: ...\n", None),
         ("def f(a: int) -> None: ...\n", None),
     ],

@@ -90,6 +90,10 @@ class Firing:
         """Fire windows by the signals that are due here, one signal after the other, a bounded number of cells at once.
 
         Commit each step before the next is asked for, and nothing in between.
+
+        Args:
+            news: from the master; a signal is due if the news has its number, or a higher one, for this grouping.
+            now_us: the processing time, in microseconds since 1970.
         """
         last = news.inputs.get(self._name, 0)
         for signal in news.signals:

@@ -28,7 +28,12 @@ def why_not_read(hindrance: Hindrance, owned: OwnedRange, sources: Iterable[Owne
 def unacknowledged(
     senders: Iterable[OwnedRange], hindrance: Hindrance = Hindrance.RECEIVERS
 ) -> str:
-    """The receiver with the most unacknowledged bytes, for people."""
+    """The receiver with the most unacknowledged bytes, for people.
+
+    Args:
+        senders: the ranges that wait; at least one has sent something that is not acknowledged.
+        hindrance: which wait it is, for the text.
+    """
     found: dict[RangeId, int] = {}
     for owned in senders:
         for receiver, size in owned.outbox.open_bytes_by_receiver().items():

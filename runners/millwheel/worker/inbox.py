@@ -47,7 +47,16 @@ class Inbox:
     def take(
         self, computation: str, deliveries_max: int, bytes_max: int = STEP_LIMITS.nbytes
     ) -> list[Deliver]:
-        """Remove and return the oldest deliveries for a computation, no more than a step should take in."""
+        """Remove and return the oldest deliveries for a computation, no more than a step should take in.
+
+        Args:
+            computation: its name.
+            deliveries_max: at most so many.
+            bytes_max: payloads of at most so many bytes together, but at least one delivery.
+
+        Returns:
+            In the order in which they came; empty if none waits.
+        """
         waiting, taken, size = self._waiting[computation], list[Deliver](), 0
         while waiting and len(taken) < deliveries_max:
             size += len(waiting[0].payload)

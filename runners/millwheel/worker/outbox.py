@@ -78,7 +78,14 @@ class Outbox:
         return min((entries[0].min_timestamp_us for entries in self._open.values()), default=None)
 
     def create(self, channel: Channel, min_timestamp_us: int, payload: bytes) -> Checkpoint:
-        """Create the next production on a channel; to be sent after it is committed."""
+        """Create the next production on a channel; to be sent after it is committed.
+
+        Args:
+            channel: from the range of the outbox to the receiver.
+            min_timestamp_us: the event time at which the production holds the output watermark until it is
+                acknowledged.
+            payload: what the receiver gets; opaque here.
+        """
         sent = max(self._sent.get(channel, 0), self._weak_from or 0)
         sequence = self._sent[channel] = sent + 1
         checkpoint = Checkpoint(channel, sequence, min_timestamp_us, payload)
@@ -88,7 +95,13 @@ class Outbox:
         return checkpoint
 
     def acknowledge(self, channel: Channel, sequence: int, receipt: Receipt | None = None) -> None:
-        """Note that the receiver has committed everything on the channel up to ``sequence``, as its receipt shows."""
+        """Note that the receiver has committed everything on a channel up to a sequence, as its receipt shows.
+
+        Args:
+            channel: from the range of the outbox to the receiver.
+            sequence: of the last production that is committed; what was acknowledged before changes nothing.
+            receipt: the commit of the receiver; None leaves the receipt that came before.
+        """
         entries = self._open.get(channel)
         while entries and entries[0].sequence <= sequence:
             checkpoint = entries.popleft()

@@ -31,7 +31,18 @@ def build_computations(
     store: Store,
     options: WorkerOptions,
 ) -> dict[str, Computation]:
-    """A computation for each stage of the plan, owning nothing yet; the store is only read."""
+    """A computation for each stage of the plan, owning nothing yet; the store is only read.
+
+    Args:
+        job: its name.
+        plan: the pipeline.
+        router: divides what all of them send.
+        store: only read.
+        options: the cache of state is divided in equal parts among the groupings.
+
+    Returns:
+        The computations by their names; user code is not set up yet.
+    """
     tries, cache_bytes = options.tries, options.state_cache_bytes
     groupings = sum(not stage.is_source for stage in plan.stages.values())
     if cache_bytes is not None and groupings:
@@ -69,7 +80,12 @@ def build_computations(
 
 
 def counts_of(computations: Iterable[Computation], committed: Mapping[str, int]) -> Counts:
-    """The counts of a worker: of all its computations, and of its `Committer`."""
+    """The counts of a worker: of all its computations, and of its `Committer`.
+
+    Args:
+        computations: all that the worker has.
+        committed: the counts of its `Committer`, by name: "read", "late", "dead" and "stragglers".
+    """
     ids, cells = IdCounts(), CacheCounts()
     loads: dict[RangeId, RangeLoad] = {}
     for each in computations:

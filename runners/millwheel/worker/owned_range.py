@@ -70,7 +70,14 @@ class OwnedRange:
     def taken(
         cls, taken: TakenRange, *, is_weak: bool = False, remembers: bool = True
     ) -> "OwnedRange":
-        """Make one of a range just acquired; ``is_weak``: what it sends is not durable at once."""
+        """Make one of a range just acquired.
+
+        Args:
+            taken: the range as it is in the store.
+            is_weak: whether what it sends is not durable at once; its sequences then begin above those of all former
+                owners.
+            remembers: whether the numbers of the deliveries that it takes in are to be durable.
+        """
         row = taken.row
         # Above all numbers that an earlier owner can have used, and within the numbers of the store.
         weak_from = row.token * SEQUENCES_PER_OWNER if is_weak else None

@@ -89,6 +89,11 @@ class ReadingPace:
         return self._buckets[owned.range_id].available(most)
 
     def spend(self, range_id: RangeId, records: int) -> None:
-        """Note how many records have been read."""
+        """Note how many records have been read.
+
+        Args:
+            range_id: the split that was read, whose turn is over.
+            records: how many it had; may be more than was allowed.
+        """
         self._buckets[range_id].spend(records)
         self._last_read[range_id.computation] = range_id

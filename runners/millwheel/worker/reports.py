@@ -52,7 +52,15 @@ class Reporter:
         is_pausing: bool,
         as_of_ms: int,
     ) -> None:
-        """Report, if it is time or there is news; ``is_idle``: whether everything is durable, and compacted."""
+        """Report, if it is time or there is news.
+
+        Args:
+            ranges: those that the worker owns.
+            is_busy: whether the worker has done something in this round; it then reports at intervals only.
+            is_idle: whether everything is durable, and compacted.
+            is_pausing: whether the worker is to come to rest, for a pause of the job.
+            as_of_ms: when the master sent the message received last, by its own clock.
+        """
         now_ms = self._clock.monotonic_ms()
         silence_ms = now_ms - self._reported_ms
         least_ms = BUSY_REPORT_INTERVAL_MS if is_busy else 0
@@ -88,7 +96,17 @@ def report_of(
     counts: Counts,
     as_of_ms: int,
 ) -> Report:
-    """How far the ranges are; ``is_idle``: whether everything that they have done is committed."""
+    """How far ranges are; advances their output watermarks.
+
+    Args:
+        ranges: those that the worker owns.
+        slot: of the worker.
+        worker: its name.
+        is_idle: whether everything that the ranges have done is committed.
+        is_pausing: whether the worker is to come to rest, for a pause of the job.
+        counts: what the worker has done.
+        as_of_ms: when the master sent the message received last, by its own clock.
+    """
     is_quiet = is_idle and all(owned.outbox.is_empty for owned in ranges.values())
     return Report(
         slot=slot,

@@ -15,7 +15,13 @@ Ranges = Mapping[RangeId, OwnedRange]
 def split(ranges: Ranges, asked: Split, hashes: Iterable[int]) -> WorkerStep:
     """Give the upper keys of a range to a new one.
 
-    ``hashes``: those of the keys with state, as far as they are known; where state is divided is found from these.
+    Args:
+        ranges: those that the worker owns; has the range that is divided.
+        asked: by the master; where it names no hash, the keys are divided so that each side has half of the state.
+        hashes: of the keys with state, as far as they are known.
+
+    Returns:
+        A step to be committed alone; nothing changes in memory before both ranges are acquired again.
     """
     keys = ranges[asked.range_id].keys
     assert keys is not None
@@ -25,7 +31,15 @@ def split(ranges: Ranges, asked: Split, hashes: Iterable[int]) -> WorkerStep:
 
 
 def merge(ranges: Ranges, asked: Merge) -> WorkerStep:
-    """Give all keys of a range to its neighbour."""
+    """Give all keys of a range to its neighbour.
+
+    Args:
+        ranges: those that the worker owns; has both.
+        asked: by the master: two ranges that are next to each other.
+
+    Returns:
+        A step to be committed alone; nothing changes in memory before both ranges are acquired again.
+    """
     keys, others = ranges[asked.range_id].keys, ranges[asked.gone].keys
     assert keys is not None
     assert others is not None

@@ -42,7 +42,12 @@ class StepSize:
         return max(1, min(most, self._allowed))
 
     def caused(self, count: int, nbytes: int) -> None:
-        """Note how many things a step took in, and how many bytes were to be committed because of them."""
+        """Note how many things a step took in, and how many bytes were to be committed because of them.
+
+        Args:
+            count: of the things; 0 changes nothing.
+            nbytes: of everything in the step, also what was written because of them.
+        """
         if count:
             fitting = count * self._bytes_max // max(1, nbytes)
             self._allowed = max(1, min(fitting, _GROWTH * self._allowed))
@@ -105,7 +110,13 @@ class Pieces:
 
 
 def too_large(what: str, size_bytes: int, bytes_max: int) -> TransformError:
-    """The error about one thing that is too large; ``what`` names it and its transform."""
+    """Make the error about one thing that is too large.
+
+    Args:
+        what: names the thing and its transform: "transform 'sum' (main.py:7) cannot keep the state of key 1".
+        size_bytes: what it has, encoded.
+        bytes_max: what it may have.
+    """
     return TransformError(
         f"{what}: it has {size_bytes:,} bytes, and may have {bytes_max:,}",
         detail="all of it is one value to the store, and is written again whenever it changes",
@@ -116,5 +127,11 @@ def too_large(what: str, size_bytes: int, bytes_max: int) -> TransformError:
 
 
 def of_key(where: str, what: str, key: Any) -> str:
-    """Describe a key that cannot be stored or sent, for `Pieces`."""
+    """Describe a key that cannot be stored or sent, for `Pieces`.
+
+    Args:
+        where: the transform: "transform 'sum' (main.py:7)".
+        what: what it cannot do: "keep the state".
+        key: the user's; shown in a shortened form.
+    """
     return f"{where} cannot {what} of key {shown(key)}"

@@ -45,7 +45,18 @@ class _Split:
 
 
 class SourceComputation:
-    """Reads the splits of one source that this worker owns: the paper's injector."""
+    """Reads the splits of one source that this worker owns: the paper's injector.
+
+    Args:
+        job: its name.
+        plan: the pipeline.
+        stage: the stage of the source, with the transforms fused to it.
+        router: divides what it sends.
+        ids: has the ids of records that were read before.
+        tries: see `StageExecutor`.
+        guarantees: those that it has.
+        steps: how much it does in one step.
+    """
 
     def __init__(
         self,
@@ -106,7 +117,12 @@ class SourceComputation:
             split.seen.release()
 
     def on_signals(self, news: SignalNews, now_us: int) -> Iterable[WorkerStep]:
-        """Pass signals on, after everything read so far; there is nothing to commit."""
+        """Pass signals on, after everything read so far; there is nothing to commit.
+
+        Args:
+            news: from the master.
+            now_us: not used: no window fires here.
+        """
         for split in self._splits.values():
             split.owned.act_on_signals(
                 SignalMark(news.inputs.get(split.owned.range_id.computation, 0))
@@ -136,7 +152,16 @@ class SourceComputation:
     def read(
         self, range_id: RangeId, records_max: int, *, now_us: int
     ) -> tuple[WorkerStep | None, int]:
-        """Read on in one split; returns the step (None if there was nothing) and the number of records."""
+        """Read on in one split.
+
+        Args:
+            range_id: the split, which is owned here and not finished.
+            records_max: at most so many; fewer, if so many caused too large a commit.
+            now_us: the processing time, in microseconds since 1970.
+
+        Returns:
+            The step (None if there was nothing new, not even a watermark) and the number of records.
+        """
         split = self._splits[range_id]
         owned = split.owned
         batch = split.reader.read(split.size.allowed(records_max))

@@ -9,6 +9,10 @@ class TokenBucket:
     """Allows ``records_per_second`` on average and at most a tenth of a second's worth at once.
 
     None allows everything.
+
+    Args:
+        clock: the monotonic one is read.
+        records_per_second: how many are allowed on average; None: no limit.
     """
 
     def __init__(self, clock: Clock, records_per_second: float | None) -> None:

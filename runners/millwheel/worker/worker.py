@@ -89,7 +89,16 @@ class WorkerSpec:
 
 
 class Worker:
-    """One worker; not thread-safe."""
+    """One worker; not thread-safe.
+
+    Args:
+        spec: what it is told apart by, and its options.
+        plan: the pipeline.
+        store: the durable state of the job.
+        transport: its endpoint of the network, to the master and the other workers.
+        clock: both the time of day, for processing time, and the monotonic one.
+        watch: of the process, from outside, for user code that kills it; by default there is none.
+    """
 
     def __init__(
         self,

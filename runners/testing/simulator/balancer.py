@@ -10,7 +10,14 @@ from runners.testing.simulator.trace import Trace
 
 
 def balance(master: Master, slots: int, dice: Dice, trace: Trace) -> None:
-    """Have the master make a change that the dice choose, where it is possible."""
+    """Have the master make a change that the dice choose, where it is possible.
+
+    Args:
+        master: of the job; what it refuses is not done.
+        slots: how many there are.
+        dice: whether a change is made, and which.
+        trace: of the run.
+    """
     random = dice.random
     if dice.strikes(Fault.MOVE):
         known = sorted(master.ranges)

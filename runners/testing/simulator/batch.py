@@ -177,7 +177,14 @@ class SimulatedBatch:
     def work(
         self, execution: ExecutionPlan, job: JobRow, bound: frozenset[RangeId], found: Layout
     ) -> Work:
-        """The settings of the attempts of a run."""
+        """Make the settings of the attempts of a run.
+
+        Args:
+            execution: the pipeline.
+            job: as this run has found it.
+            bound: the ranges that must send what they have sent before (`binding_ranges`).
+            found: which ranges the tasks of the run have.
+        """
         shipped: Any = _ShippedPlan(dumps_code(execution, "the pipeline"))
         failures: Any = _Failures()
         settings = TaskSettings(

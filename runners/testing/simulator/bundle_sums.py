@@ -21,7 +21,13 @@ class BundleSums(df.DoFn):
         at: datetime = df.DoFn.TimestampParam,
         window: df.Window = df.DoFn.WindowParam,
     ) -> None:
-        """Add up the values."""
+        """Add up the values.
+
+        Args:
+            element: key and value.
+            at: the event time of the element.
+            window: that of the element; the values of each key are added up by window.
+        """
         place = element[0], window
         total, _ = self._sums.get(place, (0, at))
         self._sums[place] = total + element[1], at

@@ -181,6 +181,14 @@ class Cluster:
     def update(self, graph: PipelineGraph, update: Update, taps: Sequence[Tap] = ()) -> UpdatePlan:
         """Go over to another pipeline at once; processes of the old one are not notified.
 
+        Args:
+            graph: the next pipeline.
+            update: what may be lost, and which computations have new names.
+            taps: those of the next pipeline.
+
+        Returns:
+            What became of each computation.
+
         Raises:
             UpdateRefusedError: something would be lost, and ``update`` does not allow it.
         """

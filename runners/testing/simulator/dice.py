@@ -39,7 +39,12 @@ CACHES_BYTES = (None, 0, 4_000)
 
 
 def tiny_steps(count: int, piece_bytes: int = 150) -> StepLimits:
-    """Steps of so many records, deliveries, timers, cells and panes each."""
+    """Steps of so many records, deliveries, timers, cells and panes each.
+
+    Args:
+        count: how many of each.
+        piece_bytes: how large a piece of a journal or of a delivery may be; a step may write four times as much.
+    """
     return StepLimits(
         records=count,
         column_records=count,

@@ -11,6 +11,12 @@ from runners.millwheel.store.port import Store
 class Driver:
     """Brings signals and requests from the store to a master that has not made a step yet, and answers back.
 
+    Args:
+        master: has not made a step yet.
+        store: where the job is.
+        job: its name.
+        clock: the virtual time.
+
     Raises:
         StoreError: the store is out of reach.
     """

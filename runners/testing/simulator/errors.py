@@ -7,7 +7,9 @@ from contextlib import contextmanager
 class InvariantError(BaseException):
     """The job violated an invariant.  Not an `Exception`, which a worker would take for one of user code.
 
-    ``keys``: the keys that it is about, as text, so that the story can be about them alone.
+    Args:
+        text: which invariant, and how.
+        keys: the keys that it is about, as text, so that the story can be about them alone.
     """
 
     def __init__(self, text: str, keys: Iterable[str] = ()) -> None:
@@ -18,7 +20,9 @@ class InvariantError(BaseException):
 class SimulationError(AssertionError):
     """A seed that fails: what is wrong, and, from `simulate`, the line that replays it and the story.
 
-    ``keys``: as for `InvariantError`.
+    Args:
+        text: all of that.
+        keys: the keys that it is about, as for `InvariantError`.
     """
 
     def __init__(self, text: str, keys: Iterable[str] = ()) -> None:

@@ -115,7 +115,12 @@ class Ledger:
         return {range_id: ranges[range_id] for range_id in fenced if range_id in ranges}
 
     def updated(self, plan: ExecutionPlan, kept: Collection[str]) -> None:
-        """The job has another pipeline now, in which the computations ``kept`` go on under their names."""
+        """Go over to another pipeline of the job.
+
+        Args:
+            plan: the next pipeline.
+            kept: the computations that go on, under the names that they have in it.
+        """
         for known in (
             self._bundles,
             self._tokens,
@@ -138,7 +143,12 @@ class Ledger:
         self._strategies, self._combiners = _strategies(plan), _combiners(plan)
 
     def go_back(self, name: str, then: Mapping[str, Any]) -> None:
-        """The store's part of a computation is as it was when the ledger had these contents."""
+        """Take the store's part of a computation to be as it was at an earlier moment.
+
+        Args:
+            name: of the computation.
+            then: the attributes of the ledger at that moment, by name; not shared.
+        """
 
         def is_range(range_id: RangeId) -> bool:
             return range_id.computation == name
@@ -161,7 +171,11 @@ class Ledger:
         self._torn.add(name)
 
     def applied(self, production: Production, before: Before) -> None:
-        """The production was committed.
+        """Check a production that was committed, and note it.
+
+        Args:
+            production: what was committed.
+            before: the ranges that it changes, as they were in the store before.
 
         Raises:
             InvariantError: it should not have been, or not like this.

@@ -59,7 +59,12 @@ class VirtualNetwork:
         self._look = _pass_over
 
     def endpoint(self, address: str, sync: Callable[[], None]) -> "VirtualTransport":
-        """A new endpoint; ``sync`` is called before each of its messages leaves."""
+        """Make a new endpoint.
+
+        Args:
+            address: of a process; one that has it already is replaced, with everything on its way to it.
+            sync: called before each of the endpoint's messages leaves.
+        """
         self._inboxes[address] = []
         return VirtualTransport(self, address, sync)
 
@@ -73,15 +78,31 @@ class VirtualNetwork:
         inbox[:] = sorted(each for each in inbox if each[2] != link)
 
     def isolate(self, address: str, duration_ms: int) -> None:
-        """Let nothing in or out for a while; it arrives afterwards."""
+        """Let nothing in or out for a while; it arrives afterwards.
+
+        Args:
+            address: of the process.
+            duration_ms: from now on, in virtual time.
+        """
         self._cut_until_ms[address] = self._clock.monotonic_ms() + duration_ms
 
     def mute(self, address: str, duration_ms: float, *, is_deaf: bool) -> None:
-        """Lose what a process sends for a while, or, if it is deaf, what it is sent; the other way works."""
+        """Lose what a process sends for a while, or what it is sent; the other way works.
+
+        Args:
+            address: of the process.
+            duration_ms: from now on, in virtual time.
+            is_deaf: whether what it is sent is lost, and not what it sends.
+        """
         self._mute_until_ms[address, is_deaf] = self._clock.monotonic_ms() + duration_ms
 
     def put(self, link: Link, message: bytes) -> None:
-        """Send a message."""
+        """Send a message, which may be late, lost with its connection, or there twice.
+
+        Args:
+            link: sender and receiver; a message for a process that is gone is lost.
+            message: as the transport carries it.
+        """
         sender, receiver = link
         # The kind of a message is in its bytes: the others need not be decoded.
         if b"deliver" in message and isinstance(delivery := decode(message), Deliver):
@@ -111,7 +132,12 @@ class VirtualNetwork:
             self._push(inbox, again_ms, link, message)
 
     def half_open(self, link: Link, duration_ms: int) -> None:
-        """Lose what is sent on a link for a while."""
+        """Lose what is sent on a link for a while.
+
+        Args:
+            link: sender and receiver; the sender is not notified.
+            duration_ms: from now on, in virtual time.
+        """
         self._half_open_until_ms[link] = self._clock.monotonic_ms() + duration_ms
 
     def _swallows(self, link: Link, now_ms: int) -> bool:
@@ -171,7 +197,13 @@ def _lines_of(receiver: str, message: bytes) -> Iterable[tuple[str, frozenset[st
 
 
 class VirtualTransport:
-    """One endpoint of a `VirtualNetwork`; see `runners.millwheel.wire.transport` for the contract."""
+    """One endpoint of a `VirtualNetwork`; see `runners.millwheel.wire.transport` for the contract.
+
+    Args:
+        network: that of the driver and its workers.
+        address: its name there.
+        sync: called before each message leaves; the process can die there.
+    """
 
     def __init__(self, network: VirtualNetwork, address: str, sync: Callable[[], None]) -> None:
         self._network, self._address, self._sync = network, address, sync

@@ -101,7 +101,12 @@ class PaneLog:
         self.changes: dict[str, list[Change[Any]]] = {each.label: [] for each in taps}
 
     def updated(self, taps: Iterable[Tap], kept: Collection[str]) -> None:
-        """The job has other taps now; what was emitted before matters only for the groupings ``kept``."""
+        """Go over to the taps of another pipeline; what was emitted before matters only for the groupings that go on.
+
+        Args:
+            taps: of the next pipeline.
+            kept: the labels of the groupings that go on.
+        """
         found = {each.table: each for each in taps}
         self._taps = found
         for emitted in (self._emitted, self._last, self._many):
@@ -113,13 +118,22 @@ class PaneLog:
         }
 
     def go_back(self, name: str, then: Mapping[str, Any]) -> None:
-        """The emissions of a grouping are those that it had when the log had these contents."""
+        """Take the emissions of a grouping to be those of an earlier moment.
+
+        Args:
+            name: of the grouping.
+            then: the attributes of the log at that moment, by name; not shared.
+        """
         for book in ("_emitted", "_last", "_many"):
             replace(vars(self)[book], then[book], lambda place: bool(place[0] == name))
         replace(self.changes, then["changes"], name.__eq__)
 
     def add(self, table: TableSpec, rows: Iterable[Sequence[Any]]) -> None:
-        """Take in the rows that a commit has added to a table, which need not be that of a tap.
+        """Check the rows that a commit has added to a table, and note them.
+
+        Args:
+            table: any result table; rows of one without a tap are passed over.
+            rows: in the order in which they were committed.
 
         Raises:
             InvariantError: I2, the panes do not add up.
@@ -134,7 +148,12 @@ class PaneLog:
     def lines_of(
         self, table: TableSpec, rows: Iterable[Sequence[Any]]
     ) -> Iterable[tuple[str, frozenset[str]]]:
-        """The rows for the story: lines, and the keys that they are about."""
+        """The rows for the story: lines, and the keys that they are about.
+
+        Args:
+            table: any result table; one without a tap has no lines.
+            rows: what a commit has added to it.
+        """
         tapped = self._taps.get(table.name)
         if tapped is None:
             return
@@ -184,6 +203,12 @@ def check_same_fold(
 ) -> None:
     """Check that the panes of two runs add up to the same.
 
+    Args:
+        taps: those of both; of one whose folding is not known nothing is checked.
+        emitted: by the run that is checked, by the label of the tap.
+        expected: by the other run.
+        whose: what the other run is called in the message.
+
     Raises:
         InvariantError: I1 or I2; shows what is missing and what is too much.
     """
@@ -202,6 +227,12 @@ def check_same(
     what: str, ours: Counter[tuple[str, str]], theirs: Counter[tuple[str, str]], whose: str
 ) -> None:
     """Check that two bags of (key, text) are the same.
+
+    Args:
+        what: what is compared, for the message.
+        ours: of the run that is checked.
+        theirs: what is expected.
+        whose: whose expectation that is, for the message.
 
     Raises:
         InvariantError: I1; shows what is missing and what is too much.

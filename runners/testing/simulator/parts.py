@@ -39,7 +39,13 @@ def go_back(
 def replace(
     now: MutableMapping[_K, _V], then: Mapping[_K, _V], is_of: Callable[[_K], bool]
 ) -> None:
-    """Restore the entries whose keys belong to the part."""
+    """Restore the entries whose keys belong to the part.
+
+    Args:
+        now: changed in place.
+        then: the entries at the earlier moment.
+        is_of: whether a key belongs to the part.
+    """
     for key in [each for each in now if is_of(each)]:
         del now[key]
     now.update({key: value for key, value in then.items() if is_of(key)})
@@ -88,6 +94,11 @@ def _go_back_job(now: StoredJob, then: StoredJob, name: str) -> None:
 
 
 def vars_of(job: StoredJob, field: str) -> dict[Any, Any]:
-    """A field of a job."""
+    """A dictionary of a job, by the name of its field.
+
+    Args:
+        job: the job.
+        field: one of the fields of `StoredJob` that are dictionaries.
+    """
     found: dict[Any, Any] = getattr(job, field)
     return found

@@ -58,7 +58,12 @@ class NamedPipeline:
 
 
 def row(pair: tuple[Any, Any], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
-    """A result with its window; values in an order that does not depend on arrival."""
+    """Make a row of a result with its window; values are in an order that does not depend on arrival.
+
+    Args:
+        pair: key and value.
+        window: of the result.
+    """
     key, value = pair
     return {
         "key": str(key),
@@ -190,7 +195,15 @@ class Numbered(df.DoFn):
         before: Any = df.DoFn.StateParam(BEFORE),
         silence: Any = df.DoFn.TimerParam(SILENCE),
     ) -> Iterator[Any]:
-        """Emit the number and the element before."""
+        """Emit the number and the element before.
+
+        Args:
+            element: key and value.
+            at: the event time of the element.
+            number: how many elements the key has had.
+            before: the value of the last element.
+            silence: the timer that is set anew by each element.
+        """
         number.add(1)
         yield element[0], [number.read(), element[1], before.read() or -1]
         before.write(element[1])
@@ -229,7 +242,13 @@ class Gathered(df.DoFn):
         waiting: Any = df.DoFn.StateParam(WAITING),
         timer: Any = df.DoFn.TimerParam(DUE),
     ) -> None:
-        """Keep the value."""
+        """Keep the value.
+
+        Args:
+            element: key and value.
+            waiting: the values that are kept.
+            timer: set by the first value that is kept.
+        """
         if not waiting.read():
             timer.set_after(0.2)
         waiting.add(element[1])

@@ -42,7 +42,14 @@ class Polls:
         self._splits: dict[RangeId, Any] = {}
 
     def polled(self, worker: str, read: str, split: Any, batch: SourceBatch) -> None:
-        """A worker has polled a split of a read."""
+        """Note that a worker has polled a split.
+
+        Args:
+            worker: its name; need not be the owner any more.
+            read: the name of the computation that reads the source.
+            split: as the source made it.
+            batch: what the poll has found.
+        """
         for range_id in self._ranges_of(read):
             if self._splits[range_id] != split:
                 continue
@@ -67,7 +74,12 @@ class Polls:
     def check(
         self, before_us: Mapping[str, int], inputs_us: Mapping[str, int], slots: Sequence[Slot]
     ) -> None:
-        """A master has let time go on.
+        """Check that a master was right to let time go on.
+
+        Args:
+            before_us: the input watermarks that it had before, by computation.
+            inputs_us: those that it has now.
+            slots: of the master, with the leases of its workers.
 
         Raises:
             InvariantError: it went on without a split that was not known to have nothing.

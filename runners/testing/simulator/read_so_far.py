@@ -14,7 +14,12 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 
 
 def read_so_far(graph: PipelineGraph, ranges: Mapping[RangeId, RangeRow]) -> PipelineGraph:
-    """The graph with sources that end where the splits of a job are."""
+    """The graph with sources that end where the splits of a job are.
+
+    Args:
+        graph: of the job.
+        ranges: of the job, as they are in the store; a split without a position has read nothing.
+    """
     ends: dict[str, list[tuple[bytes, bytes | None]]] = {}
     for range_id, row in sorted(ranges.items()):
         if row.split is not None:

@@ -61,6 +61,10 @@ def retrying(random: Random, slack_s: int) -> ScriptedSource:
     """As `truthful`, from producers that send some records again, in the same batch or later ones.
 
     The watermark knows nothing of copies: some come more than the slack behind it.
+
+    Args:
+        random: draws the script.
+        slack_s: how far most copies are behind the watermark at most, in seconds.
     """
     scripts = []
     for drawn in _drawn(random):

@@ -266,7 +266,12 @@ class _Runner:
 
 
 class SimulatedResult:
-    """The result of a simulated run; see `dataflow.runner.PipelineResult`."""
+    """The result of a simulated run; see `dataflow.runner.PipelineResult`.
+
+    Args:
+        cluster: whose run has ended.
+        graph: of the pipeline; has the result tables.
+    """
 
     def __init__(self, cluster: Cluster, graph: PipelineGraph) -> None:
         self._cluster = cluster

@@ -19,7 +19,12 @@ Open = Callable[[str, Source, Any, Any], SourceReader]
 
 
 def with_sources(graph: PipelineGraph, open_split: Open) -> PipelineGraph:
-    """The graph with readers that ``open_split`` opens: a function of label, source, split and position."""
+    """Make a graph with other readers of the same sources.
+
+    Args:
+        graph: is not changed.
+        open_split: opens a reader, given label, source, split and position.
+    """
     transforms = [
         attrs.evolve(node, operation=_opened_by(node.label, node.operation, open_split))
         if isinstance(node.operation, Read)
@@ -107,9 +112,13 @@ def fragile(
     records_max: Callable[[], int],
     on_batch: Callable[[str, Any, SourceBatch], None],
 ) -> PipelineGraph:
-    """The graph with a `FragileReader` for every split; ``records_max`` is asked for each of them.
+    """Make a graph with a `FragileReader` for every split.
 
-    ``on_batch`` is called with the label of the read, the split and what was read.
+    Args:
+        graph: is not changed.
+        sync: called at the points where the process can die.
+        records_max: called for each reader: at most so many records in a batch.
+        on_batch: called with the label of the read, the split and what was read.
     """
     return with_sources(
         graph,
@@ -139,15 +148,27 @@ class Promise:
         return cls(is_kept=not is_shifted)
 
     def watch(self, label: str, source: Source, split: Any, position: Any | None) -> SourceReader:
-        """A reader of a split, every batch of which is looked at."""
+        """Open a reader of a split, every batch of which is looked at.
+
+        Args:
+            label: of the read; not used.
+            source: the source without faults.
+            split: of the source.
+            position: where to begin; None: at the start.
+        """
         del label
         return _Watched(source.open(split, position), self)
 
     def look(self, batch: SourceBatch, output_watermark_us: int, *, has_been_idle: bool) -> None:
-        """Take in a batch that was read; ``output_watermark_us`` is what the source had reported of its split before.
+        """Take in a batch that was read.
 
         A split that is idle holds the others back no longer; how far they come meanwhile differs from run to run, so
         all that comes after a silence may be late.
+
+        Args:
+            batch: of one split.
+            output_watermark_us: what the source had reported of this split before.
+            has_been_idle: whether the split was idle before.
         """
         if has_been_idle and batch.values:
             self.is_kept = False

@@ -95,7 +95,15 @@ class SharedStore:
         return bool(self._on_the_wire) or self._transactions.are_open
 
     def commit(self, who: str, production: Production) -> CommitOutcome:
-        """Commit, and check what was committed."""
+        """Commit, and check what was committed.
+
+        Args:
+            who: the process.
+            production: what it commits.
+
+        Raises:
+            InvariantError: it should not have been committed, or not like this.
+        """
         before = self._ledger.before(production)
         outcome = self.inner.commit(production)
         fences = sorted(production.fences, key=lambda fence: fence.range_id)
@@ -107,11 +115,26 @@ class SharedStore:
         return outcome
 
     def post(self, who: str, production: Production, delay_ms: int) -> None:
-        """Send a commit whose connection is dead already; it arrives later."""
+        """Send a commit whose connection is dead already; it arrives later.
+
+        Args:
+            who: the process, which does not know the outcome.
+            production: what it commits.
+            delay_ms: from now on, in virtual time.
+        """
         self._on_the_wire.append((self._clock.monotonic_ms() + delay_ms, who, production))
 
     def begin(self, who: str, production: Production, duration_ms: int) -> bool:
-        """Begin a commit that passes its fences, and takes a while; False, and nothing begun, if it would be fenced."""
+        """Begin a commit that passes its fences, and takes a while.
+
+        Args:
+            who: the process.
+            production: what it commits.
+            duration_ms: from now on, in virtual time.
+
+        Returns:
+            False, and nothing is begun, if it would be fenced.
+        """
         rows = self._ledger.before(production)
         for fence in production.fences:
             row = rows.get(fence.range_id)
@@ -121,7 +144,12 @@ class SharedStore:
         return True
 
     def wait_for(self, job: str, range_ids: Iterable[RangeId]) -> None:
-        """Wait, as for a lock, until no commit is under way on these ranges and those in a handover with them."""
+        """Wait, as for a lock, until no commit is under way on these ranges and those in a handover with them.
+
+        Args:
+            job: its name.
+            range_ids: the ranges; those that the job does not have are passed over.
+        """
         found = self.inner.read_job(job)
         rows = {} if found is None else found.ranges
         heads = {rows[each].handover_with or each for each in range_ids if each in rows}
@@ -150,7 +178,7 @@ class SharedStore:
 
 
 class SimulatedStore:
-    """The store port, as one process reaches the `SharedStore`.
+    """Stands in for a `Store`: the port, as one process reaches the `SharedStore`.
 
     Args:
         shared: the store.

@@ -46,20 +46,36 @@ class Trace:
         self._events: list[Event] = []
 
     def note(self, who: str, what: str) -> None:
-        """Record something that is part of the run: the same seed records the same."""
+        """Record something that is part of the run: the same seed records the same.
+
+        Args:
+            who: the process, or "store", "driver" or "user".
+            what: continues a sentence that begins with this name.
+        """
         at_ms = self._clock.monotonic_ms()
         self._digest.update(f"{at_ms} {who} {what}\n".encode())
         if self.is_detailed:
             self._events.append(Event(at_ms, who, what, frozenset()))
 
     def detail(self, who: str, details: Callable[[], Iterable[tuple[str, frozenset[str]]]]) -> None:
-        """Record something that only the story needs; ``details`` gives lines and the keys that they are about."""
+        """Record something that only the story needs.
+
+        Args:
+            who: as for `note`.
+            details: called only if the story is wanted; gives lines, and the keys that each is about (none: it is about
+                all).
+        """
         if self.is_detailed:
             at_ms = self._clock.monotonic_ms()
             self._events.extend(Event(at_ms, who, what, keys) for what, keys in details())
 
     def read(self, who: str, batch: SourceBatch) -> None:
-        """Record the findings of a poll of a source split."""
+        """Record what a poll of a source split has found.
+
+        Args:
+            who: the worker.
+            batch: what was read.
+        """
         self.note(who, f"reads {len(batch.values)} records, {batch.status.value}")
         self.detail(who, lambda: [(_batch_line(batch), frozenset())])
 

@@ -45,7 +45,13 @@ class Transactions:
         self._open: list[Transaction] = []
 
     def begin(self, who: str, production: Production, duration_ms: int) -> None:
-        """Open a transaction of a process, which locks its fences, and ends after a while."""
+        """Open a transaction of a process, which locks its fences, and ends after a while.
+
+        Args:
+            who: the process.
+            production: what it commits; its fences are locked until the transaction ends.
+            duration_ms: from now on, in virtual time.
+        """
         due_ms = self._clock.monotonic_ms() + duration_ms
         self._trace.note(who, f"has a commit that takes {duration_ms} ms")
         self._open.append(Transaction(who, production, due_ms))

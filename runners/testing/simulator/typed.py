@@ -35,7 +35,12 @@ class TypedSource(Source):
 
     @classmethod
     def of(cls, inner: Source, random: Random) -> "TypedSource":
-        """A source with settings that are drawn by chance."""
+        """Make a source with settings that are drawn by chance.
+
+        Args:
+            inner: has the records, pairs of key and number.
+            random: draws the settings.
+        """
         return cls(inner, random.choice([2, 5, 1_000]), random.choice([1, 1, 1 << 58]))
 
     @property

@@ -25,7 +25,15 @@ _CHANNEL = Channel(LOW, HIGH)
 
 
 def mark(owner: Owner, range_id: RangeId) -> CommitMark:
-    """The last commit of an owner."""
+    """The last commit of an owner.
+
+    Args:
+        owner: has the range.
+        range_id: the range.
+
+    Returns:
+        What a receiver stores as the origin of what was sent with that commit.
+    """
     return CommitMark(owner.taken[range_id].row.token, owner.bundles[range_id])
 
 

@@ -19,7 +19,12 @@ LONG = bytes(range(256)) * 100
 
 
 def entries(range_id: RangeId, *payloads: bytes) -> list[JournalEntry]:
-    """One for each payload."""
+    """Make an entry of two cells for each payload.
+
+    Args:
+        range_id: whose journal they are for.
+        payloads: any bytes; the store does not read them.
+    """
     return [JournalEntry(range_id, 2, payload) for payload in payloads]
 
 

@@ -30,18 +30,35 @@ class ConformanceError(AssertionError):
 
 
 def expect(condition: bool, message: str) -> None:  # noqa: FBT001 - as in assert
-    """Like ``assert``, but also under ``python -O``."""
+    """Like ``assert``, but also under ``python -O``.
+
+    Args:
+        condition: what must be true.
+        message: what is wrong if it is not.
+    """
     if not condition:
         raise ConformanceError(message)
 
 
 def expect_equal(actual: object, expected: object, what: str) -> None:
-    """Refuse ``actual`` unless it equals ``expected``."""
+    """Refuse a value that is not the expected one.
+
+    Args:
+        actual: what the store has given.
+        expected: what the port promises.
+        what: what is compared, for the message.
+    """
     expect(actual == expected, f"{what}: expected {expected!r}, not {actual!r}")
 
 
 def expect_error(kind: type[DataflowError], action: Callable[[], object], what: str) -> None:
-    """Refuse an ``action`` that does not raise ``kind``."""
+    """Refuse an action that does not raise an error of a kind; any other error goes on to the caller.
+
+    Args:
+        kind: of the error.
+        action: called once.
+        what: what is done, for the message.
+    """
     try:
         action()
     except kind:
@@ -50,7 +67,13 @@ def expect_error(kind: type[DataflowError], action: Callable[[], object], what: 
 
 
 def job_spec(job: str = JOB, *, fingerprint: str = "f1", mode: str = "streaming") -> JobSpec:
-    """A job with two key ranges, a split and two tables, that listens to two signals."""
+    """A job with two key ranges, a split and two tables, that listens to two signals.
+
+    Args:
+        job: its name; a job with another name than the first shares the tables.
+        fingerprint: of its pipeline.
+        mode: "batch" or "streaming".
+    """
     return JobSpec(
         job=job,
         mode=mode,
@@ -67,7 +90,13 @@ def job_spec(job: str = JOB, *, fingerprint: str = "f1", mode: str = "streaming"
 
 
 class Owner:
-    """An owner of ranges, as a worker would be: knows its tokens and counts its bundles."""
+    """An owner of ranges, as a worker would be: knows its tokens and counts its bundles.
+
+    Args:
+        store: as one process has it.
+        ranges: what it acquires, when it is made.
+        name: of the worker.
+    """
 
     def __init__(self, store: Store, *ranges: RangeId, name: str = "worker") -> None:
         self.store = store
@@ -107,17 +136,33 @@ def opened(connect: StoreFactory) -> Store:
 
 
 def cell(key: bytes, value: bytes | None, key_hash: int = 7) -> CellWrite:
-    """A cell of the computation with key ranges; None deletes it."""
+    """Make the write of a cell of the computation with key ranges.
+
+    Args:
+        key: that of the cell, any bytes.
+        value: any bytes; None deletes the cell.
+        key_hash: below the middle of the hashes: a key of `LOW`.
+    """
     return CellWrite("count", key_hash, key, value)
 
 
 def take_over(store: Store, range_id: RangeId = LOW) -> TakenRange:
-    """A takeover, as the only way to see what is stored."""
+    """Take a range over, as the only way to see what is stored; its owner is fenced.
+
+    Args:
+        store: in which the job is.
+        range_id: the range.
+    """
     return store.acquire(JOB, [range_id], "inspector")[range_id]
 
 
 def cells_of(store: Store, range_id: RangeId = LOW) -> dict[tuple[int, bytes], bytes]:
-    """The cells of a range, as a new owner finds them."""
+    """The cells of a range, as a new owner finds them; its former owner is fenced.
+
+    Args:
+        store: in which the job is.
+        range_id: the range.
+    """
     return Owner(store, range_id, name="inspector").cells(range_id)
 
 

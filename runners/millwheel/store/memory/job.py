@@ -120,7 +120,12 @@ def job_row(job: StoredJob) -> JobRow:
 
 
 def new_range(spec: RangeSpec, token: int) -> RangeRow:
-    """A range of a job that has just been created."""
+    """A range of a job that has just been created.
+
+    Args:
+        spec: what the job says of it.
+        token: unlike that of any other range of the store, ever.
+    """
     return RangeRow(
         range_id=spec.range_id,
         keys=spec.keys,
@@ -135,14 +140,25 @@ def new_range(spec: RangeSpec, token: int) -> RangeRow:
 
 
 def family(job: StoredJob, range_ids: Sequence[RangeId]) -> list[RangeId]:
-    """The ranges, and those that must have the same owner, each once."""
+    """The ranges, and those that must have the same owner, each once.
+
+    Args:
+        job: has all of them.
+        range_ids: ranges that are there; each is in the result even where it is in no handover.
+    """
     heads = {job.ranges[each].handover_with or each for each in range_ids}
     together = [each for each, row in job.ranges.items() if row.handover_with in heads]
     return list(dict.fromkeys([*range_ids, *sorted(heads), *together]))
 
 
 def apply_reshape(job: StoredJob, reshape: Reshape, token: int) -> None:
-    """Give ranges their new bounds; ``token`` is for the new one."""
+    """Give ranges their new bounds.
+
+    Args:
+        job: changed in place.
+        reshape: ranges that it names and that are not there are created, in a handover with its head.
+        token: that of the range that is created, if one is.
+    """
     head = job.ranges[reshape.handover_with]
     for range_id, keys in reshape.keys.items():
         row = job.ranges.get(range_id)
@@ -156,7 +172,12 @@ def apply_reshape(job: StoredJob, reshape: Reshape, token: int) -> None:
 
 
 def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
-    """What a new owner of a range needs."""
+    """What a new owner of a range needs.
+
+    Args:
+        job: has the range.
+        range_id: of key ranges, the timers of their keys are read; a source split has none.
+    """
     row = job.ranges[range_id]
     keys = row.keys
     timers = job.timers.get(range_id.computation, {}) if keys else {}
@@ -186,7 +207,17 @@ def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
 def read_page(
     job: StoredJob, range_id: RangeId, first_hash: int, cells: int
 ) -> Mapping[CellKey, bytes]:
-    """The cells of a range from a key hash on, about so many; those of one hash are not divided."""
+    """The cells of a range from a key hash on, about so many; those of one hash are not divided.
+
+    Args:
+        job: has the range.
+        range_id: a range without keys (a source split, or one that was merged into another) has no cells.
+        first_hash: of the keys; those below are left out.
+        cells: how many to return; more, if the last ones have the same hash.
+
+    Returns:
+        The cells by hash and key, in that order.
+    """
     keys = job.ranges[range_id].keys
     if keys is None:
         return {}
@@ -199,7 +230,12 @@ def read_page(
 
 
 def apply_journal(job: StoredJob, production: Production) -> None:
-    """Delete entries that are compacted, and keep new ones."""
+    """Delete entries that are compacted, and keep new ones.
+
+    Args:
+        job: changed in place.
+        production: being committed; its new entries belong to the bundles of its fences.
+    """
     for range_id, bundle in production.compacted.items():
         kept = [each for each in job.journal.get(range_id, ()) if each[0] > bundle]
         job.journal[range_id] = kept
@@ -209,7 +245,12 @@ def apply_journal(job: StoredJob, production: Production) -> None:
 
 
 def apply_deliveries(job: StoredJob, production: Production) -> None:
-    """Note what was delivered and acknowledged, keep what is sent, and delete what has arrived."""
+    """Note what was delivered and acknowledged, keep what is sent, and delete what has arrived.
+
+    Args:
+        job: changed in place.
+        production: being committed; sequences that are not above those already noted change nothing.
+    """
     for channel, sequence in production.delivered.items():
         if sequence > job.delivered.get(channel, 0):
             job.delivered[channel] = sequence
@@ -232,7 +273,13 @@ def _note(notes: dict[Channel, _S], channel: Channel, now: Mapping[Channel, _S])
 
 
 def has_committed(job: StoredJob, range_id: RangeId, mark: CommitMark) -> bool:
-    """Whether a range has made a commit, as far as is known."""
+    """Whether a range has made a commit, as far as is known.
+
+    Args:
+        job: need not have the range.
+        range_id: the range.
+        mark: token and bundle of the commit; of a token that was forgotten, all commits count as made.
+    """
     row = job.ranges.get(range_id)
     if row is None:
         return False
@@ -244,7 +291,15 @@ def has_committed(job: StoredJob, range_id: RangeId, mark: CommitMark) -> bool:
 
 
 def check_ends(job: StoredJob, production: Production) -> None:
-    """Refuse what relies on a commit of another range that is not there.  Raises `LostCommitsError`."""
+    """Refuse what relies on a commit of another range that is not there.
+
+    Args:
+        job: is not changed.
+        production: about to be committed; its origins and receipts name the commits.
+
+    Raises:
+        LostCommitsError: a commit that it relies on is gone, so the store has gone back.
+    """
     for channel, origin in production.origins.items():
         if not has_committed(job, channel.sender, origin):
             raise lost_by(job.spec.job, channel.sender, origin)
@@ -254,7 +309,12 @@ def check_ends(job: StoredJob, production: Production) -> None:
 
 
 def ends_of(job: StoredJob, range_ids: Collection[RangeId]) -> list[ChannelEnds]:
-    """The ends of the channels to and from some ranges."""
+    """The ends of the channels to and from some ranges.
+
+    Args:
+        job: has the channels.
+        range_ids: senders or receivers; a channel whose other end is not there any more is left out.
+    """
     channels = {*job.delivered, *job.acknowledged, *job.checkpoints}
     return [
         ChannelEnds(
@@ -271,7 +331,13 @@ def ends_of(job: StoredJob, range_ids: Collection[RangeId]) -> list[ChannelEnds]
 
 
 def apply_record_ids(job: StoredJob, production: Production) -> None:
-    """Remember ids, and forget those behind a horizon."""
+    """Remember ids, and forget those behind a horizon.
+
+    Args:
+        job: changed in place.
+        production: being committed; has new ids with their event times, and for some ranges the event time before which
+            ids go.
+    """
     for range_id, ids in production.record_ids.items():
         job.record_ids.setdefault(range_id, {}).update(ids)
     for range_id, horizon_us in production.record_id_horizons_us.items():
@@ -281,7 +347,13 @@ def apply_record_ids(job: StoredJob, production: Production) -> None:
 
 
 def has_landed(job: StoredJob, fence: Fence) -> bool:
-    """Whether the bundle was committed under the fence's token, however many owners came since."""
+    """Whether the bundle was committed under the fence's token, however many owners came since.
+
+    Args:
+        job: need not have the range.
+        fence: the range, and the token and bundle of the commit in doubt; where its token was forgotten, it counts as
+            not landed.
+    """
     row = job.ranges.get(fence.range_id)
     if row is None:
         return False
@@ -292,6 +364,10 @@ def has_landed(job: StoredJob, fence: Fence) -> bool:
 
 def add_tables(tables: dict[str, StoredTable], spec: JobSpec) -> None:
     """Create the tables of a job that are not there.
+
+    Args:
+        tables: all of the store, by name; changed in place.
+        spec: the job, which becomes a user of its tables, and the creator of those that are new.
 
     Raises:
         TableMismatchError: one is there, with other columns or key; nothing was created.
@@ -314,7 +390,17 @@ def add_tables(tables: dict[str, StoredTable], spec: JobSpec) -> None:
 
 
 def purge(job: StoredJob, kind: KeptKind, until_ms: int, up_to: int | None) -> int:
-    """Delete late records or dead letters that are old enough; returns how many."""
+    """Delete late records or dead letters that are old enough.
+
+    Args:
+        job: changed in place; goes on counting the late records that are gone.
+        kind: which of the two.
+        until_ms: those recorded then or before go, by the store's clock.
+        up_to: the number of the last row that may go; None: there is no such bound.
+
+    Returns:
+        How many rows were deleted.
+    """
 
     def is_kept(kept: Kept[Any]) -> bool:
         return kept.recorded_ms > until_ms or (up_to is not None and kept.number > up_to)
@@ -329,9 +415,18 @@ def purge(job: StoredJob, kind: KeptKind, until_ms: int, up_to: int | None) -> i
 
 
 def delete_retired(job: StoredJob, until_ms: int, known: Collection[RangeId]) -> int:
-    """Delete those of some ranges that were merged into others long ago; returns how many.
+    """Delete those of some ranges that were merged into others long ago.
 
     The last index of a computation stays, so that no other range is ever given it.
+
+    Args:
+        job: changed in place.
+        until_ms: ranges that had nothing left to do then may go, by the store's clock.
+        known: the ranges that the master knows to be retired; others stay, and so do those with productions on their
+            way.
+
+    Returns:
+        How many ranges were deleted.
     """
     last = {each.computation: each.index for each in sorted(job.ranges)}
     open_channels = [channel for channel, pending in job.checkpoints.items() if pending]
@@ -360,7 +455,15 @@ def delete_retired(job: StoredJob, until_ms: int, known: Collection[RangeId]) ->
 
 
 def forget_owners(job: StoredJob, until_ms: int) -> int:
-    """Forget owners that lost their ranges so long ago that no commit of them can be in doubt; returns how many."""
+    """Forget owners that lost their ranges so long ago that no commit of them can be in doubt.
+
+    Args:
+        job: changed in place; keeps the last forgotten token of each range.
+        until_ms: owners that lost their range then or before are forgotten, by the store's clock.
+
+    Returns:
+        How many owners were forgotten.
+    """
     gone = [each for each, at_ms in job.ended_ms.items() if at_ms <= until_ms]
     for range_id, token in gone:
         del job.last_bundles[range_id, token], job.ended_ms[range_id, token]
@@ -369,7 +472,16 @@ def forget_owners(job: StoredJob, until_ms: int) -> int:
 
 
 def forget_signals(job: StoredJob, until_ms: int, up_to: int) -> int:
-    """Forget signals that all ranges have processed; returns how many.  The last stays, to number the next after it."""
+    """Forget signals that all ranges have processed.  The last stays, to number the next after it.
+
+    Args:
+        job: changed in place.
+        until_ms: signals sent later stay, by the store's clock.
+        up_to: the number of the last signal that all ranges have processed.
+
+    Returns:
+        How many signals were forgotten.
+    """
     gone = {
         each.number
         for each in job.signals[:-1]
@@ -382,7 +494,15 @@ def forget_signals(job: StoredJob, until_ms: int, up_to: int) -> int:
 
 
 def forget_requests(job: StoredJob, until_ms: int) -> int:
-    """Forget requests that were answered; returns how many.  The last one stays, to number the next after it."""
+    """Forget requests that were answered.  The last one stays, to number the next after it.
+
+    Args:
+        job: changed in place.
+        until_ms: requests that were answered later stay, by the store's clock.
+
+    Returns:
+        How many requests were forgotten.
+    """
     gone = {
         each.number
         for each in job.requests[:-1]
@@ -395,7 +515,12 @@ def forget_requests(job: StoredJob, until_ms: int) -> int:
 
 
 def tables_of(tables: Mapping[str, StoredTable], job: str) -> list[ResultTable]:
-    """The tables that a job writes to."""
+    """The tables that a job writes to.
+
+    Args:
+        tables: all of the store, by name.
+        job: its name.
+    """
     return [
         ResultTable(
             name=name,
@@ -424,7 +549,12 @@ def count_rows(job: StoredJob) -> Mapping[str, int]:
 
 
 def is_same_table(one: TableSpec, other: TableSpec) -> bool:
-    """Whether two specs agree on columns, their order, and the key."""
+    """Whether two specs agree on columns, their order, and the key.
+
+    Args:
+        one: that of a table.
+        other: that of another, or of the same table in another pipeline; names are not compared.
+    """
     return list(one.columns.items()) == list(other.columns.items()) and set(one.key) == set(
         other.key
     )

@@ -16,7 +16,14 @@ class MemoryTroubles:
         self._jobs: dict[str, dict[tuple[str, str, str], StoredTrouble]] = {}
 
     def note(self, job: str, troubles: Sequence[Trouble], now_us: int) -> None:
-        """Keep troubles of a job that is there."""
+        """Keep troubles of a job that is there.
+
+        Args:
+            job: its name; whether there is such a job has been checked.
+            troubles: each is added to what is known of the same kind, place and headline; beyond `TROUBLES_MAX`, the
+                oldest go.
+            now_us: the time by the store's clock, in microseconds since 1970.
+        """
         at = datetime.fromtimestamp(now_us / 1_000_000, UTC)
         known = self._jobs.setdefault(job, {})
         for trouble in troubles:

@@ -33,7 +33,11 @@ def count_state(job: StoredJob) -> StateCounts:
 def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int], now_ms: int) -> StoredJob:
     """The next version of a job, which itself is left as it is.
 
-    ``tokens``: new ones, one for each range, so that all former owners are fenced; ``now_ms``: when their reigns end.
+    Args:
+        job: the present version.
+        update: the spec of the next version, and which computations go on, under which names.
+        tokens: new ones, one for each range, so that all former owners are fenced.
+        now_ms: the time at which their reigns end, by the store's clock.
     """
     kept = update.kept
 

@@ -208,6 +208,13 @@ def packed_rows(
 ) -> bytes:
     """Columns of the same length as rows in the binary format of COPY.
 
+    Args:
+        kinds: the array types of the columns, in the order of the table's columns.
+        columns: values for each of these; None is NULL.
+
+    Returns:
+        Header, rows and trailer: all that one COPY sends.
+
     Raises:
         OverflowError: a value is out of range.
     """

@@ -88,7 +88,15 @@ class JobIds:
 
 
 def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | None:
-    """The job, its ranges and their numbers; None if there is no such job."""
+    """Read the job, its ranges and their numbers.
+
+    Args:
+        connection: to the store; what is read is of one moment only inside a transaction that has the locks for it.
+        job: its name.
+
+    Returns:
+        The job as the port shows it, and the numbers that the database has for its parts; None if there is no such job.
+    """
     found = connection.execute(QUERIES["read_job"], {"name": job}).fetchone()
     if found is None:
         return None
@@ -136,6 +144,10 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
 def create_job(connection: Connection[Any], spec: JobSpec) -> None:
     """Create what is missing of the job and its tables.  Inside a transaction.
 
+    Args:
+        connection: to the store; locks the catalog until the transaction ends.
+        spec: the job; ranges that exist win over its ranges.
+
     Raises:
         JobMismatchError: the name is taken by another pipeline.
         StoredFormatError: the job is in a format that the spec does not read.
@@ -170,12 +182,26 @@ def create_job(connection: Connection[Any], spec: JobSpec) -> None:
 
 
 def read_computations(connection: Connection[Any], number: int) -> Mapping[str, str | None]:
-    """What the state of each computation of a job is made of, where it is known."""
+    """What the state of each computation of a job is made of, where it is known.
+
+    Args:
+        connection: to the store.
+        number: of the job.
+
+    Returns:
+        The shape of the state by the name of the computation; None where it was never described.
+    """
     return dict(connection.execute(QUERIES["read_computations"], {"job_id": number}).fetchall())
 
 
 def describe_computations(connection: Connection[Any], number: int, spec: JobSpec) -> None:
-    """Note what their state is made of.  Inside a transaction."""
+    """Note what their state is made of.  Inside a transaction.
+
+    Args:
+        connection: to the store.
+        number: of the job.
+        spec: has the shapes, by the names of the computations.
+    """
     parameters = {
         "job_id": number,
         "names": TextArray.of(list(spec.computations)),
@@ -186,6 +212,11 @@ def describe_computations(connection: Connection[Any], number: int, spec: JobSpe
 
 def add_tables(connection: Connection[Any], number: int, spec: JobSpec) -> None:
     """Create the result tables that are not there, and note who writes them.  Inside a transaction.
+
+    Args:
+        connection: to the store.
+        number: of the job.
+        spec: the job with its tables.
 
     Raises:
         TableMismatchError: one exists with another shape.
@@ -214,7 +245,13 @@ def add_tables(connection: Connection[Any], number: int, spec: JobSpec) -> None:
 
 
 def result_tables(connection: Connection[Any], job: str) -> list[ResultTable]:
-    """The tables that a job writes to."""
+    """The tables that a job writes to.
+
+    Args:
+        connection: to the store; inside a transaction, because it changes the plans of queries until the transaction
+            ends.
+        job: its name; an unknown one has no tables.
+    """
     found = connection.execute(QUERIES["read_result_tables"], {"name": job}).fetchall()
     connection.execute(QUERIES["allow_scans"])
     return [
@@ -262,6 +299,10 @@ def delete_job(connection: Connection[Any], number: int) -> None:
     """Delete the job, and the result tables that only it wrote.  Inside a transaction.
 
     What its commits wrote stays behind in tables that belong to no job: see partitions.py.
+
+    Args:
+        connection: to the store.
+        number: of the job.
     """
     tables = connection.execute(QUERIES["droppable_tables"], {"job_id": number}).fetchall()
     connection.execute(QUERIES["bequeath_tables"], {"job_id": number})
@@ -271,7 +312,13 @@ def delete_job(connection: Connection[Any], number: int) -> None:
 
 
 def insert_ranges(connection: Connection[Any], number: int, ranges: Sequence[RangeSpec]) -> None:
-    """Add computations with their ranges to a job.  Inside a transaction."""
+    """Add computations with their ranges to a job.  Inside a transaction.
+
+    Args:
+        connection: to the store.
+        number: of the job.
+        ranges: all ranges of the computations that are new; nothing is sent if there are none.
+    """
     if not ranges:
         return
     keys = [spec.keys for spec in ranges]

@@ -64,10 +64,14 @@ class Verdict(Enum):
 
 
 def classify(error: Error, connection: Connection[Any]) -> Verdict:
-    """What ``error`` proves about the transaction that ``connection`` was in.
+    """What an error proves about the transaction that a connection was in.
 
     Must be asked before anything else is sent on the connection, because the state it was left in
     is the proof: in a failed transaction, COMMIT was not carried out.
+
+    Args:
+        error: what psycopg has raised.
+        connection: on which the statement was sent; nothing is sent on it here.
     """
     status = connection.info.transaction_status
     if status is not TransactionStatus.INERROR and not _has_rolled_back(error, status):
@@ -90,7 +94,12 @@ def _has_rolled_back(error: Error, status: TransactionStatus) -> bool:
 
 
 def is_passing(error: Error, connection: Connection[Any]) -> bool:
-    """Whether repeating an idempotent transaction, on a new connection if need be, can help."""
+    """Whether repeating an idempotent transaction, on a new connection if need be, can help.
+
+    Args:
+        error: what psycopg has raised.
+        connection: on which the statement was sent; if it is closed by now, the server or the network was gone.
+    """
     return connection.closed or _gave_way(error)
 
 
@@ -105,7 +114,12 @@ def reason(error: Error) -> str:
 
 
 def rejected(error: Error, changed: Collection[str]) -> DataflowError:
-    """As `refused`, for a commit with rows of these tables that may not come beside others of their keys."""
+    """As `refused`, for a commit with rows of these tables that may not come beside others of their keys.
+
+    Args:
+        error: what psycopg has raised.
+        changed: names of the tables, with or without their schemas, into which the commit changes rows.
+    """
     if error.sqlstate == _UNIQUE_SQLSTATE:
         for name in changed:
             if name.split(".")[-1] == error.diag.table_name:

@@ -28,7 +28,12 @@ def is_shortage(sqlstate: str | None) -> bool:
 
 
 class Backoff:
-    """Growing pauses: each is between half its bound and all of it, and the bound doubles from one to the next."""
+    """Growing pauses: each is between half its bound and all of it, and the bound doubles from one to the next.
+
+    Args:
+        first_s: the bound of the first pause, in seconds.
+        max_s: beyond which the bound does not grow, in seconds.
+    """
 
     def __init__(self, first_s: float, max_s: float) -> None:
         self._bound_s, self._max_s = first_s, max_s

@@ -21,6 +21,10 @@ def migrate(connection: Connection[Any], migrations: Sequence[Migration] = MIGRA
 
     Safe when several programs call it at once, and on repetition.
 
+    Args:
+        connection: to the store, outside a transaction.
+        migrations: by ascending version, with no version left out; the last one is what the code needs.
+
     Raises:
         UnsuitableStoreError: the schema is newer than the code.
         psycopg.Error: the server refused; nothing was changed.

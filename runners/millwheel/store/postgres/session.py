@@ -188,8 +188,14 @@ class Session:
     ) -> _T:
         """Run an idempotent transaction, again if it was cut off, gave way to another or is not confirmed.
 
-        ``locks``: fences that it takes; sessions that keep them locked beyond the timeout are
-        ended.  ``is_one_statement``: it needs neither BEGIN nor COMMIT, each a round trip of its own.
+        Args:
+            work: called with a connection on which the transaction has begun, once for each attempt.
+            locks: numbers of the ranges whose fences it takes; sessions that keep them locked beyond the timeout are
+                ended.
+            is_one_statement: whether it needs neither BEGIN nor COMMIT, each a round trip of its own.
+
+        Returns:
+            What ``work`` returned in the attempt that was committed.
 
         Raises:
             StoreUnreachableError: it could not be carried out in time.

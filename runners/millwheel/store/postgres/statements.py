@@ -38,7 +38,13 @@ def commit_statements(
     tables: TableStatements,
     portion_bytes: int = PORTION_BYTES_MAX,
 ) -> list[Statement]:
-    """The whole transaction, from BEGIN to COMMIT; rows that take more than ``portion_bytes`` are several statements.
+    """The whole transaction, from BEGIN to COMMIT.
+
+    Args:
+        production: what is committed.
+        ids: the numbers that the database has for the job and its ranges.
+        tables: composes the statements for result tables, for the connection on which they will be sent.
+        portion_bytes: rows that take more are divided into several statements.
 
     Raises:
         StoreError: the production names a range that the job does not have.
@@ -62,6 +68,10 @@ def commit_statements(
 
 def check_messages(production: Production, statements: Sequence[Statement]) -> None:
     """Refuse what Postgres cannot take in: it would end the connection, without an error about the reason.
+
+    Args:
+        production: what the statements commit; names the job and the computation for the error.
+        statements: all of its transaction; COPY is sent in parts, and is never too large.
 
     Raises:
         StoreError: a statement is too large; names the computation whose step it is.

@@ -14,7 +14,17 @@ from runners.millwheel.store.postgres.queries import QUERIES
 
 
 def insert_signal(connection: Connection[Any], job: str, name: str, request: int) -> int:
-    """Keep a signal, unless this ``request`` already has; returns its number.  Inside a transaction.
+    """Keep a signal, unless the same request has kept it already.  Inside a transaction.
+
+    Args:
+        connection: to the store; locks the job until the transaction ends.
+        job: its name.
+        name: of the signal.
+        request: a number for this call of the user, the same in each attempt, so that a retry does not send the signal
+            twice.
+
+    Returns:
+        The number of the signal within the job.
 
     Raises:
         SignalError: no window would receive it.
@@ -35,6 +45,15 @@ def insert_signal(connection: Connection[Any], job: str, name: str, request: int
 
 
 def read_signals(connection: Connection[Any], job: str, after: int) -> list[Signal]:
-    """The job's signals with numbers above ``after``."""
+    """The job's signals with numbers above ``after``.
+
+    Args:
+        connection: to the store.
+        job: its name; an unknown one has no signals.
+        after: the number of the last signal that is known; 0 for all.
+
+    Returns:
+        In the order of their numbers.
+    """
     rows = connection.execute(QUERIES["read_signals"], {"name": job, "after": after})
     return [Signal(*row) for row in rows]

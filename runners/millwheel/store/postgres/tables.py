@@ -82,6 +82,11 @@ class _TableQueries:
 def ensure_table(connection: Connection[Any], table: TableSpec) -> PlacedTable:
     """Create the table if it is missing, else verify it.  In a transaction that locks the catalog.
 
+    Args:
+        connection: to the store.
+        table: as the pipeline describes it; without a schema in its name, it is created in the first one of the search
+            path.
+
     Raises:
         TableMismatchError: it exists with other columns, another key, or is no plain durable table.
         StoreError: its name is not a possible one.
@@ -112,20 +117,38 @@ def ensure_table(connection: Connection[Any], table: TableSpec) -> PlacedTable:
 
 
 def is_name_of(table: TableSpec, schema: str, name: str) -> bool:
-    """Whether a table may be this one; a name without a schema fits any, as a missing table cannot be looked up."""
+    """Whether a table may be this one; a name without a schema fits any, as a missing table cannot be looked up.
+
+    Args:
+        table: as a pipeline describes it.
+        schema: that in which a table was.
+        name: that of this table, without its schema.
+    """
     wanted_schema, wanted = _split(table.name)
     return wanted == name and wanted_schema in (None, schema)
 
 
 def has_rows(connection: Connection[Any], schema: str, name: str) -> bool:
-    """Whether a table, which must exist, has a row."""
+    """Whether a table, which must exist, has a row.
+
+    Args:
+        connection: to the store.
+        schema: in which the table is.
+        name: of the table, without its schema.
+    """
     query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(schema, name))
     row = connection.execute(query).fetchone()
     return row is not None and bool(row[0])
 
 
 def drop_table(connection: Connection[Any], schema: str, name: str) -> None:
-    """Drop a result table that a job created; no error if a person already did."""
+    """Drop a result table that a job created; no error if a person already did.
+
+    Args:
+        connection: to the store.
+        schema: in which the table is.
+        name: of the table, without its schema.
+    """
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(schema, name)))
 
 
@@ -140,7 +163,12 @@ class TableStatements:
         self._queries: dict[tuple[str, tuple[str, ...], tuple[str, ...]], _TableQueries] = {}
 
     def write(self, write: TableWrite, portion_bytes: int = PORTION_BYTES_MAX) -> list[Statement]:
-        """Statements for rows that are deleted, replaced and inserted: one each, unless rows are large."""
+        """Statements for rows that are deleted, replaced and inserted: one each, unless rows are large.
+
+        Args:
+            write: rows of one table; of a key, at most one of its rows goes and one comes.
+            portion_bytes: rows that take more are divided into several statements.
+        """
         table, queries = write.table, self._of(write.table)
         # In key order, two jobs that write the same keys wait for each other in turn instead
         # of deadlocking; the checks made sure that keys of a table can be compared.

@@ -46,7 +46,17 @@ def take_over(
     owner: str,
     version: int | None,
 ) -> tuple[JobIds, Mapping[RangeId, TakenRange]]:
-    """Lock, move the tokens, then read; returns the numbers of the job as of then, too.  Inside a transaction.
+    """Lock, move the tokens, then read.  Inside a transaction.
+
+    Args:
+        connection: to the store; waits for commits in flight on these ranges.
+        ids: the numbers of the job as they were known before.
+        range_ids: the ranges; those in a handover with them are taken too.
+        owner: the name of the worker.
+        version: of the job that it was started for; None: any.
+
+    Returns:
+        The numbers of the job as of now, and what each range has.
 
     Raises:
         JobMismatchError: the job has another version.
@@ -81,13 +91,29 @@ def _lock_families(connection: Connection[Any], numbers: list[int]) -> bool:
 def lock_fences(
     connection: Connection[Any], numbers: Sequence[int]
 ) -> Mapping[int, tuple[int, int]]:
-    """Lock rows, waiting for commits in flight; returns token and bundle of each that exists."""
+    """Lock ranges, waiting for commits in flight.
+
+    Args:
+        connection: to the store, in the transaction that is to have the locks.
+        numbers: of the ranges; locked in ascending order, as commits lock them too.
+
+    Returns:
+        Token and bundle of each range that exists, by its number.
+    """
     rows = connection.execute(QUERIES["lock_fences"], {"range_ids": Int4Array.of(numbers)})
     return {number: (token, bundle) for number, token, bundle in rows}
 
 
 def evict_holders(connection: Connection[Any], numbers: Sequence[int]) -> int:
-    """End the sessions of this role that keep the fences locked; returns how many there were."""
+    """End the sessions of this role that keep fences locked.
+
+    Args:
+        connection: to the store, not one of these sessions.
+        numbers: of the ranges whose fences they are.
+
+    Returns:
+        How many sessions were ended.
+    """
     parameters = {"range_ids": Int4Array.of(numbers)}
     return len(connection.execute(QUERIES["evict_fence_holders"], parameters).fetchall())
 
@@ -96,6 +122,14 @@ def compact(connection: Connection[Any], ids: JobIds, production: Production) ->
     """Find out whether the production landed; if not, make sure that it never will.  Inside a transaction.
 
     Ranges commit together, so they must agree; if they do not, the store is damaged.
+
+    Args:
+        connection: to the store; waits for the production, if it is still being committed.
+        ids: the numbers of the job; ranges that it does not have are taken not to have landed.
+        production: the one in doubt.
+
+    Returns:
+        `Committed` if it landed; `Fenced` if not, and then its tokens have been moved.
 
     Raises:
         StoreError: some ranges have the production and some have not.
@@ -136,7 +170,13 @@ def compact(connection: Connection[Any], ids: JobIds, production: Production) ->
 
 
 def move_tokens(connection: Connection[Any], numbers: Sequence[int], owner: str | None) -> None:
-    """Move the tokens, so that every commit of an earlier owner fails.  Under the locks of the fences."""
+    """Move the tokens, so that every commit of an earlier owner fails.  Under the locks of the fences.
+
+    Args:
+        connection: to the store.
+        numbers: of the ranges.
+        owner: the name of the next worker; None: nobody owns them from here on.
+    """
     range_ids = Int4Array.of(numbers)
     connection.execute(QUERIES["end_reigns"], {"range_ids": range_ids})
     connection.execute(QUERIES["move_tokens"], {"range_ids": range_ids, "owner": owner})

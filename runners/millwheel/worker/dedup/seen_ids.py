@@ -39,7 +39,15 @@ class IdTable(Protocol):
 
 
 class SeenIds:
-    """The ids of one split, as its owner sees them; not thread-safe."""
+    """The ids of one split, as its owner sees them; not thread-safe.
+
+    Args:
+        table: has the ids that are committed.
+        job: its name.
+        range_id: the split.
+        deduplicate: the deduplicator of the source.
+        counts: where it counts; shared with the other splits of the source.
+    """
 
     def __init__(
         self,
@@ -77,7 +85,12 @@ class SeenIds:
         return deduplicated
 
     def worth_keeping(self, ids: Sequence[NewId], watermark_us: int) -> list[NewId]:
-        """The new ids that later records may have when the split's watermark is here."""
+        """The new ids that later records may have when the split's watermark is here.
+
+        Args:
+            ids: those of a bundle that was read.
+            watermark_us: that of the split after the bundle; ids of records more than the slack behind it are left out.
+        """
         until_us = horizon_us(self._settings.slack_us, watermark_us)
         return [each for each in ids if each.timestamp_us >= until_us]
 

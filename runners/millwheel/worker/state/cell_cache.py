@@ -54,7 +54,12 @@ class FurthestFirst(Generic[KeyT]):
         return len(self._used)
 
     def use(self, key: KeyT, needed_us: int) -> None:
-        """Note that a key is used now, and will be needed at an instant."""
+        """Note that a key is used now, and will be needed at an instant.
+
+        Args:
+            key: any; one that is there gets a new place.
+            needed_us: the event time at which it will be needed again.
+        """
         self._number += 1
         self._used[key] = (-needed_us, self._number)
         heappush(self._heap, (-needed_us, self._number, key))
@@ -167,9 +172,12 @@ class CellCache(dict[CellId, Any]):
                     self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
 
     def wrote(self, cell_id: CellId, size: int | None, *, is_stored: bool = False) -> None:
-        """Note that a step has changed a cell, and about how many bytes it has now; None: it is deleted.
+        """Note that a step has changed a cell.
 
-        ``is_stored``: the store may have it, although it was never read.
+        Args:
+            cell_id: key and window.
+            size: about how many bytes it has now; None: it is deleted.
+            is_stored: whether the store may have it, although it was never read.
         """
         self._writes += 1
         self._uncommitted[cell_id] = self._writes
@@ -259,7 +267,12 @@ class CellCache(dict[CellId, Any]):
 
 
 def needed_us(cell_id: CellId, cell: Any) -> int:
-    """When a cell will be needed, in event time: at its next timer; where it has none, at the end of its window."""
+    """When a cell will be needed, in event time: at its next timer; where it has none, at the end of its window.
+
+    Args:
+        cell_id: key and window; None in place of the window stands for a cell of all windows of a key.
+        cell: its content.
+    """
     if isinstance(cell, dict):
         return min((_next_us(state, window.end_us) for window, state in cell.items()), default=0)
     end_us = MAX_TIMESTAMP_US if cell_id[1] is None else cell_id[1].end_us

@@ -122,7 +122,13 @@ class ColumnState:
     def make_single(
         self, partials: Iterable[Partial], input_watermark_us: int
     ) -> Collection[Window]:
-        """Make the windows of partials that go to the machine single from here on; returns these windows."""
+        """Make the windows of partials that go to the machine single from here on; returns these windows.
+
+        Args:
+            partials: those that are not kept as columns.
+            input_watermark_us: the event time up to which windows have fired; windows that end by then do not become
+                single.
+        """
         if self._panes is None:
             return ()
         windows = {window for _, window, _, _ in partials if window.end_us > input_watermark_us}
@@ -165,7 +171,15 @@ class ColumnState:
     def release(
         self, windows: Collection[Window] | None = None, range_id: RangeId | None = None
     ) -> Iterator[Release]:
-        """Remove and yield the columns of some windows, or all, in each range, or one; these windows become single."""
+        """Remove and yield the columns of some windows, or all, in each range, or one; these windows become single.
+
+        Args:
+            windows: the windows; None: all.
+            range_id: the range; None: all that have columns.
+
+        Returns:
+            For each range with such columns: its id, the entry of the journal that notes the release, and the columns.
+        """
         for each, buffered in self._buffered.items():
             if range_id in (None, each):
                 parts = buffered.pop_all() if windows is None else buffered.pop_windows(windows)
@@ -203,6 +217,10 @@ class ColumnState:
 
     def replay(self, owned: OwnedRange, content: Whole | Released | Sequence[Partial]) -> None:
         """Apply an entry of the journal of a range that was taken over.
+
+        Args:
+            owned: the range; entries come in the order in which they were committed.
+            content: the entry: all columns as of then, windows that went to the machine, or columns that were added.
 
         Raises:
             StoreError: the grouping cannot have such entries.

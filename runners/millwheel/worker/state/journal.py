@@ -193,7 +193,14 @@ class Journal:
         self._noted.add(owned.range_id)
 
     def replay(self, owned: OwnedRange, entries: Iterable[bytes]) -> Mapping[TimerId, int | None]:
-        """Apply the entries of a range that was taken over, before its cells are read; returns the timers in them.
+        """Apply the entries of a range that was taken over, before its cells are read.
+
+        Args:
+            owned: the range.
+            entries: as they are stored, oldest first.
+
+        Returns:
+            The timers that the entries set, with their instants in microseconds; None: unset.
 
         Raises:
             StoreError: they are about keys that the range does not have.
@@ -318,7 +325,12 @@ class Journal:
         return WorkerStep(ranges=ranges, timers=writes)
 
     def forget(self, range_id: RangeId, is_gone: Callable[[CellId], bool]) -> None:
-        """Forget a range, with its cells, that another worker owns now; the round of compaction begins again."""
+        """Forget a range, with its cells, that another worker owns now; the round of compaction begins again.
+
+        Args:
+            range_id: the range.
+            is_gone: whether a cell belongs to it.
+        """
         self._ranges.pop(range_id, None)
         self._round = None
         for timer in [timer for timer in self._timers if is_gone(timer[0])]:

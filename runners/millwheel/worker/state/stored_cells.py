@@ -93,6 +93,11 @@ class StoredCells:
         Fewer where they are large.  With each page comes the hash at which the next one begins, 0 after the last.
         Cells of one hash are never divided.
 
+        Args:
+            owned: the range; its token proves that it still is this worker's.
+            first_hash: of the keys; those below are left out.
+            cells: at most so many in a page, but for those with the hash of the last one.
+
         Raises:
             StoreError: another worker owns the range by now.
         """
