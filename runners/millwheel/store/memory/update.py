@@ -7,6 +7,7 @@ from typing import TypeVar
 import attrs
 
 from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.production import Checkpoint
 from runners.millwheel.store.memory.job import StoredJob, new_range
 from runners.millwheel.store.port import JobUpdate, RangeRow, StateCounts
 
@@ -87,10 +88,7 @@ def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int], now_ms
             for range_id, entries in of_ranges(job.journal).items()
         },
         checkpoints={
-            channel: {
-                number: checkpoint._replace(channel=channel)
-                for number, checkpoint in pending.items()
-            }
+            channel: _sent_on(channel, pending)
             for channel, pending in of_channels(job.checkpoints).items()
         },
         delivered=of_channels(job.delivered),
@@ -103,3 +101,8 @@ def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int], now_ms
         ended_ms=of_owners(job.ended_ms | dict.fromkeys(reigns, now_ms)),
         retired_ms=of_ranges(job.retired_ms),
     )
+
+
+def _sent_on(channel: Channel, pending: Mapping[int, Checkpoint]) -> dict[int, Checkpoint]:
+    """Unacknowledged productions by sequence, on a channel whose ends may have new names."""
+    return {number: each._replace(channel=channel) for number, each in pending.items()}
