@@ -162,6 +162,9 @@ class WindowedValue:
         value: the output.
         timestamp: its event time: a datetime with a time zone, or seconds since 1970.
         window: one of the windows of the input.
+
+    Raises:
+        PipelineError: the window is none.
     """
 
     value: Any

@@ -71,17 +71,20 @@ class PCollectionTuple:
 class Pipeline:
     """A pipeline under construction.
 
-    Args:
-        runner: an engine, or its name: ``direct`` (in memory); ``batch`` or ``streaming`` (Spark and Postgres);
-            ``backfill`` (what a stream begins with, read in batch), ``backfill-then-live`` (that, and then the stream).
-        **options: for a runner given by name, that runner's options, e.g. ``job="flights"``.
-
     Leaving the ``with`` block runs the pipeline and waits for its end; the result is then in ``result``.
 
     Example::
 
         with df.Pipeline() as p:
             p | df.Create([1, 2, 3]) | df.Map(lambda x: x * x) | df.Map(print)
+
+    Args:
+        runner: an engine, or its name: ``direct`` (in memory); ``batch`` or ``streaming`` (Spark and Postgres);
+            ``backfill`` (what a stream begins with, read in batch), ``backfill-then-live`` (that, and then the stream).
+        **options: for a runner given by name, that runner's options, e.g. ``job="flights"``.
+
+    Raises:
+        PipelineError: there is no such runner, or it does not take these options.
     """
 
     def __init__(self, runner: str | Runner = "direct", **options: Any) -> None:
@@ -177,6 +180,9 @@ class Pipeline:
             strategy: the windowing of its outputs.
             tags: of its outputs; by default the main one alone.
             retracted_by: the grouping that may retract its outputs; None: none may.
+
+        Raises:
+            PipelineError: an input is of another pipeline.
         """
         if isinstance(operation, Read):
             is_bounded = operation.source.is_bounded

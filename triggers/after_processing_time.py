@@ -54,10 +54,14 @@ class _Deadline(Trigger):
 class AfterProcessingTime(_Deadline):
     """Fires once, ``delay`` after the first record of the pane came.
 
+    In batch, processing time stands still until the input has ended.
+
     Args:
         delay: not negative.
 
-    In batch, processing time stands still until the input has ended.
+    Raises:
+        WindowError: it is negative.
+        TimeError: it is no duration.
     """
 
     delay_us: int
@@ -83,6 +87,10 @@ class AtPeriod(_Deadline):
     Args:
         period: positive.
         offset: from where multiples are counted, after 1970-01-01T00:00:00 UTC.
+
+    Raises:
+        WindowError: the period is not positive.
+        TimeError: one of them is no duration.
     """
 
     period_us: int

@@ -10,11 +10,14 @@ from windowing.errors import WindowError
 
 
 def check_trigger(where: str, value: object) -> None:
-    """Raise `WindowError` if a value is not a trigger.
+    """Refuse a value that is not a trigger.
 
     Args:
         where: what needs the trigger, for the error.
         value: the value.
+
+    Raises:
+        WindowError: it is none.
     """
     if not isinstance(value, Trigger):
         raise WindowError(
@@ -31,16 +34,22 @@ def is_trigger(owner: Any, field: "attrs.Attribute[Any]", value: object) -> None
         owner: the object with the field.
         field: the field.
         value: its value.
+
+    Raises:
+        WindowError: it is none.
     """
     check_trigger(f"{type(owner).__name__} ({field.name})", value)
 
 
 def check_signal_name(where: str, name: object) -> None:
-    """Raise `WindowError` if a value cannot be the name of a signal.
+    """Refuse a value that cannot be the name of a signal.
 
     Args:
         where: what needs the name, for the error.
         name: the value.
+
+    Raises:
+        WindowError: it is not text, or empty, or has characters that cannot be printed.
     """
     if not isinstance(name, str) or not name.isprintable() or not name.strip():
         raise WindowError(
@@ -51,12 +60,15 @@ def check_signal_name(where: str, name: object) -> None:
 
 
 def is_positive_size(owner: Any, field: "attrs.Attribute[Any]", value: object) -> None:
-    """Raise `WindowError` if a field of attrs is not a whole number above zero.
+    """Refuse a field of attrs that is not a whole number above zero.
 
     Args:
         owner: the object with the field.
         field: the field.
         value: its value.
+
+    Raises:
+        WindowError: it is not.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise WindowError(

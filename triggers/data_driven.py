@@ -93,6 +93,9 @@ class AfterPunctuation(DataDrivenTrigger):
 
     Args:
         is_punctuation: takes a value (without its key), and returns whether it ends something; deterministic.
+
+    Raises:
+        WindowError: the predicate cannot be called.
     """
 
     is_punctuation: Callable[[Any], object] = attrs.field()
@@ -127,6 +130,12 @@ class AfterPattern(DataDrivenTrigger):
     """Fires once when values have come that match each of the predicates, one after the other in order of arrival.
 
     Other values may come in between.  Its state is the number of predicates that have been matched.
+
+    Attributes:
+        predicates: each takes a value (without its key), and returns whether it matches; deterministic.
+
+    Raises:
+        WindowError: there is no predicate, or one cannot be called.
     """
 
     predicates: tuple[Callable[[Any], object], ...]

@@ -31,11 +31,14 @@ def zone_named(name: str, error: Callable[..., DataflowError]) -> tzinfo:
 
 
 def check_zone(name: object, error: Callable[..., DataflowError]) -> None:
-    """Refuse what is not the name of a time zone; arguments and errors as for `zone_named`.
+    """Refuse what is not the name of a time zone.
 
     Args:
         name: of the zone, as the user gave it.
         error: the class of the error.
+
+    Raises:
+        DataflowError: there is no such zone; the one that ``error`` makes.
     """
     if name in _zone_names():
         return

@@ -16,6 +16,9 @@ def check_name(name: object, what: str, location: str) -> str:
         name: as the user gave it.
         what: what is to be named, as in "a computation".
         location: file and line of the definition.
+
+    Raises:
+        PipelineError: it is no text, or empty.
     """
     if not isinstance(name, str) or not name:
         raise PipelineError(
@@ -30,6 +33,9 @@ def check_computation(computation: object, what: str) -> None:
     Args:
         computation: as the user gave it.
         what: its name and location, for messages.
+
+    Raises:
+        PipelineError: it is no such object, or something in it cannot be called.
     """
     if not isinstance(computation, Computation):
         hint = "write a class that is derived from dataflow.computations.Computation"
@@ -57,6 +63,9 @@ def check_inputs(inputs: object, what: str, location: str) -> None:
         inputs: key extractors by stream, as the user gave them.
         what: the computation, for messages.
         location: file and line of the definition.
+
+    Raises:
+        PipelineError: there is none, or one has no name, or a key extractor that cannot be called.
     """
     if not isinstance(inputs, Mapping):
         raise PipelineError(
@@ -84,6 +93,9 @@ def check_outputs(outputs: object, what: str, location: str) -> None:
         outputs: names of streams, as the user gave them.
         what: the computation, for messages.
         location: file and line of the definition.
+
+    Raises:
+        PipelineError: they are no such names.
     """
     if isinstance(outputs, str) or not isinstance(outputs, Sequence):
         raise PipelineError(

@@ -51,6 +51,9 @@ class FileInjector(Source):
         max_ahead: how far event times may be ahead of the clock; None: as far as they are.
         created: from a path to the earliest event time in the file.
         expected: the earliest event time of each file that is still to come, by its name.
+
+    Raises:
+        PipelineError: ``event_time`` is no function, or a duration is negative.
     """
 
     source_class: ClassVar[type[FileSource]]

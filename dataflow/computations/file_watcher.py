@@ -47,6 +47,10 @@ class FileWatcher(Source):
         poll: how often the folder is listed.
         shares: into how many splits the folder is divided.
         now_us: the clock, in microseconds.
+
+    Raises:
+        PipelineError: ``event_time`` is no function, nothing bounds the disorder of an input without an end, or another
+            argument is of no use.
     """
 
     source_class: ClassVar[type[FileSource]]
@@ -111,7 +115,11 @@ class FileWatcher(Source):
         return self._ahead is not None and self._disorder_us is not None
 
     def check(self) -> None:
-        """Raise `InputError` where there is no such folder."""
+        """Check that the folder is there.
+
+        Raises:
+            InputError: it is not.
+        """
         if not self._folder.is_dir():
             raise InputError(
                 f"there is no folder {str(self._folder)!r} to watch",
@@ -129,6 +137,9 @@ class FileWatcher(Source):
         Args:
             split: the number of the share, or it and the number of all shares.
             position: as the reader has returned it; None: the start.
+
+        Raises:
+            InputError: the input must end, as for a batch, and the last file is not there.
         """
         number, began_us = (split, self._now_us()) if isinstance(split, int) else split
         if self._is_repeatable and not self._has_ended():

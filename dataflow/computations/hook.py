@@ -78,7 +78,11 @@ class Hook:
         self._state, self._is_state_known = self._first() if state is None else state, True
 
     def keep_state(self) -> None:
-        """Keep the state at the end of the call: it may have been changed in place."""
+        """Keep the state at the end of the call: it may have been changed in place.
+
+        Raises:
+            TransformError: the user's coder does not make bytes of it.
+        """
         if not self._is_state_known:
             return
         state = self._state

@@ -107,6 +107,9 @@ class Topology(PTransform["Pipeline", Streams]):
             computation: the user code.
             inputs: the streams that it subscribes to, each with its key extractor, instead of `Computation.inputs`.
             outputs: the streams that it produces to, instead of `Computation.outputs`.
+
+        Raises:
+            PipelineError: an argument is wrong, or there is a computation of this name already.
         """
         here = user_location()
         what = f"computation {check_name(name, 'a computation', here)!r} ({here})"
@@ -134,12 +137,14 @@ class Topology(PTransform["Pipeline", Streams]):
     ) -> Self:
         """Let a stream come from outside: a `Source`, or a transform that reads, such as `ReadFromCsv`.
 
-        ``record_ids``: of a `Source`, as for `Read`; a transform that reads has its own.
-
         Args:
             stream: the name of the stream.
             source: a `Source`, or a transform that reads.
             record_ids: how copies are recognized, where a source is given; a transform has its own.
+
+        Raises:
+            PipelineError: it is neither, the stream has its records from elsewhere already, or a transform was given
+                ``record_ids``.
         """
         if isinstance(source, Source):
             source = f"injector {stream}" >> Read(source, record_ids=record_ids)
@@ -162,6 +167,10 @@ class Topology(PTransform["Pipeline", Streams]):
         Args:
             name: of the stream.
             pcollection: of the same pipeline; nothing in it may be retracted.
+
+        Raises:
+            PipelineError: it is no PCollection, or may be retracted, or the stream has its records from elsewhere
+                already.
         """
         if not isinstance(pcollection, PCollection):
             raise PipelineError(
@@ -182,6 +191,9 @@ class Topology(PTransform["Pipeline", Streams]):
         Args:
             stream: the name of the stream.
             transform: applied to its records as a PCollection.
+
+        Raises:
+            PipelineError: it is no transform.
         """
         if not isinstance(transform, PTransform):
             raise PipelineError(

@@ -33,7 +33,11 @@ class CsvSource(FileSource):
     """Rows of CSV files (RFC 4180) with a header line, as mappings from column name to text."""
 
     def check_head(self, path: str) -> None:
-        """A header has at least one name, none twice, and no binary bytes."""
+        """Check that a header has at least one name, none twice, and no binary bytes.
+
+        Raises:
+            InputError: it is not so, or the header is no CSV or no UTF-8.
+        """
         header = _header(path)
         if not header.removeprefix(BOM).strip() or b"\0" in header:
             raise InputError(
@@ -141,7 +145,11 @@ class CsvSource(FileSource):
         return found
 
     def names(self, path: str) -> list[str]:
-        """Read the names of the columns from the header of a file."""
+        """Read the names of the columns from the header of a file.
+
+        Raises:
+            InputError: the header is no CSV or no UTF-8.
+        """
         lines = _header(path).removeprefix(BOM).splitlines(keepends=True)
         try:
             return next(csv.reader([text_of(path, line) for line in lines], strict=True))

@@ -96,7 +96,11 @@ class FileSource(Source):
         return self.max_ahead is not None
 
     def check(self) -> None:
-        """Raise `InputError` where a file is missing, empty of header, or not text."""
+        """Check the beginning of every file.
+
+        Raises:
+            InputError: a file is missing or cannot be read, or its beginning is not of this format.
+        """
         for path in self._paths():
             try:
                 self.check_head(path)
@@ -212,11 +216,14 @@ def not_opened(path: str, error: OSError) -> InputError:
 
 
 def text_of(path: str, raw: bytes) -> str:
-    """Bytes of a file as text.  Raises `InputError` where they are not UTF-8.
+    """Bytes of a file as text.
 
     Args:
         path: for messages.
         raw: the bytes.
+
+    Raises:
+        InputError: they are not UTF-8.
     """
     try:
         return raw.decode("utf-8")
@@ -235,6 +242,10 @@ class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
         max_disorder: how far event times go back in a file.
         max_ahead: how far event times may be ahead of the clock; None: as far as they are.
         record_ids: how copies of records are recognized; None: not at all.
+
+    Raises:
+        PipelineError: ``max_disorder`` is negative, or given where no event time is taken from records; or
+            ``max_ahead`` is negative.
     """
 
     source_class: type[FileSource]

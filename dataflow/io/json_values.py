@@ -39,7 +39,11 @@ class JsonLinesSource(LineSource):
 
 
 def check_first_lines(path: str) -> None:
-    """Raise `InputError` if none of the first lines of a file is JSON: it is something else."""
+    """Check that one of the first lines of a file is JSON.
+
+    Raises:
+        InputError: none is, so the file is something else; a file without such lines is in order.
+    """
     with closing(WholeLines(path, 0, Path(path).stat().st_size)) as lines:
         first = [line.removeprefix(BOM) for line in islice(lines, _LINES_LOOKED_AT)]
     found: InputError | None = None
@@ -57,11 +61,14 @@ def check_first_lines(path: str) -> None:
 
 
 def parse_json(path: str, line: str) -> Any:
-    """The value on a line.  Raises `InputError` if there is none.
+    """The value on a line.
 
     Args:
         path: for messages.
         line: the bytes of one line.
+
+    Raises:
+        InputError: it is no JSON.
     """
     try:
         return json.loads(line)

@@ -75,7 +75,12 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
         return f"WriteToPostgres({self._spec.name})"
 
     def expand(self, pcoll: PCollection[Mapping[str, Any]]) -> None:
-        """Add the primitive."""
+        """Add the primitive.
+
+        Raises:
+            PipelineError: the input retracts and the table has no key, or another transform writes the table in another
+                manner.
+        """
         pipeline = pcoll.pipeline
         if pcoll.node.retracted_by and not self._spec.key:
             raise PipelineError(

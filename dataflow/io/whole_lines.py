@@ -47,6 +47,9 @@ class WholeLines:
         """The next lines together, of about so many bytes and at least one line; empty at the end of the part.
 
         Not to be mixed with reading line by line.
+
+        Raises:
+            InputError: the file became shorter while it was read.
         """
         while self._at < self._end:
             # A line that is longer than anybody thought is put together in steps that grow with it.

@@ -30,6 +30,7 @@ def check_window_fn(
 
     Raises:
         AssertionError: it does not keep one of them; shows the windows.
+        PipelineError: there are more or fewer values than timestamps.
     """
     timestamps_us = list(timestamps_us)
     values = [None] * len(timestamps_us) if values is None else list(values)

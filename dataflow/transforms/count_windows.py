@@ -78,7 +78,11 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
         self._fn.requires_time_sorted_input = time_sorted
 
     def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Any]]:
-        """Add the stateful DoFn."""
+        """Add the stateful DoFn.
+
+        Raises:
+            PipelineError: the input may be retracted.
+        """
         if pcoll.node.retracted_by:
             raise PipelineError(
                 f"{pcoll.pipeline.here()} counts elements, and its input may be retracted by "

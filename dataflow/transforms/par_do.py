@@ -96,6 +96,9 @@ class MultiOutputParDo(PTransform[PCollection[Any], PCollectionTuple]):
         main: the tag of the main output in the result.
         tags: of the further outputs.
         skew_us: how far outputs may lie before their element, in microseconds.
+
+    Raises:
+        PipelineError: a tag is there twice.
     """
 
     def __init__(self, fn: DoFn, main: str, tags: tuple[str, ...], skew_us: int = 0) -> None:
