@@ -278,3 +278,37 @@ def test_a_filter_that_is_built_anew_knows_what_is_not_committed(
             again = seen.deduplicate(bundle_of(alive), watermark_us=watermark)
 
             assert (again.duplicates, list(again.ids)) == (len(alive), [])
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_of_a_long_stream_little_is_in_memory_and_little_is_read_again(*, is_pinned: bool) -> None:
+    """Also where one record of each batch is far ahead, so that its generation of the filter is never dropped."""
+    a_batch, slack_us, batches = 20, 10, 200
+    settings = deduplicate(slack_us, expected_ids=50)
+    table, counts, rows_read = Table(), IdCounts(), 0
+    read = table.read_record_ids
+
+    def counting(*arguments: Any) -> Sequence[tuple[bytes, int]]:
+        nonlocal rows_read
+        rows = read(*arguments)
+        rows_read += len(rows)
+        return rows
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "read_record_ids", counting)
+        seen, largest = SeenIds(table, "job", RANGE, settings, counts), 0
+        for now in range(batches):
+            records = [(now * a_batch + index, now) for index in range(a_batch)]
+            if is_pinned:
+                records[0] = (records[0][0], 1_000_000)
+            found = seen.deduplicate(bundle_of(records), watermark_us=now)
+            assert len(found.ids) == a_batch
+            table.ids.update(found.ids)
+            seen.note_committed(found.ids)
+            table.ids = {each: at for each, at in table.ids.items() if at >= now - slack_us}
+            largest = max(largest, counts.kept)
+
+    remembered = a_batch * slack_us + batches * is_pinned
+    assert largest <= 3 * (remembered + 50)
+    # To build a filter anew reads no more than was added since; and most filters only lose their oldest part.
+    assert rows_read <= (a_batch * batches if is_pinned else a_batch * batches // 2)

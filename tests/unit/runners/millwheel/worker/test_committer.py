@@ -1,12 +1,16 @@
 """Committer: a worker that cannot go on says why, also what the commit was answered with before it was looked up."""
 
+from typing import Any
+
+import attrs
 import pytest
 
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import Channel, RangeId
-from runners.millwheel.model.production import Production
+from runners.millwheel.model.production import LateRecord, Production, Reshape, StoredDeadLetter
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced, Indeterminate
+from runners.millwheel.wire.messages import Acknowledge, decode
 from runners.millwheel.worker.committer import STRAGGLER_MS, Committer, WorkerStoppedError
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.outbox import Outbox
@@ -70,7 +74,7 @@ class Weak:
         network = LocalNetwork()
         self._sender = network.endpoint("sender")
         self._courier = Courier(ranges, network.endpoint("w"), self.clock)
-        self._courier.reroute({SENDER: "sender"})
+        self._courier.reroute({SENDER: "sender", OTHER: "sender"})
         guarantees = {RANGE.computation: Guarantees(strong_productions=False)}
         self.committer = Committer("job", "w", self._store(), self._courier, self.clock, guarantees)
 
@@ -84,31 +88,43 @@ class Weak:
 
         return Noting()
 
-    def step(self, sequence: int) -> None:
+    def step(self, sequence: int, channel: Channel | None = None) -> None:
         """Take a delivery in, and send something."""
+        channel = channel or INPUT
         step = WorkerStep(
             ranges={RANGE: self.owned},
-            taken_in={INPUT: sequence},
-            delivered={INPUT: sequence},
+            taken_in={channel: sequence},
+            delivered={channel: sequence},
             checkpoints=self.owned.send([(RECEIVER, b"payload")], hold_us=0),
         )
-        self.committer.commit(step, [INPUT])
+        self.committer.commit(step, [channel])
 
     def is_sender_answered(self) -> bool:
         """Whether whoever sent the input has been told that it is taken in, since the last time."""
-        return bool(self._sender.receive(0))
+        return bool(self.answers())
+
+    def is_at_rest(self) -> bool:
+        """Whether everything is durable."""
+        return self.committer.is_idle
+
+    def answers(self) -> dict[Channel, int]:
+        """How far senders have been told that their channels are taken in, since the last time."""
+        messages = [decode(each) for each in self._sender.receive(0)]
+        return {each.channel: each.sequence for each in messages if isinstance(each, Acknowledge)}
 
 
-SENDER, RECEIVER = RangeId("read", 0), RangeId("next", 0)
+SENDER, OTHER, RECEIVER = RangeId("read", 0), RangeId("read", 1), RangeId("next", 0)
 INPUT, OUTPUT = Channel(SENDER, RANGE), Channel(RANGE, RECEIVER)
+SECOND_INPUT = Channel(OTHER, RANGE)
 
 
 def test_a_straggler_is_made_durable_after_exactly_its_time() -> None:
     """MillWheel, figure 11: the sender before it is answered, although the receiver has said nothing."""
     weak = Weak()
     weak.step(1)
-    # Nothing newer may become durable before it.
+    # Nothing newer may become durable before it, and nobody may take the worker's word that it is at rest.
     assert weak.committer.is_behind(RANGE.computation)
+    assert not weak.is_at_rest()
     weak.clock.advance(STRAGGLER_MS - 1)
     assert not weak.committer.resolve()
     assert not weak.committed
@@ -118,7 +134,7 @@ def test_a_straggler_is_made_durable_after_exactly_its_time() -> None:
 
     assert [[each.payload for each in one.checkpoints] for one in weak.committed] == [[b"payload"]]
     assert weak.is_sender_answered()
-    assert weak.committer.is_idle
+    assert weak.is_at_rest()
     assert not weak.committer.is_behind(RANGE.computation)
     assert weak.committer.counts["stragglers"] == 1
 
@@ -144,16 +160,75 @@ def test_a_flush_commits_what_waits_and_what_came_after_it_in_their_order() -> N
     weak.owned.outbox.acknowledge(OUTPUT, first)
     weak.committer.flush(RANGE.computation)
 
-    assert weak.committer.is_idle
+    assert weak.is_at_rest()
     assert [one.delivered for one in weak.committed] == [{INPUT: 1}, {INPUT: 3}]
     assert [len(one.checkpoints) for one in weak.committed] == [0, 2]
     assert [one.fences[0].bundle for one in weak.committed] == [1, 2]
     assert weak.is_sender_answered()
 
 
+def test_all_who_sent_what_waits_are_answered_when_it_is_durable() -> None:
+    """Senders of later steps too, at once: nothing needs to be sent again."""
+    weak = Weak()
+    for sequence, channel in ((1, INPUT), (1, SECOND_INPUT), (2, INPUT), (2, SECOND_INPUT)):
+        weak.step(sequence, channel)
+    weak.committer.flush(RANGE.computation)
+
+    assert weak.answers() == {INPUT: 2, SECOND_INPUT: 2}
+
+
+def test_who_sends_again_what_was_taken_in_is_answered_without_a_commit() -> None:
+    """Its first answer was lost; and there is nothing new that could be committed."""
+    weak = Weak()
+    weak.owned.delivered[INPUT] = 7
+    weak.committer.commit(None, [INPUT])
+
+    assert weak.answers() == {INPUT: 7}
+    assert not weak.committed
+
+
+@pytest.mark.parametrize("is_weak", [False, True])
+def test_what_is_too_late_or_fails_is_counted_once_it_is_durable(*, is_weak: bool) -> None:
+    weak = Weak()
+    late = [
+        LateRecord(
+            transform="total",
+            key="7",
+            window_start_us=0,
+            window_end_us=1,
+            watermark_us=2,
+            payload=b"",
+            count=count,
+        )
+        for count in (2, 3)
+    ]
+    letter = StoredDeadLetter(
+        stage="total", error="ValueError", traceback="", tries=1, timestamp_us=0, payload=b""
+    )
+    step = WorkerStep(ranges={RANGE: weak.owned}, late=late, dead=[letter])
+    if is_weak:
+        sent = weak.owned.send([(RECEIVER, b"")], hold_us=0)
+        weak.committer.commit(attrs.evolve(step, checkpoints=sent))
+        assert not weak.committer.counts
+        weak.committer.flush(RANGE.computation)
+    else:
+        weak.committer.commit_at_once(step)
+
+    assert (weak.committer.counts["late"], weak.committer.counts["dead"]) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        {"ended_handovers": frozenset([RANGE])},
+        {"compacted": {RANGE: 1}},
+        {"reshape": Reshape(keys={RANGE: None}, handover_with=RANGE)},
+    ],
+    ids=lambda alone: next(iter(alone)),
+)
 @pytest.mark.parametrize("is_first_alone", [False, True])
 def test_a_step_that_is_a_commit_of_its_own_is_never_added_to_another(
-    *, is_first_alone: bool
+    *, is_first_alone: bool, alone: dict[str, Any]
 ) -> None:
     """The steps that wait are older than what only one commit can say."""
     weak = Weak()
@@ -161,7 +236,7 @@ def test_a_step_that_is_a_commit_of_its_own_is_never_added_to_another(
         WorkerStep(
             ranges={RANGE: weak.owned},
             checkpoints=weak.owned.send([(RECEIVER, b"payload")], hold_us=0),
-            ended_handovers=frozenset([RANGE] if is_alone else ()),
+            **(alone if is_alone else {}),
         )
         for is_alone in (False, is_first_alone, not is_first_alone)
     ]
