@@ -42,49 +42,55 @@ class DoFn:
         class Label(df.DoFn):
             def process(self, element, window=df.DoFn.WindowParam):
                 yield {"start": window.start, "value": element}
+
+    Attributes:
+        WindowParam: the element's `Window`.
+        TimestampParam: the element's event time, a datetime in UTC.
+        PaneParam: the `PaneInfo` of the firing that the element came from.
+        StateParam: ``StateParam(SPEC)``: that state of the element's key and window; see `dataflow.user_state`.
+        TimerParam: ``TimerParam(SPEC)``: that timer of the element's key and window.
+        KeyParam: the key that the state is of; only for a stateful DoFn.
+        SignParam: +1 for an element that is emitted, -1 for its retraction; only with `handles_retractions`.
+        WatermarkParam: the input watermark of this key's state, a datetime in UTC: elements before it are late.  Only
+            for a stateful DoFn.  It differs from run to run, and in batch, where the input is replayed, it is at the
+            element.
+        FireTimestampParam: the instant that a timer was set for, a datetime in UTC; only for its method.
+        DynamicTimerTagParam: the tag of the timer; only for the method of a family of timers.
+        allowed_timestamp_skew: how much earlier than its element a `TimestampedValue` may be.  The watermark does not
+            wait for it: what is behind the watermark then is late data, and too late once its window has expired.
+        handles_retractions: whether a stateful DoFn can deal with input that may be retracted.  ``process`` is then
+            called for retractions too (`SignParam`), and everything that it returns is an ordinary element, which is
+            never retracted.
+        requires_time_sorted_input: whether a stateful DoFn is given the elements of a key and window in the order of
+            their event times: each when the watermark has passed it, with the timers in between (`dataflow.stateful`).
+            Late ones come when they come.  False: in the order of arrival, which differs from run to run.  None, the
+            default: in the order of event times if the input ends by itself, else in that of arrival, with a warning if
+            there are timers of event time.  In batch it is always the order of event times.
+        is_made_for_arrival_order: whether the class documents that it sees elements as they arrive, so that no warning
+            is needed.
+        output_rows: the row type of what `process_batch` returns; None: the input's, or a generated one for other
+            columns.
     """
 
-    #: The element's `Window`.
     WindowParam: Any = DoFnParam.WINDOW
-    #: The element's event time, a datetime in UTC.
     TimestampParam: Any = DoFnParam.TIMESTAMP
-    #: The `PaneInfo` of the firing that the element came from.
     PaneParam: Any = DoFnParam.PANE
-    #: ``StateParam(SPEC)``: that state of the element's key and window; see `dataflow.user_state`.
     StateParam: Any = user_state.StateParam
-    #: ``TimerParam(SPEC)``: that timer of the element's key and window.
     TimerParam: Any = user_state.TimerParam
-    #: The key that the state is of; only for a stateful DoFn.
     KeyParam: Any = DoFnParam.KEY
-    #: +1 for an element that is emitted, -1 for its retraction; only with `handles_retractions`.
     SignParam: Any = DoFnParam.SIGN
-    #: The input watermark of this key's state, a datetime in UTC: elements before it are late.  Only for a stateful
-    #: DoFn.  It differs from run to run, and in batch, where the input is replayed, it is at the element.
     WatermarkParam: Any = DoFnParam.WATERMARK
-    #: The instant that a timer was set for, a datetime in UTC; only for its method.
     FireTimestampParam: Any = DoFnParam.FIRE_TIMESTAMP
-    #: The tag of the timer; only for the method of a family of timers.
     DynamicTimerTagParam: Any = DoFnParam.TIMER_TAG
 
-    #: How much earlier than its element a `TimestampedValue` may be.  The watermark does not wait for it: what is
-    #: behind the watermark then is late data, and too late once its window has expired.
     allowed_timestamp_skew: DurationLike = 0
 
-    #: Whether a stateful DoFn can deal with input that may be retracted.  ``process`` is then called for retractions
-    #: too (`SignParam`), and everything that it returns is an ordinary element, which is never retracted.
     handles_retractions: bool = False
 
-    #: Whether a stateful DoFn is given the elements of a key and window in the order of their event times: each when
-    #: the watermark has passed it, with the timers in between (`dataflow.stateful`).  Late ones come when they come.
-    #: False: in the order of arrival, which differs from run to run.  None, the default: in the order of event times if
-    #: the input ends by itself, else in that of arrival, with a warning if there are timers of event time.  In batch it
-    #: is always the order of event times.
     requires_time_sorted_input: bool | None = None
 
-    #: Whether the class documents that it sees elements as they arrive, so that no warning is needed.
     is_made_for_arrival_order: bool = False
 
-    #: The row type of what `process_batch` returns; None: the input's, or a generated one for other columns.
     output_rows: type | None = None
 
     def setup(self) -> None:

@@ -25,8 +25,10 @@ MAIN = "main"
 class Read:
     """Elements of a source.
 
-    ``record_ids``: how records are recognised that come again.  ``max_ahead_us``: how far its watermark may be ahead of
-    the clock (`dataflow.io.trusted_watermark`); None: as far as it likes.
+    Attributes:
+        record_ids: how records are recognised that come again.
+        max_ahead_us: how far its watermark may be ahead of the clock (`dataflow.io.trusted_watermark`); None: as far as
+            it likes.
     """
 
     source: Source
@@ -38,7 +40,8 @@ class Read:
 class ParDo:
     """User code on each element; outputs are tagged.
 
-    ``allowed_timestamp_skew_us``: how much earlier than its element an output may be.
+    Attributes:
+        allowed_timestamp_skew_us: how much earlier than its element an output may be.
     """
 
     fn: DoFn | CallableDoFn
@@ -64,8 +67,11 @@ class Group:
 class StatefulParDo:
     """User code on each ``(key, value)`` pair, with state and timers of the key and window.
 
-    ``tags`` and ``allowed_timestamp_skew_us`` as for `ParDo`.  ``is_time_sorted``: whether the pairs of a key and
-    window are seen in the order of event times on every runner, and not of arrival where there is one.
+    ``tags`` and ``allowed_timestamp_skew_us`` as for `ParDo`.
+
+    Attributes:
+        is_time_sorted: whether the pairs of a key and window are seen in the order of event times on every runner, and
+            not of arrival where there is one.
     """
 
     fn: DoFn
@@ -100,9 +106,10 @@ Operation = Read | ParDo | AssignWindows | KeyedOperation | Flatten | Changelog 
 class PCollectionNode:
     """One collection of the graph.
 
-    ``retracted_by``: the user-facing name of the grouping that may retract elements after they were emitted.
-    ``is_bounded``: whether all its sources end by themselves.
-    ``has_arrival_order``: whether one of its sources has such an order (`Source.has_arrival_order`).
+    Attributes:
+        retracted_by: the user-facing name of the grouping that may retract elements after they were emitted.
+        is_bounded: whether all its sources end by themselves.
+        has_arrival_order: whether one of its sources has such an order (`Source.has_arrival_order`).
     """
 
     id: int

@@ -66,9 +66,10 @@ def _nothing() -> list[Any]:
 class SideChange:
     """How the values of one side change.
 
-    ``gone``, ``come``: the values that leave it and those that are new in it, each as often as it is.
-    ``kept``: makes the list of the values that stay; called only if one of them is in a pair that changes.
-    ``size``: how many values there were before.
+    Attributes:
+        gone, come: the values that leave it and those that are new in it, each as often as it is.
+        kept: makes the list of the values that stay; called only if one of them is in a pair that changes.
+        size: how many values there were before.
     """
 
     gone: Sequence[Any] = ()

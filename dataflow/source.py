@@ -35,12 +35,15 @@ class SourceBatch:
     ``position`` resumes right after them and is committed together with their effects, so they are read once as far
     as anyone can see.  ``watermark_us`` bounds from below the event times still to come from this split;
     a record below it is late data, never an error.
-    ``set_aside``: records among them that are not handed over because they are malformed, and where each is.  Where the
-    runner keeps dead letters they become such, in the same commit as the others; else the first of them ends the run.
-    ``processing_time_us``: the test's clock, when this batch arrives.  The direct runner follows it, never back; other
-    runners have a clock of their own, or none.
-    ``signals``: the names of signals that a test sends, after the records; to the direct runner alone, as a job of
-    another runner receives them through its store.
+
+    Attributes:
+        processing_time_us: the test's clock, when this batch arrives.  The direct runner follows it, never back; other
+            runners have a clock of their own, or none.
+        signals: the names of signals that a test sends, after the records; to the direct runner alone, as a job of
+            another runner receives them through its store.
+        set_aside: records among them that are not handed over because they are malformed, and where each is.  Where the
+            runner keeps dead letters they become such, in the same commit as the others; else the first of them ends
+            the run.
     """
 
     values: Sequence[Any]
@@ -59,9 +62,13 @@ class SourceBatch:
 
 
 class SourceReader(ABC):
-    """Reads one split, in order."""
+    """Reads one split, in order.
 
-    #: Whether its batches are columns (`dataflow.columns`), so that more records in one go cost little memory.
+    Attributes:
+        reads_columns: whether its batches are columns (`dataflow.columns`), so that more records in one go cost little
+            memory.
+    """
+
     reads_columns: bool = False
 
     @abstractmethod

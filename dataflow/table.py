@@ -23,12 +23,14 @@ class TableSpec:
 
     ``name`` may be ``schema.table``.  With a ``key``, a row replaces the row of the same key, and a retraction deletes
     the row that was emitted; without one, rows are only ever added.
+
+    Attributes:
+        is_shared: whether other jobs may write to it too; not a part of the table's identity.
     """
 
     name: str
     columns: Mapping[str, ColumnType]
     key: tuple[str, ...] = ()
-    #: Whether other jobs may write to it too; not a part of the table's identity.
     is_shared: bool = attrs.field(default=False, eq=False)
 
     @property

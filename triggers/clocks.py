@@ -21,7 +21,7 @@ class Clocks:
     watermark_us: int
     now_us: int
     percentile_us: int = MIN_TIMESTAMP_US
-    #: None where triggers see these clocks themselves.  Made once for all windows of a step.
+    # None where triggers see these clocks themselves.  Made once for all windows of a step.
     _for_triggers: "Clocks | None" = attrs.field(init=False, default=None, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:

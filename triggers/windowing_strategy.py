@@ -17,11 +17,12 @@ from windowing.window_fn import FrozenWindows, MergingWindowFn, WindowFn
 class WindowingStrategy:
     """How the next grouping of a PCollection treats its records.
 
-    ``allowed_lateness_us``: how far the watermark may be past the end of a window before the window's state is deleted.
-    ``on_time_behavior``, ``closing_behavior``: whether there is a pane at the end of a window, and at its expiry,
-    if nothing has come since the last one.
-    ``watermark_percentile``: the watermark that triggers and panes follow: 100 is the watermark itself, 99 that of 99 %
-    of the records.  Windows always expire by the watermark itself.
+    Attributes:
+        allowed_lateness_us: how far the watermark may be past the end of a window before the window's state is deleted.
+        on_time_behavior, closing_behavior: whether there is a pane at the end of a window, and at its expiry, if
+            nothing has come since the last one.
+        watermark_percentile: the watermark that triggers and panes follow: 100 is the watermark itself, 99 that of 99 %
+            of the records.  Windows always expire by the watermark itself.
     """
 
     window_fn: WindowFn = attrs.field(factory=GlobalWindows)

@@ -22,13 +22,15 @@ class PaneInfo:
     ``index`` counts the panes of a key and window, without a gap.  A window that others have merged into continues from
     the highest of their indexes.  If all records of a window that does not end, or that merges, have been retracted,
     its count is deleted, and starts from zero again if more records come.
+
+    Attributes:
+        nonspeculative_index: counts the firings from the on-time one; -1 for an early pane.
     """
 
     index: int
     timing: PaneTiming
     is_first: bool
     is_last: bool
-    #: Counts the firings from the on-time one; -1 for an early pane.
     nonspeculative_index: int
 
 

@@ -25,12 +25,14 @@ class Sessions(OverlapMergingWindowFn):
         gap: positive; or a deterministic function from the element (as it is at the `WindowInto`, in most cases a
             ``(key, value)`` pair) to its gap, e.g. ``lambda pair: "1 minute" if pair[1] == "pay" else "30 minutes"``.
 
+    Attributes:
+        gap_us: the gap of every element; None where ``gap_of`` returns it.
+
     Raises:
         WindowError: ``gap`` is not positive; later, what the function returned for an element is not.
         TimeError: ``gap`` is not a duration.
     """
 
-    #: The gap of every element; None where ``gap_of`` returns it.
     gap_us: int | None
     gap_of: Callable[[Any], DurationLike] | None
 

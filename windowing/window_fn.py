@@ -31,9 +31,11 @@ class WindowFn(ABC):
 
     The results of users' own functions are checked (`windowing.checks`).
     How to write one: docs/how-to/write-a-window-fn.md.
+
+    Attributes:
+        needs_event_time: whether a record at the minimum timestamp, which means one without an event time, is refused.
     """
 
-    #: Whether a record at the minimum timestamp, which means one without an event time, is refused.
     needs_event_time: ClassVar[bool] = True
 
     @abstractmethod

@@ -80,17 +80,19 @@ class Computation:
                 self.produce((timer.key, timer.tag, count), "counts")
 
     MillWheel, section 5.1, and figure 3 for the attributes.
+
+    Attributes:
+        inputs: the streams that it subscribes to, each with the function that extracts the key from a record's value;
+            keys are as for `GroupByKey`.  `Topology.computation` may override it.
+        outputs: the streams that it produces to.  `Topology.computation` may override it.
+        initial_state: makes the state that a key has at first, such as ``dict`` or ``Counter``; a state that equals it
+            is not kept.  None: the state is None at first.
+        state_coder: the coder of the state; None: it is kept as a pickle of plain data.
     """
 
-    #: The streams that it subscribes to, each with the function that extracts the key from a record's value; keys are
-    #: as for `GroupByKey`.  `Topology.computation` may override it.
     inputs: Mapping[str, KeyExtractor] = MappingProxyType({})
-    #: The streams that it produces to.  `Topology.computation` may override it.
     outputs: Sequence[str] = ()
-    #: Makes the state that a key has at first, such as ``dict`` or ``Counter``; a state that equals it is not kept.
-    #: None: the state is None at first.
     initial_state: Callable[[], Any] | None = None
-    #: The coder of the state; None: it is kept as a pickle of plain data.
     state_coder: StateCoder | None = None
 
     _hook: Hook | None = None

@@ -30,8 +30,10 @@ _GUARDED_FILES = 100
 class FolderShare:
     """The part of a folder that one reader reads, and how its files are read; see `CsvWatcher`.
 
-    ``is_mine``: whether a file of this name is to be read by this reader.  ``has_ended``: whether no file will come
-    any more.  ``files``: how to read one of them.
+    Attributes:
+        is_mine: whether a file of this name is to be read by this reader.
+        has_ended: whether no file will come any more.
+        files: how to read one of them.
     """
 
     folder: Path
@@ -49,9 +51,11 @@ class FolderShare:
 class FolderPosition:
     """How far a share has been read.
 
-    ``done``: the names of files read to their end.  ``name``, ``offset``: the one that is being read, and the byte of
-    its next record.  ``newest_us``: the newest event time, which limits how far back the others may go.
-    ``begun_us``: the latest beginning of a file.
+    Attributes:
+        done: the names of files read to their end.
+        name, offset: the one that is being read, and the byte of its next record.
+        newest_us: the newest event time, which limits how far back the others may go.
+        begun_us: the latest beginning of a file.
     """
 
     done: tuple[NameRun, ...] = ()

@@ -66,7 +66,9 @@ class ArrivalTimeSource(Source):
     """A source whose records are at the event times at which they are read.
 
     Times that the source itself gives to records are ignored, and so is its watermark.
-    ``is_repeatable``: all records are at the instant at which the job began.
+
+    Attributes:
+        is_repeatable: all records are at the instant at which the job began.
     """
 
     source: Source
@@ -121,7 +123,13 @@ class ArrivalTimeSource(Source):
 
 
 class _ArrivalReader(SourceReader):
-    """``last_us``: no record is earlier.  ``now_us``: reads the clock; without one, time does not move."""
+    """Reads a split, with the times of arrival as event times.
+
+    Args:
+        inner: reads the records.
+        last_us: no record is earlier.
+        now_us: reads the clock; without one, time does not move.
+    """
 
     def __init__(self, inner: SourceReader, last_us: int, now_us: Callable[[], int] | None) -> None:
         self._inner, self._last_us, self._now_us = inner, last_us, now_us

@@ -44,7 +44,8 @@ BOM = b"\xef\xbb\xbf"
 class FileSplit:
     """The records of one file that start in ``[start_bytes, end_bytes)``.
 
-    ``began_us``: when the input was divided, which is when the job began, if anything depends on that.
+    Attributes:
+        began_us: when the input was divided, which is when the job began, if anything depends on that.
     """
 
     path: str
@@ -65,8 +66,9 @@ class RecordBytes:
 class FileSource(Source):
     """Records of files that match a pattern; see `dataflow.io.csv_files.ReadFromCsv` for the arguments.
 
-    ``max_ahead``: which records are set aside because they are too far ahead; None: none is.
-    ``is_repeatable``: the limit is measured from the time when the job began.
+    Attributes:
+        max_ahead: which records are set aside because they are too far ahead; None: none is.
+        is_repeatable: the limit is measured from the time when the job began.
     """
 
     pattern: str

@@ -48,7 +48,8 @@ _EPOCH = to_datetime(0)
 class JsonRowsSource(FileSource):
     """One JSON object per line, as a row of ``row_type``; other members of the object are passed over.
 
-    ``time_field``: the field that is the event time: text, or a number of ``unit_us`` since 1970.
+    Attributes:
+        time_field: the field that is the event time: text, or a number of ``unit_us`` since 1970.
     """
 
     row_type: Any

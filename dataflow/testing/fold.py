@@ -31,8 +31,9 @@ class FoldError(AssertionError):
 class Folding:
     """How the panes of a collection add up.
 
-    ``is_merging``: whether its windows came out of merging, so that a window may have gone into a larger one.
-    ``combine``: for discarding panes; without it, their fold is the list of all of them.
+    Attributes:
+        is_merging: whether its windows came out of merging, so that a window may have gone into a larger one.
+        combine: for discarding panes; without it, their fold is the list of all of them.
     """
 
     mode: AccumulationMode

@@ -25,7 +25,8 @@ _SHOWN_MAX = 20
 class Found:
     """The elements that a matcher looks at.
 
-    ``where``: how it was narrowed down so far, in words.
+    Attributes:
+        where: how it was narrowed down so far, in words.
     """
 
     changes: Sequence[Change[Any]]

@@ -69,7 +69,7 @@ class TestStream(PTransform["Pipeline", PCollection[Any]]):
         record_ids: how elements are known that are added more than once, as for `Read`.
     """
 
-    #: Its name looks like a test to pytest.
+    # Its name looks like a test to pytest.
     __test__ = False
 
     def __init__(self, *, record_ids: RecordIds | None = None) -> None:
@@ -213,10 +213,13 @@ class TestStream(PTransform["Pipeline", PCollection[Any]]):
 
 
 class _ScriptSource(Source):
-    """One split; one event per read, whatever the number of records asked for."""
+    """One split; one event per read, whatever the number of records asked for.
+
+    Attributes:
+        has_trusted_watermark: its times are those of a script.
+    """
 
     has_arrival_order = True
-    #: Its times are those of a script.
     has_trusted_watermark = True
 
     def __init__(self, events: Sequence[_Event]) -> None:

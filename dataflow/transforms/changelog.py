@@ -24,10 +24,11 @@ T = TypeVar("T")
 class Change(Generic[T]):
     """An element that was emitted or retracted.
 
-    ``sign``: +1 for an emission, -1 for a retraction, which has the window and the pane of what it retracts.
-    ``timestamp_us``: its event time.
-    ``processing_time_us``: what time it was when it was emitted or retracted: the clock on the wall in streaming, the
-    clock of the input in the direct runner, and in batch one of the ends of time.
+    Attributes:
+        sign: +1 for an emission, -1 for a retraction, which has the window and the pane of what it retracts.
+        timestamp_us: its event time.
+        processing_time_us: what time it was when it was emitted or retracted: the clock on the wall in streaming, the
+            clock of the input in the direct runner, and in batch one of the ends of time.
     """
 
     value: T

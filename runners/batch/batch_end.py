@@ -47,8 +47,10 @@ _AT_THE_END = StageClocks(
 class BatchEnd:
     """How the tasks of a batch end.
 
-    ``run``: of the job; None: any.  ``bound``: ranges that must send again what earlier runs have sent.
-    ``fenced_wait_s``: see `RangeWriter`.
+    Attributes:
+        run: of the job; None: any.
+        bound: ranges that must send again what earlier runs have sent.
+        fenced_wait_s: see `RangeWriter`.
     """
 
     run: int | None = None

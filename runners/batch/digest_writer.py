@@ -19,9 +19,12 @@ class DigestWriter:
 
     Args:
         take_over: makes the `RangeWriter`.
+
+    Attributes:
+        is_finished, is_full: such a range is worked off again in every run: only its receivers are asked whether they
+            need it.
     """
 
-    #: Such a range is worked off again in every run: only its receivers are asked whether they need it.
     is_finished = is_full = False
     read_so_far = ReadSoFar()
 

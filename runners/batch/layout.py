@@ -24,9 +24,11 @@ ByStage = Mapping[str, Iterable[RangeRow]]
 class Layout:
     """Targets by number.
 
-    ``levels``: of every stage; 0 reads a source.  ``offsets``, ``counts``: first target and number
-    of targets of each grouping.  ``wanted``: ranges with something left to do, by stage; a range
-    that is done and whose outputs no other range needs is not among them.
+    Attributes:
+        levels: of every stage; 0 reads a source.
+        offsets, counts: first target and number of targets of each grouping.
+        wanted: ranges with something left to do, by stage; a range that is done and whose outputs no other range needs
+            is not among them.
     """
 
     levels: Mapping[str, int]

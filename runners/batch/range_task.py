@@ -88,7 +88,9 @@ class Reading(Protocol):
 class Portion:
     """Some keys of a range.
 
-    ``steps``: their output.  ``is_written``: whether earlier attempts have committed what is to be written of it.
+    Attributes:
+        steps: their output.
+        is_written: whether earlier attempts have committed what is to be written of it.
     """
 
     steps: Iterable[Step]
@@ -164,10 +166,13 @@ class End(Protocol):
 class TaskSettings:
     """What all tasks of a run know, whoever starts them.
 
-    ``job``: its name.  ``layout``: the targets, and which ranges are wanted.  ``end``: how the tasks end.
-    ``tries``: how often a record that makes user code fail is tried; see `StageExecutor`.
-    ``nondeterministic``: a transform that would not emit the same again; None: there is none.
-    ``spill_bytes``: how much of a key range is kept in memory, in bytes of pickles; attempts may differ in it.
+    Attributes:
+        job: its name.
+        layout: the targets, and which ranges are wanted.
+        end: how the tasks end.
+        tries: how often a record that makes user code fail is tried; see `StageExecutor`.
+        nondeterministic: a transform that would not emit the same again; None: there is none.
+        spill_bytes: how much of a key range is kept in memory, in bytes of pickles; attempts may differ in it.
     """
 
     job: str

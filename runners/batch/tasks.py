@@ -30,11 +30,13 @@ DRIVER = -1
 class Work:
     """What every task of a run on Spark knows.
 
-    ``settings``: what it does.
-    ``dsn`` may contain a password, so it is not shown.  ``connect``: opens the store there.
-    ``attempts_max``: how often Spark tries a task.
-    ``step_timeout_ms``: how long user code may be at work on one bundle; None: as long as it likes.
-    ``can_fork``: whether each attempt has a process of its own; see `CodeWatch`.
+    Attributes:
+        settings: what it does.
+        dsn: may contain a password, so it is not shown.
+        attempts_max: how often Spark tries a task.
+        connect: opens the store at ``dsn``.
+        step_timeout_ms: how long user code may be at work on one bundle; None: as long as it likes.
+        can_fork: whether each attempt has a process of its own; see `CodeWatch`.
     """
 
     settings: TaskSettings

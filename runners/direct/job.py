@@ -33,15 +33,18 @@ from windowing.window import Window
 
 @attrs.define
 class SplitInput:
-    """One split being read."""
+    """One split being read.
+
+    Attributes:
+        sketch: for the groupings that follow a percentile, if there are any.
+        ids: the ids that have been read of it, if its records have ids.
+    """
 
     stage: SourceStage
     reader: SourceReader
     watermark_us: int = MIN_TIMESTAMP_US
     status: SplitStatus = SplitStatus.ACTIVE
-    #: For the groupings that follow a percentile, if there are any.
     sketch: ProgressSketch | None = None
-    #: The ids that have been read of it, if its records have ids.
     ids: SplitIds | None = None
 
     @property

@@ -59,14 +59,17 @@ class JobOptions:
 
 @attrs.frozen(kw_only=True)
 class PreparedJob:
-    """A job that exists in its store and may start.  ``dsn`` may contain a password, so it is not shown."""
+    """A job that exists in its store and may start.  ``dsn`` may contain a password, so it is not shown.
+
+    Attributes:
+        incarnation: the incarnation of the store when the job was read from it (`Store.incarnation`).
+    """
 
     plan: ExecutionPlan
     shipped: ShippedPlan
     dsn: str = attrs.field(repr=False)
     job: JobRow
     options: JobOptions = attrs.field(repr=False)
-    #: The incarnation of the store when the job was read from it (`Store.incarnation`).
     incarnation: str
 
     @property

@@ -16,8 +16,9 @@ from windowing.timestamps import DurationLike, to_duration_us
 class StreamOptions:
     """Checked when it is made, so before anything starts; `StreamingRunner` documents each of them.
 
-    ``tries``: how often a record that makes user code fail is tried; None: once, and then the run ends.
-    ``step_timeout_ms``: how long user code may be at work on one step; None: as long as it likes.
+    Attributes:
+        tries: how often a record that makes user code fail is tried; None: once, and then the run ends.
+        step_timeout_ms: how long user code may be at work on one step; None: as long as it likes.
     """
 
     job: JobOptions

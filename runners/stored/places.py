@@ -18,8 +18,10 @@ _LETTERS = -1
 class ReadSoFar:
     """The progress of the committed bundles of a batch's range: records, position, and number of dead letters.
 
-    ``sent``: digests of what it had sent by then, by target; None: it sends nothing.  ``run``: the run of
-    the job that sent it.  ``letters``: the digest of the dead letters; None: it is not known.
+    Attributes:
+        sent: digests of what it had sent by then, by target; None: it sends nothing.
+        run: the run of the job that sent it.
+        letters: the digest of the dead letters; None: it is not known.
     """
 
     records: int = 0

@@ -21,7 +21,8 @@ RUN_HEAD = struct.Struct("<BQQQqq")
 class RunHead(NamedTuple):
     """The head of a frame of a run file.
 
-    ``window_bytes``: the size of the pickle of a window of a user's class, which comes next; 0: ``window`` is complete.
+    Attributes:
+        window_bytes: the size of the pickle of a window of a user's class, which comes next; 0: ``window`` is complete.
     """
 
     window: Window

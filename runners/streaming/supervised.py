@@ -98,11 +98,14 @@ class SharedPage:
 
 
 class PageWatch:
-    """`runners.millwheel.worker.caution.Watch` by a shared page; ``alive``: called now and then during trials.
+    """`runners.millwheel.worker.caution.Watch` by a shared page.
 
     Args:
         page: shared with the task beside the worker.
         step_timeout_ms: how long user code may be at work on one step; None: as long as it likes.
+
+    Attributes:
+        alive: called now and then during trials.
     """
 
     def __init__(self, page: SharedPage, step_timeout_ms: int | None) -> None:
@@ -128,7 +131,7 @@ class PageWatch:
 
 
 class WorkerEndedError(Exception):
-    """A worker has not come to its end; ``at``: where it was.  ``is_silent``: it could not report why.
+    """A worker has not come to its end.
 
     Args:
         reason: as the worker recorded it, or how its process ended.

@@ -48,7 +48,11 @@ BUNDLE_TIMERS = 10_000
 
 
 class Sent(NamedTuple):
-    """Partials from one range to another; ``number``: among all that an attempt at the sender ships."""
+    """Partials from one range to another.
+
+    Attributes:
+        number: among all that an attempt at the sender ships.
+    """
 
     sender: RangeId
     number: int
@@ -56,11 +60,14 @@ class Sent(NamedTuple):
 
 
 class SenderProgress(NamedTuple):
-    """How far a range has come; sent after all its partials, or before them, but not in place of them."""
+    """How far a range has come; sent after all its partials, or before them, but not in place of them.
+
+    Attributes:
+        is_finished: whether nothing will ever come from there, so that it does not hold the watermark back.
+    """
 
     sender: RangeId
     watermark_us: int
-    #: Whether nothing will ever come from there, so that it does not hold the watermark back.
     is_finished: bool
 
 
@@ -79,10 +86,11 @@ def input_watermark_us(progress: Iterable[SenderProgress]) -> int:
 class BackfillEnd:
     """How the tasks of a backfill end.
 
-    ``senders``: all ranges of the stages that feed a grouping, by its label.
-    ``until_us``: the point, an event time; None: as far as there is anything.
-    ``now_us``: processing time.
-    ``batch_records``: of a key range, processed together; the same for all attempts, as the output depends on it.
+    Attributes:
+        senders: all ranges of the stages that feed a grouping, by its label.
+        until_us: the point, an event time; None: as far as there is anything.
+        now_us: processing time.
+        batch_records: of a key range, processed together; the same for all attempts, as the output depends on it.
     """
 
     senders: dict[str, frozenset[RangeId]]

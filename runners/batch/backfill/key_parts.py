@@ -42,7 +42,9 @@ class _Kept(NamedTuple):
 class Batch:
     """Several parts, one after the other.
 
-    ``end``: one past the last part.  ``blobs``: partials as bytes, the last ones first.
+    Attributes:
+        end: one past the last part.
+        blobs: partials as bytes, the last ones first.
     """
 
     end: int

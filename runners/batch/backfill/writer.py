@@ -21,8 +21,9 @@ from runners.stored.places import ReadSoFar, SplitMark, encode_split_mark
 class BackfillWriter(RangeWriter):
     """A `RangeWriter` whose `is_finished` is true when all that is to be written is.
 
-    ``reached``: the marks that a split commits from here on, in addition to those passed to `commit`.
-    ``left``: further parts of the next production.
+    Attributes:
+        reached: the marks that a split commits from here on, in addition to those passed to `commit`.
+        left: further parts of the next production.
     """
 
     reached: SplitMark = SplitMark()

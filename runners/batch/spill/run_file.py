@@ -26,7 +26,10 @@ Stretch = tuple[int, int]
 class Head(NamedTuple):
     """A frame without its content.
 
-    ``at``: where the frame begins; ``content_at``: where its content does; ``end``: where both end.
+    Attributes:
+        at: where the frame begins.
+        content_at: where its content does.
+        end: where both end.
     """
 
     window: Window

@@ -19,9 +19,10 @@ from windowing.window_columns import Int64s
 class Bundle:
     """Elements as parallel columns.
 
-    ``signs``: +1 emits the element, -1 retracts it.
-    ``emitted_panes``: for each element the `EmittedPane` of the grouping that it comes from, where that grouping can
-    retract what it emits.
+    Attributes:
+        signs: +1 emits the element, -1 retracts it.
+        emitted_panes: for each element the `EmittedPane` of the grouping that it comes from, where that grouping can
+            retract what it emits.
     """
 
     values: Sequence[Any]

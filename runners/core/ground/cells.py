@@ -60,8 +60,9 @@ UNTOUCHED = Progress()
 class EmittedPane:
     """A value that a window has emitted and not retracted.
 
-    ``remembered``: what non-deterministic user code after the grouping returned for it, by label, because the code
-    could not return it again (Dataflow Model, footnote 12).
+    Attributes:
+        remembered: what non-deterministic user code after the grouping returned for it, by label, because the code
+            could not return it again (Dataflow Model, footnote 12).
     """
 
     value: Any
@@ -91,10 +92,16 @@ class EmittedPane:
 class WindowState:
     """The state that is kept for one key and window.
 
-    ``pending``: the number of inputs since the last firing.  ``emitted``: what the next firing has to retract: after a
-    merge there may be several, each with the window that it was emitted for.  ``is_past``: whether the on-time firing
-    is over.  ``trigger``: the progress of the trigger.  ``timers``: the timers that are set.  ``hold_us``: the hold on
-    the watermark behind the grouping until the window fires, in microseconds.
+    Attributes:
+        pending: the number of inputs since the last firing.
+        emitted: what the next firing has to retract: after a merge there may be several, each with the window that it
+            was emitted for.
+        is_past: whether the on-time firing is over.
+        trigger: the progress of the trigger.
+        timers: the timers that are set.
+        hold_us: the hold on the watermark behind the grouping until the window fires, in microseconds.
+        armed_for: the progress of the trigger for which ``timers`` were computed; not stored, so they are computed
+            again after a restart.
     """
 
     accumulator: Any = NOTHING
@@ -106,8 +113,6 @@ class WindowState:
     trigger: Progress = UNTOUCHED
     timers: WindowTimers = NO_TIMERS
     hold_us: int | None = None
-    #: The progress of the trigger for which ``timers`` were computed; not stored, so they are computed again after a
-    #: restart.
     armed_for: Progress | None = attrs.field(default=None, eq=False, repr=False)
 
 
@@ -140,8 +145,9 @@ class LateElement(NamedTuple):
 class LateArrival:
     """A partial whose window had expired when it came.
 
-    ``record``: the record of the partial; None if the partial has several records, folded before they were late.
-    ``is_keyed``: whether the record is a pair of key and value; a record of a read is a value, and the key is its id.
+    Attributes:
+        record: the record of the partial; None if the partial has several records, folded before they were late.
+        is_keyed: whether the record is a pair of key and value; a record of a read is a value, and the key is its id.
     """
 
     key: Any

@@ -24,12 +24,13 @@ from windowing.window import GLOBAL_WINDOW, Window
 class DeadLetter:
     """A record that user code or a reader fails on.
 
-    ``stage``: the read, grouping or stateful DoFn whose record it is; ``element``, ``timestamp_us``, ``window`` and
-    ``sign`` are the record there; for a timer that failed, the key and the timer's name.
-    ``origin``: where the record is in its file, if a reader has set it aside; ``element`` is None if it could not be
-    read.
-    ``error`` describes the failure, with the user's transform and line; ``tries``: how often the record was tried
-    alone.
+    Attributes:
+        stage: the read, grouping or stateful DoFn whose record it is.
+        element, timestamp_us, window, sign: the record as it was there; for a timer that failed, the key and the
+            timer's name; ``element`` is None if it could not be read.
+        error: describes the failure, with the user's transform and line.
+        tries: how often the record was tried alone.
+        origin: where the record is in its file, if a reader has set it aside.
     """
 
     stage: str

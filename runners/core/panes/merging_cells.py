@@ -30,12 +30,15 @@ MergingCell = dict[Window, WindowState]
 
 @attrs.frozen
 class Merger:
-    """Merges the windows of a key."""
+    """Merges the windows of a key.
+
+    Attributes:
+        is_overlap_merging: whether one arrival can be compared with each window by itself.
+    """
 
     window_fn: MergingWindowFn
     combine_fn: CombineFn
     strategy: WindowingStrategy
-    #: Whether one arrival can be compared with each window by itself.
     is_overlap_merging: bool = attrs.field(init=False)
 
     @is_overlap_merging.default
@@ -83,8 +86,11 @@ class Merger:
 class Regrouped:
     """The changes that bringing a cell up to date has made.
 
-    ``changed``: the windows with new records, in time order, and how many records each.  ``split``: those of them that
-    must fire now.  ``gone``: states that no longer exist.  ``late``: parts that came too late for any window.
+    Attributes:
+        changed: the windows with new records, in time order, and how many records each.
+        split: those of them that must fire now.
+        gone: states that no longer exist.
+        late: parts that came too late for any window.
     """
 
     changed: dict[Window, int] = attrs.field(factory=dict)
@@ -110,10 +116,12 @@ class Regrouper:
     Where a window that has fired is split, the windows that replace it fire in the same step, even if their trigger is
     not ready: what the window emitted cannot be retracted in part.  A window that has fired and has nothing left stays
     until it has retracted what it emitted.
+
+    Attributes:
+        combine_fn: a `CombineFn` that also has ``size`` and ``is_void``, as `SignedCombineFn` does.
     """
 
     window_fn: MergingWindowFn
-    #: A `CombineFn` that also has ``size`` and ``is_void``, as `SignedCombineFn` does.
     combine_fn: Any
     strategy: WindowingStrategy
 

@@ -42,8 +42,12 @@ class NewId(NamedTuple):
 class Deduplicated:
     """A batch after deduplication.
 
-    ``bundle``: the records that are new, in their order; ``ids``: their ids, to be stored.
-    ``duplicates``: the number of duplicates.  ``late``: records behind the horizon.  ``dead``: records without an id.
+    Attributes:
+        bundle: the records that are new, in their order.
+        ids: their ids, to be stored.
+        duplicates: the number of duplicates.
+        late: records behind the horizon.
+        dead: records without an id.
     """
 
     bundle: Bundle

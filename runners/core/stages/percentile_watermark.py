@@ -37,8 +37,10 @@ _COUNT_MIN = 0.25
 class SplitProgress:
     """The progress of one split of a source.
 
-    ``center_us``: the median event time of its newest records, in microseconds.  ``records``: how many it has had.
-    ``offsets``: the distances of records from the center when they came, in microseconds, each with its weight.
+    Attributes:
+        center_us: the median event time of its newest records, in microseconds.
+        records: how many it has had.
+        offsets: the distances of records from the center when they came, in microseconds, each with its weight.
     """
 
     center_us: int

@@ -96,8 +96,14 @@ class UserTimers(dict[TimerName, SetTimer]):
 class KeyedState:
     """State and timers by their names.
 
-    ``backlog``: elements that the watermark has not passed yet, in order of arrival.  ``engine_timers``: the engine's
-    timers that are set: for each domain the first instant at which the cell has something to do.
+    Attributes:
+        backlog: elements that the watermark has not passed yet, in order of arrival.
+        engine_timers: the engine's timers that are set: for each domain the first instant at which the cell has
+            something to do.
+        ready: elements that are to be processed now, the first one last.
+        watermark_us: the watermark of the cell: while elements are ready, the event time of one of them.
+        called: timers that have fired because the window has expired.
+        firings: the number of timers that have fired since the last element.
     """
 
     values: dict[str, Any] = attrs.field(factory=dict)
@@ -105,13 +111,9 @@ class KeyedState:
     backlog: list[Input] = attrs.field(factory=list)
     engine_timers: TriggerTimers = _NO_TIMERS
     # The rest belongs to one step, and is not stored.
-    #: Elements that are to be processed now, the first one last.
     ready: list[Input] = attrs.field(factory=list, eq=False, repr=False)
-    #: The watermark of the cell: while elements are ready, the event time of one of them.
     watermark_us: int = attrs.field(default=MIN_TIMESTAMP_US, eq=False, repr=False)
-    #: Timers that have fired because the window has expired.
     called: set[TimerName] = attrs.field(factory=set, eq=False, repr=False)
-    #: The number of timers that have fired since the last element.
     firings: int = attrs.field(default=0, eq=False, repr=False)
 
     @property

@@ -130,8 +130,9 @@ class StatefulDoFnMachine:
 class _Action:
     """The next action in a cell: the timer of this name, or (None) the next element that is ready.
 
-    ``when``: event time, then processing time, to order the actions in several cells of a step: processing-time timers
-    fire at the watermark, after the actions that it made due.
+    Attributes:
+        when: event time, then processing time, to order the actions in several cells of a step: processing-time timers
+            fire at the watermark, after the actions that it made due.
     """
 
     when: tuple[int, int]

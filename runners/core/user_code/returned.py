@@ -108,7 +108,8 @@ class Finished:
 class BundleEnd:
     """The end of a bundle, which checks the outputs that ``finish_bundle`` emits.
 
-    ``earliest_us`` and ``windows``: the earliest event time, in microseconds, and the windows of the bundle's elements.
+    Attributes:
+        earliest_us, windows: the earliest event time, in microseconds, and the windows of the bundle's elements.
     """
 
     node: TransformNode

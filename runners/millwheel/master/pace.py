@@ -13,11 +13,14 @@ SENDS_PER_MS = 10
 
 
 class Pace:
-    """When one master sends news; ``has_news``: whether there is news that workers have not been sent.
+    """When one master sends news.
 
     Args:
         workers: how many.
         clock: for the time between two messages.
+
+    Attributes:
+        has_news: whether there is news that workers have not been sent.
     """
 
     def __init__(self, workers: int, clock: Clock) -> None:

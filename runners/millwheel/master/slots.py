@@ -18,20 +18,23 @@ PAUSE_TTL_MS = 300
 
 @attrs.define
 class Slot:
-    """One place for a worker, and the worker that is in it."""
+    """One place for a worker, and the worker that is in it.
+
+    Attributes:
+        expired: the worker that has lost its lease, until there is a new one.
+        paused_ms: since when its worker reads nothing and has nothing on its way; None while that is not so.
+        idle: source splits that its worker has polled, and that had nothing; as of when, by the master's clock.
+    """
 
     worker: str | None = None
     address: str | None = None
     last_seen_ms: int = 0
     lease_ttl_ms: int = LEASE_TTL_MS
-    #: The worker that has lost its lease, until there is a new one.
     expired: str | None = None
     is_ready: bool = False
     is_quiet: bool = False
-    #: Since when its worker reads nothing and has nothing on its way; None while that is not so.
     paused_ms: int | None = None
     counts: Counts = attrs.field(factory=Counts)
-    #: Source splits that its worker has polled, and that had nothing; as of when, by the master's clock.
     idle: Collection[RangeId] = ()
     as_of_ms: int = 0
 

@@ -7,9 +7,13 @@ import attrs
 class CacheCounts:
     """Counts since a worker started.
 
-    ``bytes_buffered``: what is in memory now.  ``hits``: cells that a step needed and that were in memory; ``misses``:
-    that were not; neither is counted while all cells are in memory.  ``loads``: reads of the store because of misses.
-    ``evictions``: cells that were evicted.
+    Attributes:
+        bytes_buffered: what is in memory now.
+        hits: cells that a step needed and that were in memory.
+        misses: cells that a step needed and that were not in memory; neither hits nor misses are counted while all
+            cells are in memory.
+        loads: reads of the store because of misses.
+        evictions: cells that were evicted.
     """
 
     bytes_buffered: int = 0

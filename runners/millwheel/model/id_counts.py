@@ -7,10 +7,12 @@ import attrs
 class IdCounts:
     """Counts since a worker started.
 
-    ``duplicates``: records dropped, because they had been read before.
-    ``passed``: new ids that the filter let through; ``maybes``: ids that the table was asked for because the filter was
-    not sure; ``false_maybes``: those of them that were new.  Queries while a filter is loaded are not counted.
-    ``kept``: ids in the filters now.
+    Attributes:
+        duplicates: records dropped, because they had been read before.
+        passed: new ids that the filter let through.
+        maybes: ids that the table was asked for because the filter was not sure.
+        false_maybes: the maybes that were new.  Queries while a filter is loaded are not counted.
+        kept: ids in the filters now.
     """
 
     duplicates: int = 0

@@ -51,11 +51,13 @@ class Fence:
 
     ``token`` changes with the owner, ``bundle`` with every commit: a commit that was delayed on the wire can
     therefore not land after its successor, of whichever owner (MillWheel 6.2, figure 12).
+
+    Attributes:
+        bundle: the number this commit takes; the store must have ``bundle - 1``.
     """
 
     range_id: RangeId
     token: int
-    #: The number this commit takes; the store must have ``bundle - 1``.
     bundle: int
 
 
@@ -72,7 +74,8 @@ class CommitMark(NamedTuple):
 class Receipt(NamedTuple):
     """What a receiver reports when it acknowledges: the commit as of which what it took in is durable.
 
-    ``is_remembered``: whether the number of the delivery is durable too, and not only its effects.
+    Attributes:
+        is_remembered: whether the number of the delivery is durable too, and not only its effects.
     """
 
     mark: CommitMark

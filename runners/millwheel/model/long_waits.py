@@ -13,10 +13,16 @@ OVER = "what it waited for has come"
 
 
 class Reporting(Protocol):
-    """Takes a report: a place and a reason; ``is_over``: the wait has ended."""
+    """Takes reports of waits."""
 
     def __call__(self, place: str, reason: str, *, is_over: bool) -> None:
-        """Take the report."""
+        """Take a report.
+
+        Args:
+            place: what waits.
+            reason: why.
+            is_over: whether the wait has ended.
+        """
 
 
 class LongWaits:

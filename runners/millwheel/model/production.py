@@ -23,24 +23,30 @@ from runners.stored.letters import dead_payload, late_payload
 
 
 class CellWrite(NamedTuple):
-    """Blind write of one state cell; ``value`` None deletes it."""
+    """Blind write of one state cell; ``value`` None deletes it.
+
+    Attributes:
+        cell_key: encoded key, and window where the cell is per window; opaque to the store.
+    """
 
     computation: str
     key_hash: int
-    #: Encoded key, and window where the cell is per window; opaque to the store.
     cell_key: bytes
     value: bytes | None
 
 
 class TimerWrite(NamedTuple):
-    """Set (``fire_us`` given) or delete (None) the timer of one cell and tag."""
+    """Set (``fire_us`` given) or delete (None) the timer of one cell and tag.
+
+    Attributes:
+        tag: what the timer is about (the window, encoded); opaque to the store.
+        domain: ``event`` or ``processing``.
+    """
 
     computation: str
     key_hash: int
     cell_key: bytes
-    #: What the timer is about (the window, encoded); opaque to the store.
     tag: bytes
-    #: ``event`` or ``processing``.
     domain: str
     fire_us: int | None
 
@@ -49,38 +55,47 @@ class JournalEntry(NamedTuple):
     """A change of the state of a range by one step: durable, and not in its cells and timers yet.
 
     Once those are up to date the entry is deleted (`Production.compacted`).
+
+    Attributes:
+        cells: how many cells are in it, to count state; a cell in several entries counts in each.
+        payload: opaque to the store.
     """
 
     range_id: RangeId
-    #: How many cells are in it, to count state; a cell in several entries counts in each.
     cells: int
-    #: Opaque to the store.
     payload: bytes
 
 
 class Checkpoint(NamedTuple):
-    """One outgoing production, durable before it is sent (a *strong production*, MillWheel 6.1)."""
+    """One outgoing production, durable before it is sent (a *strong production*, MillWheel 6.1).
+
+    Attributes:
+        min_timestamp_us: smallest event time inside: the hold on its sender's output watermark until it is
+            acknowledged.
+    """
 
     channel: Channel
     sequence: int
-    #: Smallest event time inside: the hold on its sender's output watermark until it is acknowledged.
     min_timestamp_us: int
     payload: bytes
 
 
 @attrs.frozen(kw_only=True)
 class LateRecord:
-    """A record that came after its window's state was gone: dropped from the result, kept as a row."""
+    """A record that came after its window's state was gone: dropped from the result, kept as a row.
+
+    Attributes:
+        payload: the record as it would have entered the grouping, so that it can be replayed.
+        contents: the record as text, shortened, for people.
+    """
 
     transform: str
     key: str
     window_start_us: int
     window_end_us: int
     watermark_us: int
-    #: The record as it would have entered the grouping, so that it can be replayed.
     payload: bytes
     count: int = 1
-    #: The record as text, shortened, for people.
     contents: str = ""
 
     @classmethod
@@ -107,8 +122,9 @@ class LateRecord:
 class StoredDeadLetter:
     """A record that user code cannot take: in no result, kept as a row (`runners.core.user_code.poison`).
 
-    ``payload``: the record as it came into the stage, so that it can be replayed; ``contents``: the same as
-    text, shortened, for people.
+    Attributes:
+        payload: the record as it came into the stage, so that it can be replayed.
+        contents: the same as text, shortened, for people.
     """
 
     stage: str
@@ -160,41 +176,49 @@ class Production:
 
     Invariant: every range whose cells, timers, journal, channels, position, watermarks or signal mark appear has a
     fence in ``fences``.
+
+    Attributes:
+        journal: changes of state, in their order; the next owner of the range applies them to its cells and timers.
+        compacted: cells and timers are up to date with the journal up to this bundle, per range; those entries may be
+            deleted.
+        delivered: highest sequence delivered so far, per channel whose receiver is fenced here.
+        origins: of these, the sender's commit as of which the delivery is durable; none where it was sent before that
+            commit.
+        acknowledged: per channel whose sender is fenced here: productions up to and including this sequence may be
+            deleted.
+        receipts: the receipts that came with these acknowledgements.
+        positions: where to go on reading, per source range; opaque to the store.
+        record_ids: digest and event time in microseconds of each record that counts here for the first time, per source
+            range.
+        record_id_horizons_us: ids with an earlier event time are forgotten, those of this production too, per source
+            range.
+        watermarks_us: input watermark up to which the range has fired (for a source: up to which it has read), per
+            range.
+        percentiles_us: percentile watermark up to which the range has fired, per range whose triggers follow one.
+        signal_marks: how far the range has come with the job's signals, per range.
+        finished: ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).
+        ended_handovers: ranges whose handover has ended.
     """
 
     job: str
     fences: Sequence[Fence]
     cells: Sequence[CellWrite] = ()
     timers: Sequence[TimerWrite] = ()
-    #: Changes of state, in their order; the next owner of the range applies them to its cells and timers.
     journal: Sequence[JournalEntry] = ()
-    #: Cells and timers are up to date with the journal up to this bundle, per range; those entries may be deleted.
     compacted: Mapping[RangeId, int] = attrs.field(factory=dict)
-    #: Highest sequence delivered so far, per channel whose receiver is fenced here.
     delivered: Mapping[Channel, int] = attrs.field(factory=dict)
-    #: Of these, the sender's commit as of which the delivery is durable; none where it was sent before that commit.
     origins: Mapping[Channel, CommitMark] = attrs.field(factory=dict)
     checkpoints: Sequence[Checkpoint] = ()
-    #: Per channel whose sender is fenced here: productions up to and including this sequence may be deleted.
     acknowledged: Mapping[Channel, int] = attrs.field(factory=dict)
-    #: The receipts that came with these acknowledgements.
     receipts: Mapping[Channel, Receipt] = attrs.field(factory=dict)
-    #: Where to go on reading, per source range; opaque to the store.
     positions: Mapping[RangeId, bytes] = attrs.field(factory=dict)
-    #: Digest and event time in microseconds of each record that counts here for the first time, per source range.
     record_ids: Mapping[RangeId, Sequence[tuple[bytes, int]]] = attrs.field(factory=dict)
-    #: Ids with an earlier event time are forgotten, those of this production too, per source range.
     record_id_horizons_us: Mapping[RangeId, int] = attrs.field(factory=dict)
-    #: Input watermark up to which the range has fired (for a source: up to which it has read), per range.
     watermarks_us: Mapping[RangeId, int] = attrs.field(factory=dict)
-    #: Percentile watermark up to which the range has fired, per range whose triggers follow one.
     percentiles_us: Mapping[RangeId, int] = attrs.field(factory=dict)
-    #: How far the range has come with the job's signals, per range.
     signal_marks: Mapping[RangeId, SignalMark] = attrs.field(factory=dict)
-    #: Ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).
     finished: frozenset[RangeId] = frozenset()
     reshape: Reshape | None = None
-    #: Ranges whose handover has ended.
     ended_handovers: frozenset[RangeId] = frozenset()
     late: Sequence[LateRecord] = ()
     dead: Sequence[StoredDeadLetter] = ()

@@ -58,7 +58,11 @@ class Answer:
 
 @attrs.frozen(kw_only=True)
 class StoredRequest:
-    """A request as the store has it; ``answer``: None until there is one."""
+    """A request as the store has it.
+
+    Attributes:
+        answer: None until there is one.
+    """
 
     number: int
     request: Request

@@ -41,9 +41,10 @@ HINT = (
 class ChannelEnds:
     """The two ends of one channel.
 
-    ``made``: the highest number of a production that the sender has made durable.
-    ``origin``: the sender's commit by which production ``delivered`` was durable; None: it was sent before that.
-    ``receipt``: the receipt for ``acknowledged``; None: there was none, as in old versions.
+    Attributes:
+        made: the highest number of a production that the sender has made durable.
+        origin: the sender's commit by which production ``delivered`` was durable; None: it was sent before that.
+        receipt: the receipt for ``acknowledged``; None: there was none, as in old versions.
     """
 
     channel: Channel

@@ -30,8 +30,9 @@ class Commits(Protocol):
 class CommitResult:
     """The outcome of a production, as far as it is known.
 
-    ``outcome``: `Indeterminate` if the store could not be asked either; then only its next reader will know.
-    ``answer``: what the commit itself was answered.
+    Attributes:
+        outcome: `Indeterminate` if the store could not be asked either; then only its next reader will know.
+        answer: what the commit itself was answered.
     """
 
     outcome: CommitOutcome

@@ -73,11 +73,13 @@ class JobSpec:
     """The specification of a job.
 
     ``fingerprint`` identifies the shape of the pipeline, to refuse a different one under the same name.
-    ``signals``: the names of the signals that its triggers listen to.
-    ``computations``: what the state of each is made of, by name (`runners.millwheel.versions.state_shape`);
-    opaque to the store.
-    ``stored_format``: the number of the format of stored bytes that this code writes, and ``readable_formats`` those
-    that it reads (`runners.stored.framing`).
+
+    Attributes:
+        signals: the names of the signals that its triggers listen to.
+        computations: what the state of each is made of, by name (`runners.millwheel.versions.state_shape`); opaque to
+            the store.
+        stored_format: the number of the format of stored bytes that this code writes (`runners.stored.framing`).
+        readable_formats: the numbers of the formats that this code reads.
     """
 
     job: str
@@ -93,7 +95,13 @@ class JobSpec:
 
 @attrs.frozen(kw_only=True)
 class RangeRow:
-    """A range as the store has it."""
+    """A range as the store has it.
+
+    Attributes:
+        watermark_us: None until the range's first commit.
+        percentile_us: None until a range whose triggers follow a percentile has fired by one.
+        handover_with: the range whose owner must own this one too (`Production.reshape`).
+    """
 
     range_id: RangeId
     keys: KeyRange | None
@@ -102,13 +110,10 @@ class RangeRow:
     bundle: int
     owner: str | None
     position: bytes | None
-    #: None until the range's first commit.
     watermark_us: int | None
     is_finished: bool
     signal_mark: SignalMark = NO_SIGNALS
-    #: None until a range whose triggers follow a percentile has fired by one.
     percentile_us: int | None = None
-    #: The range whose owner must own this one too (`Production.reshape`).
     handover_with: RangeId | None = None
 
     @property
@@ -122,8 +127,11 @@ class JobRow:
     """A job as the store has it.
 
     ``computations`` as in `JobSpec`, None where it is not known; ``version`` counts the updates.
-    ``stored_format``: the format of the code that has the job; all that is stored of it is of this number or lower.
-    0: from before formats had numbers.
+
+    Attributes:
+        is_drained: finished because of a request to drain.
+        stored_format: the format of the code that has the job; all that is stored of it is of this number or lower; 0:
+            from before formats had numbers.
     """
 
     job: str
@@ -132,7 +140,6 @@ class JobRow:
     is_finished: bool
     ranges: Mapping[RangeId, RangeRow]
     signals: frozenset[str] = frozenset()
-    #: Finished because of a request to drain.
     is_drained: bool = False
     computations: Mapping[str, str | None] = attrs.field(factory=dict)
     version: int = 0
@@ -173,8 +180,10 @@ class JobUpdate:
 class ResultTable:
     """A table that a job writes to.
 
-    ``is_created``: whether the job has created it, or has it from one that did.  ``others``: jobs that write to it too.
-    ``has_rows``: None if it is not there any more.
+    Attributes:
+        is_created: whether the job has created it, or has it from one that did.
+        others: jobs that write to it too.
+        has_rows: None if it is not there any more.
     """
 
     name: str
@@ -244,12 +253,13 @@ class StoredTimer:
 class TakenRange:
     """What a new owner needs at once, read after the token moved, so no earlier owner can add to it.
 
-    The new owner reads the cells afterwards, as it needs them.  ``journal``: what has changed in cells and timers since
-    those were written, oldest first (`Production.journal`).
+    The new owner reads the cells afterwards, as it needs them.
 
-    ``checkpoints`` are this range's productions not yet acknowledged, ordered per channel; ``delivered`` the highest
-    sequence it has seen per channel into it; ``sent`` the highest sequence ever given out per channel out of it, as far
-    as it or the receiver has it.
+    Attributes:
+        delivered: the highest sequence that it has seen, per channel into it.
+        sent: the highest sequence ever given out, per channel out of it, as far as it or the receiver has it.
+        checkpoints: productions of this range that are not acknowledged yet, ordered per channel.
+        journal: what has changed in cells and timers since those were written, oldest first (`Production.journal`).
     """
 
     row: RangeRow

@@ -35,10 +35,12 @@ _NOTED_SINCE = ("input name", "accumulator", "columns", "combined by")
 
 @attrs.frozen
 class StateShape:
-    """The shape of a computation's state; ``parts``: what it is made of.
+    """The shape of a computation's state; the senders and tables are known of it, although they are no state.
 
-    Known of a computation, although they are no state: ``senders``, the computations that send to it; ``tables``: the
-    tables that its rows go to, by the label of the transform that writes them.
+    Attributes:
+        parts: what it is made of.
+        senders: the computations that send to it.
+        tables: the tables that its rows go to, by the label of the transform that writes them.
     """
 
     parts: Mapping[str, str]

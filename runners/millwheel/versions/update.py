@@ -68,7 +68,8 @@ class ComputationFate:
 class UpdatePlan:
     """What an update would do; ``str(plan)`` is a table for people.
 
-    ``warnings``: effects that are correct, and that the user may not expect.
+    Attributes:
+        warnings: effects that are correct, and that the user may not expect.
     """
 
     job: str

@@ -35,6 +35,10 @@ class Assign:
     """Master to worker: take these ranges over, beside those that you have.
 
     ``inputs_us`` and the others are what to start from, as in `Watermarks`.
+
+    Attributes:
+        suspects: ranges whose next step has ended a process, and how many bundles of each were committed by then.
+        commits: how far they are committed, as far as it was reported to the master.
     """
 
     ranges: tuple[RangeId, ...]
@@ -43,9 +47,7 @@ class Assign:
     signals: SignalNews
     routing: Routing
     sent_ms: int
-    #: Ranges whose next step has ended a process, and how many bundles of each were committed by then.
     suspects: Mapping[RangeId, int]
-    #: How far they are committed, as far as it was reported to the master.
     commits: Mapping[RangeId, CommitMark] = attrs.field(factory=dict)
 
 
@@ -53,7 +55,8 @@ class Assign:
 class Ready:
     """Worker to master: I have taken these ranges over, and can be sent what is for them.
 
-    ``shapes``: their keys and handovers in the store, where they are key ranges.
+    Attributes:
+        shapes: their keys and handovers in the store, where they are key ranges.
     """
 
     slot: int
@@ -106,10 +109,12 @@ class Routes:
 class Watermarks:
     """Master to workers, also as a sign of life: input watermark per computation, and signals.
 
-    ``percentiles_us``: percentile watermark per computation whose triggers follow one.
-    ``slowest_source_us``: output watermark of the source split that is furthest behind, idle ones left out.
-    ``is_draining``: sources are to end where they are; ``is_pausing``: to read no further for now.
-    ``sent_ms``: when the master sends this, by its own clock; the worker sends it back as `Report.as_of_ms`.
+    Attributes:
+        percentiles_us: percentile watermark per computation whose triggers follow one.
+        slowest_source_us: output watermark of the source split that is furthest behind, idle ones left out.
+        is_draining: sources are to end where they are.
+        is_pausing: sources are to read no further for now.
+        sent_ms: when the master sends this, by its own clock; the worker sends it back as `Report.as_of_ms`.
     """
 
     inputs_us: Mapping[str, int]
@@ -125,17 +130,19 @@ class Watermarks:
 class Report:
     """Worker to master, also as a sign of life: how far its ranges are, and what it has done.
 
-    ``watermarks_us``: output watermark per owned range.  ``idle``: source splits that were polled and had nothing.
-    ``as_of_ms``: `sent_ms` of the last message that the worker had received before it polled them: by the master's
-    clock nothing in this report is older, however long the report was on its way.
-
-    ``signals``: number of the last signal that each owned range has passed on.
-    ``percentiles_us``: percentile watermark up to which each range has fired, where there is one.
-    ``progress``: where each source split is, where a grouping follows a percentile.
-    ``routings``: up to which routing each range has nothing on its way that follows an older one.
-    ``commits``: how far each range is committed, by this worker or before.
-    ``is_quiet``: nothing is unacknowledged, and no acknowledgement waits to be committed; ``is_paused``: and sources
-    are not read.
+    Attributes:
+        watermarks_us: output watermark per owned range.
+        idle: source splits that were polled and had nothing.
+        signals: number of the last signal that each owned range has passed on.
+        percentiles_us: percentile watermark up to which each range has fired, where there is one.
+        progress: where each source split is, where a grouping follows a percentile.
+        routings: up to which routing each range has nothing on its way that follows an older one.
+        commits: how far each range is committed, by this worker or before.
+        is_quiet: nothing is unacknowledged, and no acknowledgement waits to be committed.
+        is_paused: it is quiet, and sources are not read.
+        as_of_ms: `sent_ms` of the last message that the worker had received before it polled them: by the master's
+            clock nothing in this report is older, however long the report was on its way.  A report that differs only
+            in this is no news.
     """
 
     slot: int
@@ -150,7 +157,6 @@ class Report:
     is_quiet: bool
     is_paused: bool
     counts: Counts
-    #: A report that differs only in this is no news.
     as_of_ms: int = attrs.field(eq=False)
 
 
@@ -158,7 +164,8 @@ class Report:
 class Failed:
     """Worker to master: user code or input is wrong, so trying again cannot help.
 
-    ``traceback``: where it was raised, as text.
+    Attributes:
+        traceback: where it was raised, as text.
     """
 
     worker: str
@@ -170,8 +177,10 @@ class Failed:
 class Died:
     """From the process that watches a worker to the master: the worker has ended, or its work has failed, and why.
 
-    ``at``: the ranges whose records it was working on, and how many bundles of each were committed by then; none where
-    it was not in user code.  ``is_silent``: the process has ended without an error, so the code itself ended it.
+    Attributes:
+        at: the ranges whose records it was working on, and how many bundles of each were committed by then; none where
+            it was not in user code.
+        is_silent: the process has ended without an error, so the code itself ended it.
     """
 
     slot: int
@@ -184,7 +193,9 @@ class Died:
 class Waiting:
     """Worker to master: it cannot go on for now, and why.
 
-    ``place``: what waits; None: the whole worker.  ``is_over``: it goes on.
+    Attributes:
+        place: what waits; None: the whole worker.
+        is_over: it goes on.
     """
 
     slot: int
@@ -203,9 +214,10 @@ class Stop:
 class Deliver:
     """Worker to worker: one production.
 
-    ``is_oldest``: everything before it on its channel has been acknowledged, so it may be taken in whatever number the
-    receiver expects; the numbers of productions that are not durable have gaps where their sender has changed.
-    ``origin``: the sender's commit as of which it is durable; None: it is not durable yet.
+    Attributes:
+        is_oldest: everything before it on its channel has been acknowledged, so it may be taken in whatever number the
+            receiver expects; the numbers of productions that are not durable have gaps where their sender has changed.
+        origin: the sender's commit as of which it is durable; None: it is not durable yet.
     """
 
     channel: Channel
@@ -221,7 +233,11 @@ class Deliver:
 
 @attrs.frozen
 class Acknowledge:
-    """Worker to worker: everything on this channel up to this sequence is committed; ``receipt``: by which commit."""
+    """Worker to worker: everything on this channel up to this sequence is committed.
+
+    Attributes:
+        receipt: by which commit.
+    """
 
     channel: Channel
     sequence: int

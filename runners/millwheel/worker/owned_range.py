@@ -26,15 +26,19 @@ SEQUENCES_PER_OWNER = 1 << 32
 class OwnedRange:
     """Fence, deliveries and watermark of one range.
 
-    ``watermark_us``: the input watermark, up to which the range has fired; for a source, up to which it has read.
-    ``window_hold_us``: the event time of the earliest pane that a window is still to emit.
-    ``is_idle``: a source split that was polled and had nothing.
-    ``percentile_us``: the percentile watermark up to which the range has fired; None where its triggers follow none.
-    ``delivered``: how far its channels have been taken in, durably; ``accepted``: how far in memory.
-    ``remembers``: whether the numbers of the deliveries that were taken in are durable, to deduplicate by them.
-    ``keys``: what it covers, of a key range that has not been merged into another; ``handover_with``: see `Reshape`.
-    ``sketch``: of a source split: the event times that it has had, if a grouping follows a percentile of them.
-    ``signal_mark``: up to which of the job's signals it has fired; ``signal_mark_committed``: that of its last commit.
+    Attributes:
+        delivered: how far its channels have been taken in, durably.
+        watermark_us: the input watermark, up to which the range has fired; for a source, up to which it has read.
+        window_hold_us: the event time of the earliest pane that a window is still to emit.
+        is_idle: a source split that was polled and had nothing.
+        signal_mark: up to which of the job's signals it has fired.
+        signal_mark_committed: the signal mark of its last commit.
+        percentile_us: the percentile watermark up to which the range has fired; None where its triggers follow none.
+        accepted: how far its channels have been taken in, in memory.
+        remembers: whether the numbers of the deliveries that were taken in are durable, to deduplicate by them.
+        keys: what it covers, of a key range that has not been merged into another.
+        handover_with: see `Reshape`.
+        sketch: of a source split: the event times that it has had, if a grouping follows a percentile of them.
     """
 
     range_id: RangeId

@@ -35,12 +35,17 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 
 @attrs.define
 class _Split:
+    """A split that is read here.
+
+    Attributes:
+        seen: the ids of the records read before, if they have ids.
+        size: how many records it reads in one step.
+    """
+
     owned: OwnedRange
     reader: SourceReader
     is_finished: bool
-    #: The ids of the records read before, if they have ids.
     seen: SeenIds | None
-    #: How many records it reads in one step.
     size: StepSize
 
 

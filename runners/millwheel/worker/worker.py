@@ -77,7 +77,11 @@ FLUSH_INTERVAL_MS = 1_000
 
 @attrs.frozen(kw_only=True)
 class WorkerSpec:
-    """The parameters of one worker; ``workers``: how many there are.  Travels inside the task closure."""
+    """The parameters of one worker; travels inside the task closure.
+
+    Attributes:
+        workers: how many there are.
+    """
 
     job: str
     slot: int

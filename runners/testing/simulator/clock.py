@@ -9,7 +9,9 @@ from runners.testing.manual_clock import ManualClock
 class Drift:
     """How the clocks of a process differ from those of others.
 
-    ``origin_ms``: how far its monotonic clock is ahead of theirs at first.  ``rate``: how fast both of its clocks run.
+    Attributes:
+        origin_ms: how far its monotonic clock is ahead of theirs at first.
+        rate: how fast both of its clocks run.
     """
 
     origin_ms: int = 0

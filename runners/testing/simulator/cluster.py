@@ -76,9 +76,11 @@ class Cluster:
             objects, with which a test can then reach them.
         signals_max: how many of the signals that the pipeline listens to are sent, at random moments.
         is_detailed: whether the story of the run is recorded.
+
+    Attributes:
+        live_ms: virtual time in which a job must end when nothing fails any more; a test with slow workers needs more.
     """
 
-    #: Virtual time in which a job must end when nothing fails any more; a test with slow workers needs more.
     live_ms = 120_000
 
     def __init__(

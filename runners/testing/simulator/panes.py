@@ -33,9 +33,11 @@ _TIMINGS = (PaneTiming.EARLY, PaneTiming.ON_TIME, PaneTiming.LATE)
 class Tap:
     """One grouping and the table with all that it emits.
 
-    ``folding``: how its panes add up; None where only the user can know.
-    ``is_retracted``: whether its input may be retracted.  ``is_many``: whether a window emits many elements, of which
-    only those that have changed are emitted again; then there is a row for each of them.
+    Attributes:
+        is_retracted: whether its input may be retracted.
+        folding: how its panes add up; None where only the user can know.
+        is_many: whether a window emits many elements, of which only those that have changed are emitted again; then
+            there is a row for each of them.
     """
 
     label: str

@@ -47,8 +47,9 @@ DUE = df.TimerSpec("due", df.TimeDomain.PROCESSING)
 class NamedPipeline:
     """A pipeline of the vector.
 
-    ``tables``: those whose rows do not depend on when things happen; None for all that have a key.
-    ``whole``: a grouping into lists in whose panes, or among its late records, each number of the input must be once.
+    Attributes:
+        tables: those whose rows do not depend on when things happen; None for all that have a key.
+        whole: a grouping into lists in whose panes, or among its late records, each number of the input must be once.
     """
 
     name: str

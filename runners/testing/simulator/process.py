@@ -23,11 +23,14 @@ class Steps(Protocol):
 class WorkerProcess:
     """A simulated process.
 
-    ``worker``: None while it is being made.  ``stepper``: what is asked to do its next step; the worker, unless a test
-    has put something around it (`Cluster.start_worker`).
-    ``network``: that of the driver which started it.  ``store``: its connection to the store.
-    ``sync``: called at the points at which it can die or be paused.
-    ``is_paused``: it is stopped inside a step.
+    Attributes:
+        network: that of the driver which started it.
+        store: its connection to the store.
+        sync: called at the points at which it can die or be paused.
+        worker: None while it is being made.
+        stepper: what is asked to do its next step; the worker, unless a test has put something around it
+            (`Cluster.start_worker`).
+        is_paused: it is stopped inside a step.
     """
 
     name: str

@@ -20,8 +20,11 @@ from runners.testing.simulator.simulation import BuildLike, Scenario, Simulation
 class Summary:
     """The outcome of a number of seeds.
 
-    ``virtual_s``: simulated seconds.  ``real_s``: how long that took.  ``commits``: bundles that were committed and
-    checked.  ``faults``: how often each kind struck.
+    Attributes:
+        virtual_s: simulated seconds.
+        real_s: how long that took.
+        commits: bundles that were committed and checked.
+        faults: how often each kind struck.
     """
 
     seeds: int

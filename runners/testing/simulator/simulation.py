@@ -53,10 +53,13 @@ _MOMENTS = (0, 5, 20, 60, 200)
 class Scenario:
     """How a job is run, and what is asked of it meanwhile.
 
-    ``tries``: of a record that makes user code fail.  ``guarantees``: of computations that do without some.
-    ``steps``: how much a worker does in one step.  ``update``: the pipeline that it goes over to.
-    ``drain``: whether it is to end where it is.
-    ``upgrade``: the format of stored bytes of the code that goes on with it, after everybody has been killed.
+    Attributes:
+        tries: of a record that makes user code fail.
+        guarantees: of computations that do without some.
+        steps: how much a worker does in one step.
+        update: the pipeline that it goes over to.
+        drain: whether it is to end where it is.
+        upgrade: the format of stored bytes of the code that goes on with it, after everybody has been killed.
     """
 
     tries: int | None = None

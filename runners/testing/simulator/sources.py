@@ -132,7 +132,8 @@ def fragile(
 class Promise:
     """Whether no source of a pipeline goes behind its watermark, so that nothing can be late.
 
-    ``is_kept``: no record was behind the watermark of its split, and none came after a silence.
+    Attributes:
+        is_kept: no record was behind the watermark of its split, and none came after a silence.
     """
 
     is_kept: bool = True

@@ -16,7 +16,8 @@ STORY_LINES_MAX = 120
 class Event:
     """One line of the story.
 
-    ``keys``: the keys that it is about, as text; none where it is about all of them, such as a crash.
+    Attributes:
+        keys: the keys that it is about, as text; none where it is about all of them, such as a crash.
     """
 
     at_ms: int

@@ -25,8 +25,9 @@ class Scored(NamedTuple):
 class TypedSource(Source):
     """A source of the records of another one, as typed rows.
 
-    ``rows_every``: so many batches are columns, then one is not.  ``factor``: of the numbers; what does not fit into 64
-    bits is in no column.
+    Attributes:
+        rows_every: so many batches are columns, then one is not.
+        factor: of the numbers; what does not fit into 64 bits is in no column.
     """
 
     inner: Source

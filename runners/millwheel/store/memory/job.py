@@ -53,7 +53,21 @@ class Kept(Generic[_R]):
 
 @attrs.define
 class StoredJob:
-    """Everything of one job; protected by the store's lock."""
+    """Everything of one job; protected by the store's lock.
+
+    Attributes:
+        journal: the entries of each range, oldest first, with the bundles that they came with.
+        origins, receipts: the commit or receipt of the other end that came with the numbers delivered and acknowledged,
+            where one came.
+        record_ids: event times by digest, for each range.
+        purged_late: how many late records were purged, by transform.
+        replays: the number of the last row of each replay that has begun.
+        retired_ms: when ranges that were merged into others had nothing left to do, on the store's clock.
+        sent_ms, answered_ms: when signals were sent and requests answered, by their numbers, on the store's clock.
+        last_bundles: last bundle committed under each token that was taken away, which makes `resolve` exact.
+        ended_ms: when the reign of each such token ended, on the store's clock.
+        forgotten_tokens: the last token of each range of which the reign is forgotten.
+    """
 
     spec: JobSpec
     ranges: dict[RangeId, RangeRow]
@@ -62,32 +76,23 @@ class StoredJob:
     is_drained: bool = False
     cells: dict[str, dict[tuple[int, bytes], bytes]] = attrs.field(factory=dict)
     timers: dict[str, dict[tuple[int, bytes, bytes, str], int]] = attrs.field(factory=dict)
-    #: The entries of each range, oldest first, with the bundles that they came with.
     journal: dict[RangeId, list[tuple[int, JournalEntry]]] = attrs.field(factory=dict)
     checkpoints: dict[Channel, dict[int, Checkpoint]] = attrs.field(factory=dict)
     delivered: dict[Channel, int] = attrs.field(factory=dict)
     acknowledged: dict[Channel, int] = attrs.field(factory=dict)
-    #: The commit or receipt of the other end that came with the numbers above, where one came.
     origins: dict[Channel, CommitMark] = attrs.field(factory=dict)
     receipts: dict[Channel, Receipt] = attrs.field(factory=dict)
-    #: Event times by digest, for each range.
     record_ids: dict[RangeId, dict[bytes, int]] = attrs.field(factory=dict)
     late: list["Kept[LateRecord]"] = attrs.field(factory=list)
     dead: list["Kept[StoredDeadLetter]"] = attrs.field(factory=list)
-    #: How many late records were purged, by transform.
     purged_late: dict[str, int] = attrs.field(factory=dict)
-    #: The number of the last row of each replay that has begun.
     replays: dict[KeptKind, int] = attrs.field(factory=dict)
-    #: When ranges that were merged into others had nothing left to do, on the store's clock.
     retired_ms: dict[RangeId, int] = attrs.field(factory=dict)
     signals: list[Signal] = attrs.field(factory=list)
-    #: When signals were sent and requests answered, by their numbers, on the store's clock.
     sent_ms: dict[int, int] = attrs.field(factory=dict)
     answered_ms: dict[int, int] = attrs.field(factory=dict)
     requests: list[StoredRequest] = attrs.field(factory=list)
-    #: Last bundle committed under each token that was taken away, which makes `resolve` exact.
     last_bundles: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
-    #: When each of them ended, on the store's clock; and the last token of each range for which that is forgotten.
     ended_ms: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
     forgotten_tokens: dict[RangeId, int] = attrs.field(factory=dict)
 

@@ -73,10 +73,13 @@ class PackedArray(bytes):
 
 
 class _NumberArray(PackedArray):
-    """Elements of one size."""
+    """Elements of one size.
+
+    Attributes:
+        origin: what is subtracted from every number.
+    """
 
     typecode: ClassVar[str]
-    #: What is subtracted from every number.
     origin: ClassVar[int] = 0
 
     @classmethod

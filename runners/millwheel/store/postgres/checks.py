@@ -18,13 +18,17 @@ SERVER_VERSION_MIN = 140000
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """What a server reports about itself."""
+    """What a server reports about itself.
+
+    Attributes:
+        incarnation: when it was started, to the microsecond: unique to this start of this server, and another one after
+            a restore.
+    """
 
     version_number: int
     is_in_recovery: bool
     fsync: str
     full_page_writes: str
-    #: When it was started, to the microsecond: unique to this start of this server, and another one after a restore.
     incarnation: str
 
 
