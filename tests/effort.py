@@ -11,9 +11,11 @@ from hypothesis import settings
 _PROFILE = settings.get_current_profile_name()
 _EXAMPLES = settings.get_profile(_PROFILE).max_examples
 #: In CI: of all the cells of a test together.
-_LENGTHY, _COSTLY, _STATED = 24, 100, 1_000
-#: And of each cell at least: as many as the profile dev tries, or more.
-_LEAST_LENGTHY, _LEAST = 10, 20
+_LENGTHY, _COSTLY, _STATED = 8, 60, 800
+#: And of each cell at least: as many as in the daily loop, or more.
+_LEAST_LENGTHY, _LEAST = 4, 15
+#: In the daily loop: of each cell.
+_DAILY_LENGTHY, _DAILY_COSTLY = 2, 5
 
 
 def by_profile(*, dev: int, ci: int, nightly: int) -> int:
@@ -23,19 +25,18 @@ def by_profile(*, dev: int, ci: int, nightly: int) -> int:
 
 def costly(cells: int = 1) -> settings:
     """Decorates a test whose examples take tens of milliseconds; ``cells``: how often it is parametrized."""
-    return _sharing(_COSTLY, cells, _LEAST)
+    return _examples(_DAILY_COSTLY, max(_LEAST, _COSTLY // cells))
 
 
 def lengthy(cells: int = 1) -> settings:
     """Decorates a test whose examples take a second or more; ``cells``: how often it is parametrized."""
-    return _sharing(_LENGTHY, cells, _LEAST_LENGTHY)
+    return _examples(_DAILY_LENGTHY, max(_LEAST_LENGTHY, _LENGTHY // cells))
 
 
 def stated(cells: int) -> settings:
     """Decorates a law that is stated for so many things, one by one."""
-    return _sharing(_STATED, cells, _LEAST)
+    return _examples(_EXAMPLES, max(_LEAST, _STATED // cells))
 
 
-def _sharing(total: int, cells: int, least: int) -> settings:
-    share = max(least, total // cells)
-    return settings(max_examples=min(_EXAMPLES, share) if _PROFILE == "ci" else _EXAMPLES)
+def _examples(dev: int, ci: int) -> settings:
+    return settings(max_examples=by_profile(dev=dev, ci=min(_EXAMPLES, ci), nightly=_EXAMPLES))

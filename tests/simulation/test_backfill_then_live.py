@@ -41,7 +41,7 @@ from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Of each pipeline, with crashes and without.
-SEEDS = by_profile(dev=10, ci=25, nightly=5_000)
+SEEDS = by_profile(dev=5, ci=15, nightly=5_000)
 US_PER_SECOND = 1_000_000
 #: Far more than any of the mutations needs to be found.
 SEEDS_MAX = 300

@@ -22,12 +22,15 @@ from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.process import Steps
 from runners.testing.simulator.scripts import truthful
 from runners.testing.simulator.simulation import Simulation
+from tests.effort import by_profile
 
 pytestmark = pytest.mark.slow
 
 Patch = pytest.MonkeyPatch
 #: Far more than any of the mutations needs to be found.
 SEEDS_MAX = 300
+#: Of each pipeline.
+SEEDS = by_profile(dev=4, ci=10, nightly=1_000)
 SEEN = df.BagStateSpec("seen")
 
 
@@ -40,7 +43,7 @@ def nothing_in_memory(monkeypatch: Patch) -> None:
 @pytest.mark.usefixtures("nothing_in_memory")
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_pipelines_with_all_state_in_the_store(pipeline: str) -> None:
-    simulate(pipeline, seeds=10)
+    simulate(pipeline, seeds=SEEDS)
 
 
 @pytest.mark.usefixtures("nothing_in_memory")

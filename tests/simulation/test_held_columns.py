@@ -22,11 +22,12 @@ from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.window_steps import WindowSteps
 from runners.stored.journal import Released, Whole
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, dice, simulate
+from tests.effort import by_profile
 from windowing.window import Window
 
 Patch = pytest.MonkeyPatch
 #: Of each length of a journal.
-EXAMPLES = max(5, settings.get_profile(settings.get_current_profile_name()).max_examples // 4)
+EXAMPLES = by_profile(dev=5, ci=20, nightly=2_500)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ def short_journals(monkeypatch: Patch, request: pytest.FixtureRequest) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_journals")
 def test_typed_rows_keep_their_promises() -> None:
-    simulate("typed", seeds=range(40))
+    simulate("typed", seeds=range(EXAMPLES))
 
 
 @pytest.mark.slow

@@ -22,8 +22,8 @@ from runners.testing.simulator.pipelines import PIPELINES
 from tests.effort import by_profile
 
 Patch = pytest.MonkeyPatch
-#: Of each pipeline and each length; there are eighteen of these.
-EXAMPLES = by_profile(dev=5, ci=20, nightly=2_500)
+#: Of each pipeline and each length; there are more than twenty of these.
+EXAMPLES = by_profile(dev=5, ci=10, nightly=2_500)
 
 
 @pytest.fixture(autouse=True, params=[300, 5_000])

@@ -14,9 +14,12 @@ from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import Cluster, SimulationError, dice, simulate
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.process import Steps
+from tests.effort import by_profile
 
 pytestmark = pytest.mark.slow
 
+#: Of each pipeline and each number of timers; there are more than twenty of these.
+SEEDS = by_profile(dev=5, ci=8, nightly=1_000)
 SEEDS_MAX = 300
 KEYS, TIMERS_PER_STEP = 200, 10
 
@@ -28,7 +31,7 @@ def test_pipelines_with_few_timers_in_a_step(
 ) -> None:
     monkeypatch.setattr(dice, "STEPS", (StepLimits(timers=timers),))
 
-    simulate(pipeline, seeds=15)
+    simulate(pipeline, seeds=SEEDS)
 
 
 def test_simulator_rejects_deliveries_between_timers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,10 @@ from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.simulator import Fault, SimulationError, simulate
 from runners.testing.simulator.cluster import Cluster
 from runners.testing.simulator.scripts import truthful
+from tests.effort import by_profile
 
 Patch = pytest.MonkeyPatch
+SEEDS = by_profile(dev=8, ci=20, nightly=2_000)
 #: More than any of the breakages needs to be found.
 SEEDS_MAX = 400
 WEAK = {name: Guarantees(strong_productions=False) for name in ("read", "sets")}
@@ -169,7 +171,7 @@ def test_a_version_changes_what_it_says_and_nothing_beside_it(
         return planned
 
     monkeypatch.setattr(Cluster, "update", noted)
-    simulate(beside(), seeds=25, update=build, tables=["totals"])
+    simulate(beside(), seeds=SEEDS, update=build, tables=["totals"])
     assert plans
     assert all(("\n  spreads: " in each) != is_kept for each in plans)
     assert all("\n  sums: " not in each for each in plans)
@@ -247,7 +249,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_what_is_asked_of_a_job_keeps_its_promises(case: Case) -> None:
-    simulate(case.build, seeds=25, **case.options)
+    simulate(case.build, seeds=SEEDS, **case.options)
 
 
 @pytest.mark.slow
@@ -256,7 +258,7 @@ def test_a_breakage_is_found(case: Case, monkeypatch: Patch) -> None:
     """And only where it is asked for; the line that replays it says so."""
     case.breakage(monkeypatch)
     if "tries" not in case.options:
-        simulate(case.build, seeds=25)
+        simulate(case.build, seeds=SEEDS)
     with pytest.raises(SimulationError, match=f"seed \\d+: {case.invariant}") as failure:
         simulate(case.build, seeds=SEEDS_MAX, **case.options)
     assert all(f", {option}=" in str(failure.value) for option in case.options)
@@ -264,9 +266,9 @@ def test_a_breakage_is_found(case: Case, monkeypatch: Patch) -> None:
 
 def test_moments_are_early_and_late() -> None:
     """Some jobs are drained before they have read anything, some in between, some are done by then."""
-    summary = simulate(totals, seeds=25, drain=True)
+    summary = simulate(totals, seeds=SEEDS, drain=True)
 
-    assert summary.seeds == 25
+    assert summary.seeds == SEEDS
 
 
 def test_computations_that_are_not_there_are_refused() -> None:

@@ -28,7 +28,7 @@ from tests.simulation.bad_seeds import BAD_SEEDS
 from tests.simulation.test_core_mutations import skip_the_token
 
 #: Of each pipeline.
-SEEDS = by_profile(dev=20, ci=100, nightly=20_000)
+SEEDS = by_profile(dev=6, ci=40, nightly=20_000)
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)

@@ -20,7 +20,7 @@ from tests.effort import by_profile
 
 #: Of the shipped pipelines: so little that hardly anything is in one piece.
 PIECE_BYTES = 150
-SEEDS = by_profile(dev=6, ci=40, nightly=2_000)
+SEEDS = by_profile(dev=4, ci=15, nightly=2_000)
 
 RECORDS, RECORD_BYTES, KEYS = 600, 1_000, 20
 #: A step is of fifty records.
