@@ -39,6 +39,23 @@ def pausing(p: df.Pipeline, random: Random) -> None:
     _write(few, "few rows")
 
 
+def speaking(p: df.Pipeline, random: Random) -> None:
+    """Two groupings, the first of which emits whenever it is given something."""
+    windows = df.WindowInto(
+        df.FixedWindows(WINDOW_S),
+        trigger=df.Repeatedly(df.AfterCount(1)),
+        accumulation_mode=df.AccumulationMode.DISCARDING,
+    )
+    scripts = [_in_time(random, split, batches=25) for split in range(2)]
+    pairs = p | "read" >> df.Read(ScriptedSource(*scripts))
+    sums = pairs | "windows" >> windows | "sum" >> _sum()
+    fewer = sums | "fewer" >> df.Map(lambda pair: (pair[0] % 3, pair[1]))
+    whole = df.WindowInto(
+        df.FixedWindows(WINDOW_S), accumulation_mode=df.AccumulationMode.DISCARDING
+    )
+    _write(fewer | "whole" >> whole | "few" >> _sum(), "few rows")
+
+
 def silent(p: df.Pipeline, random: Random) -> None:
     """A split goes on and on, and another one says something only now and then."""
     silence = [Batch([], [], 0, SplitStatus.IDLE)] * 40

@@ -18,6 +18,7 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.master.witness import Witness
+from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.commit_or_resolve import CommitResult
@@ -25,7 +26,7 @@ from runners.millwheel.store.memory import store as memory
 from runners.millwheel.store.memory.job import StoredJob, read_range
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Indeterminate, TakenRange
-from runners.millwheel.wire.messages import Deliver, EndHandover
+from runners.millwheel.wire.messages import Deliver, EndHandover, Revoke
 from runners.millwheel.worker import committer
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.grouping_computation import GroupingComputation
@@ -282,6 +283,18 @@ def retire_what_is_not_acknowledged(patch: Patch) -> None:
     patch.setattr(Worker, "_end_handovers", broken)
 
 
+def release_what_waits_to_be_committed(patch: Patch) -> None:
+    """A range goes to another worker while steps of it are only in memory; whoever had it dies of their commit."""
+    release = Worker._release
+
+    def broken(worker: Worker, revoke: Revoke) -> None:
+        with patch.context() as meanwhile:
+            meanwhile.setattr(Committer, "flush", lambda *_: None)
+            release(worker, revoke)
+
+    patch.setattr(Worker, "_release", broken)
+
+
 def end_while_a_range_is_on_its_way(patch: Patch) -> None:
     """The job is done when all who are there say so; a range that is nobody's has something to delete yet."""
     patch.setattr(Assignment, "is_at_rest", True)
@@ -324,6 +337,7 @@ def rely_on_what_is_gone(patch: Patch) -> None:
     patch.setattr(MemoryStore, "_check_relied_on", lambda *_: None)
 
 
+ALL_WEAK = dict.fromkeys(("read", "sum"), Guarantees(strong_productions=False))
 RESHAPING = {Fault.SPLIT: 0.1, Fault.MERGE: 0.1, Fault.MOVE: 0.1}
 #: Where few seeds find it with everything, what does: mostly something that is there all the while (`dense`), and the
 #: faults that it needs, often.
@@ -336,7 +350,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     restore_the_watermark_one_bundle_ahead: {"faults": {Fault.CRASH: 0.03}},
     # What a range has sent must be on its way for longer than all that it takes in.
     retire_what_is_not_acknowledged: {
-        "faults": {Fault.MERGE: 0.2, Fault.SPLIT: 0.1, Fault.PAUSE: 0.01}
+        "faults": {Fault.MERGE: 0.1, Fault.SPLIT: 0.1, Fault.HALF_OPEN: 0.1}
     },
     report_for_a_range_what_others_have_reported: {"faults": {Fault.MOVE: 0.1, Fault.DELAY: 0.1}},
     send_routes_once: {"faults": {Fault.LOSS: 0.02, Fault.MOVE: 0.1}},
@@ -359,6 +373,10 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         }
     },
     rely_on_what_is_gone: {"faults": {Fault.LOST_PART: 0.05}},
+    release_what_waits_to_be_committed: {
+        "faults": {Fault.MOVE: 0.1, Fault.DELAY: 1.0},
+        "guarantees": ALL_WEAK,
+    },
 }
 
 
@@ -372,7 +390,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (end_while_ranges_are_in_handover, "sums", "I10"),
         (let_a_new_range_hold_nothing_back, dense.chain, "I4"),
         (process_what_is_sent_again, "sums", "I8"),
-        (retire_what_is_not_acknowledged, dense.pausing, "I10"),
+        (retire_what_is_not_acknowledged, dense.speaking, "I10"),
         (restore_the_watermark_one_bundle_ahead, dense.chain, "I"),
         (send_routes_once, dense.chain, "I11"),
         (scan_before_moving_the_token, dense.chain, "I"),
@@ -389,6 +407,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (take_channels_as_they_are, "sums", "I"),
         (send_to_the_retired, "sums", "I11"),
         (rely_on_what_is_gone, "sums", "I8"),
+        (release_what_waits_to_be_committed, dense.speaking, "I11"),
     ],
 )
 @pytest.mark.timeout(600)

@@ -1,5 +1,6 @@
 """Each of these faults is there for a reason: a core broken on purpose that only this one finds."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -9,16 +10,22 @@ import pytest
 from runners.errors import JobFailedError, StoreError, StoreUnreachableError
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
-from runners.millwheel.model.production import Checkpoint
+from runners.millwheel.model.production import Checkpoint, Production
+from runners.millwheel.store.port import CommitOutcome, Committed, Indeterminate
 from runners.millwheel.wire.messages import Assign, Register
 from runners.millwheel.worker.committer import Committer, WorkerStoppedError
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.productions import note_committed
 from runners.millwheel.worker.silence import MASTER_SILENCE_MS
+from runners.millwheel.worker.sizes import Pieces
+from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, dice, simulate
-from runners.testing.simulator.store import SharedStore
+from runners.testing.simulator.simulation import BuildLike
+from runners.testing.simulator.store import SharedStore, SimulatedStore
+from runners.testing.simulator.transactions import LOCK_TIMEOUT_MS
+from tests.simulation import dense
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +117,51 @@ def go_on_after_a_refusal(patch: Patch) -> None:
     patch.setattr(Committer, "_make_durable", broken)
 
 
+def take_a_lock_that_is_gone_for_a_commit(patch: Patch) -> None:
+    """Whoever had a range locked, and gave it free by itself, is believed to have committed."""
+    resolve = SimulatedStore.resolve
+
+    def broken(store: SimulatedStore, production: Production) -> CommitOutcome:
+        was_locked = any(
+            each.production is production for each in store._shared._transactions._open
+        )
+        since_ms = store._shared.now_ms
+        outcome = resolve(store, production)
+        was_ended = store._shared.now_ms - since_ms >= LOCK_TIMEOUT_MS
+        is_known = not isinstance(outcome, Indeterminate)
+        return Committed() if is_known and was_locked and not was_ended else outcome
+
+    patch.setattr(SimulatedStore, "resolve", broken)
+
+
+def divide_by_the_step_alone(patch: Patch) -> None:
+    """What a step writes is divided into pieces however small a value may be."""
+    make = Pieces.__init__
+
+    def broken(pieces: Pieces, value_bytes_max: int, what: Any, steps: StepLimits) -> None:
+        make(pieces, value_bytes_max, what, steps)
+        pieces._piece_bytes = steps.piece_bytes
+
+    patch.setattr(Pieces, "__init__", broken)
+
+
+def leave_sizes_to_the_store(patch: Patch) -> None:
+    """A value that is too large is refused where nobody can say whose it is, and again whenever it is tried."""
+    make = Pieces.__init__
+
+    def broken(pieces: Pieces, _: int, what: Any, steps: StepLimits) -> None:
+        make(pieces, 1 << 40, what, steps)
+
+    patch.setattr(Pieces, "__init__", broken)
+
+
+#: The pipeline that shows it in a few seeds, and with how many workers.
+WHERE: dict[Any, tuple[BuildLike | str, int]] = {
+    # The connection must stay half open for longer than the lease of a worker, between two that both live.
+    give_up_sending: (dense.speaking, 3),
+}
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("mutation", "fault", "rate", "others"),
@@ -126,6 +178,9 @@ def go_on_after_a_refusal(patch: Patch) -> None:
             {Fault.MOVE: 0.05, Fault.CRASH: 0.01, Fault.ZOMBIE: 0.02},
         ),
         (go_on_after_a_refusal, Fault.REFUSED, 0.05, {}),
+        (take_a_lock_that_is_gone_for_a_commit, Fault.CUT_COMMIT, 0.1, {}),
+        (divide_by_the_step_alone, Fault.SIZE_LIMIT, 1.0, {}),
+        (leave_sizes_to_the_store, Fault.SIZE_LIMIT, 1.0, {}),
     ],
 )
 def test_only_this_fault_finds_it(
@@ -137,11 +192,12 @@ def test_only_this_fault_finds_it(
 ) -> None:
     mutation(monkeypatch)
 
-    simulate("sums", seeds=SEEDS_OF_OTHERS, faults=ALL_FAULTS - {fault})
+    pipeline, workers = WHERE.get(mutation, ("sums", 2))
+    simulate(pipeline, seeds=SEEDS_OF_OTHERS, faults=ALL_FAULTS - {fault}, workers=workers)
     with pytest.raises((SimulationError, JobFailedError), match=r"I\d+: ") as failure:
-        simulate("sums", seeds=SEEDS_MAX, faults={fault: rate, **others})
+        simulate(pipeline, seeds=SEEDS_MAX, faults={fault: rate, **others}, workers=workers)
     replay = [str(failure.value), *getattr(failure.value, "__notes__", ())]
-    assert "replay: simulate('sums', seeds=[" in "\n".join(replay)
+    assert re.search(r"replay: simulate\(\S+, seeds=\[", "\n".join(replay))
 
 
 def test_one_seed_in_three_takes_tiny_steps() -> None:

@@ -13,7 +13,7 @@ from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.worker.state import journal
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_options import WorkerOptions
-from runners.testing.simulator import NO_FAULTS, dice, simulate
+from runners.testing.simulator import NO_FAULTS, Fault, dice, simulate
 from runners.testing.simulator.cluster import Cluster
 from runners.testing.simulator.pipelines import PIPELINES
 from tests.effort import by_profile
@@ -153,6 +153,14 @@ def test_what_goes_in_pieces_arrives_once(pipeline: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(dice, "STEPS", (tiny,))
 
     assert simulate(pipeline, seeds=range(1, SEEDS)).faults.total() > 0
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_what_is_too_large_is_refused_and_goes_on_with_a_larger_limit(pipeline: str) -> None:
+    """As if it had never been refused; and nothing that the store refuses is ever sent to it."""
+    faults = {Fault.SIZE_LIMIT: 1.0, Fault.CUT_COMMIT: 0.05, Fault.CRASH: 0.005, Fault.MOVE: 0.02}
+
+    assert simulate(pipeline, seeds=SEEDS, faults=faults).seeds == SEEDS
 
 
 def test_what_is_held_as_columns_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import attrs
 
+from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph
 from dataflow.serialization import dumps_code, loads_code
 from dataflow.source import SourceBatch
@@ -20,12 +21,14 @@ from runners.errors import LostCommitsError, StoreError, StoreRestartedError
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.model.requests import Request
+from runners.millwheel.store import port
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobSpec
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version
 from runners.millwheel.versions.update import Fate, UpdatePlan
-from runners.millwheel.wire.messages import Deliver
+from runners.millwheel.wire.messages import Acknowledge, Deliver
 from runners.millwheel.worker.committer import WorkerStoppedError
+from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
@@ -36,12 +39,13 @@ from runners.testing.simulator.clock import SkewedClock
 from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.driver import Driver
 from runners.testing.simulator.errors import InvariantError, ProcessDied, as_simulation_error
-from runners.testing.simulator.fault import ALL_FAULTS, Fault, SyncPoint
+from runners.testing.simulator.fault import ALL_FAULTS, ARRANGED_FAULTS, Fault, SyncPoint
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.network import VirtualNetwork
 from runners.testing.simulator.panes import PaneLog, Tap
 from runners.testing.simulator.polls import Polls
 from runners.testing.simulator.process import Steps, WorkerProcess
+from runners.testing.simulator.resends import Resends
 from runners.testing.simulator.sources import fragile
 from runners.testing.simulator.store import SharedStore, SimulatedStore
 from runners.testing.simulator.strikes import strike
@@ -54,6 +58,8 @@ JOB = "sim"
 _MASTER = "master"
 #: Rounds that a run may take; far more than any needs.
 ROUNDS_MAX = 20_000
+#: When nothing fails any more.
+_HEALED_MS = (2_000, 20_000, 60_000)
 #: Pauses inside pauses.
 _DEPTH_MAX = 3
 #: Former workers that are still there, at most.
@@ -104,15 +110,20 @@ class Cluster:
             self.options = attrs.evolve(self.options, state_cache_bytes=self.dice.cache_bytes)
         if options.steps == STEP_LIMITS:
             self.options = attrs.evolve(self.options, steps=self.dice.steps)
+        self._bytes_max = self.dice.value_bytes_max()
+        if self._bytes_max is not None:
+            self.options = attrs.evolve(self.options, value_bytes_max=self._bytes_max)
         self.random: Random = self.dice.random
         self.clock = ManualClock()
         self.trace = Trace(self.clock, is_detailed=is_detailed)
         self.plan, self.store = plan(graph), store or MemoryStore()
+        if self._bytes_max is not None:
+            self.store.value_bytes_max = self._bytes_max
         self.panes = PaneLog(taps)
         self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
         self.polls = Polls(self.store, JOB, self.plan, self.clock)
         self._waits = Waits(self.store, JOB, self.clock, self.live_ms // 4)
-        self._struck_before = 0
+        self._struck_before, self._resends = 0, Resends(self.clock)
         self.shared = SharedStore(self.store, self.ledger, self.clock, self.trace)
         self.backups = Backups(seed, self.store, self.ledger, self.panes)
         #: What drivers have reported of a store that had lost something.
@@ -122,10 +133,15 @@ class Cluster:
         self._graph, self._signals_left = graph, signals_max
         #: Whether a source may go back behind its watermark, so that watermarks can be ahead of records.
         self.can_be_late = True
+        #: Whether no worker may die where nothing fails; a test that takes ranges from them does not ask for that.
+        self.must_live = False
         self._shipped = dumps_code(graph, "the pipeline") if is_shipped else None
         self._ranges_per_grouping = ranges_per_grouping
         self.spec = self.spec_of(graph)
-        self._healed_ms = self.random.choice([2_000, 20_000, 60_000])
+        self._healed_ms = self.random.choice(_HEALED_MS)
+        if self.dice.is_dense:
+            # To the very end: what is wrong there needs something that fails there.
+            self._healed_ms = max(_HEALED_MS)
         self._due_by_ms = self._healed_ms + self.live_ms
         self._depth = self._born = self._lull = self._drivers = 0
         self._is_over = False
@@ -154,10 +170,15 @@ class Cluster:
             self.shared, "driver", self.dice, lambda _: None, incarnation
         )
 
-        def sent(delivery: Deliver) -> None:
+        def sent(message: Deliver | Acknowledge) -> None:
             # A process that does not know yet that the store is another one sends to nobody who can commit.
-            if incarnation == self.shared.incarnation:
-                self.ledger.sent(delivery)
+            if incarnation != self.shared.incarnation:
+                return
+            if isinstance(message, Deliver):
+                self._resends.sent(message.channel)
+                self.ledger.sent(message)
+            else:
+                self.ledger.acknowledged(message)
 
         self.network = VirtualNetwork(self.clock, self.dice, sent, self.trace)
         self.job = job = self._driver_store.open_job(self.spec)
@@ -411,6 +432,9 @@ class Cluster:
         if isinstance(master.failure, LostCommitsError):
             self._mend(master.failure)
             return
+        if master.failure and self._bytes_max and _is_too_large(master.failure, self._bytes_max):
+            self._allow_more(master.failure)
+            return
         if master.failure:
             raise master.failure
         if self._incarnation == self.shared.incarnation:
@@ -428,6 +452,8 @@ class Cluster:
             except LostCommitsError as error:
                 self._mend(error)
             else:
+                self._check_clean()
+                self._check_owners()
                 self._is_over = True
 
     def _mend(self, error: LostCommitsError) -> None:
@@ -440,6 +466,17 @@ class Cluster:
             self.backups.mend()
             self.shared.restart()
             self._due_by_ms = max(self._due_by_ms, self.clock.monotonic_ms() + self.live_ms)
+        self.network.cut(_MASTER)
+        self._is_driver_dead = True
+
+    def _allow_more(self, error: Exception) -> None:
+        """Start the job again with the usual limit of sizes, as a user does who was told of a value above it."""
+        self.trace.note("user", f"allows larger values: {error}".splitlines()[0])
+        self.dice.struck[Fault.SIZE_LIMIT] += 1
+        self._bytes_max = None
+        self.store.value_bytes_max = port.VALUE_BYTES_MAX
+        self.options = attrs.evolve(self.options, value_bytes_max=VALUE_BYTES_MAX)
+        self._due_by_ms = max(self._due_by_ms, self.clock.monotonic_ms() + self.live_ms)
         self.network.cut(_MASTER)
         self._is_driver_dead = True
 
@@ -481,8 +518,13 @@ class Cluster:
             return
         except (WorkerStoppedError, StoreError) as error:
             self.trace.note(process.name, f"stops: {type(error).__name__}")
+            if self.must_live and self.dice.rates.keys() <= ARRANGED_FAULTS:
+                raise InvariantError(
+                    f"I11: {process.name} dies, and nothing fails: {error}"
+                ) from None
             process.die()
             return
+        process.stepped_ms = self.clock.monotonic_ms()
         self._lull = 0 if worked else self._lull + 1
         if process in self.workers:
             self._check_reported(worker)
@@ -511,10 +553,20 @@ class Cluster:
                 self._waits.look(self.master, owned, self.ledger.open_deliveries)
             else:
                 self._waits.begin_again()
+        if self._resends.is_time:
+            self._check_resends()
         if self.clock.monotonic_ms() > self._due_by_ms:
             raise InvariantError(
                 f"I11: nothing has failed for {self.live_ms} ms, and it is not there; {self._state()}"
             )
+
+    def _check_resends(self) -> None:
+        job = self.store.read_job(JOB)
+        if job is None or self._incarnation != self.shared.incarnation:
+            self._resends.begin_again()
+            return
+        able = {each.name: each for each in self.workers if each is not None and each.can_step}
+        self._resends.look(self.ledger.undelivered, job.ranges, able)
 
     def _is_calm(self) -> bool:
         """Whether nothing has failed since the last time, and nothing is down."""
@@ -545,6 +597,18 @@ class Cluster:
             if process.can_step:
                 self._step(process)
 
+    def _check_owners(self) -> None:
+        """A range that is on its way from one worker to another may have something to do yet."""
+        job = self.store.read_job(JOB)
+        assert job is not None
+        current = {each.name: each for each in self.workers if each is not None and each.can_step}
+        for range_id, row in job.ranges.items():
+            owner = current.get(row.owner or "")
+            if row.is_retired or owner is None or owner.worker is None:
+                continue
+            if range_id not in owner.worker._ranges:  # noqa: SLF001 - the simulator sees everything
+                raise InvariantError(f"I10: the job is done, and nobody has {range_id}")
+
     def _check_clean(self) -> None:
         left = self.store.statistics(JOB)
         if any(left[each] for each in ("cells", "timers", "journal", "checkpoints")):
@@ -557,3 +621,8 @@ class Cluster:
                 )
             if row.keys is None and row.split is None and not row.is_retired:
                 raise InvariantError(f"I10: {range_id} has no keys any more, and is not retired")
+
+
+def _is_too_large(error: Exception, bytes_max: int) -> bool:
+    """Whether a job has ended because a value was larger than its limit."""
+    return isinstance(error, TransformError) and f"may have {bytes_max:,}" in str(error)

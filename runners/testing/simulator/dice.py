@@ -33,6 +33,8 @@ _RATES = {
     Fault.STORE_CUT: (0.003, 0.01),
     Fault.SLOW_COMMIT: (0.02, 0.1),
     Fault.REFUSED: (0.01, 0.05),
+    Fault.CUT_COMMIT: (0.02, 0.1),
+    Fault.SIZE_LIMIT: (1.0,),
 }
 #: How much state a worker keeps in memory: all, nothing, or that of a few windows; a run draws one of them.
 CACHES_BYTES = (None, 0, 4_000)
@@ -68,13 +70,20 @@ STEPS = (
     STEP_LIMITS,
     tiny_steps(2, piece_bytes=500),
 )
+#: How large a value may be, in bytes, where that is limited: less than some pipelines need, or than a piece has.
+VALUES_BYTES_MAX = (150, 300, 1_000)
 #: How fast the clocks of a process run, and where its monotonic one begins.
 _RATES_OF_CLOCKS, _ORIGINS_MS = (0.5, 0.95, 1.0, 1.05, 2.0), (60_000, 86_400_000)
 #: Kinds of which there is no end: how often they strike does not matter.
 _ENDLESS = (Fault.DUPLICATE, Fault.CLOCK_DRIFT)
 #: Faults that came later, with chance of their own, so that seeds without them do what they did before; and in what
 #: share of the runs each can strike.
-_LATER = {Fault.LOST_COMMITS: 0.3, Fault.LOST_PART: 0.2}
+_LATER = {
+    Fault.LOST_COMMITS: 0.3,
+    Fault.LOST_PART: 0.2,
+    Fault.CUT_COMMIT: 0.3,
+    Fault.SIZE_LIMIT: 0.3,
+}
 #: Faults of one run, at most; then the job must come to its end.
 FAULTS_MAX = 25
 #: Faults of one run for which it is configured how often they strike, at most.
@@ -101,6 +110,8 @@ class Dice:
             for fault in _LATER
         }
         self._faults_max = FAULTS_MAX
+        #: Whether it is configured how often faults strike, in every run.
+        self.is_dense = isinstance(faults, Mapping)
         if isinstance(faults, Mapping):
             self.rates.update(faults)
             self._faults_max = DENSE_FAULTS_MAX
@@ -150,6 +161,12 @@ class Dice:
             return Drift()
         self.struck[Fault.CLOCK_DRIFT] += 1
         return Drift(self._strikes.choice(_ORIGINS_MS), self._strikes.choice(_RATES_OF_CLOCKS))
+
+    def value_bytes_max(self) -> int | None:
+        """How large a value may be at first; None: as large as in a running job."""
+        if Fault.SIZE_LIMIT not in self.rates:
+            return None
+        return self._later[Fault.SIZE_LIMIT].choice(VALUES_BYTES_MAX)
 
     def one_of(self, names: Sequence[str]) -> str:
         """One of the names, by chance."""

@@ -24,7 +24,7 @@ from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.store.memory.job import has_committed
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import RangeRow
-from runners.millwheel.wire.messages import Deliver
+from runners.millwheel.wire.messages import Acknowledge, Deliver
 from runners.stored.partials import Combiners, decode_partials
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.panes import PaneLog
@@ -192,6 +192,15 @@ class Ledger:
             self._panes.add(write.table, write.inserts)
 
     @property
+    def undelivered(self) -> Iterable[Channel]:
+        """The channels with productions that are committed and not delivered, where nothing was lost meanwhile."""
+        return [
+            channel
+            for channel, pending in self._open.items()
+            if pending and self._torn.isdisjoint(each.computation for each in channel)
+        ]
+
+    @property
     def open_deliveries(self) -> Iterable[Channel]:
         """The channels with productions that are committed, and not delivered or not deleted."""
         return [channel for channel, kept in self._kept.items() if kept]
@@ -212,6 +221,23 @@ class Ledger:
             what = "is not durable" if known is None else "says something else than before"
             raise InvariantError(
                 f"I9: production {delivery.sequence} of {_shown(delivery.channel)} is sent and {what}"
+            )
+
+    def acknowledged(self, message: Acknowledge) -> None:
+        """A production is acknowledged, so that its sender deletes it.
+
+        Raises:
+            InvariantError: I8, the receiver has not committed what it has done with it, and may still lose it.
+        """
+        channel, sequence = message.channel, message.sequence
+        if not self._counts_once((channel, sequence)):
+            return
+        if not self._torn.isdisjoint(each.computation for each in channel):
+            return  # sent by a worker that does not know yet that it is gone
+        if sequence > self._delivered[channel]:
+            raise InvariantError(
+                f"I8: production {sequence} of {_shown(channel)} is acknowledged, but only {self._delivered[channel]} "
+                "are delivered"
             )
 
     def on_watermarks(

@@ -7,9 +7,12 @@ in any order, because workers send these again.
 
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from typing import TypeVar
 
 from runners.millwheel.control.shapes import Merge, Split
 from runners.millwheel.wire.messages import (
+    ACKNOWLEDGE,
+    DELIVER,
     Acknowledge,
     Assign,
     Deliver,
@@ -28,6 +31,9 @@ from runners.testing.simulator.trace import Trace
 
 #: How long after a message its copy comes, where the order is kept.
 _IN_TURN_MS_MAX = 1_000
+_LOOKED_AT = (DELIVER.encode(), ACKNOWLEDGE.encode())
+_K = TypeVar("_K")
+_Ms = TypeVar("_Ms", int, float)
 #: Sender and receiver.
 Link = tuple[str, str]
 
@@ -38,12 +44,16 @@ class VirtualNetwork:
     Args:
         clock: the virtual time.
         dice: decide what fails.
-        look: called with every delivery that is sent.
+        look: called with every delivery and every acknowledgement that is sent.
         trace: of the run; its story has what masters and workers send about the ranges.
     """
 
     def __init__(
-        self, clock: ManualClock, dice: Dice, look: Callable[[Deliver], None], trace: Trace
+        self,
+        clock: ManualClock,
+        dice: Dice,
+        look: Callable[[Deliver | Acknowledge], None],
+        trace: Trace,
     ) -> None:
         self._clock, self._dice, self._look, self._trace = clock, dice, look, trace
         self._inboxes: dict[str, list[tuple[int, int, Link, bytes]]] = {}
@@ -84,7 +94,7 @@ class VirtualNetwork:
             address: of the process.
             duration_ms: from now on, in virtual time.
         """
-        self._cut_until_ms[address] = self._clock.monotonic_ms() + duration_ms
+        _extend(self._cut_until_ms, address, self._clock.monotonic_ms() + duration_ms)
 
     def mute(self, address: str, duration_ms: float, *, is_deaf: bool) -> None:
         """Lose what a process sends for a while, or what it is sent; the other way works.
@@ -94,7 +104,7 @@ class VirtualNetwork:
             duration_ms: from now on, in virtual time.
             is_deaf: whether what it is sent is lost, and not what it sends.
         """
-        self._mute_until_ms[address, is_deaf] = self._clock.monotonic_ms() + duration_ms
+        _extend(self._mute_until_ms, (address, is_deaf), self._clock.monotonic_ms() + duration_ms)
 
     def put(self, link: Link, message: bytes) -> None:
         """Send a message, which may be late, lost with its connection, or there twice.
@@ -105,8 +115,10 @@ class VirtualNetwork:
         """
         sender, receiver = link
         # The kind of a message is in its bytes: the others need not be decoded.
-        if b"deliver" in message and isinstance(delivery := decode(message), Deliver):
-            self._look(delivery)
+        if any(kind in message for kind in _LOOKED_AT):
+            sent = decode(message)
+            if isinstance(sent, Deliver | Acknowledge):
+                self._look(sent)
         self._trace.detail(sender, lambda: _lines_of(receiver, message))
         inbox = self._inboxes.get(receiver)
         if inbox is None:
@@ -138,7 +150,7 @@ class VirtualNetwork:
             link: sender and receiver; the sender is not notified.
             duration_ms: from now on, in virtual time.
         """
-        self._half_open_until_ms[link] = self._clock.monotonic_ms() + duration_ms
+        _extend(self._half_open_until_ms, link, self._clock.monotonic_ms() + duration_ms)
 
     def _swallows(self, link: Link, now_ms: int) -> bool:
         """Whether messages on a link are lost, unnoticed."""
@@ -176,7 +188,12 @@ class VirtualNetwork:
         heappush(inbox, (due_ms, self._number, link, message))
 
 
-def _pass_over(delivery: Deliver) -> None:
+def _extend(until_ms: dict[_K, _Ms], place: _K, then_ms: _Ms) -> None:
+    """Let a fault last until then, and not less long than another one that is under way in the same place."""
+    until_ms[place] = max(then_ms, until_ms.get(place, then_ms))
+
+
+def _pass_over(message: Deliver | Acknowledge) -> None:
     pass
 
 

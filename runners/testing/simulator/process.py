@@ -31,6 +31,7 @@ class WorkerProcess:
         stepper: what is asked to do its next step; the worker, unless a test has put something around it
             (`Cluster.start_worker`).
         is_paused: it is stopped inside a step.
+        stepped_ms: when it last ended a step.
     """
 
     name: str
@@ -43,6 +44,7 @@ class WorkerProcess:
     stepper: Steps | None = None
     is_dead: bool = False
     is_paused: bool = False
+    stepped_ms: int = 0
 
     @property
     def can_step(self) -> bool:

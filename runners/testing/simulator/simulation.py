@@ -141,6 +141,7 @@ class Simulation:
         """Run the pipeline, as its runner."""
         direct = self._directly(with_sources(graph, self._promise.watch))
         self.cluster.can_be_late = not self._promise.is_kept
+        self.cluster.must_live = not self._scenario.asks
         kept = None
         if self._scenario.asks:
             left = Random(f"moment {self._seed}").choice(_MOMENTS)  # noqa: S311 - a seed that can be used again is the point

@@ -12,7 +12,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.model.requests import StoredRequest
 from runners.millwheel.model.signals import Signal
-from runners.millwheel.store.guards import check_incarnation
+from runners.millwheel.store.guards import check_incarnation, check_sizes
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import (
     CellKey,
@@ -62,7 +62,7 @@ class SharedStore:
 
     def fail(self, duration_ms: int) -> None:
         """Refuse everything for a while."""
-        self._down_until_ms = self._clock.monotonic_ms() + duration_ms
+        self._down_until_ms = max(self._down_until_ms, self._clock.monotonic_ms() + duration_ms)
         self._trace.note("store", f"is out of reach for {duration_ms} ms")
 
     @property
@@ -104,6 +104,7 @@ class SharedStore:
         Raises:
             InvariantError: it should not have been committed, or not like this.
         """
+        self._check_sizes(production)
         before = self._ledger.before(production)
         outcome = self.inner.commit(production)
         fences = sorted(production.fences, key=lambda fence: fence.range_id)
@@ -113,6 +114,15 @@ class SharedStore:
             self._trace.detail(who, lambda: self._ledger.lines_of(production))
             self._ledger.applied(production, before)
         return outcome
+
+    def _check_sizes(self, production: Production) -> None:
+        """Refuse for good what a store refuses each time: the worker must have seen that before it commits."""
+        try:
+            check_sizes(production, self.inner.value_bytes_max)
+        except StoreError as error:
+            raise InvariantError(
+                f"I11: the store refuses a commit now and always: {error}"
+            ) from None
 
     def post(self, who: str, production: Production, delay_ms: int) -> None:
         """Send a commit whose connection is dead already; it arrives later.
@@ -124,13 +134,16 @@ class SharedStore:
         """
         self._on_the_wire.append((self._clock.monotonic_ms() + delay_ms, who, production))
 
-    def begin(self, who: str, production: Production, duration_ms: int) -> bool:
+    def begin(
+        self, who: str, production: Production, duration_ms: int, *, is_cut: bool = False
+    ) -> bool:
         """Begin a commit that passes its fences, and takes a while.
 
         Args:
             who: the process.
             production: what it commits.
             duration_ms: from now on, in virtual time.
+            is_cut: whether it never gets all that it is to write, so that it ends without effect.
 
         Returns:
             False, and nothing is begun, if it would be fenced.
@@ -140,7 +153,7 @@ class SharedStore:
             row = rows.get(fence.range_id)
             if row is None or (row.token, row.bundle) != (fence.token, fence.bundle - 1):
                 return False
-        self._transactions.begin(who, production, duration_ms)
+        self._transactions.begin(who, production, duration_ms, is_cut=is_cut)
         return True
 
     def wait_for(self, job: str, range_ids: Iterable[RangeId]) -> None:
@@ -202,7 +215,7 @@ class SimulatedStore:
 
     def cut_off(self, duration_ms: float) -> None:
         """Let nothing reach the store for a while; others are not concerned."""
-        self._cut_until_ms = self._shared.now_ms + duration_ms
+        self._cut_until_ms = max(self._cut_until_ms, self._shared.now_ms + duration_ms)
 
     @property
     def is_cut_off(self) -> bool:
@@ -228,6 +241,11 @@ class SimulatedStore:
         ):
             self._sync(SyncPoint.COMMIT_SENT)
             return Indeterminate("the connection died inside COMMIT")
+        if self._dice.strikes(Fault.CUT_COMMIT) and self._shared.begin(
+            self._who, production, self._dice.duration_ms(), is_cut=True
+        ):
+            self._sync(SyncPoint.COMMIT_SENT)
+            return Indeterminate("the connection died in the middle of a COPY")
         if self._dice.strikes(Fault.LATE_COMMIT):
             self._shared.post(self._who, production, self._dice.duration_ms())
             if self._dice.is_heads():

@@ -20,11 +20,15 @@ _WAIT_MS = 50
 
 @attrs.frozen(eq=False)
 class Transaction:
-    """A transaction that has done everything but end, which it does at a moment of its own."""
+    """A transaction that has done everything but end, which it does at a moment of its own.
+
+    ``is_cut``: the client is gone before it has sent everything, so the transaction ends without effect.
+    """
 
     who: str
     production: Production
     due_ms: int
+    is_cut: bool = False
 
     @property
     def locked(self) -> frozenset[RangeId]:
@@ -44,17 +48,21 @@ class Transactions:
         self._clock, self._trace = clock, trace
         self._open: list[Transaction] = []
 
-    def begin(self, who: str, production: Production, duration_ms: int) -> None:
+    def begin(
+        self, who: str, production: Production, duration_ms: int, *, is_cut: bool = False
+    ) -> None:
         """Open a transaction of a process, which locks its fences, and ends after a while.
 
         Args:
             who: the process.
             production: what it commits; its fences are locked until the transaction ends.
             duration_ms: from now on, in virtual time.
+            is_cut: whether it ends without effect, because the client is gone before it has sent everything.
         """
         due_ms = self._clock.monotonic_ms() + duration_ms
-        self._trace.note(who, f"has a commit that takes {duration_ms} ms")
-        self._open.append(Transaction(who, production, due_ms))
+        what = "is cut, and rolled back after" if is_cut else "takes"
+        self._trace.note(who, f"has a commit that {what} {duration_ms} ms")
+        self._open.append(Transaction(who, production, due_ms, is_cut))
 
     @property
     def are_open(self) -> bool:
@@ -66,11 +74,11 @@ class Transactions:
         self._open.clear()
 
     def ending(self, *, is_over: bool) -> Iterable[Transaction]:
-        """Take out the transactions whose time has come, or all."""
+        """Take out the transactions whose time has come, or all; and return those that take effect."""
         now_ms = self._clock.monotonic_ms()
         ending = [each for each in self._open if is_over or each.due_ms <= now_ms]
         self._open = [each for each in self._open if each not in ending]
-        return ending
+        return [each for each in ending if not each.is_cut]
 
     def wait_for(self, ranges: Collection[RangeId], land: Callable[[], None]) -> None:
         """Let time pass until none of these ranges is locked, and end a transaction that locks one for too long.
