@@ -358,6 +358,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         "faults": {Fault.PAUSE: 0.02, Fault.ZOMBIE: 0.05, Fault.MOVE: 0.1}
     },
     skip_the_token: {"faults": {Fault.LATE_COMMIT: 0.05, Fault.ZOMBIE: 0.03}},
+    token_per_owner: {"faults": {Fault.LATE_COMMIT: 0.05}},
     take_deliveries_before_the_watermark: {"faults": {Fault.CRASH: 0.05}, "workers": 1},
     end_handovers_at_once: {"faults": RESHAPING},
     give_ranges_without_their_commits: {"faults": {Fault.LOST_PART: 0.05, Fault.MOVE: 0.1}},
