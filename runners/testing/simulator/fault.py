@@ -5,7 +5,7 @@ The numbers are those of the fault matrix that the core is built against:
 | fault | here |
 | --- | --- |
 | F1 worker killed at a named point | `Fault.CRASH` at every `SyncPoint` |
-| F2 ambiguous commit | `Fault.LOST_REPLY`: `Indeterminate`, whether it landed or not; `Fault.SLOW_COMMIT` |
+| F2 ambiguous commit | `Fault.LOST_REPLY`: `Indeterminate`, landed or not; `Fault.SLOW_COMMIT`, `Fault.CUT_COMMIT` |
 | F3 driver killed | `Fault.DRIVER_CRASH`: between and inside the steps of the master |
 | F4 executor lost, task tried again | `Fault.ZOMBIE`: a second worker for a slot whose first lives on |
 | F5, F16 store restarts, refuses, times out | `Fault.OUTAGE`: every verb raises for a while; `Fault.REFUSED` |
@@ -89,8 +89,8 @@ class Fault(StrEnum):
     CLOCK_DRIFT = "clock-drift"
 
 
-#: Every kind but one; each run has some of them.  `Fault.SIZE_LIMIT` is asked for by name: the same values need not
-#: have the same size in another process, by a few bytes, and a run with all faults is the same wherever it is repeated.
+#: Every kind but one; each run has some of them.  `Fault.SIZE_LIMIT` is asked for by name: most pipelines have a value
+#: above so small a limit soon, so the run would begin with an error and a restart, in place of what others need.
 ALL_FAULTS = frozenset(Fault) - {Fault.SIZE_LIMIT}
 #: Kinds of which no worker dies: what they change is arranged between the master and the workers.
 ARRANGED_FAULTS = frozenset({Fault.MOVE, Fault.SPLIT, Fault.MERGE, Fault.DELAY})
