@@ -233,7 +233,7 @@ def test_half_sent_commit_of_a_stopped_process_does_not_stop_a_takeover(
     holder.execute("BEGIN")
     holder.execute(
         """SELECT dataflow.take_fences(ARRAY[range_id], ARRAY[%s]::bigint[], ARRAY[1]::bigint[],
-                  ARRAY[7]::bigint[], ARRAY[NULL]::bytea[], ARRAY[FALSE])
+                  ARRAY[7]::bigint[], ARRAY[NULL]::bytea[], ARRAY[FALSE], '{}', '{}', '{}')
            FROM dataflow.ranges WHERE range_index = 0""",
         (fence.token,),
     )

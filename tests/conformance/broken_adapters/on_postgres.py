@@ -1,16 +1,17 @@
 """Breakages of the Postgres adapter alone: each is one change to its code or to a statement of it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import attrs
 import psycopg
 import pytest
 
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.port import Fenced
 from runners.millwheel.store.postgres import PostgresStore, session, statements, store, takeover
-from runners.millwheel.store.postgres.arrays import Int4Array
+from runners.millwheel.store.postgres.arrays import Int4Array, PackedArray
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.outcomes import Verdict, classify
 from runners.millwheel.store.postgres.pipeline_mode import Pipeline
@@ -41,7 +42,12 @@ def looks_up_fenced_ranges_only(patch: pytest.MonkeyPatch) -> None:
 
 def commits_whatever_is_relied_on(patch: pytest.MonkeyPatch) -> None:
     """Does not look whether commits of other ranges are there that a commit relies on."""
-    patch.setattr(statements, "_relied_on", lambda *_: [])
+    relied_on = statements._relied_on
+
+    def nothing(production: Production, ids: JobIds) -> Mapping[str, PackedArray]:
+        return relied_on(attrs.evolve(production, origins={}, receipts={}), ids)
+
+    patch.setattr(statements, "_relied_on", nothing)
 
 
 def takes_ranges_as_they_are(patch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,8 @@ from runners.core.tables.row_changes import conflict
 from runners.errors import StoreError
 from runners.millwheel.store.postgres.patience import is_shortage
 
-#: Raised by ``dataflow.take_fences``.
+#: Raised by ``dataflow.take_fences``, which takes fences and looks at what a commit relies on.
 FENCED_SQLSTATE = "MW001"
-#: Raised by ``dataflow.check_history``.
 LOST_SQLSTATE = "MW002"
 LOCK_TIMEOUT_SQLSTATE = "55P03"
 QUERY_CANCELED_SQLSTATE = "57014"
@@ -141,5 +140,5 @@ def refused(error: Error) -> StoreError:
 
 
 def range_number(error: Error) -> int:
-    """The ``range_id`` that ``dataflow.take_fences`` or ``dataflow.check_history`` has reported."""
+    """The ``range_id`` that ``dataflow.take_fences`` has reported."""
     return int(error.diag.message_detail or 0)

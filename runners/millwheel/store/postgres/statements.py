@@ -49,7 +49,7 @@ def commit_statements(
     Raises:
         StoreError: the production names a range that the job does not have.
     """
-    statements = [_BEGIN, _fences(production, ids), *_relied_on(production, ids)]
+    statements = [_BEGIN, _fences(production, ids)]
     statements += _cells(production.cells, ids, portion_bytes)
     statements += _timers(production.timers, ids)
     statements += _journal(production, ids, portion_bytes)
@@ -102,6 +102,7 @@ def _fences(production: Production, ids: JobIds) -> Statement:
         "watermarks_us": Int8Array.of([production.watermarks_us.get(r) for r in range_ids]),
         "positions": ByteaArray.of([production.positions.get(r) for r in range_ids]),
         "are_finished": BoolArray.of([r in production.finished for r in range_ids]),
+        **_relied_on(production, ids),
     }
 
 
@@ -204,7 +205,7 @@ def _channels(production: Production, ids: JobIds, portion_bytes: int) -> list[S
     return statements
 
 
-def _relied_on(production: Production, ids: JobIds) -> list[Statement]:
+def _relied_on(production: Production, ids: JobIds) -> dict[str, PackedArray]:
     """The commits of other ranges that it relies on; of each owner of a range the last."""
     latest: dict[tuple[RangeId, int], int] = {}
     found = [(channel.sender, mark) for channel, mark in production.origins.items()]
@@ -212,14 +213,11 @@ def _relied_on(production: Production, ids: JobIds) -> list[Statement]:
     for range_id, mark in found:
         known = latest.get((range_id, mark.token), 0)
         latest[range_id, mark.token] = max(mark.bundle, known)
-    if not latest:
-        return []
-    parameters = {
-        "range_ids": Int4Array.of([ids.range(range_id).number for range_id, _ in latest]),
-        "tokens": Int8Array.of([token for _, token in latest]),
-        "bundles": Int8Array.of(list(latest.values())),
+    return {
+        "relied_on_ids": Int4Array.of([ids.range(range_id).number for range_id, _ in latest]),
+        "relied_tokens": Int8Array.of([token for _, token in latest]),
+        "relied_bundles": Int8Array.of(list(latest.values())),
     }
-    return [(QUERIES["check_history"], parameters)]
 
 
 def _commits(marks: Sequence[CommitMark | None]) -> dict[str, PackedArray]:

@@ -84,8 +84,10 @@ SELECT pg_logical_emit_message(TRUE, 'dataflow', 'confirm');
 
 -- name: take_fences
 -- The fence is a lock: from here to COMMIT no other worker can take these ranges over.
+-- What the commit relies on is there still: by a second fence, as it were, that is looked at and not taken.
 SELECT dataflow.take_fences(%(range_ids)b, %(tokens)b, %(bundles)b,
-                            %(watermarks_us)b, %(positions)b, %(are_finished)b);
+                            %(watermarks_us)b, %(positions)b, %(are_finished)b,
+                            %(relied_on_ids)b, %(relied_tokens)b, %(relied_bundles)b);
 
 -- name: upsert_cells
 -- Blind writes: the owner is the only writer, so nothing needs to be read.
@@ -127,10 +129,6 @@ ON CONFLICT (receiver_range_id, sender_range_id)
 DO UPDATE SET delivered = EXCLUDED.delivered, sender_token = EXCLUDED.sender_token,
               sender_bundle = EXCLUDED.sender_bundle
 WHERE d.delivered < EXCLUDED.delivered;
-
--- name: check_history
--- What the commit relies on is there still; by a second fence, as it were, that is looked at and not taken.
-SELECT dataflow.check_history(%(range_ids)b, %(tokens)b, %(bundles)b);
 
 -- name: insert_productions
 -- Durable before they are sent.
