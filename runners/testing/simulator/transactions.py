@@ -22,7 +22,8 @@ _WAIT_MS = 50
 class Transaction:
     """A transaction that has done everything but end, which it does at a moment of its own.
 
-    ``is_cut``: the client is gone before it has sent everything, so the transaction ends without effect.
+    Attributes:
+        is_cut: the client is gone before it has sent everything, so the transaction ends without effect.
     """
 
     who: str
