@@ -20,7 +20,7 @@ from dataflow.record_ids import record_digest
 from dataflow.source import SourceBatch
 from runners.core.stages.plan import plan
 from runners.millwheel.control.job import job_spec
-from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.counts import IdCounts
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed, Store
 from runners.millwheel.worker.dedup.id_filter import IdFilter

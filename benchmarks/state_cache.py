@@ -17,7 +17,7 @@ import attrs
 import dataflow as df
 from benchmarks import harness, stores
 from benchmarks.one_worker import run_to_end
-from runners.millwheel.model.cache_counts import CacheCounts
+from runners.millwheel.model.counts import CacheCounts
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.worker.state import cell_cache
 from runners.millwheel.worker.worker_options import WorkerOptions

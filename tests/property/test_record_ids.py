@@ -14,7 +14,7 @@ from dataflow.record_ids import RecordIds, record_digest
 from runners.core.ground.bundle import Bundle
 from runners.core.stages.deduplication import Deduplicator, NewId, SplitIds
 from runners.direct import DirectRunner
-from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.counts import IdCounts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.dedup import seen_ids as paging
 from runners.millwheel.worker.dedup.id_filter import IdFilter

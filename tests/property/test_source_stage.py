@@ -23,7 +23,7 @@ from runners.core.stages.plan import plan
 from runners.core.stages.source_stage import Admitted, SeenBefore, SourceStage
 from runners.core.stages.stage_clocks import StageClocks
 from runners.direct import DirectRunner
-from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.counts import IdCounts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.dedup.seen_ids import SeenIds
 from tests.property.test_record_ids import Table

@@ -11,9 +11,7 @@ from dataflow.value_tags import tag_attrs, tag_tuples
 from runners.core.stages.percentile_watermark import SplitProgress
 from runners.errors import StoredFormatError
 from runners.millwheel.control.shapes import Merge, RangeShape, Routing, Split
-from runners.millwheel.model.cache_counts import CacheCounts
-from runners.millwheel.model.counts import Counts
-from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.counts import CacheCounts, Counts, IdCounts
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.loads import RangeLoad

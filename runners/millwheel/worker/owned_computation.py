@@ -9,10 +9,8 @@ MillWheel, sections 4 and 5; the semantics are `runners.core`'s.
 from collections.abc import Iterable, Mapping
 
 from runners.core.stages.plan import ExecutionPlan
-from runners.millwheel.model.cache_counts import CacheCounts
-from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.counts import CacheCounts, Counts, IdCounts
 from runners.millwheel.model.guarantees import BOTH
-from runners.millwheel.model.id_counts import IdCounts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.loads import RangeLoad
 from runners.millwheel.store.port import Store

@@ -9,7 +9,7 @@ from runners.core.ground.cells import CellId, Effects, TimerId, window_holds
 from runners.core.ground.timers import TimerQueue, Timers
 from runners.core.stages.grouping import GroupingStage
 from runners.millwheel.cell_codec import decode_timer
-from runners.millwheel.model.cache_counts import CacheCounts
+from runners.millwheel.model.counts import CacheCounts
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyMap

@@ -16,8 +16,8 @@ from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.source_stage import SourceStage, watermark_behind
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.user_code.poison import Trial
+from runners.millwheel.model.counts import IdCounts
 from runners.millwheel.model.guarantees import BOTH, Guarantees
-from runners.millwheel.model.id_counts import IdCounts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.loads import LoadMeter
 from runners.millwheel.model.production import LateRecord, StoredDeadLetter

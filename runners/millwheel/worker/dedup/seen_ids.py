@@ -13,7 +13,7 @@ from typing import Protocol
 
 from runners.core.ground.bundle import Bundle
 from runners.core.stages.deduplication import Deduplicated, Deduplicator, NewId, horizon_us
-from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.counts import IdCounts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.dedup.id_filter import IdFilter
 from windowing.timestamps import US_PER_SECOND

@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar
 
 from runners.core.ground.cells import CellId
 from runners.core.stateful.keyed_state import KeyedState
-from runners.millwheel.model.cache_counts import CacheCounts
+from runners.millwheel.model.counts import CacheCounts
 from runners.stored.cells import decode_cell
 from windowing.timestamps import MAX_TIMESTAMP_US
 

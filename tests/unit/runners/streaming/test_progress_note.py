@@ -3,8 +3,7 @@
 import attrs
 
 from runners.millwheel.master.slots import MasterStatistics
-from runners.millwheel.model.cache_counts import CacheCounts
-from runners.millwheel.model.id_counts import IdCounts
+from runners.millwheel.model.counts import CacheCounts, IdCounts
 from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.streaming.job_thread import _note
 from windowing.timestamps import MIN_TIMESTAMP_US
