@@ -44,7 +44,6 @@ ALLOWED_NAMES = {
     "tell": "the method of a file",
     "HELD_UP_REPORTED_AFTER_MS": "held up: delayed",
     "_is_held_up": "the same",
-    "held_up": "the module of that",
 }
 #: Tags of format 1, which stores have: names there are data (docs/stored-format.md).
 ALLOWED_TEXTS = {

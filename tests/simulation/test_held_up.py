@@ -10,7 +10,7 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.model.long_waits import OVER
 from runners.millwheel.model.troubles import TroubleKind
 from runners.millwheel.worker import reading_pace
-from runners.millwheel.worker.held_up import HELD_UP_REPORTED_AFTER_MS
+from runners.millwheel.worker.reading_pace import HELD_UP_REPORTED_AFTER_MS
 from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_options import WorkerOptions
 from tests.scripted_source import Batch, ScriptedSource

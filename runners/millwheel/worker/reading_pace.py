@@ -1,7 +1,11 @@
-"""ReadingPace: how many records a worker may read of each source split now; none where a receiver would be overrun."""
+"""ReadingPace: how many records a worker may read of each source split now; none where a receiver would be overrun.
 
-from collections.abc import Sequence
+Why a worker neither reads nor works although there is something to do is said here, too, for people.
+"""
+
+from collections.abc import Iterable, Sequence
 from enum import Enum
+from math import ceil
 
 from runners.core.ground.clock import Clock
 from runners.millwheel.model.ids import RangeId
@@ -14,10 +18,12 @@ UNACKNOWLEDGED_BYTES_MAX = 4 << 20
 #: All source ranges of a worker together stop at this much: a thousand splits would have as many times the above on its
 #: way to one receiver.
 SOURCES_UNACKNOWLEDGED_BYTES_MAX = 64 << 20
+#: A wait without any progress is reported after so long; a slow receiver lets its senders go on sooner, now and then.
+HELD_UP_REPORTED_AFTER_MS = 10_000
 
 
 class Hindrance(Enum):
-    """Why a split is not read."""
+    """Why a split is not read; `why_not_read` has the rest of each sentence."""
 
     RECEIVERS = "what it has sent is not acknowledged"
     RECEIVERS_OF_ALL = "what all splits of its worker have sent is not acknowledged"
@@ -97,3 +103,38 @@ class ReadingPace:
         """
         self._buckets[range_id].spend(records)
         self._last_read[range_id.computation] = range_id
+
+
+def why_not_read(hindrance: Hindrance, owned: OwnedRange, sources: Iterable[OwnedRange]) -> str:
+    """The reason, for people, why a split is not read.
+
+    Args:
+        hindrance: why this worker does not read it.
+        owned: the split.
+        sources: all splits of its worker.
+    """
+    if hindrance is Hindrance.SKEW:
+        return f"{hindrance.value} allows"
+    is_of_all = hindrance is Hindrance.RECEIVERS_OF_ALL
+    return unacknowledged(sources if is_of_all else [owned], hindrance)
+
+
+def unacknowledged(
+    senders: Iterable[OwnedRange], hindrance: Hindrance = Hindrance.RECEIVERS
+) -> str:
+    """The receiver with the most unacknowledged bytes, for people.
+
+    Args:
+        senders: the ranges that wait; at least one has sent something that is not acknowledged.
+        hindrance: which wait it is, for the text.
+    """
+    found: dict[RangeId, int] = {}
+    for owned in senders:
+        for receiver, size in owned.outbox.open_bytes_by_receiver().items():
+            found[receiver] = found.get(receiver, 0) + size
+    most = max(found, key=found.__getitem__)
+    mine, all_of_it = (ceil(size / 1_000) for size in (found[most], sum(found.values())))
+    return (
+        f"{hindrance.value}, most of it by {most}\n"
+        f"{mine:,} kB of {all_of_it:,} kB are for {most}: its worker is slow, waits itself, or is not there"
+    )

@@ -57,10 +57,15 @@ from runners.millwheel.worker.committer import Committer, WorkerStoppedError
 from runners.millwheel.worker.compactor import Compactor
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.grouping_computation import GroupingComputation
-from runners.millwheel.worker.held_up import HELD_UP_REPORTED_AFTER_MS, unacknowledged, why_not_read
 from runners.millwheel.worker.owned_computation import Computation, build_computations, counts_of
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.reading_pace import ReadingPace, is_overrun
+from runners.millwheel.worker.reading_pace import (
+    HELD_UP_REPORTED_AFTER_MS,
+    ReadingPace,
+    is_overrun,
+    unacknowledged,
+    why_not_read,
+)
 from runners.millwheel.worker.reports import Reporter
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.silence import MASTER_SILENCE_MS, Silence
