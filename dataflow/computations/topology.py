@@ -12,7 +12,6 @@ from dataflow.computations.checks import (
     check_inputs,
     check_name,
     check_outputs,
-    in_order,
 )
 from dataflow.computations.computation import Computation, KeyExtractor
 from dataflow.computations.computation_do_fn import ComputationDoFn, KeyExtraction
@@ -215,7 +214,7 @@ class Topology(PTransform["Pipeline", Streams]):
             with pcoll.written_at(given.location):
                 parts[name].append(_in_no_window(name, given.build(pcoll)))
         subscriptions = {name: list(node.inputs) for name, node in self._nodes.items()}
-        for name in in_order(subscriptions, producers):
+        for name in _in_order(subscriptions, producers):
             node = self._nodes[name]
             with pcoll.written_at(node.definition.location):
                 inputs = {each: _merged(each, parts, streams) for each in node.inputs}
@@ -255,6 +254,46 @@ class Topology(PTransform["Pipeline", Streams]):
                     detail=f"the streams are {sorted(known)}",
                     hint="name it among the outputs of a computation, or give it with injector(...) or stream(...)",
                 )
+
+
+def _in_order(
+    subscriptions: Mapping[str, Sequence[str]], producers: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """The computations in an order in which the producer of a stream precedes its subscribers.
+
+    Args:
+        subscriptions: the input streams of each computation.
+        producers: the computations that produce each stream.
+
+    Raises:
+        PipelineError: there is a cycle; it is named.
+    """
+    done: list[str] = []
+    path: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in done:
+            return
+        if name in path[::2]:
+            cycle = [*path[2 * path[::2].index(name) :], name]
+            arrows = " -> ".join(reversed(cycle))
+            raise PipelineError(
+                f"the topology has a cycle: {arrows}",
+                detail="computations and the streams between them, in turns",
+                hint="let one computation do the work of the cycle, with its state and timers",
+            )
+        path.append(name)
+        for each in subscriptions[name]:
+            path.append(each)
+            for producer in producers[each]:
+                visit(producer)
+            path.pop()
+        path.pop()
+        done.append(name)
+
+    for name in subscriptions:
+        visit(name)
+    return done
 
 
 def _in_no_window(name: str, pcollection: PCollection[Any]) -> PCollection[Any]:
