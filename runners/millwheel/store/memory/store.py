@@ -25,6 +25,7 @@ from runners.core.tables.row_changes import applied
 from runners.errors import StoreError
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
+from runners.millwheel.model.requests import DRAINED, FINISHED, Answer, Request, StoredRequest, Verb
 from runners.millwheel.model.signals import Signal
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
 from runners.millwheel.store.channel_ends import check_channels, check_receivers
@@ -34,6 +35,7 @@ from runners.millwheel.store.guards import (
     check_fences,
     check_format,
     check_is_listening,
+    check_is_served,
     check_names,
     check_same_job,
     check_sizes,
@@ -72,7 +74,6 @@ from runners.millwheel.store.memory.job import (
     read_range,
     tables_of,
 )
-from runners.millwheel.store.memory.requests import MemoryRequests
 from runners.millwheel.store.memory.troubles import MemoryTroubles
 from runners.millwheel.store.memory.update import count_state, updated_job
 from runners.millwheel.store.port import (
@@ -94,7 +95,7 @@ from runners.millwheel.store.port import (
 from runners.system_clock import SystemClock
 
 
-class MemoryStore(MemoryRequests):
+class MemoryStore:
     """The store port on dictionaries; `runners.millwheel.store.port.Store` has the contract.
 
     Thread-safe, which the port does not require: one instance stands for all connections to one store.
@@ -226,6 +227,42 @@ class MemoryStore(MemoryRequests):
         with self._lock:
             stored = self._jobs.get(job)
             return [each for each in stored.signals if each.number > after] if stored else []
+
+    def send_request(self, job: str, request: Request) -> int:
+        """Keep a request for the job, and return its number."""
+        with self._lock:
+            stored = self._job(job)
+            check_is_served(job, request, mode=stored.spec.mode, is_finished=stored.is_finished)
+            number = stored.requests[-1].number + 1 if stored.requests else 1
+            stored.requests.append(StoredRequest(number=number, request=request))
+            return number
+
+    def read_requests(self, job: str, after: int) -> Sequence[StoredRequest]:
+        """The job's requests with numbers above ``after``."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            return [each for each in stored.requests if each.number > after] if stored else []
+
+    def answer_request(self, job: str, number: int, answer: Answer) -> None:
+        """Keep the answer to a request, once."""
+        with self._lock:
+            if job not in self._jobs:
+                return
+            stored = self._jobs[job]
+            for index, each in enumerate(stored.requests):
+                if each.number == number and each.answer is None:
+                    stored.requests[index] = attrs.evolve(each, answer=answer)
+                    stored.answered_ms[number] = self._clock.monotonic_ms()
+
+    def finish_job(self, job: str, *, is_drained: bool = False) -> None:
+        """Mark the job as done, and answer all open requests."""
+        with self._lock:
+            stored = self._job(job)
+            if not stored.is_finished:
+                stored.is_finished, stored.is_drained = True, is_drained
+            for each in list(stored.requests):
+                drains = stored.is_drained and each.request.verb is Verb.DRAIN
+                self.answer_request(job, each.number, DRAINED if drains else FINISHED)
 
     def acquire(
         self,
