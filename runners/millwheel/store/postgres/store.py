@@ -22,7 +22,6 @@ from runners.core.tables.changelog import check_write
 from runners.errors import StoreUnreachableError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
-from runners.millwheel.model.signals import Signal
 from runners.millwheel.store.channel_ends import lost_by
 from runners.millwheel.store.guards import (
     check_fenced,
@@ -44,7 +43,6 @@ from runners.millwheel.store.port import (
     TakenRange,
 )
 from runners.millwheel.store.postgres import catalog, partitions, takeover
-from runners.millwheel.store.postgres import stored_signals as signals
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.cells import CellVerbs
 from runners.millwheel.store.postgres.kept_rows import KeptRowVerbs
@@ -52,9 +50,9 @@ from runners.millwheel.store.postgres.outcomes import Lost
 from runners.millwheel.store.postgres.patience import ignore
 from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX
 from runners.millwheel.store.postgres.queries import QUERIES
-from runners.millwheel.store.postgres.requests import RequestVerbs
 from runners.millwheel.store.postgres.seen_ids import RecordIdVerbs
 from runners.millwheel.store.postgres.session import Session
+from runners.millwheel.store.postgres.signals_and_requests import SignalAndRequestVerbs
 from runners.millwheel.store.postgres.statements import (
     check_messages,
     commit_statements,
@@ -68,7 +66,7 @@ _Work = Callable[[psycopg.Connection[Any]], _T]
 
 
 class PostgresStore(
-    RecordIdVerbs, CellVerbs, KeptRowVerbs, RequestVerbs, TroubleVerbs, UpdateVerbs
+    RecordIdVerbs, CellVerbs, KeptRowVerbs, SignalAndRequestVerbs, TroubleVerbs, UpdateVerbs
 ):
     """The store port on Postgres; see `runners.millwheel.store.port.Store` for the contract.
 
@@ -160,18 +158,6 @@ class PostgresStore(
     def read_jobs(self) -> Sequence[JobSummary]:
         """All jobs, by name."""
         return self._transact(catalog.read_jobs)
-
-    def send_signal(self, job: str, name: str) -> int:
-        """Keep a signal for the job, once however often the connection is lost, and return its number."""
-        token = self._transact(lambda opened: opened.execute(QUERIES["next_token"]).fetchone())
-        assert token is not None
-        return self._transact(lambda opened: signals.insert_signal(opened, job, name, token[0]))
-
-    def read_signals(self, job: str, after: int) -> Sequence[Signal]:
-        """The job's signals with numbers above ``after``."""
-        return self._transact(
-            lambda opened: signals.read_signals(opened, job, after), is_one_statement=True
-        )
 
     def acquire(
         self,
