@@ -13,8 +13,8 @@ import attrs
 import pytest
 
 from dataflow.table import TableSpec
-from runners import cli, registry
-from runners.cli import main
+from runners import registry
+from runners.cli import command_line, main
 from runners.core.ground import dead_letters
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges
@@ -43,7 +43,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
         assert dsn == DSN
         return store
 
-    monkeypatch.setattr(cli, "open_store", open_store)
+    monkeypatch.setattr(command_line, "open_store", open_store)
     return store
 
 
@@ -553,14 +553,14 @@ def test_a_password_in_the_wrong_place_is_not_repeated(
 def test_the_advice_of_how_to_write_a_dsn_stays_readable() -> None:
     advice = "write postgresql://user:password@host:port/database"
 
-    assert cli._without_secrets(advice) == advice
+    assert command_line._without_secrets(advice) == advice
 
 
 @pytest.mark.parametrize("dsn", [DSN.replace("localhost:5432", "localhost:1"), "post://a:s3cret@b"])
 def test_a_store_that_is_not_there(
     dsn: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "_CONNECT_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(command_line, "_CONNECT_TIMEOUT_S", 0.0)
 
     assert main(["jobs", "--store", dsn]) == 2
     out, err = capsys.readouterr()

@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 from dataflow.errors import DataflowError
 from dataflow.times import ago
-from runners.cli_check import check_formats
-from runners.cli_kept import add_commands as add_kept_commands
-from runners.cli_text import find_job, print_table, shown_watermark
+from runners.cli.check import check_formats
+from runners.cli.kept import add_commands as add_kept_commands
+from runners.cli.text import find_job, print_table, shown_watermark
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
 from runners.millwheel.model import requests
 from runners.millwheel.model.requests import Request, Verb

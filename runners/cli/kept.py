@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dataflow.errors import DataflowError, TimeError
-from runners.cli_text import find_job, print_table
+from runners.cli.text import find_job, print_table
 from runners.millwheel.store.port import KeptKind, Store
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
 from windowing.timestamps import format_timestamp, to_duration_us

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 
 from dataflow.errors import DataflowError
-from runners.cli_text import print_table
+from runners.cli.text import print_table
 from runners.millwheel.store.port import JobSummary, Store
 from runners.stored.framing import current_format
 

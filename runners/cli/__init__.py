@@ -1,0 +1,5 @@
+"""The command ``dataflow``: what is in a store, and signals and requests to jobs."""
+
+from runners.cli.command_line import main
+
+__all__ = ["main"]
