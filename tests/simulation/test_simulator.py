@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import dataflow as df
+from dataflow.source import Source
 from dataflow.testing import assert_that, contains_in_any_order, in_final_fold
 from runners.testing.simulator import (
     ALL_FAULTS,
@@ -22,6 +23,7 @@ from runners.testing.simulator import (
 from runners.testing.simulator.__main__ import main
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.simulation import Simulation
+from runners.testing.simulator.sources import _Wrapped
 from runners.testing.simulator.trace import STORY_LINES_MAX
 from tests.effort import by_profile
 from tests.simulation.bad_seeds import BAD_SEEDS
@@ -163,3 +165,8 @@ def test_what_user_code_raises_names_the_seed() -> None:
     with pytest.raises(df.TransformError) as failure:
         simulate(build, seeds=3)
     assert any("seeds=[0]" in note for note in failure.value.__notes__)
+
+
+def test_all_that_a_source_says_of_itself_is_said_of_the_wrapped_one() -> None:
+    said = {name for name, value in vars(Source).items() if isinstance(value, property)}
+    assert said <= vars(_Wrapped).keys()
