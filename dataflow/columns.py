@@ -135,7 +135,7 @@ class RepeatedColumn(Column[T]):
 
 
 class WindowColumn(Column[Window]):
-    """Windows ``[start, end)``; ``size_us`` is the length of all of them, where it is the same.
+    """Windows ``[start, end)``.
 
     Args:
         starts_us: the first instant of each window, in microseconds.

@@ -67,9 +67,8 @@ class Group:
 class StatefulParDo:
     """User code on each ``(key, value)`` pair, with state and timers of the key and window.
 
-    ``tags`` and ``allowed_timestamp_skew_us`` as for `ParDo`.
-
     Attributes:
+        tags, allowed_timestamp_skew_us: as for `ParDo`.
         is_time_sorted: whether the pairs of a key and window are seen in the order of event times on every runner, and
             not of arrival where there is one.
     """
@@ -123,8 +122,10 @@ class PCollectionNode:
 class TransformNode:
     """One operation of the graph.
 
-    ``label`` is the unique path of labels; it names the computation in the store, so it must not change when
-    unrelated code does.  ``location`` is the user's file and line.
+    Attributes:
+        label: the unique path of labels; it names the computation in the store, so it must not change when unrelated
+            code does.
+        location: the user's file and line.
     """
 
     label: str

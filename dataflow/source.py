@@ -32,11 +32,11 @@ class SplitStatus(Enum):
 class SourceBatch:
     """Records read in one go.
 
-    ``position`` resumes right after them and is committed together with their effects, so they are read once as far
-    as anyone can see.  ``watermark_us`` bounds from below the event times still to come from this split;
-    a record below it is late data, never an error.
-
     Attributes:
+        position: resumes right after the records and is committed together with their effects, so they are read once as
+            far as anyone can see.
+        watermark_us: bounds from below the event times still to come from this split; a record below it is late data,
+            never an error.
         processing_time_us: the test's clock, when this batch arrives.  The direct runner follows it, never back; other
             runners have a clock of their own, or none.
         signals: the names of signals that a test sends, after the records; to the direct runner alone, as a job of

@@ -63,7 +63,8 @@ class UserMethod:
 class StatefulSignature:
     """The state, timers and parameters that a stateful DoFn asks for.
 
-    ``callbacks`` and ``timers`` are by the timers' names.
+    Attributes:
+        callbacks, timers: by the timers' names.
     """
 
     process: UserMethod

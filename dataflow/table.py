@@ -21,10 +21,10 @@ RowChange = tuple[Row | None, Row | None]
 class TableSpec:
     """A table of results: its name, its columns in order, and the columns that identify a row.
 
-    ``name`` may be ``schema.table``.  With a ``key``, a row replaces the row of the same key, and a retraction deletes
-    the row that was emitted; without one, rows are only ever added.
-
     Attributes:
+        name: may be ``schema.table``.
+        key: with a key, a row replaces the row of the same key, and a retraction deletes the row that was emitted;
+            without one, rows are only ever added.
         is_shared: whether other jobs may write to it too; not a part of the table's identity.
     """
 

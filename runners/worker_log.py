@@ -17,7 +17,11 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s [%(dataflow_where)s] %(message)s"
 
 
 class _WorkerHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """The one handler of this module in a process; ``worker`` changes with the task."""
+    """The one handler of this module in a process.
+
+    Attributes:
+        worker: changes with the task.
+    """
 
     worker = ""
 

@@ -45,8 +45,9 @@ class CalendarUnit(Enum):
 class CalendarWindows(WindowFn):
     """Windows of whole days, weeks, months or years in a time zone; made by the methods of those names.
 
-    ``time_zone`` is a name of the IANA database, such as ``"Europe/Berlin"`` or ``"UTC"``.
-    ``start`` is a date on which a window starts; the others are counted from it, in both directions.
+    Attributes:
+        time_zone: a name of the IANA database, such as ``"Europe/Berlin"`` or ``"UTC"``.
+        start: a date on which a window starts; the others are counted from it, in both directions.
     """
 
     unit: CalendarUnit

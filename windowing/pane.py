@@ -19,11 +19,10 @@ class PaneInfo:
 
     A retraction carries the pane that it retracts.
 
-    ``index`` counts the panes of a key and window, without a gap.  A window that others have merged into continues from
-    the highest of their indexes.  If all records of a window that does not end, or that merges, have been retracted,
-    its count is deleted, and starts from zero again if more records come.
-
     Attributes:
+        index: counts the panes of a key and window, without a gap.  A window that others have merged into continues
+            from the highest of their indexes.  If all records of a window that does not end, or that merges, have been
+            retracted, its count is deleted, and starts from zero again if more records come.
         nonspeculative_index: counts the firings from the on-time one; -1 for an early pane.
     """
 

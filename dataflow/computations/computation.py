@@ -27,8 +27,9 @@ WALL_TIME = TimeDomain.PROCESSING
 class Record:
     """A record with which a computation is called.
 
-    ``key`` is what the computation's key extractor for ``stream`` made of ``value``; ``timestamp`` is the record's
-    event time, an aware datetime in UTC.
+    Attributes:
+        key: what the computation's key extractor for ``stream`` made of ``value``.
+        timestamp: the record's event time, an aware datetime in UTC.
     """
 
     value: Any
@@ -41,9 +42,11 @@ class Record:
 class Timer:
     """A timer that has fired.
 
-    ``time`` is what it was set for.  ``timestamp`` is the event time at which it fires, which what it produces has
-    unless another one is given: in the domain `LOW_WATERMARK` that is ``time``, but never before the record or timer
-    that set it; in `WALL_TIME` it is the low watermark.  Both are aware datetimes in UTC.
+    Attributes:
+        time: what it was set for, an aware datetime in UTC.
+        timestamp: the event time at which it fires, an aware datetime in UTC; what it produces has it unless another
+            one is given.  In the domain `LOW_WATERMARK` that is ``time``, but never before the record or timer that set
+            it; in `WALL_TIME` it is the low watermark.
     """
 
     tag: str

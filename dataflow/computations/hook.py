@@ -32,7 +32,9 @@ class StateCoder(Protocol):
 class Definition:
     """A computation as its topology defines it.
 
-    ``location`` is the user's file and line.  The first of ``outputs`` is the main output of the DoFn.
+    Attributes:
+        location: the user's file and line.
+        outputs: the first one is the main output of the DoFn.
     """
 
     name: str
@@ -47,8 +49,10 @@ class Definition:
 class Hook:
     """One call of user code.
 
-    ``initial`` makes the first state of a key.  ``timestamp`` is the event time of what it is called for; ``outputs``
-    is what it has produced, in the form in which a DoFn returns it.
+    Attributes:
+        initial: makes the first state of a key.
+        timestamp: the event time of what it is called for.
+        outputs: what it has produced, in the form in which a DoFn returns it.
     """
 
     definition: Definition

@@ -59,9 +59,10 @@ class JobOptions:
 
 @attrs.frozen(kw_only=True)
 class PreparedJob:
-    """A job that exists in its store and may start.  ``dsn`` may contain a password, so it is not shown.
+    """A job that exists in its store and may start.
 
     Attributes:
+        dsn: may contain a password, so it is not shown.
         incarnation: the incarnation of the store when the job was read from it (`Store.incarnation`).
     """
 

@@ -3,8 +3,9 @@
 The rule: what the body of a class declares is described under ``Attributes:`` in the docstring of the class (under
 ``Args:`` where it is what the constructor takes).  A ``#:`` stands beside a line where there is no such docstring: a
 constant of a module, a member of an enum, an attribute that a constructor assigns.  What is refused: ``#:`` in the body
-of any other class, strings below an attribute, lists of ````name``: text`` in the prose of a docstring, and names under
-``Attributes:`` that the class does not have.
+of any other class, strings below an attribute, sentences of a docstring that begin with the name of an attribute, as
+those of a list ("``name``: text") or in prose ("``name`` is text"), and names under ``Attributes:`` that the class
+does not have.
 """
 
 import ast
@@ -16,8 +17,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("windowing", "triggers", "dataflow", "runners")
-#: One or more names at the beginning of a line or a sentence, and a colon.
-LISTED = re.compile(r"(?:^|(?<=[.;]) +)(``\w+``(?:(?:,| and) ``\w+``)*):\s", re.MULTILINE)
+#: One or more names, and then a colon or a word, at the beginning of a paragraph, a line or a sentence.
+LISTED = re.compile(
+    r"(?:^(?=\S+:)|\A|(?<=\n\n)|(?<=[.;]\n)|(?<=[.;]) +)(``\w+``(?:(?:,| and) ``\w+``)*)(:| )",
+    re.MULTILINE,
+)
 ENTRY = re.compile(r"^    (\w+(?:, \w+)*): ", re.MULTILINE)
 
 
@@ -49,17 +53,28 @@ def _in_body(node: ast.ClassDef, lines: Sequence[str]) -> Iterator[str]:
 
 def _in_docstring(node: ast.ClassDef) -> Iterator[str]:
     doc = ast.get_docstring(node) or ""
-    known = set(_attributes(node))
-    for listed in LISTED.finditer(doc):
-        if known.intersection(re.findall(r"\w+", listed[1])):
-            yield f"a list in prose: {listed[1]}"
+    declared, known = set(_declared(node)), {*_declared(node), *_of_methods(node)}
+    prose = re.split(r"^(?:Args|Attributes|Raises):\n", doc, flags=re.MULTILINE)[0]
+    for listed in LISTED.finditer(prose):
+        if (known if listed[2] == ":" else declared).intersection(re.findall(r"\w+", listed[1])):
+            yield f"in prose: {listed[1]}"
     section = re.search(r"^Attributes:\n((?: +.*\n?|\n)*)", doc, re.MULTILINE)
     for entry in ENTRY.finditer("" if section is None else section[1]):
         yield from (f"no attribute {name}" for name in entry[1].split(", ") if name not in known)
 
 
-def _attributes(node: ast.ClassDef) -> Iterator[str]:
-    """What the body declares, what methods assign to ``self``, and what the constructor takes."""
+def _declared(node: ast.ClassDef) -> Iterator[str]:
+    """What the body of a class declares; of an enum, nothing."""
+    if any("Enum" in ast.unparse(base) for base in node.bases):
+        return
+    for statement in node.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            yield from (each.id for each in targets if isinstance(each, ast.Name))
+
+
+def _of_methods(node: ast.ClassDef) -> Iterator[str]:
+    """Methods and properties, what they assign to ``self``, and what the constructor takes."""
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             yield statement.name
@@ -68,9 +83,6 @@ def _attributes(node: ast.ClassDef) -> Iterator[str]:
                     yield each.attr
             if statement.name == "__init__":
                 yield from (each.arg for each in (*statement.args.args, *statement.args.kwonlyargs))
-        elif isinstance(statement, ast.Assign | ast.AnnAssign):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            yield from (each.id for each in targets if isinstance(each, ast.Name))
 
 
 def test_attributes_are_described_in_one_way() -> None:
@@ -93,13 +105,14 @@ def test_attributes_are_described_in_one_way() -> None:
         ('class A:\n    """Is."""\n\n    #: One.\n    x: int\n', "#: beside x: int"),
         ("class A:\n    x: int = 1  #: One.\n", "#: beside x: int = 1"),
         ('class A:\n    x: int\n    """One."""\n', "a string below x: int"),
-        ('class A:\n    """Is.\n\n    ``x``: one.\n    """\n\n    x: int\n', "a list in prose: ``x``"),
-        ('class A:\n    """Is; ``x``, ``y``: two."""\n\n    x: int\n', "a list in prose: ``x``, ``y``"),
+        ('class A:\n    """Is.\n\n    ``x``: one.\n    """\n\n    x: int\n', "in prose: ``x``"),
+        ('class A:\n    """Is; ``x``, ``y``: two."""\n\n    x: int\n', "in prose: ``x``, ``y``"),
         ('class A:\n    """Is.\n\n    It is ``x``: one.\n    """\n\n    x: int\n', None),
         ('class A:\n    """Is.\n\n    Attributes:\n        y: one.\n    """\n\n    x: int\n', "no attribute y"),
         ("class A:\n    def __init__(self) -> None:\n        #: One.\n        self.x = 1\n", None),
         ("class A(StrEnum):\n    #: One.\n    X = 'x'\n", None),
         ("#: One.\nX = 1\n", None),
+        ('class A:\n    """Is.\n\n    ``x`` is one.\n    """\n\n    x: int\n', "in prose: ``x``"),
     ],
 )  # fmt: skip
 def test_the_rule_finds_an_offender(text: str, complaint: str | None) -> None:

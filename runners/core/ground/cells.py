@@ -163,8 +163,9 @@ class LateArrival:
 class Effects:
     """The effects of one step.
 
-    ``timers`` and ``holds`` (of the watermark behind the grouping) map to the new instant, or None to delete.
-    ``touched`` has the cells that have changed, in that order: the order of a set differs between processes.
+    Attributes:
+        timers, holds: map to the new instant, or None to delete; a hold is one of the watermark behind the grouping.
+        touched: has the cells that have changed, in that order: the order of a set differs between processes.
     """
 
     values: list[Any] = attrs.field(factory=list)

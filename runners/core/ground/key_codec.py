@@ -18,7 +18,11 @@ class EncodedKey(NamedTuple):
 
 
 class KeyCodec:
-    """Encodes the keys of one grouping; ``where`` names it in errors."""
+    """Encodes the keys of one grouping.
+
+    Args:
+        where: names the grouping in errors.
+    """
 
     def __init__(self, where: str) -> None:
         self._where = where

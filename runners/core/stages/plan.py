@@ -18,8 +18,10 @@ from dataflow.graph import KeyedOperation, PipelineGraph, Read, TransformNode, W
 class Stage:
     """A part of the pipeline: a read or a grouping, and all transforms up to the next groupings.
 
-    ``name`` is the label of ``root``; it names the computation in the store.
-    ``nodes`` are the transforms after the root, in topological order, without the groupings they feed.
+    Its name is the label of ``root``; it names the computation in the store.
+
+    Attributes:
+        nodes: the transforms after the root, in topological order, without the groupings they feed.
     """
 
     root: TransformNode

@@ -41,7 +41,9 @@ from windowing.window import Window
 class Call:
     """The context of a call of user code; the event time is that of the element, or that of the timer.
 
-    ``fire_us`` and ``tag`` belong to the timer: when it was set for, and which one of its family it is.
+    Attributes:
+        fire_us: the instant that the timer was set for, in microseconds.
+        tag: which one of its family the timer is.
     """
 
     key: Any

@@ -96,7 +96,11 @@ def check_not_retracted(node: TransformNode, bundle: Bundle, returned: object) -
 
 @attrs.frozen
 class Finished:
-    """An output of ``finish_bundle``; ``tag`` is None for the main output."""
+    """An output of ``finish_bundle``.
+
+    Attributes:
+        tag: None for the main output.
+    """
 
     tag: str | None
     value: Any

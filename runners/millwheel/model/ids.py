@@ -13,7 +13,8 @@ import attrs
 class RangeId:
     """One key range of one computation; for a source computation, one split.
 
-    ``index`` counts the ranges of the computation from 0.
+    Attributes:
+        index: counts the ranges of the computation from 0.
     """
 
     computation: str
@@ -49,11 +50,12 @@ class Channel(NamedTuple):
 class Fence:
     """The right to commit one bundle on one range, spent by that commit.
 
-    ``token`` changes with the owner, ``bundle`` with every commit: a commit that was delayed on the wire can
-    therefore not land after its successor, of whichever owner (MillWheel 6.2, figure 12).
+    A commit that was delayed on the wire cannot land after its successor, of whichever owner (MillWheel 6.2,
+    figure 12).
 
     Attributes:
-        bundle: the number this commit takes; the store must have ``bundle - 1``.
+        token: changes with the owner.
+        bundle: changes with every commit; the store must have ``bundle - 1``.
     """
 
     range_id: RangeId

@@ -23,10 +23,11 @@ from runners.stored.letters import dead_payload, late_payload
 
 
 class CellWrite(NamedTuple):
-    """Blind write of one state cell; ``value`` None deletes it.
+    """Blind write of one state cell.
 
     Attributes:
         cell_key: encoded key, and window where the cell is per window; opaque to the store.
+        value: None deletes the cell.
     """
 
     computation: str

@@ -72,9 +72,8 @@ class RangeSpec:
 class JobSpec:
     """The specification of a job.
 
-    ``fingerprint`` identifies the shape of the pipeline, to refuse a different one under the same name.
-
     Attributes:
+        fingerprint: identifies the shape of the pipeline, to refuse a different one under the same name.
         signals: the names of the signals that its triggers listen to.
         computations: what the state of each is made of, by name (`runners.millwheel.versions.state_shape`); opaque to
             the store.
@@ -126,10 +125,10 @@ class RangeRow:
 class JobRow:
     """A job as the store has it.
 
-    ``computations`` as in `JobSpec`, None where it is not known; ``version`` counts the updates.
-
     Attributes:
         is_drained: finished because of a request to drain.
+        computations: as in `JobSpec`, None where it is not known.
+        version: counts the updates.
         stored_format: the format of the code that has the job; all that is stored of it is of this number or lower; 0:
             from before formats had numbers.
     """
@@ -201,11 +200,13 @@ class ResultTable:
 class JobSummary:
     """A job in a list of jobs.
 
-    ``ranges`` counts them, ``open_ranges`` those in which there is something left to do: none of a job that is
-    finished.  ``watermark_us`` is the lowest that a range has committed; None while there is a split of a source
-    without one.  A key range without one has had nothing yet, and does not count.
-    ``driver`` is the process that runs the job now, with its host; None: there is none, or it is a batch, which leaves
-    no trace in the store.
+    Attributes:
+        ranges: how many it has.
+        open_ranges: in how many of them there is something left to do: none of a job that is finished.
+        watermark_us: the lowest that a range has committed; None while there is a split of a source without one.  A key
+            range without one has had nothing yet, and does not count.
+        driver: the process that runs the job now, with its host; None: there is none, or it is a batch, which leaves no
+            trace in the store.
     """
 
     job: str

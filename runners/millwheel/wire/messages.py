@@ -32,9 +32,8 @@ class Register:
 class Assign:
     """Master to worker: take these ranges over, beside those that you have.
 
-    ``inputs_us`` and the others are what to start from, as in `Watermarks`.
-
     Attributes:
+        inputs_us, percentiles_us, signals, sent_ms: what to start from, as in `Watermarks`.
         suspects: ranges whose next step has ended a process, and how many bundles of each were committed by then.
         commits: how far they are committed, as far as it was reported to the master.
     """

@@ -99,7 +99,11 @@ class StoredJob:
 
 @attrs.define
 class StoredTable:
-    """A result table; ``creator`` is the job whose reset drops it."""
+    """A result table.
+
+    Attributes:
+        creator: the job whose reset drops it.
+    """
 
     spec: TableSpec
     creator: str | None
