@@ -10,7 +10,7 @@ Where records are not left out, only the last attempt does so, to report what it
 
 import faulthandler
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -46,7 +46,7 @@ class CodeWatch:
         #: Runs code in a process of its own before it is run here; None: it is run here at once.
         self.trial: Trial | None = None
         if can_fork and attempt > 0 and (tries is not None or is_last):
-            self.trial = self._try
+            self.trial = ForkedTrial(step_timeout_ms, self._end, self._begin)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -91,9 +91,6 @@ class CodeWatch:
     def _end(self) -> None:
         if self._timeout_ms is not None:
             faulthandler.cancel_dump_traceback_later()
-
-    def _try(self, run: Callable[[], object]) -> None:
-        ForkedTrial(self._timeout_ms, self._end, self._begin)(run)
 
 
 #: The watch of an attempt that cannot be tried again.

@@ -93,6 +93,11 @@ class ForkedTrial:
     ) -> None:
         self._timeout_ms, self._begins, self._ends = timeout_ms, begins, ends
 
+    def renew(self) -> None:
+        """Have the supervisor know that this process lives; what it runs next has the time of a trial."""
+        self._begins()
+        self._ends()
+
     def __call__(self, run: Callable[[], object]) -> None:
         """Come back when the code has returned or raised there.
 

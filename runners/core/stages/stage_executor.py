@@ -148,7 +148,7 @@ class StageExecutor:
             outputs.add(self._outputs)
 
         outputs.dead = run_isolated(
-            on_trial(run, self.trial), bundle, stage=self._stage.name, tries=self._tries
+            run, bundle, stage=self._stage.name, tries=self._tries, trial=self.trial
         )
         return outputs
 

@@ -11,18 +11,30 @@ the job.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from dataflow.errors import DataflowError
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter, dead_letter
 
-#: Runs code somewhere else, without any effect here, and returns when that has returned or raised.
-#: Raises `DataflowError` if the code has ended its process, or does not return.
-Trial = Callable[[Callable[[], object]], None]
+_Run = Callable[[Bundle], None]
 
 
-def on_trial(run: Callable[[Bundle], None], trial: Trial | None) -> Callable[[Bundle], None]:
+class Trial(Protocol):
+    """Runs code somewhere else, without any effect here."""
+
+    def __call__(self, run: Callable[[], object]) -> None:
+        """Come back when the code has returned or raised.
+
+        Raises:
+            DataflowError: it has ended its process, or does not return.
+        """
+
+    def renew(self) -> None:
+        """Give the code that is run here next as much time as a trial has."""
+
+
+def on_trial(run: _Run, trial: Trial | None) -> _Run:
     """A function that runs a bundle on trial first, and then runs it if the trial's process is still there.
 
     Args:
@@ -40,19 +52,54 @@ def on_trial(run: Callable[[Bundle], None], trial: Trial | None) -> Callable[[Bu
 
 
 def run_isolated(
-    run: Callable[[Bundle], None], bundle: Bundle, *, stage: str, tries: int
+    run: _Run, bundle: Bundle, *, stage: str, tries: int, trial: Trial | None = None
 ) -> list[DeadLetter]:
     """Run a bundle, leaving out records on which it fails.
+
+    On trial all of that is done in one process: what only raises costs no process of its own.  Where that process ends,
+    or takes too long, each half of the bundle is given another one; a single record has one for each time that it is
+    tried.
 
     Args:
         run: must have no effect when it raises `DataflowError`.
         bundle: not empty.
         stage: the name of the read or grouping that the records come from.
         tries: how often a record is tried alone; at least 1.
+        trial: runs code on trial before it is run here; None: it is run here at once.
 
     Returns:
         The records that were left out, in the order of the bundle.
     """
+    if trial is None:
+        return _isolated(run, bundle, stage, tries)
+
+    def renewing(part: Bundle) -> None:
+        # On trial all parts of a bundle have the time of one; here it would be up to chance whether that is enough.
+        trial.renew()
+        run(part)
+
+    waiting, dead = [bundle], list[DeadLetter]()
+    while waiting:
+        part = waiting.pop()
+        if len(part) == 1:
+            dead += _isolated(on_trial(run, trial), part, stage, tries)
+        elif _comes_back(run, part, stage, tries, trial):
+            dead += _isolated(renewing, part, stage, tries)
+        else:
+            waiting += _halves(part)
+    return dead
+
+
+def _comes_back(run: _Run, part: Bundle, stage: str, tries: int, trial: Trial) -> bool:
+    """Whether a bundle that is isolated on trial leaves the process there."""
+    try:
+        trial(lambda: _isolated(run, part, stage, tries))
+    except DataflowError:
+        return False
+    return True
+
+
+def _isolated(run: _Run, bundle: Bundle, stage: str, tries: int) -> list[DeadLetter]:
     waiting, dead = [bundle], []
     while waiting:
         part = waiting.pop()
@@ -64,8 +111,7 @@ def run_isolated(
             except DataflowError as error:
                 _restore(part, remembered)
                 if len(part) > 1:
-                    middle = len(part) // 2
-                    waiting += [_slice(part, middle, len(part)), _slice(part, 0, middle)]
+                    waiting += _halves(part)
                     break
                 if attempt == tries:
                     letter = dead_letter(
@@ -79,6 +125,12 @@ def run_isolated(
                     )
                     dead.append(letter)
     return dead
+
+
+def _halves(part: Bundle) -> list[Bundle]:
+    """Both halves of a bundle, the first one last: it is taken next."""
+    middle = len(part) // 2
+    return [_slice(part, middle, len(part)), _slice(part, 0, middle)]
 
 
 def _slice(bundle: Bundle, start: int, end: int) -> Bundle:

@@ -80,9 +80,10 @@ class Reporter:
             self._send(report)
 
     def repeat(self) -> None:
-        """Send the last report again: there is no news, but it shows that the worker lives."""
-        if self._last is not None:
-            self._reported_ms = self._clock.monotonic_ms()
+        """Send the last report again, if it is time: there is no news, but it shows that the worker lives."""
+        now_ms = self._clock.monotonic_ms()
+        if self._last is not None and now_ms - self._reported_ms >= BUSY_REPORT_INTERVAL_MS:
+            self._reported_ms = now_ms
             self._send(self._last)
 
 
