@@ -26,6 +26,7 @@ from tests.conformance.broken_adapters.applying import (
 from tests.conformance.broken_adapters.comparing import (
     AsksForWhatWasNeverKept,
     BelievesEveryReceipt,
+    BlamesWhoAsks,
     CommitsWhateverIsReliedOn,
     ComparesNumbersOnly,
     ForgetsWhomItHasPruned,
@@ -217,6 +218,8 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (ComparesNumbersOnly, "ranges_that_have_gone_back_are_not_given"),
         (ForgetsWhomItHasPruned, "former_owners_that_are_pruned_are_believed"),
         (LooksAtOwnersOfNowOnly, "a_delivery_of_a_commit_that_is_gone_is_refused"),
+        (BlamesWhoAsks, "acquire_needs_job_and_range"),
+        (BlamesWhoAsks, "a_range_that_nobody_has_made_is_refused"),
         (SendsToTheRetired, "productions_to_a_retired_range_are_not_given"),
         (TakesRangesAsTheyAre, "ranges_that_have_gone_back_are_not_given"),
         (LetsPercentilesGoBack, "percentile_watermarks"),

@@ -7,7 +7,10 @@ from itertools import islice
 import pytest
 
 import dataflow as df
+from runners.errors import StoreError
 from runners.millwheel.model.guarantees import Guarantees
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.memory import store as memory
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, simulate
 from runners.testing.simulator.dice import Dice
@@ -25,6 +28,9 @@ FAULTS = frozenset(
         *(Fault.DELAY, Fault.LOSS, Fault.LATE_COMMIT),
     }
 )
+#: With which a computation often goes back behind a split or merge of its own.
+RESHAPING = {Fault.SPLIT: 0.1, Fault.MERGE: 0.1, Fault.MOVE: 0.05, Fault.LOST_PART: 0.01}
+RESHAPED = by_profile(dev=11, ci=20, nightly=5_000)
 #: Far more than any of the mutations needs to be found.
 SEEDS_MAX = 300
 
@@ -89,6 +95,27 @@ def test_what_is_lost_is_said_in_numbers() -> None:
     assert len(said) > 5
     assert all("bundle" in each or "were" in each for each in said)
     assert all("docs/how-to/fail-over-and-restore.md" in each for each in said)
+
+
+@pytest.mark.slow
+def test_a_computation_goes_back_behind_its_own_splits_and_merges() -> None:
+    """Ranges that others know of are gone, or have other keys, and nobody asks for them again and again."""
+    summary = simulate("sums", seeds=RESHAPED, faults=RESHAPING)
+
+    assert summary.faults[Fault.LOST_PART] > 0
+
+
+@pytest.mark.slow
+def test_a_range_that_is_asked_for_again_and_again_is_found(monkeypatch: Patch) -> None:
+    """Where it is not taken for a loss that a range is gone, each worker that is given it dies."""
+
+    def mistake(job: str, range_id: RangeId) -> StoreError:
+        return StoreError(f"job {job} has no range {range_id}")
+
+    monkeypatch.setattr(memory, "unknown_range", mistake)
+
+    with pytest.raises(SimulationError, match=r"I11: .* has no worker"):
+        simulate("sums", seeds=range(10, SEEDS_MAX), faults=RESHAPING)
 
 
 def take_ranges_as_they_are(patch: Patch) -> None:

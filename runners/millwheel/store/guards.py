@@ -14,6 +14,7 @@ import attrs
 from runners.core.panes.signal_delivery import unknown_signal
 from runners.errors import (
     JobMismatchError,
+    LostCommitsError,
     RequestError,
     SignalError,
     StoreError,
@@ -32,6 +33,7 @@ from runners.millwheel.model.production import (
     TimerWrite,
 )
 from runners.millwheel.model.requests import Request
+from runners.millwheel.store.channel_ends import HINT
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, ResultTable, StateCounts
 from runners.stored.framing import unreadable
 
@@ -485,13 +487,19 @@ def unknown_job(job: str) -> StoreError:
     return StoreError(f"there is no job {job} in the store", hint="open the job first")
 
 
-def unknown_range(job: str, range_id: RangeId) -> StoreError:
+def unknown_range(job: str, range_id: RangeId) -> LostCommitsError:
     """The error for a verb on a range that the job does not have.
+
+    Who names a range has it from the store, or from the worker that made it, by a commit, when it divided another one;
+    and one that was merged away is deleted when nobody has anything for it any more.  So this is a loss: the part of
+    the store that has the range has gone back behind the split that made it.
 
     Args:
         job: its name.
         range_id: that was asked for.
     """
-    return StoreError(
-        f"job {job} has no range {range_id}", hint="acquire ranges that open_job returned"
+    return LostCommitsError(
+        f"the store has lost commits: job {job} has no range {range_id}",
+        detail="ranges that workers know of are made by commits, and the commit that made this one is gone",
+        hint=HINT,
     )

@@ -431,7 +431,9 @@ class Store(Protocol):
 
         Raises:
             JobMismatchError: the job has another version; no token has moved.
-            StoreError: there is no such job or range.
+            LostCommitsError: there is no such range, or the ranges are at an earlier moment than others; no token has
+                moved.
+            StoreError: there is no such job.
         """
 
     def read_cells(

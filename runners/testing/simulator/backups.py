@@ -78,7 +78,7 @@ class Backups:
     def tear(self, plan: ExecutionPlan) -> str | None:
         """Restore a backup of one computation only, and return which; None if that is impossible.
 
-        Not behind a split or merge, nor where others write to the same tables, which go back with it.
+        Not where others write to the same tables, which go back with it.
         """
         if self._torn is not None or not self._kept:
             return None

@@ -28,7 +28,7 @@ def go_back(
     """
     for job, now in store._jobs.items():  # noqa: SLF001 - the simulator sees everything
         before = then["_jobs"].get(job)
-        if before is None or _shape(before, name) != _shape(now, name):
+        if before is None:
             return False
         _go_back_job(now, before, name)
     for table in tables:
@@ -49,14 +49,6 @@ def replace(
     for key in [each for each in now if is_of(each)]:
         del now[key]
     now.update({key: value for key, value in then.items() if is_of(key)})
-
-
-def _shape(job: StoredJob, name: str) -> Mapping[RangeId, Any]:
-    return {
-        range_id: (row.keys, row.handover_with)
-        for range_id, row in job.ranges.items()
-        if range_id.computation == name
-    }
 
 
 def _go_back_job(now: StoredJob, then: StoredJob, name: str) -> None:

@@ -5,7 +5,7 @@ import threading
 from functools import partial
 
 from dataflow.table import TableWrite
-from runners.errors import StoreError
+from runners.errors import JobMismatchError, LostCommitsError, StoreError
 from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END
 from runners.millwheel.model.production import CellWrite, Checkpoint, Production, TimerWrite
@@ -51,7 +51,9 @@ def check_acquire_needs_job_and_range(connect: StoreFactory) -> None:
     owner = Owner(store, LOW)
     expect_error(StoreError, lambda: store.acquire("nobody", [LOW], "w"), "an unknown job")
     missing = [LOW, RangeId("count", 99)]
-    expect_error(StoreError, lambda: store.acquire(JOB, missing, "w"), "an unknown range")
+    expect_error(LostCommitsError, lambda: store.acquire(JOB, missing, "w"), "an unknown range")
+    other = partial(store.acquire, JOB, missing, "w", store.read_job(JOB).version + 1)  # type: ignore[union-attr]
+    expect_error(JobMismatchError, other, "a range that the job does not have in this version")
     owner.commit()
 
 

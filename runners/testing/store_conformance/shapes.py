@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from runners.errors import StoreError
+from runners.errors import LostCommitsError, StoreError
 from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange
 from runners.millwheel.model.production import Checkpoint, Production, Reshape
@@ -127,7 +127,7 @@ def check_a_range_that_nobody_has_made_is_refused(connect: StoreFactory) -> None
     owner = Owner(store, LOW)
     nowhere = [Checkpoint(Channel(LOW, RangeId("count", 99)), 1, 0, b"lost")]
     astray = owner.production(checkpoints=nowhere, cells=[cell(b"k", b"1")])
-    expect_error(StoreError, lambda: store.commit(astray), "a production to nobody")
+    expect_error(LostCommitsError, lambda: store.commit(astray), "a production to nobody")
     owner.commit()
     Owner(connect(), LOW, name="successor")
     expect_equal(store.commit(astray), Fenced(LOW), "the same by a former owner")

@@ -5,11 +5,13 @@ from typing import Any
 
 import attrs
 
+from runners.errors import LostCommitsError, StoreError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.channel_ends import check_channels
 from runners.millwheel.store.memory.job import StoredJob, ends_of, has_committed
 from runners.millwheel.store.memory.store import MemoryStore
+from runners.millwheel.store.port import CommitOutcome, TakenRange
 
 
 class TakesRangesAsTheyAre(MemoryStore):
@@ -17,6 +19,22 @@ class TakesRangesAsTheyAre(MemoryStore):
 
     def _check_taken(self, job: StoredJob, range_ids: Sequence[RangeId]) -> None:
         pass
+
+
+class BlamesWhoAsks(MemoryStore):
+    """Says of a range that is not there that somebody was mistaken, so that whoever comes next asks for it again."""
+
+    def acquire(self, *args: Any, **options: Any) -> Mapping[RangeId, TakenRange]:
+        try:
+            return super().acquire(*args, **options)
+        except LostCommitsError as error:
+            raise StoreError(str(error)) from None
+
+    def commit(self, production: Production) -> CommitOutcome:
+        try:
+            return super().commit(production)
+        except LostCommitsError as error:
+            raise StoreError(str(error)) from None
 
 
 class SendsToTheRetired(MemoryStore):

@@ -28,6 +28,7 @@ from runners.millwheel.store.guards import (
     check_fences,
     check_names,
     check_sizes,
+    check_version,
     unknown_job,
     unknown_range,
 )
@@ -170,6 +171,12 @@ class PostgresStore(
         ids = self._load(job)
         if ids is None:
             raise unknown_job(job)
+        if not ids.ranges.keys() >= set(range_ids):
+            # An update may have deleted them, which is no loss; the version is looked up after the ranges.
+            found = self._transact(lambda opened: catalog.read_job(opened, job))
+            if found is None:
+                raise unknown_job(job)
+            check_version(job, version, found[0].version)
         self._ids[job], taken = self._transact(
             lambda opened: takeover.take_over(opened, ids, range_ids, owner, version),
             locks=[ids.range(range_id).number for range_id in range_ids],
