@@ -111,6 +111,7 @@ MUTATIONS: list[Callable[[Patch], None]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
 def test_a_broken_machine_is_found(mutate: Callable[[Patch], None], monkeypatch: Patch) -> None:
     """Each mutation makes a law fail, whatever else it does."""

@@ -187,7 +187,7 @@ def run(pipeline: str, seed: int, crash_rate: float) -> _Loaded:
     return loaded
 
 
-@pytest.mark.parametrize("crash_rate", [0.0, 0.05])
+@pytest.mark.parametrize("crash_rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
 @pytest.mark.parametrize("pipeline", ALL)
 def test_the_fold_of_history_and_live_is_that_of_one_run(pipeline: str, crash_rate: float) -> None:
     crashes, found = 0, Counter[str]()

@@ -181,6 +181,7 @@ def test_batches_may_be_shorter_than_asked_for(monkeypatch: pytest.MonkeyPatch) 
         check_chain(seed)
 
 
+@pytest.mark.slow
 def test_a_task_that_reads_beyond_what_is_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that is written in part, passed over as a whole: rows are lost."""
     hand_over(monkeypatch, lambda _: chance.randint(1, 3))
@@ -572,6 +573,7 @@ MUTATIONS: list[tuple[str, Patch]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mutation"), MUTATIONS, ids=lambda each: getattr(each, "__name__", each)
 )
@@ -588,6 +590,7 @@ def test_a_run_that_is_broken_on_purpose_is_found(
         look()
 
 
+@pytest.mark.slow
 def test_an_attempt_that_sends_again_what_may_have_landed_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -613,6 +616,7 @@ def letters_of_a_key_are_the_same(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(letter_digests, "_hash_of", lambda letter, _: letter.element[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mutation"),
     [
@@ -643,6 +647,7 @@ def letters_that_come_again_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RangeWriter, "pass_over", lambda self, dead: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mutation"),
     [
