@@ -90,9 +90,9 @@ class LocalBackfill:
         self._unanswered = Unanswered()
         self.crashes = 0
 
-    def run(self) -> MemoryStore:
-        """Until it has come to its end, however often it dies."""
-        while True:
+    def run(self, crashes_max: int | None = None) -> MemoryStore:
+        """Until it has come to its end, however often it dies; or until it has died so often."""
+        while crashes_max is None or self.crashes < crashes_max:
             try:
                 self.run_once()
             except (CrashError, StoreError, BackfillError):
@@ -100,7 +100,8 @@ class LocalBackfill:
                     raise
                 self.crashes += 1
             else:
-                return self._store
+                break
+        return self._store
 
     def run_once(self) -> None:
         """A run, which may die."""
