@@ -131,8 +131,9 @@ def test_what_was_read_is_in_a_pane_or_late_once(crash_rate: float, seed: int) -
     assert said == read, f"seed={seed}"
     job = cluster.store.read_job("sim")
     assert job is not None
-    answer = cluster.store.read_requests("sim", 0)[0].answer
-    assert (job.is_drained, answer) in ((True, DRAINED), (False, FINISHED))
+    answers = [request.answer for request in cluster.store.read_requests("sim", 0)]
+    # The job may be finished before anybody has asked.
+    assert (job.is_drained, answers) in ((True, [DRAINED]), (False, [FINISHED]), (False, []))
     if not job.is_drained:
         assert cluster.positions() == [len(script) for script in source._scripts]
 

@@ -26,3 +26,38 @@ def test_a_percentile_that_no_trigger_follows_any_more_is_not_known(
 
     assert (20, known_us) == (clocks.watermark_us, clocks.percentile_us)
     assert (5, 7) == (clocks.output_watermark_us, clocks.now_us)
+
+
+def test_no_range_goes_back_when_some_of_what_is_due_has_fired() -> None:
+    """A range that was taken over catches up, a part at a time; the others were further, and stay so."""
+    ranges = {
+        RangeId("count", index): OwnedRange(
+            RangeId("count", index), 1, 0, Outbox([], {}), {}, watermark_us=watermark_us
+        )
+        for index, watermark_us in enumerate((10, 50))
+    }
+    time = InputWatermark(ranges, follows_percentile=False)
+    for owned in ranges.values():
+        time.take(owned)
+    time.act_in_part(20)
+
+    assert [owned.watermark_us for owned in ranges.values()] == [20, 50]
+    assert time.least_us == MIN_TIMESTAMP_US, "until all that is due has fired for all of them"
+    time.act_on(time.known(Clocks(watermark_us=30, now_us=0), output_watermark_us=0))
+    assert [owned.watermark_us for owned in ranges.values()] == [50, 50]
+    assert time.least_us == 50
+
+
+def test_a_master_that_knows_less_takes_nothing_back() -> None:
+    """It may be a new one, which knows what was committed, and not what was fired by without a commit."""
+    owned = OwnedRange(RangeId("count", 0), 1, 0, Outbox([], {}), {}, watermark_us=0)
+    time = InputWatermark({owned.range_id: owned}, follows_percentile=True)
+    time.take(owned)
+    for watermark_us, percentile_us in ((40, 60), (30, 50)):
+        clocks = Clocks(watermark_us=watermark_us, now_us=0, percentile_us=percentile_us)
+        known = time.known(clocks, output_watermark_us=0)
+        time.act_on(known)
+
+        assert (known.watermark_us, known.percentile_us) == (40, 60)
+        assert (owned.watermark_us, owned.percentile_us, time.least_us) == (40, 60, 40)
+        assert not time.is_before(clocks)
