@@ -282,6 +282,7 @@ class Master:
         elif isinstance(message, HandoverEnded):
             self._let_go(message)
         elif isinstance(message, Died):
+            self._slots[message.slot].on_end(is_silent=message.is_silent)
             self.failure = self.failure or self._deaths.note(message)
         elif isinstance(message, Waiting):
             place = f"slot {message.slot}" if message.place is None else message.place

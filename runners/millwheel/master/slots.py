@@ -58,6 +58,15 @@ class Slot:
             self.expired = None
             self.lease_ttl_ms = min(2 * self.lease_ttl_ms, LEASE_TTL_MAX_MS)
 
+    def on_end(self, *, is_silent: bool) -> None:
+        """Note that the worker has ended, with an error of its own or (``is_silent``) without a word.
+
+        One that ends itself after its lease was at work all the while: a step that lasts longer than a lease ends with
+        a commit that is refused, and so with the worker, before it can report anything.
+        """
+        if self.expired is not None and not is_silent:
+            self.forgive(self.expired)
+
     def on_report(self, report: Report) -> None:
         """Note the worker's report on all its ranges together; `last_seen_ms` is when it came."""
         self.is_quiet, self.counts = report.is_quiet, report.counts

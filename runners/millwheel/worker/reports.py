@@ -66,7 +66,33 @@ class Reporter:
         least_ms = BUSY_REPORT_INTERVAL_MS if is_busy else 0
         if silence_ms < max(least_ms, self._interval_ms):
             return
-        report = report_of(
+        report = self._report_of(ranges, is_idle=is_idle, is_pausing=is_pausing, as_of_ms=as_of_ms)
+        if silence_ms >= REPORT_INTERVAL_MS or report != self._last:
+            self._last, self._reported_ms = report, now_ms
+            self._send(report)
+
+    def repeat(self) -> None:
+        """Send the last report again, if it is time: there is no news, but it shows that the worker lives.
+
+        A worker whose first step is the long one has reported nothing yet, and sends an empty report.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if self._last is not None and now_ms - self._reported_ms < BUSY_REPORT_INTERVAL_MS:
+            return
+        if self._last is None:
+            self._last = self._report_of({}, is_idle=False, is_pausing=False, as_of_ms=0)
+        self._reported_ms = now_ms
+        self._send(self._last)
+
+    def _report_of(
+        self,
+        ranges: Mapping[RangeId, OwnedRange],
+        *,
+        is_idle: bool,
+        is_pausing: bool,
+        as_of_ms: int,
+    ) -> Report:
+        return report_of(
             ranges,
             slot=self._slot,
             worker=self._worker,
@@ -75,16 +101,6 @@ class Reporter:
             counts=self._counts(),
             as_of_ms=as_of_ms,
         )
-        if silence_ms >= REPORT_INTERVAL_MS or report != self._last:
-            self._last, self._reported_ms = report, now_ms
-            self._send(report)
-
-    def repeat(self) -> None:
-        """Send the last report again, if it is time: there is no news, but it shows that the worker lives."""
-        now_ms = self._clock.monotonic_ms()
-        if self._last is not None and now_ms - self._reported_ms >= BUSY_REPORT_INTERVAL_MS:
-            self._reported_ms = now_ms
-            self._send(self._last)
 
 
 def report_of(

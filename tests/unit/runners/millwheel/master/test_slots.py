@@ -43,3 +43,14 @@ def test_a_worker_that_was_only_slow_makes_the_next_one_wait_longer() -> None:
 
     assert leases_ms[:3] == [2 * LEASE_TTL_MS, 4 * LEASE_TTL_MS, 8 * LEASE_TTL_MS]
     assert leases_ms[-1] == LEASE_TTL_MAX_MS
+
+
+def test_a_worker_that_ends_itself_after_its_lease_was_only_slow() -> None:
+    """Unlike one that is ended from outside, or ends in time."""
+    silent, in_time, slow = (Slot(expired=each) for each in ("w", None, "w"))
+    silent.on_end(is_silent=True)
+    in_time.on_end(is_silent=False)
+    slow.on_end(is_silent=False)
+    slow.on_end(is_silent=False)
+
+    assert [each.lease_ttl_ms // LEASE_TTL_MS for each in (silent, in_time, slow)] == [1, 1, 2]

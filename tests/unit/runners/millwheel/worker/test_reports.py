@@ -63,3 +63,10 @@ def test_nothing_new_is_said_as_a_sign_of_life() -> None:
     assert len(reports(2, is_busy=False, has_news=False)) == pytest.approx(
         SECOND_MS / REPORT_INTERVAL_MS, abs=1
     )
+
+
+def test_a_worker_whose_first_step_is_the_long_one_reports_that_it_lives() -> None:
+    sent = list[Report]()
+    Reporter(0, "w", 1, ManualClock(), sent.append, Counts).repeat()
+
+    assert [(each.worker, each.watermarks_us, each.is_quiet) for each in sent] == [("w", {}, False)]
