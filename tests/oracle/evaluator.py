@@ -1,8 +1,8 @@
-"""The oracle: what a grouping must say, computed from all arrivals by sorting and regrouping.
+"""The oracle: what a grouping must emit, computed from all arrivals by sorting and regrouping.
 
 Independent on purpose: it imports nothing of the SDK, keeps no incremental state, and knows no
 triggers, timers or panes.  Times are plain integers, days are pendulum's.
-Dataflow Model, section 2; DESIGN section 5.
+Dataflow Model, section 2; ADR 0003.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
-"""The journal of state: whatever dies between a change, its settlement and the next one, nothing is lost or said twice.
+"""The journal of state: whatever dies between a change, a compaction and the next, nothing is lost or emitted twice.
 
-The journals here are so short, and settled in such small steps, that most crashes are in the middle of a settlement.
+The journals here are so short, and compacted in such small steps, that most crashes are in the middle of a compaction.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ EXAMPLES = by_profile(dev=5, ci=10, nightly=2_500)
 
 @pytest.fixture(autouse=True, params=[300, 5_000])
 def short_journals(monkeypatch: Patch, request: pytest.FixtureRequest) -> None:
-    """With the longer one most windows are born and gone between two settlements."""
+    """With the longer one most windows are born and gone between two compactions."""
     monkeypatch.setattr(journals, "JOURNAL_BYTES_MAX", request.param)
     monkeypatch.setattr(dice, "STEPS", (StepLimits(compacted=1),))
 
