@@ -15,6 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from runners.embedded.temporary import temporary_postgres
+from tests.stored_bytes import complaints_of
 
 #: Stands in front of this server, so it comes with it.
 pytest_plugins = ["tests.fix_proxy"]
@@ -35,12 +36,17 @@ def postgres_dsn() -> Iterator[str]:
 
 @pytest.fixture
 def store_dsn(postgres_dsn: str) -> Iterator[str]:
-    """A database that nothing has been done to, dropped afterwards."""
+    """A database that nothing has been done to, dropped afterwards.
+
+    What a test has left in it must be of the stored format: every real job of these tests is an example of it.
+    """
     name = f"dataflow_test_{os.getpid()}_{next(_numbers)}"
     identifier = sql.Identifier(name)
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(identifier))
         try:
             yield make_conninfo(postgres_dsn, dbname=name)
+            with psycopg.connect(make_conninfo(postgres_dsn, dbname=name)) as store:
+                assert complaints_of(store) == []
         finally:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(identifier))
