@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runners.core.stages.percentile_watermark import ProgressSketch, percentile_watermark_us
@@ -141,6 +141,8 @@ def test_it_is_between_the_watermark_and_the_front(
     timestamps_us=st.lists(st.integers(0, 7), min_size=1, max_size=40),
     percentile=st.sampled_from([25.0, 50.0, 75.0, 87.5]),
 )
+# One record in eight is at the earliest time, to the record.
+@example(timestamps_us=[0] * 8 + [4] * 16, percentile=87.5)
 def test_exactly_as_many_are_behind_it_as_may_be(
     timestamps_us: list[int], percentile: float
 ) -> None:
