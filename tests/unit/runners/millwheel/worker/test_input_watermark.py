@@ -34,18 +34,22 @@ def test_no_range_goes_back_when_some_of_what_is_due_has_fired() -> None:
         RangeId("count", index): OwnedRange(
             RangeId("count", index), 1, 0, Outbox([], {}), {}, watermark_us=watermark_us
         )
-        for index, watermark_us in enumerate((10, 50))
+        for index, watermark_us in enumerate((50, 10))
     }
     time = InputWatermark(ranges, follows_percentile=False)
     for owned in ranges.values():
         time.take(owned)
     time.act_in_part(20)
 
-    assert [owned.watermark_us for owned in ranges.values()] == [20, 50]
+    assert [owned.watermark_us for owned in ranges.values()] == [50, 20]
     assert time.least_us == MIN_TIMESTAMP_US, "until all that is due has fired for all of them"
     time.act_on(time.known(Clocks(watermark_us=30, now_us=0), output_watermark_us=0))
     assert [owned.watermark_us for owned in ranges.values()] == [50, 50]
     assert time.least_us == 50
+    behind = OwnedRange(RangeId("count", 2), 1, 0, Outbox([], {}), {}, watermark_us=20)
+    ranges[behind.range_id] = behind
+    time.take(behind)
+    assert time.least_us == 20
 
 
 def test_a_master_that_knows_less_takes_nothing_back() -> None:
