@@ -36,6 +36,7 @@ class Sleepy:
         if now_ms < self.until_ms:
             # It is down as after a fault: who is not served meanwhile waits for that.
             self.cluster._waits.begin_again()
+            self.cluster._resends.begin_again()
             return True
         if self.cluster.random.random() < self.cluster.sleep_rate:
             self.until_ms = now_ms + self.cluster.random.choice([500, 2 * LEASE_TTL_MS])
