@@ -144,6 +144,7 @@ def check_what_is_kept(split: Split, seen_us: dict[int, int]) -> None:
 @given(turns=TURNS, is_ended=st.booleans())
 @example(turns=[Turn([], 5), Turn([], 5), Turn([], 6)], is_ended=False)
 @example(turns=[Turn([(1, 0)], 1), Turn([(2, 50)], 50)], is_ended=True)
+@example(turns=[Turn([(1, 0)], 1, is_idle=True)], is_ended=True)
 def test_what_a_split_has_read_and_keeps_is_as_its_watermark_says(
     turns: list[Turn], is_ended: bool
 ) -> None:
@@ -192,3 +193,7 @@ def test_what_a_split_has_read_and_keeps_is_as_its_watermark_says(
     assert not split.computation.unfinished()
     assert not split.ids
     assert split.ids_in_memory_alone == split.computation.id_counts.kept == 0
+    split.release()
+    split.take()
+    assert not split.computation.unfinished(), "whoever takes it over reads nothing of it again"
+    assert split.owned.watermark_us == MAX_TIMESTAMP_US
