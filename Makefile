@@ -43,7 +43,7 @@ $(READY): pyproject.toml tools/setup.sh
 demo: setup ## Run the flights example: history, live, a crash, and the same answers
 	@$(BIN)/python -m examples.flight_delays --demo
 
-check: setup ## What to run before every commit; under a minute
+check: setup ## What to run before every commit; a minute and a half on two cores
 	@$(MAKE) static
 	@is_red=0; $(BIN)/pytest -q $(if $(K),-k "$(K)",$(ALL_CORES)) -m "$(FAST)" || is_red=1; \
 	 echo "checked in $$(($$(date +%s) - $(STARTED_S))) s"; exit $$is_red
@@ -56,7 +56,7 @@ coverage: setup ## Branches of windowing, triggers and runners/core that fast te
 	@$(BIN)/coverage report --skip-covered --fail-under=$(COVERED_MIN)
 
 # Both halves run to their end, side by side, and name what is red.
-test: static ## Everything but the faults, also with real Spark and Postgres; under twenty minutes
+test: static ## Everything but the faults, also with real Spark and Postgres; about twenty minutes
 	@$(if $(K),$(BIN)/pytest -q -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS)" "$(ALL_CORES)")
 
 # Against the clock, so on a machine with nothing else to do.

@@ -1,4 +1,4 @@
-"""What every test with a real store looks at when it ends: that nothing in it is a pickle of ours."""
+"""The check of stored bytes at the end of every test with a real store: it finds bare pickles, and names of ours."""
 
 import pickle
 from collections import Counter

@@ -59,7 +59,7 @@ class Slot:
             self.lease_ttl_ms = min(2 * self.lease_ttl_ms, LEASE_TTL_MAX_MS)
 
     def on_end(self, *, is_silent: bool) -> None:
-        """Note that the worker has ended, with an error of its own or (``is_silent``) without a word.
+        """Note that the worker has ended, by an error that it reported, or (``is_silent``) without a report.
 
         One that ends itself after its lease was at work all the while: a step that lasts longer than a lease ends with
         a commit that is refused, and so with the worker, before it can report anything.

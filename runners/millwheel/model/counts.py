@@ -10,7 +10,7 @@ from runners.millwheel.model.loads import RangeLoad
 
 @attrs.define(kw_only=True)
 class IdCounts:
-    """What a worker has done with the ids of records since it started.
+    """Counts of what a worker has done with the ids of records since it started.
 
     Attributes:
         duplicates: records dropped, because they had been read before.

@@ -181,7 +181,7 @@ def apply_reshape(job: StoredJob, reshape: Reshape, token: int) -> None:
 
 
 def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
-    """What a new owner of a range needs.
+    """The stored state that a new owner of a range begins with.
 
     Args:
         job: has the range.

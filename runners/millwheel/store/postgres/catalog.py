@@ -182,7 +182,7 @@ def create_job(connection: Connection[Any], spec: JobSpec) -> None:
 
 
 def read_computations(connection: Connection[Any], number: int) -> Mapping[str, str | None]:
-    """What the state of each computation of a job is made of, where it is known.
+    """The shape of the state of each computation of a job, where it is known.
 
     Args:
         connection: to the store.

@@ -18,7 +18,7 @@ SERVER_VERSION_MIN = 140000
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """What a server reports about itself.
+    """Facts that a server reports about itself.
 
     Attributes:
         incarnation: when it was started, to the microsecond: unique to this start of this server, and another one after

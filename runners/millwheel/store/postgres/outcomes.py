@@ -63,7 +63,7 @@ class Verdict(Enum):
 
 
 def classify(error: Error, connection: Connection[Any]) -> Verdict:
-    """What an error proves about the transaction that a connection was in.
+    """The outcome of a transaction as far as an error on its connection proves it.
 
     Must be asked before anything else is sent on the connection, because the state it was left in
     is the proof: in a failed transaction, COMMIT was not carried out.
