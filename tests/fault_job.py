@@ -15,8 +15,8 @@ from typing import Any
 import dataflow as df
 from dataflow.errors import DataflowError
 from runners.streaming import StreamingRunner
-from tests.held_sources import Gate
-from tests.scripted_source import Batch, ScriptedSource
+from runners.testing.scripted_source import Batch, ScriptedSource
+from tests.gated_sources import Gate
 
 #: Records come in batches of this many, and the watermark moves after each.
 BATCH_RECORDS = 10
@@ -157,7 +157,7 @@ def main() -> None:
     runner = StreamingRunner(
         job=options.job, store=options.store, master="local[2,4]", show_progress=False
     )
-    p = df.Pipeline(gate_at(options.gate).held(runner))
+    p = df.Pipeline(gate_at(options.gate).gated(runner))
     pipeline(options.records)(p)
     try:
         p.run().wait_until_finish()

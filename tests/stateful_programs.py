@@ -12,7 +12,7 @@ from runners.core.ground.timers import Timers
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
-from tests.scripted_source import ScriptedSource
+from runners.testing.scripted_source import ScriptedSource
 from windowing.pane import NO_FIRING
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import Window

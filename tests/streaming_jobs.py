@@ -14,7 +14,7 @@ from runners.direct import DirectRunner
 from runners.registry import open_store
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
-from tests.held_sources import Gate
+from tests.gated_sources import Gate
 from tests.waiting import until
 
 SUMS = {"user": str, "start": datetime, "total": int}
@@ -33,7 +33,7 @@ class Streaming:
     ) -> df.PipelineResult:
         options = {"job": "job", "show_progress": False, **options}
         runner = StreamingRunner(store=self.store, master=self.master, **options)
-        pipeline = df.Pipeline(runner if gate is None else gate.held(runner))
+        pipeline = df.Pipeline(runner if gate is None else gate.gated(runner))
         build(pipeline)
         return pipeline.run()
 

@@ -15,7 +15,7 @@ from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.millwheel.control.job import job_spec
 from runners.registry import open_store
-from tests.scripted_source import ScriptedSource
+from runners.testing.scripted_source import ScriptedSource
 from tests.waiting import WAIT_MAX_S
 
 pytestmark = pytest.mark.postgres

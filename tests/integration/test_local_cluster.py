@@ -14,7 +14,7 @@ import pytest
 import dataflow as df
 from runners.streaming.job_thread import StreamingJob
 from tests.batch_jobs import SCORES, Batch, assert_same, note, notes, once, windowed, write
-from tests.held_sources import Gate
+from tests.gated_sources import Gate
 from tests.processes import kill
 from tests.spark_cluster import executors_below
 from tests.streaming_jobs import (

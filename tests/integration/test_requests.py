@@ -17,7 +17,7 @@ from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.store.postgres import PostgresStore
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
-from tests.held_sources import Gate
+from tests.gated_sources import Gate
 from tests.integration.test_signals import dataflow
 from tests.streaming_jobs import direct, open_work, read_on, rows_of, two_branches
 from tests.waiting import until
@@ -53,7 +53,7 @@ def start(
     runner = StreamingRunner(
         job="job", store=dsn, master=master, balance=balance, show_progress=False
     )
-    pipeline = df.Pipeline(gate.held(runner))
+    pipeline = df.Pipeline(gate.gated(runner))
     build(pipeline)
     job = pipeline.run()
     assert isinstance(job, StreamingJob)

@@ -25,7 +25,7 @@ from runners.streaming.job_thread import StreamingJob
 from runners.streaming.store_reader import StoreReader
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock
-from tests.held_sources import Gate
+from tests.gated_sources import Gate
 from tests.processes import descendants, kill, workers_of
 from tests.waiting import WAIT_MAX_S, until
 
@@ -41,7 +41,7 @@ import os
 from pathlib import Path
 from runners.streaming import StreamingRunner
 from runners.testing.simulator.sources import with_sources
-from tests.held_sources import Gate
+from tests.gated_sources import Gate
 gate, run = Gate(path=Path(os.environ["GATE"]), records=2), StreamingRunner.run
 StreamingRunner.run = lambda self, graph: run(self, with_sources(graph, gate.read))
 """
@@ -96,7 +96,7 @@ def test_a_running_job_answers_on_request(
     runner = StreamingRunner(job="asked", store=store_dsn, master=spark_master, show_progress=False)
     # There is always something new to say until the gate is opened.
     gate = Gate(path=tmp_path / "gate", records_per_second=50)
-    pipeline = df.Pipeline(gate.held(runner))
+    pipeline = df.Pipeline(gate.gated(runner))
     build(pipeline, numbers)
     job = pipeline.run()
     assert isinstance(job, StreamingJob)

@@ -9,9 +9,9 @@ import pytest
 
 import dataflow as df
 from runners.streaming.job_thread import StreamingJob
-from tests.held_sources import Gate
+from runners.testing.scripted_source import Batch, ScriptedSource
+from tests.gated_sources import Gate
 from tests.processes import kill, workers_of
-from tests.scripted_source import Batch, ScriptedSource
 from tests.streaming_jobs import (
     SUMS,
     Streaming,

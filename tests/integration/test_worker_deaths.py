@@ -15,7 +15,7 @@ import dataflow as df
 from runners.errors import JobFailedError
 from runners.millwheel.model.troubles import TroubleKind
 from runners.registry import open_store
-from tests.scripted_source import Batch, ScriptedSource
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.streaming_jobs import Streaming
 from tests.waiting import until
 

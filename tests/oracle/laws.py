@@ -11,6 +11,7 @@ from typing import Any
 
 import dataflow as df
 from runners.direct import DirectRunner
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.evaluator import (
     Answer,
     Arrivals,
@@ -20,7 +21,6 @@ from tests.oracle.evaluator import (
     gap_us,
 )
 from tests.pane_log import LoggedPane, PaneLog, run_logged
-from tests.scripted_source import Batch, ScriptedSource
 
 Mode = df.AccumulationMode
 #: A window of a key as the oracle names it.

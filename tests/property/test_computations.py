@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.computations import LOW_WATERMARK, WALL_TIME, Computation, Record, Timer, Topology
 from runners.direct import DirectRunner
-from tests.scripted_source import Batch, ScriptedSource
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.visit_topology import TABLES, Visit, build, expected
 from windowing.timestamps import MAX_TIMESTAMP_US
 

@@ -14,11 +14,11 @@ from runners.core.stages.grouping import Step
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.direct.job import Job, OpenGrouping
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.effort import costly
 from tests.ids import shown
 from tests.oracle.evaluator import Arrivals, Windowing, closes_us, evaluate
 from tests.oracle.laws import microseconds, window_fn, windowed
-from tests.scripted_source import Batch, ScriptedSource
 from tests.strategies import (
     NOTHING_EMITTED_US,
     US_PER_SECOND,

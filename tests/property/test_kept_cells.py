@@ -21,9 +21,9 @@ from runners.direct import DirectRunner
 from runners.direct.job import Job, OpenGrouping
 from runners.stored import cells
 from runners.stored.cells import decode_cell, encode_cell
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.laws import microseconds, window_fn
-from tests.scripted_source import Batch, ScriptedSource
 from tests.strategies import streams, triggers, windowings
 
 #: The nightly profile digs for minutes.

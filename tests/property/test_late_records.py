@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.evaluator import Arrivals, Windowing, evaluate
 from tests.oracle.laws import microseconds, window_fn, windowed
-from tests.scripted_source import Batch, ScriptedSource
 from tests.strategies import NOTHING_EMITTED_US, streams, triggers, windowings
 
 #: The nightly profile digs for minutes.

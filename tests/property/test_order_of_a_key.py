@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
+from runners.testing.scripted_source import ScriptedSource
 from tests.deduplication import (
     Deduplicated,
     DeduplicatedInOrder,
     DeduplicatedOnArrival,
     expected,
 )
-from tests.scripted_source import ScriptedSource
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: Small values: those of one instant are in order if their pickles are.

@@ -17,9 +17,9 @@ from runners.core.stages.grouping import Step
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.direct.job import Job, OpenGrouping
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.laws import microseconds, window_fn
-from tests.scripted_source import Batch, ScriptedSource
 from tests.strategies import streams, triggers, windowings
 from windowing.timestamps import MIN_TIMESTAMP_US
 

@@ -19,7 +19,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.dedup import seen_ids as paging
 from runners.millwheel.worker.dedup.id_filter import IdFilter
 from runners.millwheel.worker.dedup.seen_ids import SeenIds
-from tests.scripted_source import Batch, ScriptedSource
+from runners.testing.scripted_source import Batch, ScriptedSource
 
 RANGE = RangeId("read", 0)
 #: Batches of (id, event time); and how far the watermark is after each.

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.laws import microseconds, window_fn
 from tests.pane_log import run_logged
-from tests.scripted_source import Batch, ScriptedSource
 from tests.strategies import streams, windowings
 from windowing.timestamps import US_PER_SECOND
 

@@ -18,7 +18,7 @@ from runners.core.single_firing.column_windows import NEVER_US, ColumnWindows
 from runners.core.single_firing.single_panes import SinglePanes
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
-from tests.scripted_source import ScriptedSource
+from runners.testing.scripted_source import ScriptedSource
 from windowing.window import Window
 
 RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING

@@ -26,8 +26,8 @@ from runners.millwheel.worker.productions import note_committed, production_of
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker_step import WorkerStep, merged
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.effort import costly
-from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, US_PER_SECOND
 
 JOB, RANGE = "job", RangeId("read", 0)

@@ -26,8 +26,8 @@ from runners.direct import DirectRunner
 from runners.millwheel.model.counts import IdCounts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.dedup.seen_ids import SeenIds
+from runners.testing.scripted_source import ScriptedSource
 from tests.property.test_record_ids import Table
-from tests.scripted_source import ScriptedSource
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 RANGE = RangeId("read", 0)

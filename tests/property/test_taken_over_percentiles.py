@@ -30,8 +30,8 @@ from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.productions import note_committed, production_of
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.worker_step import WorkerStep
+from runners.testing.scripted_source import ScriptedSource
 from tests.oracle.laws import microseconds
-from tests.scripted_source import ScriptedSource
 from triggers.clocks import Clocks
 from windowing.timestamps import MIN_TIMESTAMP_US
 

@@ -10,11 +10,11 @@ import dataflow as df
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.direct.job import Job
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.evaluator import Arrivals, Record, Windowing
 from tests.oracle.laws import Mode, microseconds, window_fn
 from tests.oracle.stamped import pane_time_us, times_in_time_us
 from tests.pane_log import run_logged
-from tests.scripted_source import Batch, ScriptedSource
 from tests.strategies import streams, triggers, windowings
 
 COMBINERS = st.sampled_from([df.TimestampCombiner.EARLIEST, df.TimestampCombiner.LATEST])

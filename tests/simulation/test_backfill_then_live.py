@@ -30,6 +30,7 @@ from runners.millwheel.store.commit_or_resolve import CommitResult
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Indeterminate, RangeRow
 from runners.stored.places import ReadSoFar, SplitMark
+from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import ALL_FAULTS
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.pipelines import LATENESS, PIPELINES, TRIGGERS, NamedPipeline
@@ -37,7 +38,6 @@ from runners.testing.simulator.scripts import SECONDS, truthful
 from runners.testing.simulator.simulation import Simulation
 from tests.backfill_jobs import LocalBackfill
 from tests.effort import by_profile
-from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Of each pipeline, with crashes and without.

@@ -10,9 +10,9 @@ import dataflow as df
 from runners.direct import DirectRunner
 from runners.millwheel.worker import reading_pace
 from runners.millwheel.worker.worker import Worker
+from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import cluster as cluster_module
 from tests.effort import lengthy
-from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import SLOTS, Cluster
 
 LIMIT_BYTES = 2_000

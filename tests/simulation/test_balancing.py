@@ -19,8 +19,8 @@ from runners.millwheel.model.key_range import KEY_SPACE_END
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.effort import lengthy
-from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, row
 
 pytestmark = pytest.mark.slow

@@ -24,9 +24,9 @@ from runners.millwheel.model.requests import (
 )
 from runners.stored.letters import stored_late_mapping
 from runners.stored.places import decode_position
+from runners.testing.scripted_source import ScriptedSource
 from runners.testing.simulator.scripts import guessing, truthful
 from tests.effort import costly
-from tests.scripted_source import ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, build, row, scripted
 
 DRAIN = Request(Verb.DRAIN)

@@ -11,8 +11,8 @@ import dataflow as df
 from runners.direct import DirectRunner
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.stored.places import decode_position
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.effort import costly
-from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, TRIGGERS, Cluster, batches, row
 
 DAY_US = 24 * 3600 * 1_000_000

@@ -25,12 +25,12 @@ from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.stored.cells import encode_cell
 from runners.stored.journal import Changes, decode_entry
+from runners.testing.scripted_source import ScriptedSource
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Fault, SimulationError
 from runners.testing.simulator.cluster import JOB, Cluster
 from runners.testing.simulator.network import Link, VirtualNetwork
 from runners.testing.simulator.store import SimulatedStore
 from tests.effort import costly
-from tests.scripted_source import ScriptedSource
 from tests.simulation.test_worker_crashes import build_counts, scripted
 
 pytestmark = pytest.mark.slow

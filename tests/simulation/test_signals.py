@@ -19,9 +19,9 @@ from runners.direct import DirectRunner
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.stored.places import decode_position
+from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import Fault
 from tests.effort import costly
-from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster, batches, build, row, scripted
 from triggers.trigger import Elements
 from windowing.timestamps import MIN_TIMESTAMP_US

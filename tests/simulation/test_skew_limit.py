@@ -11,9 +11,9 @@ from dataflow.source import SplitStatus
 from runners.direct import DirectRunner
 from runners.millwheel.model.production import Production
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator.store import SharedStore
 from tests.effort import costly
-from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster, build_counts
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.direct import DirectRunner
 from runners.stored.letters import stored_late_mapping
+from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator.pipelines import Numbered
 from tests.effort import costly
-from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
 from windowing.timestamps import MAX_TIMESTAMP_US
 

@@ -10,8 +10,8 @@ import dataflow as df
 from dataflow.graph import PipelineGraph
 from dataflow.io.arrival import ArrivalTime
 from runners.direct import DirectRunner
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.effort import costly
-from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row, scripted
 
 Batches = list[list[tuple[int, int]]]

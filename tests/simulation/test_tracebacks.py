@@ -8,7 +8,7 @@ import pytest
 import dataflow as df
 from runners.direct import DirectRunner
 from runners.task_traceback import TaskTraceback
-from tests.scripted_source import Batch, ScriptedSource
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster
 
 

@@ -4,8 +4,8 @@ import pytest
 
 import dataflow as df
 from runners.direct import DirectRunner
+from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator.cluster import JOB
-from tests.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster
 
 pytestmark = pytest.mark.slow

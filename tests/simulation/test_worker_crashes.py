@@ -14,8 +14,8 @@ from runners.direct import DirectRunner
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing import simulator
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.effort import costly
-from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 SLOTS = 2

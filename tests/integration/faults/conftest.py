@@ -75,7 +75,7 @@ class FaultJob:
         runner = StreamingRunner(
             job=JOB, store=dsn or self.dsn, master=self.master, show_progress=False
         )
-        p = df.Pipeline(gate_at(self.gate).held(runner))
+        p = df.Pipeline(gate_at(self.gate).gated(runner))
         pipeline(records)(p)
         started = p.run()
         assert isinstance(started, StreamingJob)

@@ -10,7 +10,7 @@ import dataflow as df
 from dataflow.graph import PipelineGraph
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
-from tests.scripted_source import Batch, ScriptedSource
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster
 
 HERE = "tests/unit/dataflow/test_bad_input.py"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from tests.scripted_source import Batch, ScriptedSource
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.stateful_programs import Engine
 from tests.unit.dataflow.test_refused_state import refused
 from tests.unit.dataflow.test_user_state import retracting, run, run_all

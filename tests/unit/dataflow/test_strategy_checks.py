@@ -9,8 +9,8 @@ import pytest
 
 import dataflow as df
 from runners.direct import DirectRunner
+from runners.testing.scripted_source import ScriptedSource
 from tests.ids import shown
-from tests.scripted_source import ScriptedSource
 
 Mode = df.AccumulationMode
 DISCARDING = Mode.DISCARDING

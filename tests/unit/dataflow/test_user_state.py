@@ -9,8 +9,8 @@ import pytest
 import dataflow as df
 from dataflow.testing import TestStream
 from runners.direct import DirectRunner
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.ids import shown
-from tests.scripted_source import Batch, ScriptedSource
 
 VALUE = df.ReadModifyWriteStateSpec("value")
 BAG = df.BagStateSpec("bag")

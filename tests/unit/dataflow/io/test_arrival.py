@@ -12,9 +12,9 @@ import dataflow as df
 from dataflow.io.arrival import QUIET_STEP_US, ArrivalTime, ArrivalTimeSource
 from dataflow.io.memory import MemorySource
 from runners.direct import DirectRunner
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.laws import microseconds
 from tests.pane_log import run_logged
-from tests.scripted_source import Batch, ScriptedSource
 
 ACTIVE, IDLE, FINISHED = df.SplitStatus.ACTIVE, df.SplitStatus.IDLE, df.SplitStatus.FINISHED
 

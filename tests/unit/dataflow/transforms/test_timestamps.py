@@ -10,9 +10,9 @@ import dataflow as df
 from dataflow.do_fn import is_nondeterministic
 from dataflow.graph import ParDo
 from runners.direct import DirectRunner
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.laws import microseconds
 from tests.pane_log import PaneLog, run_logged
-from tests.scripted_source import Batch, ScriptedSource
 
 
 def timed(*transforms: Any, at: float = 100) -> list[tuple[Any, float]]:

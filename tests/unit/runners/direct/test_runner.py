@@ -7,9 +7,9 @@ import pytest
 import dataflow as df
 from runners.direct import DirectRunner
 from runners.direct.job import Job
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.laws import microseconds
 from tests.pane_log import PaneLog, run_logged
-from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 IDLE, FINISHED = df.SplitStatus.IDLE, df.SplitStatus.FINISHED

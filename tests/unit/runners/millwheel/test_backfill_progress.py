@@ -26,8 +26,8 @@ from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.backfill_jobs import LocalBackfill
-from tests.scripted_source import Batch, ScriptedSource
 
 SCRIPT = [Batch([("a", number)], [number], number) for number in range(4)]
 

@@ -7,7 +7,7 @@ from dataflow.errors import PipelineError
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.millwheel.model.guarantees import Guarantees, check_guarantees
-from tests.scripted_source import ScriptedSource
+from runners.testing.scripted_source import ScriptedSource
 
 WEAK = Guarantees(strong_productions=False)
 

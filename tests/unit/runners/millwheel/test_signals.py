@@ -8,7 +8,7 @@ from runners.core.stages.plan import ExecutionPlan, plan
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.signals import NO_SIGNALS, Signal, SignalBoard, SignalMark
 from runners.millwheel.worker.outbox import Outbox, Trail
-from tests.scripted_source import ScriptedSource
+from runners.testing.scripted_source import ScriptedSource
 
 READ = [RangeId("read", 0), RangeId("read", 1)]
 FIRST = [RangeId("first", 0), RangeId("first", 1)]

@@ -20,7 +20,7 @@ from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, RangeRow
 from runners.stored.letters import stored_dead_mapping
-from tests.scripted_source import Batch, ScriptedSource
+from runners.testing.scripted_source import Batch, ScriptedSource
 
 KEYS = 40
 SECOND_US = 1_000_000

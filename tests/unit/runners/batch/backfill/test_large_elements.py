@@ -11,8 +11,8 @@ from runners.core.stages import stage_executor
 from runners.core.user_code import do_fn_invoker
 from runners.direct import DirectRunner
 from runners.millwheel.store.memory.store import MemoryStore
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.backfill_jobs import LocalBackfill
-from tests.scripted_source import Batch, ScriptedSource
 
 MANY = 1_000
 TEN_MINUTES_US = 600_000_000

@@ -22,8 +22,8 @@ from runners.millwheel.store.port import Committed
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version
 from runners.millwheel.versions.state_shape import StateShape, state_shapes
 from runners.millwheel.versions.update import Fate, UpdatePlan
+from runners.testing.scripted_source import ScriptedSource
 from tests.columnar import Spread, SpreadColumns
-from tests.scripted_source import ScriptedSource
 
 Build = Callable[[df.Pipeline], object]
 SEEN = df.ReadModifyWriteStateSpec("seen")

@@ -13,7 +13,7 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.router import Router
-from tests.scripted_source import ScriptedSource
+from runners.testing.scripted_source import ScriptedSource
 from windowing.timestamps import MIN_TIMESTAMP_US, US_PER_SECOND
 
 RANGE, DELAY_US = RangeId("group", 0), 5 * US_PER_SECOND

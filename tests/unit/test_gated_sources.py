@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dataflow.source import SplitStatus
 from runners.testing.scripted_source import Batch, ScriptedSource
-from tests.held_sources import Gate
+from tests.gated_sources import Gate
 
 
 def test_a_reader_waits_for_the_gate_and_loses_nothing(tmp_path: Path) -> None:
@@ -12,9 +12,9 @@ def test_a_reader_waits_for_the_gate_and_loses_nothing(tmp_path: Path) -> None:
     gate = Gate(path=tmp_path / "gate", records=3, records_per_second=1e9)
     reader = gate.read("read", source, 0, None)
     batches = [reader.read(1) for _ in range(8)]
-    held = [value for batch in batches for value in batch.values]
+    handed_over = [value for batch in batches for value in batch.values]
 
-    assert held == [0, 1, 2]
+    assert handed_over == [0, 1, 2]
     last = batches[-1]
     assert (last.values, last.watermark_us, last.position) == ([], 2, 3)
     assert last.status is SplitStatus.ACTIVE

@@ -21,7 +21,7 @@ GATE_RECORDS = 8_000
 
 @attrs.frozen(kw_only=True)
 class Gate:
-    """Holds the sources of jobs back, in whatever process they are read, until it is opened.
+    """Keeps the sources of jobs from handing over more, in whatever process they are read, until it is opened.
 
     ``path``: of a file that is there when it is open.  ``records``: each reader hands over so many before that, and
     ``records_per_second`` of them.
@@ -35,18 +35,18 @@ class Gate:
         """Let everybody read on, as fast as they can."""
         self.path.touch()
 
-    def held(self, runner: Any) -> "HeldRunner":
+    def gated(self, runner: Any) -> "GatedRunner":
         """The runner, with every source behind the gate."""
-        return HeldRunner(runner, self)
+        return GatedRunner(runner, self)
 
     def read(self, label: str, source: Source, split: Any, position: Any | None) -> SourceReader:
         """A reader behind the gate."""
-        return _HeldReader(self, source.open(split, position), position)
+        return _GatedReader(self, source.open(split, position), position)
 
 
 @attrs.frozen
-class HeldRunner:
-    """See `Gate.held`."""
+class GatedRunner:
+    """See `Gate.gated`."""
 
     inner: Any
     gate: Gate
@@ -57,7 +57,7 @@ class HeldRunner:
         return result
 
 
-class _HeldReader(SourceReader):
+class _GatedReader(SourceReader):
     def __init__(self, gate: Gate, inner: SourceReader, position: Any | None) -> None:
         self._gate, self._inner = gate, inner
         self._position, self._watermark_us = position, MIN_TIMESTAMP_US

@@ -13,7 +13,7 @@ from runners.millwheel.worker import reading_pace
 from runners.millwheel.worker.reading_pace import HELD_UP_REPORTED_AFTER_MS
 from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_options import WorkerOptions
-from tests.scripted_source import Batch, ScriptedSource
+from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.simulation.test_worker_crashes import Cluster
 
 SHORT_MS, LONG_MS = HELD_UP_REPORTED_AFTER_MS // 2, 3 * HELD_UP_REPORTED_AFTER_MS
