@@ -38,6 +38,7 @@ from runners.core.ground.cells import (
     WindowTimers,
 )
 from runners.core.ground.dead_letters import DeadLetter
+from runners.core.open_windows.entries import Released, Whole
 from runners.core.partials.partial import LatePartial
 from runners.core.partials.parts import PartialParts
 from runners.core.partials.signed_combine import NaN
@@ -55,14 +56,7 @@ from runners.millwheel.versions.state_shape import StateShape, state_shapes
 from runners.millwheel.wire import messages
 from runners.stored.cells import decode_cell, encode_cell
 from runners.stored.framing import FORMAT
-from runners.stored.journal import (
-    Released,
-    Whole,
-    decode_entry,
-    encode_changes,
-    encode_released,
-    encode_whole,
-)
+from runners.stored.journal import decode_entry, encode_changes, encode_released, encode_whole
 from runners.stored.letters import (
     dead_payload,
     late_payload,

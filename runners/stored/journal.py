@@ -6,13 +6,11 @@ have no buffered columns any more.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import attrs
+from typing import Any
 
 from dataflow.serialization import dumps, loads
-from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import CellId, TimerId
+from runners.core.open_windows.entries import Changes, Released, Whole
 from runners.core.partials.partial import Partial
 from runners.stored.cells import cell_fields, cell_of
 from runners.stored.columns import Own, keys_column, keys_of, windows_column, windows_from
@@ -23,30 +21,6 @@ from windowing.window import Window
 
 CHANGES, WHOLE, RELEASED = "changes", "whole", "released"
 _DOMAINS = {domain.value: domain for domain in TimeDomain}
-
-
-class Changes(NamedTuple):
-    """Cells with their new state, None if deleted; and timers with their new instant, None if cleared.
-
-    Instants are in microseconds.
-    """
-
-    cells: list[tuple[CellId, Any]]
-    timers: list[tuple[TimerId, int | None]]
-
-
-@attrs.frozen
-class Whole:
-    """All columns that the range buffers, except for those in further entries of the same commit."""
-
-    parts: Sequence[PartialColumns]
-
-
-@attrs.frozen
-class Released:
-    """Windows that have no buffered columns in the range any more, because they are in cells."""
-
-    windows: Sequence[Window]
 
 
 def encode_changes(

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.core.ground import timers
 from runners.core.ground.cells import CellId
+from runners.core.open_windows.entries import Changes
 from runners.core.stateful import keyed_state
-from runners.stored.journal import Changes, decode_entry, encode_changes
+from runners.stored.journal import decode_entry, encode_changes
 from tests.stateful_programs import Engine, Interpreted, Interpreter, Program, programs
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window import Window

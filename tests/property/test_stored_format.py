@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.core.ground.cells import NOTHING, EmittedPane, LateElement, WindowState, WindowTimers
+from runners.core.open_windows.entries import Changes
 from runners.core.partials.partial import LatePartial, Partial
 from runners.core.stateful.keyed_state import KeyedState
 from runners.stored.cells import decode_cell, encode_cell
-from runners.stored.journal import Changes, decode_entry, encode_changes
+from runners.stored.journal import decode_entry, encode_changes
 from runners.stored.partials import decode_partials, encode_partials
 from triggers.after_watermark import Phases
 from triggers.trigger import Progress, TriggerTimers

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runners.core.open_windows.entries import Released, Whole
 from runners.core.single_firing import column_windows
 from runners.core.single_firing.column_windows import ColumnWindows
 from runners.millwheel.model.ids import RangeId
@@ -20,7 +21,6 @@ from runners.millwheel.worker.state import journal as journals
 from runners.millwheel.worker.state.column_state import ColumnState, Release
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.window_steps import WindowSteps
-from runners.stored.journal import Released, Whole
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, dice, simulate
 from tests.effort import by_profile
 from windowing.window import Window

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from runners.core.ground.key_codec import KeyCodec
+from runners.core.open_windows.entries import Changes
 from runners.direct import DirectRunner
 from runners.millwheel.cell_codec import encode_cell_key, encode_window
 from runners.millwheel.control.shapes import Shapes
@@ -24,7 +25,7 @@ from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.stored.cells import encode_cell
-from runners.stored.journal import Changes, decode_entry
+from runners.stored.journal import decode_entry
 from runners.testing.scripted_source import ScriptedSource
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Fault, SimulationError
 from runners.testing.simulator.cluster import JOB, Cluster

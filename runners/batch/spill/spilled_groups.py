@@ -32,10 +32,11 @@ from runners.batch.spill.run_file import RunFile
 from runners.batch.spill.spill_file import SpillFile
 from runners.core.ground.cells import Cell, CellId, TimerId
 from runners.core.ground.timers import Timers
+from runners.core.open_windows.entries import Changes, Released, Whole
 from runners.core.partials.partial import Partial
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.stage_clocks import StageClocks
-from runners.stored.journal import Changes, Released, Whole, decode_entry, encode_changes
+from runners.stored.journal import decode_entry, encode_changes
 from runners.stored.partials import decode_partials, encode_partials
 
 #: State of a task in memory, as stored bytes; Python objects take some seven times as much.

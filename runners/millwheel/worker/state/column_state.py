@@ -15,6 +15,7 @@ import numpy as np
 from dataflow.column_combine_fn import ColumnCombineFn
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import TimerId
+from runners.core.open_windows.entries import Released, Whole
 from runners.core.partials.partial import Partial
 from runners.core.partials.parts import parts_of
 from runners.core.single_firing.column_windows import NEVER_US, ColumnWindows, is_of
@@ -24,7 +25,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX, Pieces
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
-from runners.stored.journal import Released, Whole, encode_whole
+from runners.stored.journal import encode_whole
 from runners.stored.partials import encode_partials
 from windowing.window import Window
 

@@ -24,6 +24,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from runners.core.ground.cells import CellId, TimerId
+from runners.core.open_windows.entries import Changes
 from runners.errors import StoreError
 from runners.millwheel.cell_codec import encode_window
 from runners.millwheel.model.ids import RangeId
@@ -36,7 +37,7 @@ from runners.millwheel.worker.state.stored_cells import StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.worker_step import WorkerStep, merged
 from runners.stored.cells import encode_cell
-from runners.stored.journal import Changes, decode_entry, encode_changes
+from runners.stored.journal import decode_entry, encode_changes
 
 #: The journal of a computation on one worker is not longer than this, and what compacting it takes in addition.
 JOURNAL_BYTES_MAX = 16 << 20

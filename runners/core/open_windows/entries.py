@@ -1,0 +1,37 @@
+"""Entries: what was changed in open windows, as values; `runners.stored.journal` makes bytes of them.
+
+Besides these three there are partials that were taken in, which are entries as they are.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import attrs
+
+from runners.core.columns.partials import PartialColumns
+from runners.core.ground.cells import CellId, TimerId
+from windowing.window import Window
+
+
+class Changes(NamedTuple):
+    """Cells with their new state, None if deleted; and timers with their new instant, None if cleared.
+
+    Instants are in microseconds.
+    """
+
+    cells: list[tuple[CellId, Any]]
+    timers: list[tuple[TimerId, int | None]]
+
+
+@attrs.frozen
+class Whole:
+    """All columns that are kept, except for those in further entries of the same commit."""
+
+    parts: Sequence[PartialColumns]
+
+
+@attrs.frozen
+class Released:
+    """Windows that have no columns any more, because they are in cells."""
+
+    windows: Sequence[Window]
