@@ -5,6 +5,9 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules --no-print-directory
+# Images of containers often have it.  Without bytecode each worker of pytest rewrites the asserts of 400 files anew, and
+# each process that a test or a benchmark starts compiles the whole package first.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Which Python makes the virtual environment; empty: the first that is new enough.
 PYTHON ?=

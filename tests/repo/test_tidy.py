@@ -4,6 +4,7 @@ Each rule is a function from a file to its complaints, so that the rules are tes
 """
 
 import ast
+import functools
 import io
 import re
 import textwrap
@@ -45,10 +46,24 @@ class Source:
     def parse(cls, path: Path, text: str) -> "Source":
         return cls(path, text, ast.parse(text, path))
 
+    @functools.cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree."""
+        return list(ast.walk(self.tree))
+
+    def comments(self, pattern: str) -> Iterator[int]:
+        """The lines of the comments in which the pattern is found."""
+        # Tokens cost ten times as much as a tree, and hardly a file has a comment that is looked for.
+        if not re.search(pattern, self.text):
+            return
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.type == tokenize.COMMENT and re.search(pattern, token.string):
+                yield token.start[0]
+
 
 def long_function(source: Source) -> Iterator[Complaint]:
     """Too long to be seen at once: name its parts."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             count = (node.end_lineno or node.lineno) - node.lineno + 1
             if count > FUNCTION_LINES_MAX:
@@ -63,32 +78,26 @@ def undocumented_module(source: Source) -> Iterator[Complaint]:
 
 def bare_except(source: Source) -> Iterator[Complaint]:
     """It would catch KeyboardInterrupt as well."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ExceptHandler) and node.type is None:
             yield node.lineno, "bare except"
 
 
 def note_without_issue(source: Source) -> Iterator[Complaint]:
     """A note that nobody is told about is never read again."""
-    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
-        if token.type == tokenize.COMMENT and re.search(
-            r"\b(TODO|FIXME|XXX)\b(?!.*#\d+)", token.string
-        ):
-            yield token.start[0], "no issue number, as in TODO(#12)"
+    for line in source.comments(r"\b(TODO|FIXME|XXX)\b(?!.*#\d+)"):
+        yield line, "no issue number, as in TODO(#12)"
 
 
 def rule_off_without_reason(source: Source) -> Iterator[Complaint]:
     """Whoever reads the line should know why the linter is wrong there."""
-    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
-        if token.type == tokenize.COMMENT and re.search(
-            r"# noqa(?!: [A-Z0-9]+(, [A-Z0-9]+)* - \S)", token.string
-        ):
-            yield token.start[0], "no reason, as in # noqa: SLF001 - it sees everything"
+    for line in source.comments(r"# noqa(?!: [A-Z0-9]+(, [A-Z0-9]+)* - \S)"):
+        yield line, "no reason, as in # noqa: SLF001 - it sees everything"
 
 
 def opening_that_points_elsewhere(source: Source) -> Iterator[Complaint]:
     """A docstring begins with what the thing does or is; it is read alone, in a list or an editor."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             text = ast.get_docstring(node) or ""
             if re.match(r"(That|Those|The same)\b", text):
@@ -100,7 +109,7 @@ def commit_beside_the_one_way(source: Source) -> Iterator[Complaint]:
     path = source.path
     if "runners" not in path.parts[:1] or "testing" in path.parts or path.name in COMMITS:
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             of, verb = ast.unparse(node.func.value).rpartition(".")[2], node.func.attr
             if verb in ("commit", "resolve") and of.strip("_").endswith("store"):
@@ -139,22 +148,23 @@ def project_files(suffix: str) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def sources() -> list[Source]:
-    return [
-        Source.parse(path.relative_to(ROOT), path.read_text("utf-8"))
-        for path in project_files(".py")
-    ]
+def complaints() -> dict[str, list[str]]:
+    """Of each rule, by its name; a tree is let go before the next file, as all of them are a million objects."""
+    found: dict[str, list[str]] = {rule.__name__: [] for rule in RULES}
+    for path in project_files(".py"):
+        source = Source.parse(path.relative_to(ROOT), path.read_text("utf-8"))
+        for rule in RULES:
+            found[rule.__name__] += [f"{source.path}:{line}: {what}" for line, what in rule(source)]
+    return found
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_python_files_follow(
-    rule: Callable[[Source], Iterator[Complaint]], sources: list[Source]
+    rule: Callable[[Source], Iterator[Complaint]], complaints: dict[str, list[str]]
 ) -> None:
-    complaints = [
-        f"{source.path}:{line}: {what}" for source in sources for line, what in rule(source)
-    ]
+    of_rule = complaints[rule.__name__]
 
-    assert not complaints, "\n" + "\n".join([f"{rule.__doc__}", *complaints])
+    assert not of_rule, "\n" + "\n".join([f"{rule.__doc__}", *of_rule])
 
 
 def test_every_markdown_file_has_one_title() -> None:

@@ -3,12 +3,14 @@
 `docs/glossary.md` says what each term means and what others call it.
 """
 
+import functools
 import io
 import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -83,10 +85,29 @@ def code() -> Iterator[tuple[Path, str]]:
             yield path, path.read_text(encoding="utf-8")
 
 
-def identifiers(text: str) -> set[str]:
+@attrs.frozen
+class Words:
+    """What a Python file says: names, and in which line which comment or string begins."""
+
+    names: frozenset[str]
+    texts: tuple[tuple[int, str], ...]
+
+
+@functools.cache
+def words_of(text: str) -> Words:
+    """The words of a Python file; the same file is taken apart once for all the rules."""
+    names, texts = set(), []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME:
+            names.add(token.string)
+        elif token.type in (tokenize.STRING, tokenize.COMMENT):
+            texts.append((token.start[0], token.string))
+    return Words(frozenset(names), tuple(texts))
+
+
+def identifiers(text: str) -> frozenset[str]:
     """The names in a Python file, without what stands in texts and comments."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return {token.string for token in tokens if token.type == tokenize.NAME}
+    return words_of(text).names
 
 
 def parts_of(name: str) -> str:
@@ -110,9 +131,7 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
     """Comments, docstrings and messages of a Python file, or the lines of a page outside of its code."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type in (tokenize.STRING, tokenize.COMMENT):
-                yield token.start[0], token.string
+        yield from words_of(text).texts
         return
     is_code = False
     for number, line in enumerate(text.splitlines(), 1):

@@ -108,10 +108,15 @@ def test_a_label_goes_to_the_cheapest_place(
     assert picture.cost(place) > 0  # the next label keeps away from it
 
 
-# The figures themselves, each run once: what they say does not depend on who looks.
+# The figures themselves, each run and drawn once: what they say does not depend on who looks.
 
 
 run = functools.cache(Figure.run)
+
+
+@functools.cache
+def drawn(figure: Figure) -> ET.Element:
+    return ET.fromstring(draw(figure, run(figure)))
 
 
 def texts(root: ET.Element, css: str) -> list[tuple[Box, str]]:
@@ -132,7 +137,7 @@ def texts(root: ET.Element, css: str) -> list[tuple[Box, str]]:
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: str(figure.number))
 def test_no_sum_covers_a_point_or_another_sum(figure: Figure) -> None:
-    root = ET.fromstring(draw(figure, run(figure)))
+    root = drawn(figure)
     sums = [box for css in ("now", "taken-back") for box, _ in texts(root, css)]
     points = [
         Box.around((float(each.get("cx", "")), float(each.get("cy", ""))), 20, 20)
@@ -146,7 +151,7 @@ def test_no_sum_covers_a_point_or_another_sum(figure: Figure) -> None:
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: str(figure.number))
 def test_every_sum_and_every_retraction_is_drawn(figure: Figure) -> None:
     panes = run(figure)
-    root = ET.fromstring(draw(figure, panes))
+    root = drawn(figure)
 
     assert [text for _, text in texts(root, "now")] == [str(pane.value) for pane in panes]
     assert [text for _, text in texts(root, "taken-back")] == [
@@ -159,7 +164,7 @@ def test_every_sum_and_every_retraction_is_drawn(figure: Figure) -> None:
 def test_late_point_stands_out_where_there_is_a_watermark_to_be_behind() -> None:
     late = {}
     for figure in FIGURES:
-        root = ET.fromstring(draw(figure, run(figure)))
+        root = drawn(figure)
         circles = [each.get("class") for each in root.iter(f"{SVG}circle")]
         # The ten points, and then the legend.
         late[figure.number] = [
@@ -171,7 +176,7 @@ def test_late_point_stands_out_where_there_is_a_watermark_to_be_behind() -> None
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: str(figure.number))
 def test_everything_is_inside_the_picture(figure: Figure) -> None:
-    root = ET.fromstring(draw(figure, run(figure)))
+    root = drawn(figure)
     _, _, width, height = map(float, root.get("viewBox", "").split())
 
     for rect in root.iter(f"{SVG}rect"):
@@ -193,7 +198,7 @@ def test_every_class_that_is_drawn_has_a_style_in_light_and_in_dark() -> None:
     used = {
         name
         for figure in FIGURES
-        for element in ET.fromstring(draw(figure, run(figure))).iter()
+        for element in drawn(figure).iter()
         for name in element.get("class", "").split()
     }
     without_colour = {"middle", "end", "title", "value", "withdrawn"}
