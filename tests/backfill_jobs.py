@@ -110,21 +110,21 @@ class LocalBackfill:
         job = self._store.open_job(spec)
         if backfill_state(job) is BackfillState.LOADED:
             return
-        told = begun(job) or SplitMark(until_us=self._until_us, now_us=self.crashes)
-        history = backfill_settings(
-            execution, job, until_us=told.until_us, now_us=told.now_us, tries=self._tries
+        mark = begun(job) or SplitMark(until_us=self._until_us, now_us=self.crashes)
+        backfill = backfill_settings(
+            execution, job, until_us=mark.until_us, now_us=mark.now_us, tries=self._tries
         )
         waiting: dict[int, list[Any]] = defaultdict(list)
-        end: Any = history.end
+        end: Any = backfill.end
         end = attrs.evolve(end, batch_records=self._batch_records)
-        history = attrs.evolve(history, end=end)
-        layout = history.layout
+        backfill = attrs.evolve(backfill, end=end)
+        layout = backfill.layout
         for name in sorted(layout.wanted.keys() - layout.counts.keys()):
             for index in self._shuffled(layout.wanted[name]):
                 range_id = RangeId(name, index)
                 split = job.ranges[range_id].split
                 assert split is not None
-                for target, each in self._outputs(history, execution, range_id, split):
+                for target, each in self._outputs(backfill, execution, range_id, split):
                     waiting[target].append(each)
         for level in range(1, layout.level_max + 1):
             targets = [
@@ -135,26 +135,28 @@ class LocalBackfill:
             for target in self._shuffled(targets):
                 found = self._shuffled(waiting.pop(target, ()))
                 range_id = layout.range_of(target)
-                for later, each in self._outputs(history, execution, range_id, found):
+                for later, each in self._outputs(backfill, execution, range_id, found):
                     waiting[later].append(each)
         assert not waiting
         go_live(self._fragile(), "sim")
 
     def _outputs(
-        self, history: TaskSettings, execution: ExecutionPlan, range_id: RangeId, given: Any
+        self, backfill: TaskSettings, execution: ExecutionPlan, range_id: RangeId, given: Any
     ) -> list[Any]:
         """What a task says; now and then it is run again, because that has got lost, and must say the same."""
-        said: list[list[Any]] = []
+        outputs_of_all: list[list[Any]] = []
         for attempt in range(self._random.choice([1, 1, 2])):
             owner = f"{range_id} {attempt} {self._random.random()}"
             spill_bytes = self._random.choice(self._spill_bytes)
-            settings = attrs.evolve(history, spill_bytes=spill_bytes)
+            settings = attrs.evolve(backfill, spill_bytes=spill_bytes)
             task = RangeTask(settings, execution, range_id, self._fragile, owner)
             is_split = isinstance(given, bytes)
             outputs = task.read_split(given) if is_split else task.group(self._shuffled(given))
-            said.append(list(outputs))
-        assert all(each == said[0] for each in said), f"{range_id} says something else"
-        return said[-1]
+            outputs_of_all.append(list(outputs))
+        assert all(each == outputs_of_all[0] for each in outputs_of_all), (
+            f"{range_id} says something else"
+        )
+        return outputs_of_all[-1]
 
     def _fragile(self) -> Any:
         return FragileStore(self._store, self._random, self._crash_rate, self._unanswered)

@@ -229,7 +229,7 @@ class Recorder(df.DoFn):
 class Run(NamedTuple):
     """What a run said, whether in the order of event time, and how many bundles of it were never single objects."""
 
-    said: list[tuple[Any, ...]]
+    emitted: list[tuple[Any, ...]]
     is_in_order: bool
     in_columns: int
 
@@ -269,30 +269,30 @@ def replayed(
         outputs = executor.process(bundle, _WHILE_INPUT)
         packed += gatherer.add(outputs.groups)
     packed += gatherer.flush()
-    spoken: list[Bundle] = []
+    fired: list[Bundle] = []
     is_in_order = True
     for index in range(ranges):
         stage = GroupingStage(execution, grouping, is_replay=True)
         if by_machine:
             stage.replay = None
-        note_bundles(stage.executor, spoken)
+        note_bundles(stage.executor, fired)
         groups = SpilledGroups(stage, _WHILE_INPUT, _AT_THE_END, spill_bytes)
         before = len(recorder.seen)
         for _ in groups.steps(blob for target, blob in packed if target == index):
             pass
         times = [timestamp for _, timestamp, *_ in recorder.seen[before:]]
         is_in_order &= times == sorted(times)
-    in_columns = sum(isinstance(each.values, PairColumns) for each in spoken)
+    in_columns = sum(isinstance(each.values, PairColumns) for each in fired)
     return Run(sorted(recorder.seen, key=repr), is_in_order, in_columns)
 
 
-def note_bundles(executor: StageExecutor, spoken: list[Bundle]) -> None:
+def note_bundles(executor: StageExecutor, fired: list[Bundle]) -> None:
     """Have a stage note what it is given, from here on."""
     process = executor.process
 
     def noting(bundle: Bundle, clocks: StageClocks) -> StageOutputs:
         if len(bundle):
-            spoken.append(bundle)
+            fired.append(bundle)
         return process(bundle, clocks)
 
     executor.process = noting  # type: ignore[method-assign]

@@ -43,10 +43,10 @@ class DeduplicatedOnArrival(Deduplicated):
 def expected(elements: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
     """What it says of ``(key, value, second)`` in the order of event times, worked out by hand, sorted."""
     free_from: dict[str, int] = {}
-    said = []
+    emitted = []
     for key, value, second in sorted(elements, key=lambda each: (each[2], each[1])):
         # A timer for an instant is before the elements of that instant.
         if second >= free_from.get(key, second):
-            said.append((key, value))
+            emitted.append((key, value))
             free_from[key] = second + MINUTE
-    return sorted(said)
+    return sorted(emitted)

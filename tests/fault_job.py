@@ -76,9 +76,9 @@ def pipeline(records: int) -> Callable[[df.Pipeline], None]:
     """Fixed windows with one pane each, fixed windows corrected early and late, and sessions that retract."""
 
     def build(p: df.Pipeline) -> None:
-        said = p | "read" >> df.Read(ScriptedSource(*scripts(records)))
+        records_read = p | "read" >> df.Read(ScriptedSource(*scripts(records)))
         (
-            said
+            records_read
             | "on time" >> df.Filter(lambda pair: not pair[1][1])
             | "exact id" >> df.Map(_pair_id)
             | "exact windows" >> df.WindowInto(df.FixedWindows(10))
@@ -86,7 +86,7 @@ def pipeline(records: int) -> Callable[[df.Pipeline], None]:
             | "exact pane" >> df.Map(pane_row)
             | df.WriteToPostgres("exact_panes", columns=PANE)
         )
-        ids = said | "id" >> df.Map(_pair_id)
+        ids = records_read | "id" >> df.Map(_pair_id)
         early_and_late = df.AfterWatermark(early=df.AfterCount(3), late=df.AfterCount(1))
         totals = (
             ids

@@ -36,7 +36,7 @@ class FaultProxy:
         self.connections = 0
         #: Counts answers to COMMIT that never arrived, or are being kept back.
         self.commits_lost = 0
-        self._held: SimpleQueue[int] = SimpleQueue()
+        self._withheld: SimpleQueue[int] = SimpleQueue()
         self._release = threading.Event()
         port = self._listener.getsockname()[1]
         self.dsn = make_conninfo(
@@ -66,7 +66,7 @@ class FaultProxy:
         self._release.clear()
         with self._lock:
             self._hold_commits = 1
-        return self._held.get(timeout=_HOLD_MAX_S)
+        return self._withheld.get(timeout=_HOLD_MAX_S)
 
     def release(self) -> None:
         """Let the answer go that was kept back."""
@@ -118,12 +118,12 @@ class FaultProxy:
     def _passes(self, client: socket.socket) -> bool:
         """Whether an answer to COMMIT arrives; it may be kept back for a while before."""
         with self._lock:
-            is_lost, is_held = self._lose_commits > 0, self._hold_commits > 0
+            is_lost, is_withheld = self._lose_commits > 0, self._hold_commits > 0
             self._lose_commits -= is_lost
-            self._hold_commits -= is_held
+            self._hold_commits -= is_withheld
             self.commits_lost += is_lost
-        if is_held:
-            self._held.put(client.getpeername()[1])
+        if is_withheld:
+            self._withheld.put(client.getpeername()[1])
             self._release.wait(_HOLD_MAX_S)
         return not is_lost
 

@@ -8,15 +8,15 @@ PaneRow = Mapping[str, Any]
 Answers = Mapping[tuple[Any, ...], str]
 
 
-def check_panes_are_those_of(expected: Sequence[PaneRow], said: Sequence[PaneRow]) -> None:
+def check_panes_are_those_of(expected: Sequence[PaneRow], emitted: Sequence[PaneRow]) -> None:
     """Both have equal panes, each as often, and those of each key and window in one order."""
-    assert _by_window(expected) == _by_window(said)
+    assert _by_window(expected) == _by_window(emitted)
 
 
-def check_corrections(said: Sequence[PaneRow], answers: Answers) -> None:
+def check_corrections(emitted: Sequence[PaneRow], answers: Answers) -> None:
     """Panes of a window accumulate: numbered without a gap, never fewer ids than before, and the last is the answer."""
     last: dict[tuple[Any, ...], str] = {}
-    for (user, start, _), panes in _by_window(said).items():
+    for (user, start, _), panes in _by_window(emitted).items():
         indexes = [index for _, index, _ in panes]
         assert list(range(len(panes))) == indexes, (user, start, panes)
         counted: set[str] = set()
@@ -32,11 +32,11 @@ def check_corrections(said: Sequence[PaneRow], answers: Answers) -> None:
     assert answers == last
 
 
-def check_retractions(said: Sequence[PaneRow], answers: Answers) -> None:
+def check_retractions(emitted: Sequence[PaneRow], answers: Answers) -> None:
     """What is said is said once until it is taken back, no id is in two answers, and what stands is the answer."""
     standing: dict[str, dict[tuple[Any, ...], str]] = defaultdict(dict)
     next_index: dict[tuple[Any, ...], int] = {}
-    for change in said:
+    for change in emitted:
         user, window = change["user"], (change["user"], change["start"], change["end"])
         if change["sign"] < 0:
             assert standing[user].pop(window, None) == change["value"], f"not standing: {change}"
@@ -51,9 +51,9 @@ def check_retractions(said: Sequence[PaneRow], answers: Answers) -> None:
     assert answers == left
 
 
-def _by_window(said: Sequence[PaneRow]) -> dict[tuple[Any, ...], list[tuple[str, int, str]]]:
+def _by_window(emitted: Sequence[PaneRow]) -> dict[tuple[Any, ...], list[tuple[str, int, str]]]:
     panes = defaultdict(list)
-    for pane in said:
+    for pane in emitted:
         window = pane["user"], pane["start"], pane["end"]
         panes[window].append((pane["value"], pane["index"], pane["timing"]))
     return dict(panes)

@@ -75,7 +75,7 @@ class RunningTotal(df.DoFn):
             raise ValueError("three and four")
 
     @df.on_timer(END)
-    def say(self, key: str = df.DoFn.KeyParam, total: Any = df.DoFn.StateParam(TOTAL)) -> Any:
+    def emit(self, key: str = df.DoFn.KeyParam, total: Any = df.DoFn.StateParam(TOTAL)) -> Any:
         """The total of the key."""
         if key == "key 4":
             raise ValueError("four")

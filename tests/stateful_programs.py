@@ -25,12 +25,12 @@ SCRIPTS = df.ReadModifyWriteStateSpec("scripts")
 FIRST = df.TimerSpec("first", df.TimeDomain.EVENT)
 SECOND = df.TimerSpec("second", df.TimeDomain.EVENT)
 CLOCK = df.TimerSpec("clock", df.TimeDomain.PROCESSING)
-ALARM = df.TimerSpec("alarm", df.TimeDomain.PROCESSING)
+WAIT = df.TimerSpec("wait", df.TimeDomain.PROCESSING)
 TICKS = df.TimerFamilySpec("ticks", df.TimeDomain.EVENT)
 BEEPS = df.TimerFamilySpec("beeps", df.TimeDomain.PROCESSING)
 #: One of a family is named with its tag.
 EVENT_TIMERS = ("first", "second", "ticks:1", "ticks:2", "ticks:3")
-PROCESSING_TIMERS = ("clock", "alarm", "beeps:1", "beeps:2")
+PROCESSING_TIMERS = ("clock", "wait", "beeps:1", "beeps:2")
 
 #: A call with its arguments.  ("script", timer, program): what that timer's method does the next time.
 Operation = tuple[Any, ...]
@@ -52,7 +52,7 @@ class Interpreted(df.DoFn):
         first: Any = df.DoFn.TimerParam(FIRST),
         second: Any = df.DoFn.TimerParam(SECOND),
         clock: Any = df.DoFn.TimerParam(CLOCK),
-        alarm: Any = df.DoFn.TimerParam(ALARM),
+        wait: Any = df.DoFn.TimerParam(WAIT),
         ticks: Any = df.DoFn.TimerParam(TICKS),
         beeps: Any = df.DoFn.TimerParam(BEEPS),
     ) -> Iterator[Any]:
@@ -62,7 +62,7 @@ class Interpreted(df.DoFn):
             bag,
             total,
             scripts,
-            _by_name(first, second, clock, alarm, ticks, beeps),
+            _by_name(first, second, clock, wait, ticks, beeps),
         )
 
     def _called(self, timer: str, at: Any, *handles: Any) -> Iterator[Any]:
@@ -89,24 +89,24 @@ def _method(spec: df.TimerSpec | df.TimerFamilySpec) -> Any:
         first: Any = df.DoFn.TimerParam(FIRST),
         second: Any = df.DoFn.TimerParam(SECOND),
         clock: Any = df.DoFn.TimerParam(CLOCK),
-        alarm: Any = df.DoFn.TimerParam(ALARM),
+        wait: Any = df.DoFn.TimerParam(WAIT),
         ticks: Any = df.DoFn.TimerParam(TICKS),
         beeps: Any = df.DoFn.TimerParam(BEEPS),
     ) -> Iterator[Any]:
-        timers = _by_name(first, second, clock, alarm, ticks, beeps)
+        timers = _by_name(first, second, clock, wait, ticks, beeps)
         name = f"{spec.name}:{tag}" if is_family else spec.name
         yield from self._called(name, at, value, bag, total, scripts, timers)
 
     return called
 
 
-def _by_name(first: Any, second: Any, clock: Any, alarm: Any, ticks: Any, beeps: Any) -> Any:
-    timers = {"first": first, "second": second, "clock": clock, "alarm": alarm}
+def _by_name(first: Any, second: Any, clock: Any, wait: Any, ticks: Any, beeps: Any) -> Any:
+    timers = {"first": first, "second": second, "clock": clock, "wait": wait}
     timers |= {f"ticks:{tag}": ticks.get(tag) for tag in "123"}
     return timers | {f"beeps:{tag}": beeps.get(tag) for tag in "12"}
 
 
-for _spec in (FIRST, SECOND, CLOCK, ALARM, TICKS, BEEPS):
+for _spec in (FIRST, SECOND, CLOCK, WAIT, TICKS, BEEPS):
     setattr(Interpreted, f"on_{_spec.name}", _method(_spec))
 
 
@@ -316,5 +316,5 @@ class Engine:
         self.late.extend(effects.late)
         self.touched.update(effects.touched)
 
-    def said(self, window: Window) -> list[tuple[Any, int]]:
+    def emitted(self, window: Window) -> list[tuple[Any, int]]:
         return [(value, at_us) for value, at_us, where in self.outputs if where == window]

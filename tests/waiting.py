@@ -19,11 +19,11 @@ LONG_MS = 600_000
 _POLL_S = 0.01
 
 
-def until(is_reached: Callable[[], object], told: Callable[[], str] = str) -> None:
-    """Look again and again until it is true; ``told``: what to say if it never is."""
+def until(is_reached: Callable[[], object], complaint: Callable[[], str] = str) -> None:
+    """Look again and again until it is true; ``complaint``: what to say if it never is."""
     deadline_s = time.monotonic() + WAIT_MAX_S
     while not is_reached():
-        assert time.monotonic() < deadline_s, f"not reached in {WAIT_MAX_S} s: {told()}"
+        assert time.monotonic() < deadline_s, f"not reached in {WAIT_MAX_S} s: {complaint()}"
         time.sleep(_POLL_S)
 
 

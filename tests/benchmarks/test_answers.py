@@ -65,7 +65,7 @@ def test_values_of_two_rows_that_are_exchanged_are_found(rows: list[Any], data: 
 
 
 @pytest.mark.parametrize(
-    ("case", "said", "right"),
+    ("case", "ours", "right"),
     [
         (B2, [(1, 60, 2, 9), (5, 60, 3, 9)], [(1, 60, 3, 9), (5, 60, 2, 9)]),
         (B5, [("one", 1), ("two", 2)], [("one", 2), ("two", 1)]),
@@ -73,20 +73,20 @@ def test_values_of_two_rows_that_are_exchanged_are_found(rows: list[Any], data: 
     ],
 )
 def test_what_no_sum_shows_is_found_by_the_digest(
-    case: Case, said: list[Any], right: list[Any]
+    case: Case, ours: list[Any], right: list[Any]
 ) -> None:
     deduplicated = reference.check_answer(
-        Answer.of(case, said), {reference.OK: Answer.of(case, right)}
+        Answer.of(case, ours), {reference.OK: Answer.of(case, right)}
     )
 
     assert deduplicated.startswith("WRONG: digest")
 
 
 def test_difference_names_what_differs() -> None:
-    said = reference.check_answer(Answer.of(B2, [(1, 60, 2, 9)]), right([(1, 60, 2, 8)]))
+    message = reference.check_answer(Answer.of(B2, [(1, 60, 2, 9)]), right([(1, 60, 2, 8)]))
 
-    assert "sums: (1, 60, 2, 9), not (1, 60, 2, 8)" in said
-    assert "rows" not in said
+    assert "sums: (1, 60, 2, 9), not (1, 60, 2, 8)" in message
+    assert "rows" not in message
 
 
 def test_a_row_of_another_width_is_refused() -> None:
@@ -111,7 +111,7 @@ def test_rows_are_read_without_what_programs_mark_as_theirs(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("case", THROUGHPUT)
-def test_our_pipeline_in_memory_says_what_the_reference_says(case: str, tmp_path: Path) -> None:
+def test_our_pipeline_in_memory_has_the_answer_of_the_reference(case: str, tmp_path: Path) -> None:
     size, spec = 800, THROUGHPUT[case]
     dataset = spec.dataset(tmp_path, size)
     task = Task(case=case, size=size, out=str(tmp_path), two=str(dataset.two))
@@ -120,9 +120,9 @@ def test_our_pipeline_in_memory_says_what_the_reference_says(case: str, tmp_path
     build(pipeline, task)
     result = pipeline.run()
 
-    said = [[row[name] for name in spec.columns] for row in result.read_table(TABLE)]
+    ours = [[row[name] for name in spec.columns] for row in result.read_table(TABLE)]
     assert (
-        reference.check_answer(Answer.of(spec, said), reference.answers(spec, size)) == reference.OK
+        reference.check_answer(Answer.of(spec, ours), reference.answers(spec, size)) == reference.OK
     )
 
 

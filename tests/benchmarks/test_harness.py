@@ -61,14 +61,14 @@ def test_programs_import_nothing_of_each_other() -> None:
 def test_the_recorded_command_makes_the_same_runs_again(parser: Any, line: str) -> None:
     given: Namespace = parser.parse_args(line.split())
     if "size" in vars(given) and "peers" in vars(given):
-        said = bench.command(bench.options_of(given))
+        shown = bench.command(bench.options_of(given))
         begin = "python -m benchmarks.bench "
     else:
-        said = stream_scale.command(given)
+        shown = stream_scale.command(given)
         begin = "python -m benchmarks.stream_scale "
 
-    assert said.startswith(begin)
-    assert given == parser.parse_args(said.removeprefix(begin).split())
+    assert shown.startswith(begin)
+    assert given == parser.parse_args(shown.removeprefix(begin).split())
 
 
 def test_text_is_one_value_of_an_option() -> None:
@@ -132,7 +132,7 @@ def test_each_run_has_a_folder_and_a_database_and_both_go(server: _Databases) ->
         assert server.names == []
 
 
-def test_a_run_that_leaves_no_report_says_why(
+def test_a_run_that_leaves_no_report_names_the_reason(
     server: _Databases, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Runs(server, 60.0).prepared(task(), needs_store=False) as prepared:

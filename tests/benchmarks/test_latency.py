@@ -63,7 +63,7 @@ def test_counts_must_be_those_of_the_records(visitors: list[int], data: st.DataO
 
 
 @pytest.mark.parametrize("most", [1, 7, 1_000])
-def test_a_late_reader_is_told_when_records_were_due(most: int) -> None:
+def test_a_late_reader_is_given_the_times_at_which_records_were_due(most: int) -> None:
     source = RateSource(start_us=LONG_AGO_US, per_second=300, records=100)
     reader, batches = source.open(0, None), list[df.SourceBatch]()
     while not batches or batches[-1].status is not df.SplitStatus.FINISHED:
@@ -98,7 +98,7 @@ def test_nothing_is_handed_over_before_it_is_due() -> None:
     assert batch.watermark_us < start_us
 
 
-def test_lag_is_told_by_stage() -> None:
+def test_lag_is_reported_by_stage() -> None:
     found = latency.lag_by_stage([("read", 1_000), ("one", 5_000), ("read", 3_000)])
 
     assert found["read"]["p50"] == 1.0

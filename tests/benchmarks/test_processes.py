@@ -66,7 +66,7 @@ def test_processor_time_of_a_part_is_what_was_seen_meanwhile() -> None:
 
 
 @pytest.mark.slow
-def test_a_peer_that_cannot_be_had_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_peer_that_cannot_be_had_is_reported_in_one_line(tmp_path: Path) -> None:
     peer = Peer(name="nobody", module="m", cases=(), requirements=("nobody @ file:///nowhere",))
 
     with pytest.raises(environments.UnavailableError, match="nobody cannot be had here") as caught:

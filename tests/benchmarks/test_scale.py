@@ -62,15 +62,15 @@ def test_a_prepared_reader_that_starts_over_hands_over_the_same(tmp_path: Path) 
 @given(keys=st.integers(1, 60), rounds=st.integers(1, 3), parts=st.integers(1, 3))
 def test_every_round_has_every_key_once(keys: int, rounds: int, parts: int) -> None:
     source = Rounds(keys=keys, rounds=rounds, value_bytes=5, parts=parts)
-    said = [read_to_the_end(source.open(part, None), 7) for part in source.splits(1)]
+    read_parts = [read_to_the_end(source.open(part, None), 7) for part in source.splits(1)]
 
-    assert Counter(pair for values in said for pair in values) == Counter(
+    assert Counter(pair for values in read_parts for pair in values) == Counter(
         {(key, "vvvvv"): rounds for key in range(keys)}
     )
     for number in range(0, keys * rounds, keys):
         assert len({source.key(each) for each in range(number, number + keys)}) == keys
-    position = len(said[0]) // 2
-    assert read_to_the_end(source.open(0, position), 7) == said[0][position:]
+    position = len(read_parts[0]) // 2
+    assert read_to_the_end(source.open(0, position), 7) == read_parts[0][position:]
 
 
 def test_rounds_have_different_orders() -> None:

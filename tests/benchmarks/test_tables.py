@@ -173,5 +173,5 @@ def test_picture_has_a_bar_for_each_comparison() -> None:
     assert plot.draw(runs) == drawn
 
 
-def test_picture_of_nothing_says_so() -> None:
+def test_picture_of_nothing_has_a_line_for_it() -> None:
     assert "No comparison." in plot.draw([])

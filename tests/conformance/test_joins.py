@@ -37,7 +37,7 @@ def some(key: str, pairs: list[tuple[str, Any]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("join_type", df.JoinType, ids=lambda each: each.name)
-def test_all_say_the_pairs_of_the_definition(
+def test_all_emit_the_pairs_of_the_definition(
     join_type: df.JoinType, make_runner: MakeRunner
 ) -> None:
     """Orders and cities, over all time and at once, and both with totals that are taken back with every order."""

@@ -41,7 +41,7 @@ def row(pair: tuple[str, int]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("elements", [FOUND, DRAWN], ids=["found", f"drawn with seed {SEED}"])
 @pytest.mark.parametrize("is_stream", [False, True], ids=["list", "stream"])
-def test_all_say_what_is_right_in_the_order_of_event_times(
+def test_all_emit_what_is_right_in_the_order_of_event_times(
     elements: list[tuple[str, int, int]], is_stream: bool, make_runner: MakeRunner
 ) -> None:
     p = df.Pipeline(make_runner())

@@ -38,7 +38,7 @@ pytestmark = [
 JOB = "cut-backfill-then-live"
 ROOT = Path(__file__).parents[2]
 #: A range that is kept from being loaded until the job is killed.
-HELD = RangeId("legs", 2)
+LOCKED = RangeId("legs", 2)
 
 
 def command(dsn: str, *more: str) -> list[str]:
@@ -78,7 +78,7 @@ def wait_for(dsn: str, log: Path, happened: Callable[[JobRow], bool]) -> JobRow:
 
 
 @contextmanager
-def held(dsn: str) -> Iterator[None]:
+def locked_range(dsn: str) -> Iterator[None]:
     """Nobody can take the range over."""
     with psycopg.connect(dsn) as connection:
         found = connection.execute(
@@ -88,14 +88,14 @@ def held(dsn: str) -> Iterator[None]:
                JOIN dataflow.fences f USING (range_id)
                WHERE j.name = %s AND c.name = %s AND r.range_index = %s
                FOR UPDATE OF f""",
-            (JOB, HELD.computation, HELD.index),
+            (JOB, LOCKED.computation, LOCKED.index),
         ).fetchall()
         assert len(found) == 1
         yield
 
 
 def are_others_loaded(job: JobRow) -> bool:
-    return all(row.bundle > 0 for range_id, row in job.ranges.items() if range_id != HELD)
+    return all(row.bundle > 0 for range_id, row in job.ranges.items() if range_id != LOCKED)
 
 
 def bundles(job: JobRow) -> int:
@@ -114,12 +114,12 @@ def test_rows_survive_kills_between_the_commits_of_a_backfill_and_live(
     log = tmp_path / "job.log"
     with running(store_dsn, log):
         wait_for(store_dsn, log, lambda job: True)
-        with held(store_dsn):
+        with locked_range(store_dsn):
             wait_for(store_dsn, log, are_others_loaded)
             half = job_of(store_dsn)
     assert half is not None
     assert backfill_state(half) is BackfillState.HALF
-    assert half.ranges[HELD].bundle == 0
+    assert half.ranges[LOCKED].bundle == 0
 
     with pytest.raises(BackfillError, match="loaded only in part"):
         pipeline(StreamingRunner(job=JOB, store=store_dsn)).run()
@@ -190,7 +190,7 @@ def minutes(p: df.Pipeline, folder: Path) -> None:
     )
 
 
-def test_history_is_loaded_in_one_program_and_run_in_another(
+def test_a_backfill_is_loaded_in_one_program_and_run_in_another(
     store_dsn: str, spark_master: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Two groupings, one behind the other; some of their windows end in history."""

@@ -135,7 +135,7 @@ def test_so_it_is_wherever_the_record_is(batch: Batch, build: Any) -> None:
     assert "signal 11 (SIGSEGV)" in letter["error"]
 
 
-def test_without_tries_the_error_says_how_the_process_ended(batch: Batch) -> None:
+def test_without_tries_the_error_has_the_end_of_the_process(batch: Batch) -> None:
     """After as many attempts as Spark makes; what ended them is no mystery."""
     with pytest.raises(TransformError) as failed:
         batch.run(behind_the_source(strikes(crash)))

@@ -53,10 +53,10 @@ def test_a_finished_job_is_left_alone_unless_fresh(
 
     assert totals(batch.run(build)) == list(range(8))
     assert len(notes(ran)) == 8
-    said = capfd.readouterr().err.strip()
-    assert "'job' is finished" in said
-    assert "fresh=True" in said
-    assert "\n" not in said
+    message = capfd.readouterr().err.strip()
+    assert "'job' is finished" in message
+    assert "fresh=True" in message
+    assert "\n" not in message
 
     assert totals(batch.run(build, fresh=True)) == list(range(8))
     assert len(notes(ran)) == 16
@@ -287,14 +287,14 @@ def test_an_older_attempt_is_fenced_by_the_store(batch: Batch, tmp_path: Path) -
         batch.run(build, partitions=1)
     (computation,) = batch.finished()
     table = TableSpec(name="rows", columns={"total": int})
-    said = [TableWrite(table=table, inserts=[(1,)])]
+    writes = [TableWrite(table=table, inserts=[(1,)])]
 
     def attempt(owner: str) -> RangeWriter:
         return RangeWriter(open_store(batch.store), "job", RangeId(computation, 0), owner)
 
     with attempt("first") as first, attempt("second") as second:
-        first.write(said)
-        second.write(said)
+        first.write(writes)
+        second.write(writes)
         second.commit(is_last=True)
         first.commit(is_last=True)
 
@@ -326,11 +326,11 @@ def test_an_error_of_the_user_names_place_and_element_and_is_not_tried_again(
     with pytest.raises(df.TransformError) as caught:
         batch.run(build)
 
-    said = str(caught.value)
-    assert "'divide'" in said
-    assert "test_batch_exactly_once.py:" in said
-    assert "ZeroDivisionError" in said
-    assert "element: 0" in said
+    message = str(caught.value)
+    assert "'divide'" in message
+    assert "test_batch_exactly_once.py:" in message
+    assert "ZeroDivisionError" in message
+    assert "element: 0" in message
     assert "return 1 / value" in str(caught.value.__cause__)
     assert notes(tried) == ["0"]
     finished = batch.finished()

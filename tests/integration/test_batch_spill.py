@@ -15,7 +15,9 @@ RECORDS = 2_000_000
 
 
 @pytest.mark.parametrize("spill_bytes", [0, 500])
-def test_groups_in_files_say_what_groups_in_memory_say(batch: Batch, spill_bytes: int) -> None:
+def test_groups_in_files_have_the_answers_of_groups_in_memory(
+    batch: Batch, spill_bytes: int
+) -> None:
     def build(p: df.Pipeline) -> None:
         pairs = p | df.Create(SCORES)
         for name, window_fn in (("sessions", df.Sessions(60)), ("fixed", df.FixedWindows(120))):
@@ -28,7 +30,7 @@ def test_groups_in_files_say_what_groups_in_memory_say(batch: Batch, spill_bytes
     assert_same(batch, build, "sessions", "fixed", spill_bytes=spill_bytes, partitions=1)
 
 
-def test_a_group_in_a_file_says_what_a_list_says(batch: Batch, tmp_path: Path) -> None:
+def test_a_group_in_a_file_has_the_answer_of_a_list(batch: Batch, tmp_path: Path) -> None:
     """Read twice by the function after the grouping; passed on to another, which gets a list; and its values again."""
     seen = tmp_path / "seen"
 

@@ -18,7 +18,7 @@ def test_command_measures_checks_and_compares(tmp_path: Path) -> None:
     picture = tmp_path / "ratios.svg"
     options = ["--case", "B2", "S1", "--size", "20000", "--peers", "ours", "spark-rdd"]
 
-    said, runs = run_command(
+    printed, runs = run_command(
         "benchmarks.bench", tmp_path, *options, "--plot", str(picture), timeout_s=RUN_MAX_S
     )
 
@@ -28,7 +28,7 @@ def test_command_measures_checks_and_compares(tmp_path: Path) -> None:
         assert 0 < each["seconds"] < each["wall_s"]
         assert 0 < each["cpu_s"] <= each["whole_cpu_s"]
         assert each["rss_mb"] > 100
-    assert "| B2 | 20,000 | ours | spark-rdd |" in said
+    assert "| B2 | 20,000 | ours | spark-rdd |" in printed
     assert picture.read_text().startswith("<svg")
 
 

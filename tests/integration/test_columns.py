@@ -205,7 +205,7 @@ def test_a_stream_folds_columns_by_functions_of_a_users_own(
     ],
     ids=["fixed", "sessions", "sliding", "global"],
 )
-def test_batch_says_what_direct_says(
+def test_batch_has_the_rows_of_the_direct_runner(
     batch: Batch,
     clicks: Path,
     build: Callable[[Path, df.WindowFn], Callable[[df.Pipeline], object]],
@@ -216,7 +216,9 @@ def test_batch_says_what_direct_says(
     assert_same(batch, build(clicks, window_fn), "clicks" if build is counted else "sums")
 
 
-def test_a_stream_says_what_direct_says(store_dsn: str, spark_master: str, clicks: Path) -> None:
+def test_a_stream_has_the_rows_of_the_direct_runner(
+    store_dsn: str, spark_master: str, clicks: Path
+) -> None:
     results = []
     for runner in (
         DirectRunner(),

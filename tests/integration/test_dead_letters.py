@@ -45,8 +45,8 @@ def test_every_runner_leaves_the_same_rows_and_letters(
     assert expected.rows == found.rows
     assert expected.letters == found.letters
     assert main(["dead", "job", "--store", store_dsn, "--json"]) == 0
-    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert sorted(each[0] for each in found.letters) == sorted(each["stage"] for each in said)
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(each[0] for each in found.letters) == sorted(each["stage"] for each in printed)
 
 
 ENGINES = pytest.mark.parametrize(

@@ -136,15 +136,15 @@ def fold(case: Case, rows: Rows) -> dict[Place, Any]:
 
 
 def _concatenated(case: Case, rows: Rows) -> dict[Place, Any]:
-    told: dict[Place, list[int]] = defaultdict(list)
+    emitted: dict[Place, list[int]] = defaultdict(list)
     homes = answers(evaluate(case.windowing, case.arrivals).groups)
     for row in rows:
         values, (key, start_us, end_us) = json.loads(row["value"]), _place(row)
         for home in homes if values else ():
             inside = home[0] == key and home[1] <= start_us < end_us <= home[2]
             if inside and not set(values).isdisjoint(homes[home]):
-                told[home] += values
-    return {home: sorted(values) for home, values in told.items()}
+                emitted[home] += values
+    return {home: sorted(values) for home, values in emitted.items()}
 
 
 def _place(row: Mapping[str, Any]) -> Place:
@@ -183,7 +183,7 @@ def runner_of(engine: Callable[..., df.Runner], **options: Any) -> Run:
 
 @given(several=st.lists(cases(), min_size=CASES, max_size=CASES))
 @settings(max_examples=5)
-def test_direct_says_what_the_oracle_says(several: list[Case]) -> None:
+def test_direct_has_the_answer_of_the_oracle(several: list[Case]) -> None:
     """As its own laws do, in the shape of this test."""
     check(several, runner_of(DirectRunner))
 
@@ -195,7 +195,7 @@ def test_direct_says_what_the_oracle_says(several: list[Case]) -> None:
     phases=[Phase.generate],
 )
 @given(several=st.lists(cases(), min_size=CASES, max_size=CASES))
-def test_spark_says_what_the_oracle_says(
+def test_spark_has_the_answer_of_the_oracle(
     engine: Any, store_dsn: str, spark_master: str, several: list[Case]
 ) -> None:
     """Batch and streaming, on real Spark and Postgres."""

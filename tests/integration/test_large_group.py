@@ -72,11 +72,11 @@ class Each(df.DoFn):
 
 def run(kind: str) -> None:
     """What the subprocess does: prints what was said of the large key, and how much memory it took."""
-    said: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     p = df.Pipeline()
     groups = p | df.Create([("key", b"")]) | df.GroupByKey()
     if kind == "read twice":
-        groups | df.ParDo(ReadTwice()) | df.Map(lambda pair: said.update(dict([pair])))
+        groups | df.ParDo(ReadTwice()) | df.Map(lambda pair: totals.update(dict([pair])))
     elif kind == "say again":
         numbers = groups | df.ParDo(Each()) | df.Map(lambda pair: (pair[0], number_of(pair[1])))
         numbers | "next" >> df.CombinePerKey(sum)
@@ -91,21 +91,23 @@ def run(kind: str) -> None:
     grouping.setup()
     spilled = SpilledGroups(grouping, clock(MIN_TIMESTAMP_US), clock(MAX_TIMESTAMP_US), SPILL_BYTES)
     for step in spilled.steps(blobs()):
-        arrive(overflow.packed(), said)
-        arrive(gatherer.add(step.outputs.groups), said)
-    arrive(gatherer.flush(), said)
+        arrive(overflow.packed(), totals)
+        arrive(gatherer.add(step.outputs.groups), totals)
+    arrive(gatherer.flush(), totals)
     grouping.teardown()
     spilled.close()
     took_mib = peak_mib() - before_mib
-    print(json.dumps({key: total for key, total in said.items() if key.startswith("key")}))
+    print(json.dumps({key: total for key, total in totals.items() if key.startswith("key")}))
     print(took_mib)
 
 
-def arrive(packed: Iterable[tuple[int, bytes]], said: Counter[str]) -> None:
+def arrive(packed: Iterable[tuple[int, bytes]], totals: Counter[str]) -> None:
     """What the next grouping gets: sums, or all values."""
     for _, blob in packed:
         for key, _, found, _ in decode_partials(blob, None):
-            said[key] += sum(number_of(each) if isinstance(each, bytes) else each for each in found)
+            totals[key] += sum(
+                number_of(each) if isinstance(each, bytes) else each for each in found
+            )
 
 
 def blobs() -> Iterator[bytes]:
@@ -127,9 +129,9 @@ def test_a_group_of_300_mb_takes_little_memory(kind: str) -> None:
         check=True,
     )
 
-    said, took_mib = map(json.loads, done.stdout.splitlines())
+    totals, took_mib = map(json.loads, done.stdout.splitlines())
     print(f"{kind}: {took_mib} MiB")
     in_all = VALUES * (VALUES - 1) // 2
     expected = {"key largest": VALUES - 1, "key in all": in_all, "key in the middle": VALUES // 2}
-    assert said == (expected if kind == "read twice" else {"key again": in_all})
+    assert totals == (expected if kind == "read twice" else {"key again": in_all})
     assert took_mib < ALLOWED_MIB

@@ -308,7 +308,7 @@ def test_an_ordinary_role_opens_runs_and_resets_jobs_without_the_right_to_create
     assert tables_of(admin, None) == tables_of(admin, "job") == set()
 
 
-def test_a_role_without_rights_is_told_so(store_dsn: str, role: str) -> None:
+def test_a_role_without_rights_is_refused_with_the_reason(store_dsn: str, role: str) -> None:
     with closing(PostgresStore(make_conninfo(store_dsn, user=role))) as ordinary:
         with pytest.raises(StoreError, match="permission denied for database"):
             ordinary.open_job(spec())

@@ -270,10 +270,10 @@ def test_commit_that_gave_way_to_a_lock_is_repeated(
     connect: Connect, admin: psycopg.Connection[Any]
 ) -> None:
     """The lock is let go when the commit has said that it tries again."""
-    told: list[str] = []
+    reasons: list[str] = []
 
     def let_go(why: str) -> None:
-        told.append(why)
+        reasons.append(why)
         admin.rollback()
 
     store = connect(lock_timeout_ms=100, waits=let_go)
@@ -282,7 +282,7 @@ def test_commit_that_gave_way_to_a_lock_is_repeated(
     admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
 
     assert store.commit(bundle(1)) == Committed()
-    assert ["lock timeout" in each for each in told] == [True]
+    assert ["lock timeout" in each for each in reasons] == [True]
     assert store.read_table(SCORES) == [("v", 1)]
 
 
@@ -303,8 +303,8 @@ def test_commit_that_never_gets_its_lock_is_an_error_and_did_nothing(
 def test_deadlocked_commit_is_repeated(connect: Connect, admin: psycopg.Connection[Any]) -> None:
     """Whoever waits last finds the deadlock, and gives way: that is the commit, held up between its rows till then."""
     admin.execute(f"ALTER DATABASE {admin.info.dbname} SET deadlock_timeout = '50ms'".encode())
-    told: list[str] = []
-    store = connect(lock_timeout_ms=LONG_MS, waits=told.append)
+    reasons: list[str] = []
+    store = connect(lock_timeout_ms=LONG_MS, waits=reasons.append)
     between = connect(idle_timeout_ms=LONG_MS).connect()
     bundle = owned(store)
     write = TableWrite(table=SCORES, upserts=[("a", 1), ("b", 1), ("c", 1)])
@@ -324,7 +324,7 @@ def test_deadlocked_commit_is_repeated(connect: Connect, admin: psycopg.Connecti
         updated()
     assert outcome() == Committed()
 
-    assert ["deadlock" in each for each in told] == [True]
+    assert ["deadlock" in each for each in reasons] == [True]
     assert sorted(store.read_table(SCORES)) == [("a", 1), ("b", 1), ("c", 1)]
 
 
@@ -344,7 +344,7 @@ def raise_at_commit(admin: psycopg.Connection[Any], sqlstate: str) -> None:
 
 
 @pytest.mark.parametrize("sqlstate", ["P0001", "22003", "XX000", "42501", "23514"])
-def test_an_error_answered_to_commit_is_a_rollback_and_says_why(
+def test_an_error_answered_to_commit_is_a_rollback_with_its_reason(
     connect: Connect, admin: psycopg.Connection[Any], sqlstate: str
 ) -> None:
     """Whatever a deferred trigger of the user raises, the commit did not happen, and nobody has to look it up."""

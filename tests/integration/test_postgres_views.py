@@ -132,7 +132,7 @@ def test_what_is_no_key_is_shown_in_hex_and_never_an_error(
     bounds=st.tuples(*[st.integers(MIN_TIMESTAMP_US, MAX_TIMESTAMP_US)] * 2),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
-def test_a_key_is_told_from_a_window_and_a_key(
+def test_a_key_is_shown_otherwise_than_a_window_and_a_key(
     person: psycopg.Connection[Any], key: Any, bounds: tuple[int, int]
 ) -> None:
     """Cells of windows that merge have no window in their key, and nothing else says so."""
@@ -243,11 +243,11 @@ def test_readers_take_no_lock_that_a_commit_waits_for(
     with person.transaction():
         for view in views:
             person.execute(f"SELECT * FROM dataflow.{view}".encode()).fetchall()
-        held = person.execute(
+        locks = person.execute(
             """SELECT DISTINCT mode FROM pg_locks
                WHERE pid = pg_backend_pid() AND locktype = 'relation'"""
         ).fetchall()
-        assert held == [("AccessShareLock",)]
+        assert locks == [("AccessShareLock",)]
         commit(store, cells=[CellWrite("count", 1, b"k", b"v")])
 
 

@@ -147,7 +147,7 @@ def test_a_job_is_cancelled_and_then_drained(
     }
 
 
-def test_a_job_that_balances_itself_says_the_same(
+def test_a_job_that_balances_itself_has_the_same_rows(
     store_dsn: str, spark_master: str, tmp_path: Path
 ) -> None:
     """All the work is with one worker at first; some of it goes to the other while the job runs."""

@@ -78,13 +78,13 @@ def test_no_secret_can_be_read(store_dsn: str, tmp_path: Path, outcome: str) -> 
         while process.poll() is None:
             commands |= _commands(psutil.Process(process.pid))
             time.sleep(0.1)
-    said = output.read_bytes()
-    assert (process.returncode != 0) == (outcome == "fails"), said.decode()
-    assert any("pyspark" in command for command in commands), said.decode()
+    printed = output.read_bytes()
+    assert (process.returncode != 0) == (outcome == "fails"), printed.decode()
+    assert any("pyspark" in command for command in commands), printed.decode()
     secret_key = key_file.read_bytes()
 
     for secret in (PASSWORD.encode(), secret_key):
-        assert secret not in said
+        assert secret not in printed
         assert not [command for command in commands if secret.decode() in command]
         assert not [
             row for row in _stored(store_dsn) if secret in row or secret.hex().encode() in row

@@ -146,7 +146,7 @@ def test_a_module_that_workers_lack_is_named(
 
 
 @RUNNERS
-def test_workers_without_this_package_are_told_apart(
+def test_workers_without_this_package_are_distinguished(
     runner: Any, store_dsn: str, spark_alone: None, tmp_path: Path
 ) -> None:
     context = pyspark.SparkContext._active_spark_context

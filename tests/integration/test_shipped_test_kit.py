@@ -84,7 +84,7 @@ def _is_red(elements: list[Any]) -> None:
     assert [("red", 21)] == elements
 
 
-def test_a_stream_says_and_takes_back_as_it_goes(store_dsn: str, spark_master: str) -> None:
+def test_a_stream_emits_and_retracts_as_it_goes(store_dsn: str, spark_master: str) -> None:
     """In streaming; in batch everything is there before anything is said."""
     with df.Pipeline(
         StreamingRunner(job="job", store=store_dsn, master=spark_master, show_progress=False)

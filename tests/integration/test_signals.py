@@ -36,7 +36,7 @@ PAGE = ROOT / "docs/how-to/ask-for-answers-now.md"
 COMMAND = Path(sys.executable).with_name("dataflow")
 RECORDS = 20_000
 #: Written before the job of the page: it reads so much, and the rest when there is such a file.
-HELD = """
+GATED = """
 import os
 from pathlib import Path
 from runners.streaming import StreamingRunner
@@ -83,7 +83,7 @@ def dataflow(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def said(result: df.PipelineResult) -> int:
+def total_of(result: df.PipelineResult) -> int:
     return sum(int(row["records"]) for row in result.read_table("news"))
 
 
@@ -107,11 +107,11 @@ def test_a_running_job_answers_on_request(
 
     def answers(send: Callable[[], object]) -> None:
         """A signal is sent when there is something to say, and everything read by then is said."""
-        before = said(job)
+        before = total_of(job)
         until(lambda: records_read() > before + 20)
         read = records_read()
         send()
-        until(lambda: said(job) >= read)
+        until(lambda: total_of(job) >= read)
         assert records_read() < RECORDS
 
     def by_command_line() -> None:
@@ -136,7 +136,7 @@ def test_a_running_job_answers_on_request(
         job.cancel()
     too_late = dataflow(store_dsn, "signal", "asked", "flush")
 
-    assert said(job) == RECORDS
+    assert total_of(job) == RECORDS
     assert "finished" in dataflow(store_dsn, "jobs").stdout
     assert (too_late.returncode, too_late.stdout) == (2, "")
     assert "is finished" in too_late.stderr
@@ -147,7 +147,7 @@ def test_a_running_job_answers_on_request(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_how_to_does_what_it_says(store_dsn: str, tmp_path: Path) -> None:
+def test_the_how_to_does_what_is_written_there(store_dsn: str, tmp_path: Path) -> None:
     """Its job as it stands on the page, asked by its command, has a table before it has read everything."""
     gate = tmp_path / "gate"
     blocks = dict(
@@ -155,7 +155,7 @@ def test_the_how_to_does_what_it_says(store_dsn: str, tmp_path: Path) -> None:
     )
     signal, jobs = (line.split()[1:] for line in blocks["sh"].splitlines())
     running = subprocess.Popen(
-        [sys.executable, "-c", HELD + blocks["py"]],
+        [sys.executable, "-c", GATED + blocks["py"]],
         cwd=ROOT,
         env=os.environ | {"DATAFLOW_STORE": store_dsn, "GATE": str(gate), "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -170,11 +170,11 @@ def test_the_how_to_does_what_it_says(store_dsn: str, tmp_path: Path) -> None:
             def table() -> dict[str, int]:
                 return dict(connection.execute("SELECT team, score FROM live_scores").fetchall())
 
-            def speaks() -> bool:
+            def has_fired() -> bool:
                 assert dataflow(store_dsn, *signal).returncode == 0
                 return bool(table())
 
-            until(speaks)
+            until(has_fired)
             early = table()
             gate.touch()
             out, _ = running.communicate(timeout=WAIT_MAX_S)
@@ -199,12 +199,12 @@ def test_a_lost_connection_is_opened_again(store_dsn: str, numbers: Path) -> Non
             store.open_job(spec), execution, 1, LocalNetwork().endpoint("master"), ManualClock()
         )
 
-        def hears(reader: StoreReader, number: int) -> Callable[[], bool]:
-            def has_heard() -> bool:
+        def receives(reader: StoreReader, number: int) -> Callable[[], bool]:
+            def has_arrived() -> bool:
                 reader.pass_on()
                 return master.latest_signal == number
 
-            return has_heard
+            return has_arrived
 
         with StoreReader(
             PostgresStore(store_dsn),
@@ -214,10 +214,10 @@ def test_a_lost_connection_is_opened_again(store_dsn: str, numbers: Path) -> Non
             Housekeeper("cut", Retention(), ManualClock(), lambda: 0),
         ) as reader:
             store.send_signal("cut", "flush")
-            until(hears(reader, 1))
+            until(receives(reader, 1))
             assert _end_sessions(store_dsn, but=store.connect().info.backend_pid) == 1
             store.send_signal("cut", "flush")
-            until(hears(reader, 2))
+            until(receives(reader, 2))
 
 
 def test_command_line_on_a_real_store(store_dsn: str) -> None:

@@ -119,7 +119,7 @@ def test_executors_of_a_local_cluster_find_java_too(without_java: dict[str, str]
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "45\n")
 
 
-def test_failed_start_says_why_and_one_context_is_shared_after_it(
+def test_failed_start_names_the_reason_and_one_context_is_shared_after_it(
     without_java: dict[str, str],
 ) -> None:
     done = run(

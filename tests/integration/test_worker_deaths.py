@@ -136,11 +136,11 @@ def test_a_record_that_ends_its_process_ends_the_job_where_there_are_no_tries(
 
 
 @pytest.mark.parametrize("breakage", ["NOT NULL", "revoke"])
-def test_what_the_store_refuses_is_said(
+def test_what_the_store_refuses_is_reported(
     streaming: Streaming, caplog: pytest.LogCaptureFixture, breakage: str
 ) -> None:
     """In the log, in the store, and in the error that ends the job."""
-    statement, said = {
+    statement, message = {
         "NOT NULL": (_ADD_COLUMN, "added"),
         "revoke": (_REFUSE, "permission denied for table totals"),
     }[breakage]
@@ -151,13 +151,13 @@ def test_what_the_store_refuses_is_said(
     with caplog.at_level(logging.WARNING), pytest.raises(JobFailedError) as failed:
         result.wait_until_finish()
 
-    assert said in str(failed.value)
-    assert said in caplog.text
+    assert message in str(failed.value)
+    assert message in caplog.text
     with closing(open_store(streaming.store)) as store:
-        assert any(said in each.trouble.reason for each in store.read_troubles("job"))
+        assert any(message in each.trouble.reason for each in store.read_troubles("job"))
 
 
-def test_a_locked_table_is_waited_for_and_that_is_said(
+def test_a_locked_table_is_waited_for_and_that_is_reported(
     streaming: Streaming, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While it lasts: whoever looks at the job sees what it waits for."""

@@ -67,13 +67,13 @@ def check_chain(
 
 def check_numbered(panes: Sequence[LoggedPane]) -> None:
     """Windows that end and do not merge number their panes without a gap, also when they were taken back to nothing."""
-    said: Counter[Place] = Counter()
+    emitted: Counter[Place] = Counter()
     not_early: Counter[Place] = Counter()
     for where, info in [(pane_place(each), each.pane) for each in panes if each.sign > 0]:
         is_early = info.timing is df.PaneTiming.EARLY
-        assert (said[where], said[where] == 0) == (info.index, info.is_first)
+        assert (emitted[where], emitted[where] == 0) == (info.index, info.is_first)
         assert info.nonspeculative_index == (-1 if is_early else not_early[where])
-        said[where] += 1
+        emitted[where] += 1
         not_early[where] += not is_early
 
 
@@ -184,9 +184,9 @@ def expected(chain: Chain, first: dict[Place, Any]) -> dict[Place, Any]:
 def _check_emitted_once(chain: Chain, second: dict[Place, Any]) -> None:
     """What is in one session is not in another, although it may have been in one that came apart."""
     if chain.combine is None and chain.windowing.kind == "sessions":
-        said = [summary for summaries in second.values() for summary in summaries]
+        emitted = [summary for summaries in second.values() for summary in summaries]
 
-        assert len(said) == len(set(said))
+        assert len(emitted) == len(set(emitted))
 
 
 def check_hard_chain(windowing: Windowing, arrivals: Sequence[Arrivals], count: int) -> None:

@@ -76,10 +76,10 @@ def rows_of(panes: Iterable[LoggedPane]) -> Counter[tuple[Row, int]]:
     rows: Counter[tuple[Row, int]] = Counter()
     for pane in panes:
         for left, right in pane.value:
-            said = (pane.key, *pane.window, left, right), pane.timestamp_us
-            rows[said] += pane.sign
+            emitted = (pane.key, *pane.window, left, right), pane.timestamp_us
+            rows[emitted] += pane.sign
 
-            assert rows[said] >= 0, f"{pane} retracts what was not emitted"
+            assert rows[emitted] >= 0, f"{pane} retracts what was not emitted"
     return +rows
 
 

@@ -119,7 +119,7 @@ def check_discarding(
     log = run_grouping(windowing, arrivals, Mode.DISCARDING, trigger)
     answer = evaluate(windowing, arrivals)
     expected = answers(answer.groups)
-    told: dict[Place, list[int]] = defaultdict(list)
+    emitted: dict[Place, list[int]] = defaultdict(list)
     for pane in log.panes:
         assert pane.sign == 1
         if not pane.value:
@@ -135,9 +135,9 @@ def check_discarding(
             and not set(pane.value).isdisjoint(values)
         ]
         assert len(homes) == 1, f"{pane} belongs to no window, or mixes several"
-        told[homes[0]] += pane.value
+        emitted[homes[0]] += pane.value
 
-    assert expected == {where: sorted(values) for where, values in told.items()}
+    assert expected == {where: sorted(values) for where, values in emitted.items()}
     _check_dropped(answer, log)
     _check_freed(log)
 
@@ -164,21 +164,21 @@ def check_retracting(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None
     said.  After every batch each window that the watermark has passed says exactly what has come.
     """
     log = run_grouping(windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING)
-    said: dict[Place, Any] = {}
+    emitted: dict[Place, Any] = {}
     done = 0
     for count, step in enumerate(log.steps[:-1], start=1):
-        _apply(said, log.panes[done:step])
+        _apply(emitted, log.panes[done:step])
         done = step
         watermark_us = max(arrival.watermark_us for arrival in arrivals[:count])
         for group in evaluate(windowing, arrivals[:count]).groups:
             if group.end_us <= watermark_us:
-                assert group.values == sorted(said.get(place(group), [])), (
+                assert group.values == sorted(emitted.get(place(group), [])), (
                     "the pane of a past window"
                 )
-    _apply(said, log.panes[done:])
+    _apply(emitted, log.panes[done:])
     answer = evaluate(windowing, arrivals)
 
-    assert answers(answer.groups) == {where: sorted(values) for where, values in said.items()}
+    assert answers(answer.groups) == {where: sorted(values) for where, values in emitted.items()}
     _check_dropped(answer, log)
     _check_freed(log)
 
@@ -188,11 +188,11 @@ def check_retracting_fold(
 ) -> None:
     """Whenever the trigger speaks: nothing is said twice, and in the end the signed sum is the answer."""
     log = run_grouping(windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING, trigger)
-    said: dict[Place, Any] = {}
-    _apply(said, log.panes)
+    emitted: dict[Place, Any] = {}
+    _apply(emitted, log.panes)
     answer = evaluate(windowing, arrivals)
 
-    assert answers(answer.groups) == {where: sorted(values) for where, values in said.items()}
+    assert answers(answer.groups) == {where: sorted(values) for where, values in emitted.items()}
     _check_dropped(answer, log)
     _check_freed(log)
 
@@ -207,18 +207,18 @@ def check_on_time(windowing: Windowing, arrivals: Sequence[Arrivals], trigger: d
     """
     windowing = windowing._replace(percentile=100)
     log = run_grouping(windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING, trigger)
-    said: dict[Place, Any] = {}
+    emitted: dict[Place, Any] = {}
     done, before_us = 0, -(1 << 62)
     for count, step in enumerate(log.steps[:-1], start=1):
         panes = log.panes[done:step]
-        _apply(said, panes)
+        _apply(emitted, panes)
         done = step
         watermark_us = max(before_us, arrivals[count - 1].watermark_us)
         on_time = places_on_time(panes)
         for group in evaluate(windowing, arrivals[:count]).groups:
             if before_us < group.end_us <= watermark_us:
                 assert place(group) in on_time, "the end of a window is news"
-                assert group.values == sorted(said.get(place(group), [])), "the on-time pane"
+                assert group.values == sorted(emitted.get(place(group), [])), "the on-time pane"
         before_us = watermark_us
 
 
@@ -314,15 +314,17 @@ class ToRow(df.DoFn):
         }
 
 
-def _apply(said: dict[Place, Any], panes: Sequence[LoggedPane]) -> None:
+def _apply(emitted: dict[Place, Any], panes: Sequence[LoggedPane]) -> None:
     for pane in panes:
         where = pane_place(pane)
         if pane.sign > 0:
-            assert where not in said, f"{where} says a second thing without taking the first back"
-            said[where] = pane.value
+            assert where not in emitted, (
+                f"{where} says a second thing without taking the first back"
+            )
+            emitted[where] = pane.value
         else:
-            assert where in said, f"{where} retracts what it has not emitted"
-            assert said.pop(where) == pane.value, "a retraction is exactly what was said"
+            assert where in emitted, f"{where} retracts what it has not emitted"
+            assert emitted.pop(where) == pane.value, "a retraction is exactly what was said"
 
 
 def _check_dropped(answer: Answer, log: PaneLog) -> None:
@@ -344,8 +346,8 @@ def _watermarks_by_pane(log: PaneLog, arrivals: Sequence[Arrivals]) -> list[tupl
     """For each pane the watermarks before and after the batch that brought it."""
     bounds: list[tuple[int, int]] = []
     before_us = -(1 << 62)
-    told = [*(arrival.watermark_us for arrival in arrivals), 1 << 62]
-    for step, watermark_us in zip(log.steps, told, strict=True):
+    watermarks_us = [*(arrival.watermark_us for arrival in arrivals), 1 << 62]
+    for step, watermark_us in zip(log.steps, watermarks_us, strict=True):
         after_us = max(before_us, watermark_us)
         bounds += [(before_us, after_us)] * (step - len(bounds))
         before_us = after_us

@@ -94,8 +94,8 @@ def check_stamped(windowing: Windowing, arrivals: Sequence[Arrivals], how: Group
 
     third: dict[Place, Any] = {}
     _apply(third, [pane for pane in log.panes if pane.transform == "third"])
-    said = [each for values in third.values() for each in values]
-    assert sorted((key, value) for (key, _, _), value in wanted.items()) == sorted(said)
+    emitted = [each for values in third.values() for each in values]
+    assert sorted((key, value) for (key, _, _), value in wanted.items()) == sorted(emitted)
 
 
 def regrouped(

@@ -83,7 +83,7 @@ def test_the_second_grouping_is_right_at_every_moment(
     second=st.one_of(sessions(ZERO), windowings(ZERO)).filter(lambda each: each.kind != "own gaps"),
     on_time=on_time_triggers(),
 )
-def test_a_window_of_answers_speaks_when_the_watermark_passes_it(
+def test_a_window_of_answers_fires_when_the_watermark_passes_it(
     windowing: Windowing,
     arrivals: list[Arrivals],
     trigger: df.Trigger,

@@ -48,7 +48,7 @@ def test_lateness_and_retractions(windowing: Windowing, arrivals: list[Arrivals]
     arrivals=streams(),
     mode=st.sampled_from(df.AccumulationMode),
 )
-def test_panes_say_which_firing_they_are(
+def test_panes_have_the_number_of_their_firing(
     windowing: Windowing, arrivals: list[Arrivals], mode: df.AccumulationMode
 ) -> None:
     """Index, timing, first and last of every pane agree with the watermark path."""

@@ -45,7 +45,7 @@ def test_a_join_adds_up_to_the_oracles_pairs(
     join_type=JOIN_TYPES,
     combiner=st.sampled_from(df.TimestampCombiner),
 )
-def test_a_join_of_what_is_taken_back_adds_up_to_the_oracles_pairs(
+def test_a_join_of_what_is_retracted_adds_up_to_the_oracles_pairs(
     windowing: Windowing,
     arrivals: list[Arrivals],
     both: tuple[df.Trigger, df.Trigger],

@@ -37,7 +37,7 @@ GROUPINGS = st.builds(
 
 
 @given(windowing=FIRST, arrivals=streams(), how=GROUPINGS)
-def test_what_is_taken_back_is_never_late_for_the_next_grouping(
+def test_what_is_retracted_is_never_late_for_the_next_grouping(
     windowing: Windowing, arrivals: list[Arrivals], how: Groupings
 ) -> None:
     """Whatever windows, triggers, event times of panes, and watermarks."""

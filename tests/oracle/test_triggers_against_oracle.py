@@ -41,7 +41,7 @@ def test_retracting_panes_fold_to_the_oracle(
 
 
 @given(windowing=windowings(), arrivals=streams(), trigger=on_time_triggers())
-def test_a_window_speaks_when_the_watermark_passes_it(
+def test_a_window_fires_when_the_watermark_passes_it(
     windowing: Windowing, arrivals: list[Arrivals], trigger: df.Trigger
 ) -> None:
     """Whatever it said before, wherever in the trigger `AfterWatermark` stands, and although it may have merged."""
@@ -52,7 +52,7 @@ def test_a_window_speaks_when_the_watermark_passes_it(
 @pytest.mark.parametrize(
     "name", [name for name in HARD_STREAMS if "grow" in name or "join" in name]
 )
-def test_a_session_that_has_spoken_and_grows_speaks_at_its_new_end(
+def test_a_session_that_has_fired_and_grows_fires_at_its_new_end(
     name: str, trigger: df.Trigger
 ) -> None:
     """Sessions that have fired and grow, in streams that were written for it."""

@@ -16,12 +16,12 @@ from tests.columnar import Batch, EventSource
 from tests.effort import costly
 from tests.property.test_columns import BATCHES, CHOSEN, KEYS, WINDOW_FNS, aggregation, is_exact
 
-COLUMNS = {"said": str}
+COLUMNS = {"result": str}
 
 
-def row(said: Any, window: df.Window = df.DoFn.WindowParam) -> dict[str, str]:
+def row(result: Any, window: df.Window = df.DoFn.WindowParam) -> dict[str, str]:
     # As text: 1, 1.0 and True are equal, and not the same.
-    return {"said": f"{said!r} {window}"}
+    return {"result": f"{result!r} {window}"}
 
 
 def shown(

@@ -84,7 +84,7 @@ def spelled(key: Any) -> str:
 
 
 @given(one=KEYS, other=KEYS)
-def test_what_is_one_key_is_said_the_same(one: Any, other: Any) -> None:
+def test_what_is_one_key_is_emitted_as_one(one: Any, other: Any) -> None:
     """And has the same bytes; what is not, is not."""
     is_one = is_same(one, other)
 
@@ -292,7 +292,7 @@ def test_what_cannot_be_canonical_is_refused(key: Any, hint: str) -> None:
                 len(lift.lift(bundle, watermark_us=MIN_TIMESTAMP_US))
 
 
-def test_what_is_said_in_the_hour_that_comes_twice() -> None:
+def test_what_is_emitted_in_the_hour_that_comes_twice() -> None:
     """Two moments are two keys, each in UTC, whatever zone it came in."""
     zone = timezone(timedelta(hours=2))
     given_keys = [TWICE, AGAIN, TWICE.astimezone(zone), AGAIN.astimezone(NEW_YORK)]

@@ -182,14 +182,14 @@ class CellCacheMachine(RuleBasedStateMachine):
         if not hasattr(self, "cache"):
             return
         assert self.cache.uncommitted == self.changes.keys()
-        held = sum(ENTRY_BYTES + len(encode_cell(cell)) for cell in self.cache.values())
+        kept = sum(ENTRY_BYTES + len(encode_cell(cell)) for cell in self.cache.values())
         if self.bytes_max is None:
             assert self.cache == self.truth
             assert self.cache.counts.bytes_buffered == 0
             return
-        assert self.cache.counts.bytes_buffered == held
+        assert self.cache.counts.bytes_buffered == kept
         if not self.changes:
-            assert held <= self.bytes_max
+            assert kept <= self.bytes_max
 
 
 TestCellCache = CellCacheMachine.TestCase

@@ -43,7 +43,7 @@ LARGE = st.integers(-5, 5) | st.sampled_from([2**53, 2**62, 2**63 - 1, -(2**63)]
 FLOATS = st.integers(-64, 64).map(lambda eighths: eighths / 8) | st.sampled_from([-0.0, 2.0**40])
 
 
-def test_all_functions_that_say_so_have_columns() -> None:
+def test_all_functions_that_declare_columns_have_them() -> None:
     """Or the laws below would hold for want of examples."""
     shipped = [
         df.FixedWindows(1),
@@ -136,7 +136,7 @@ class LargeFirst(TwoSizes):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (LateNoon(), "assigns a window that does not contain the element"),
         (OneLength(), "assigns windows of another length than it says"),
@@ -145,11 +145,11 @@ class LargeFirst(TwoSizes):
         (LargeFirst(), "does not say what assign_windows says"),
     ],
 )
-def test_wrong_columns_of_windows_are_seen(wrong: df.WindowFn, said: str) -> None:
+def test_wrong_columns_of_windows_are_seen(wrong: df.WindowFn, message: str) -> None:
     found = caught(lambda times_us: check_window_columns(wrong, times_us), TIMES_US)
 
     assert f"{type(wrong).__name__}" in found
-    assert said in found
+    assert message in found
 
 
 class Lists(TallyColumns):
@@ -193,7 +193,7 @@ class NeverFolds(TallyColumns):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (Lists(), "rows for"),
         (CountsParts(), "merged from the first"),
@@ -203,7 +203,7 @@ class NeverFolds(TallyColumns):
         (NeverFolds(), "declines"),
     ],
 )
-def test_wrong_columns_of_accumulators_are_seen(wrong: df.ColumnCombineFn, said: str) -> None:
+def test_wrong_columns_of_accumulators_are_seen(wrong: df.ColumnCombineFn, message: str) -> None:
     class Wrong(Tally):
         def columns(self) -> df.ColumnCombineFn:
             return wrong
@@ -211,7 +211,7 @@ def test_wrong_columns_of_accumulators_are_seen(wrong: df.ColumnCombineFn, said:
     found = caught(lambda values: check_combine_columns(Wrong(), values), INTEGERS)
 
     assert "Wrong.columns" in found
-    assert said in found
+    assert message in found
 
 
 class OfTheDayBefore(df.FixedWindows):

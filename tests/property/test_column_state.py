@@ -82,7 +82,7 @@ class Grouped:
         self._sent: dict[RangeId, int] = dict.fromkeys(self._keys, 0)
         self._output_watermark_us = MIN_TIMESTAMP_US
         self._cache_bytes = cache_bytes
-        self.spoken: list[Bundle] = []
+        self.seen_bundles: list[Bundle] = []
         self._take_over()
 
     def take(self, bundle: Bundle, watermark_us: int) -> None:
@@ -135,7 +135,7 @@ class Grouped:
             cache_bytes=self._cache_bytes,
             steps=StepLimits(panes=2, compacted=1, piece_bytes=1),
         )
-        note_bundles(self._owner.stage.executor, self.spoken)
+        note_bundles(self._owner.stage.executor, self.seen_bundles)
         taken = self._store.acquire(JOB, list(self._keys), "somebody")
         for each in taken.values():
             self._owner.take(each)
@@ -187,13 +187,13 @@ def grouped(
             emitted.append(run.meet(left.pop(0) if left else "advance"))
         run.take(Bundle([], []), MAX_TIMESTAMP_US)
         emitted += [run.meet(event) for event in (*left, "advance")]
-        in_arrays = sum(not isinstance(each.values, list) for each in run.spoken)
+        in_arrays = sum(not isinstance(each.values, list) for each in run.seen_bundles)
         return emitted, run.late, run.left, in_arrays
 
 
 @pytest.mark.parametrize("as_rows", [False, True])
 @given(behind_us=st.integers(-1, 1), seconds=st.lists(st.integers(0, 40), min_size=1, max_size=6))
-def test_what_is_held_is_of_windows_that_have_not_spoken(
+def test_what_is_kept_is_of_windows_that_have_not_fired(
     behind_us: int, seconds: list[int], *, as_rows: bool
 ) -> None:
     """A window that ends at the very instant up to which the range has acted has spoken."""
@@ -211,12 +211,12 @@ def test_what_is_held_is_of_windows_that_have_not_spoken(
         columns = run._owner.state.columns
         # So that it is known what partials look like that can be held.
         columns.take_in(range_id, partials, MAX_TIMESTAMP_US)
-        held, others = columns.take_in(
+        kept, others = columns.take_in(
             range_id, list(partials) if as_rows else partials, input_watermark_us
         )
 
         ends_us = sorted(window.end_us for _, window, _, _ in partials)
-        assert sorted(each[1].end_us for each in held or ()) == [
+        assert sorted(each[1].end_us for each in kept or ()) == [
             end_us for end_us in ends_us if end_us > input_watermark_us
         ]
         assert sorted(each[1].end_us for each in others) == [
@@ -267,7 +267,7 @@ def test_what_is_held_is_of_windows_that_have_not_spoken(
     closing=df.FiringBehavior.FIRE_IF_NON_EMPTY,
     cache_bytes=None,
 )
-def test_what_is_held_as_columns_says_what_cells_say(
+def test_what_is_kept_as_columns_emits_what_cells_emit(
     batches: list[Batch],
     window_fn: WindowFn,
     keys: list[str],
@@ -316,8 +316,8 @@ def test_what_fits_into_columns_stays_there(
         transform, EventSource(in_time, as_columns=True), events, in_columns=True
     )
 
-    is_held = any(emitted) and not isinstance(window_fn, df.CalendarWindows | df.Sessions)
-    assert bool(in_arrays) is is_held
+    is_columnar = any(emitted) and not isinstance(window_fn, df.CalendarWindows | df.Sessions)
+    assert bool(in_arrays) is is_columnar
 
 
 def test_records_behind_the_watermark_leave_columns_what_they_are() -> None:

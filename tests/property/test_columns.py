@@ -158,7 +158,7 @@ def at_seconds(*seconds: int) -> Batch:
     keys=["user"],
     aggregates=[("value", df.MeanCombineFn())],
 )
-def test_a_replay_says_the_same_in_columns(
+def test_a_replay_emits_the_same_in_columns(
     batches: list[Batch],
     window_fn: WindowFn,
     keys: list[str],
@@ -172,8 +172,8 @@ def test_a_replay_says_the_same_in_columns(
     one_by_one = replayed(transform, EventSource(batches, as_columns=False))
     by_machine = replayed(transform, EventSource(batches, as_columns=False), by_machine=True)
 
-    assert in_columns.said == by_machine.said
-    assert one_by_one.said == by_machine.said
+    assert in_columns.emitted == by_machine.emitted
+    assert one_by_one.emitted == by_machine.emitted
     assert one_by_one.in_columns == by_machine.in_columns == 0
     # Where the last word for a key of a table counts, it is that of the last window.
     assert in_columns.is_in_order
@@ -188,7 +188,7 @@ def test_a_replay_says_the_same_in_columns(
     aggregates=CHOSEN,
     spill_bytes=st.integers(0, 3_000),
 )
-def test_columns_for_which_there_is_no_room_say_the_same(
+def test_columns_for_which_there_is_no_room_emit_the_same(
     batches: list[Batch],
     window_fn: WindowFn,
     keys: list[str],
@@ -202,7 +202,7 @@ def test_columns_for_which_there_is_no_room_say_the_same(
     spilled = replayed(transform, EventSource(batches, as_columns=True), spill_bytes=spill_bytes)
     in_memory = replayed(transform, EventSource(batches, as_columns=False))
 
-    assert spilled.said == in_memory.said
+    assert spilled.emitted == in_memory.emitted
 
 
 @given(batches=BATCHES, window_fn=WINDOW_FNS, keys=KEYS)
@@ -224,7 +224,7 @@ def test_what_fits_into_columns_stays_there(
 
     run = replayed(transform, EventSource(small, as_columns=True))
 
-    is_columnar = bool(run.said) and not isinstance(window_fn, df.CalendarWindows)
+    is_columnar = bool(run.emitted) and not isinstance(window_fn, df.CalendarWindows)
     assert bool(run.in_columns) is is_columnar
 
 
@@ -237,7 +237,7 @@ def test_what_fits_into_columns_stays_there(
     lateness=st.sampled_from([0, 5]),
     combiner=st.sampled_from(df.TimestampCombiner),
 )
-def test_a_stream_with_late_records_says_the_same_from_columns(
+def test_a_stream_with_late_records_emits_the_same_from_columns(
     batches: list[Batch],
     window_fn: WindowFn,
     keys: list[str],

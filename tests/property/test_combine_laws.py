@@ -78,7 +78,7 @@ def output(fn: CombineFn, accumulator: Any) -> Any:
 
 @pytest.mark.parametrize("fn", FNS, ids=lambda fn: type(fn).__name__)
 @given(parts=PARTS)
-def test_parts_say_what_the_whole_says(fn: CombineFn, parts: list[list[int]]) -> None:
+def test_parts_come_to_what_the_whole_comes_to(fn: CombineFn, parts: list[list[int]]) -> None:
     """One by one, as a whole, or in parts that are merged; and asking changes nothing."""
     values = [value for part in parts for value in part]
     whole = fn.add_inputs(fn.create_accumulator(), values)
@@ -118,9 +118,9 @@ def test_a_pane_does_not_change_when_its_accumulator_grows() -> None:
         arrivals,
         df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
     ) | df.CombinePerKey(Histogram())
-    told = [(pane.sign, sorted(pane.value)) for pane in run_logged(pipeline).panes]
+    emitted = [(pane.sign, sorted(pane.value)) for pane in run_logged(pipeline).panes]
 
-    assert [(1, [1]), (-1, [1]), (1, [1, 2]), (-1, [1, 2]), (1, [1, 2, 3])] == told
+    assert [(1, [1]), (-1, [1]), (1, [1, 2]), (-1, [1, 2]), (1, [1, 2, 3])] == emitted
 
 
 NODE = TransformNode(

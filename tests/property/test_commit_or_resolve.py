@@ -29,7 +29,7 @@ class Fate(Enum):
     """What becomes of a commit on its way to the store."""
 
     ANSWERED = "answered"
-    LANDS_UNHEARD = "it lands, and the answer is lost"
+    LANDS_UNANSWERED = "it lands, and the answer is lost"
     LOST = "it never arrives"
     LATE = "it arrives when its sender has asked what became of it"
 
@@ -53,7 +53,7 @@ class Wire:
         fate, self._fate = self._fate, Fate.ANSWERED
         if fate is Fate.ANSWERED:
             return self._store.commit(production)
-        if fate is Fate.LANDS_UNHEARD:
+        if fate is Fate.LANDS_UNANSWERED:
             self._store.commit(production)
         elif fate is Fate.LATE:
             self._late = production
@@ -104,7 +104,7 @@ def check(
 
 
 @given(fate=st.sampled_from(Fate), is_away=st.booleans(), is_fenced=st.booleans())
-def test_what_is_said_of_a_commit_is_what_is_in_the_store(
+def test_what_is_reported_of_a_commit_is_what_is_in_the_store(
     fate: Fate, *, is_away: bool, is_fenced: bool
 ) -> None:
     check(commit_or_resolve, fate, is_away=is_away, is_fenced=is_fenced)

@@ -34,7 +34,7 @@ def never_late(script: list[list[tuple[Visit, int]]]) -> ScriptedSource:
 
 
 @given(VISITS)
-def test_a_topology_says_what_a_sorted_list_says(script: list[list[tuple[Visit, int]]]) -> None:
+def test_a_topology_emits_what_a_sorted_list_has(script: list[list[tuple[Visit, int]]]) -> None:
     """Counts, their maximum, and silences: whatever order and bundles the visits come in."""
     pipeline = df.Pipeline(DirectRunner())
     build(pipeline, never_late(script))
@@ -142,4 +142,4 @@ def test_timers_fire_in_order_and_once(steps: list[Any]) -> None:
     pipeline.run()
 
     for key, model in models.items():
-        assert model.fired == [(tag, at) for said, tag, at in seen if said == key]
+        assert model.fired == [(tag, at) for name_of_key, tag, at in seen if name_of_key == key]

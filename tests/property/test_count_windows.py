@@ -25,14 +25,14 @@ def counted(
     transform: df.CountWindows, elements: Sequence[tuple[str, int, int]], bundle_records: int
 ) -> dict[tuple[str, int], list[Any]]:
     """What is said for each key and hour, with the event time in seconds."""
-    said: dict[tuple[str, int], list[Any]] = {}
+    emitted: dict[tuple[str, int], list[Any]] = {}
 
     def see(
         result: Any, window: Any = df.DoFn.WindowParam, at: Any = df.DoFn.TimestampParam
     ) -> None:
         key, values = result
         hour = window.start_us // (HOUR * US)
-        said.setdefault((key, hour), []).append((values, at.timestamp()))
+        emitted.setdefault((key, hour), []).append((values, at.timestamp()))
 
     arrivals = [((key, n), hour * HOUR + at) for n, (key, hour, at) in enumerate(elements)]
     bundles = [
@@ -51,7 +51,7 @@ def counted(
             | transform
             | df.Map(see)
         )
-    return said
+    return emitted
 
 
 def cut(values: Sequence[Any], size: int, period: int) -> tuple[list[Any], list[Any]]:
@@ -70,7 +70,7 @@ def expected(
     leading: bool = True,
     trailing: bool = True,
 ) -> dict[tuple[str, int], list[Any]]:
-    said = {}
+    emitted = {}
     for place in {(key, hour) for key, hour, _ in elements}:
         mine = [
             (n, hour * HOUR + at)
@@ -89,8 +89,8 @@ def expected(
         end = (place[1] + 1) * HOUR - 1e-6
         results += [([n for n, _ in window], end) for window in rest]
         if results:
-            said[place] = results
-    return said
+            emitted[place] = results
+    return emitted
 
 
 @given(ELEMENTS, SIZES, SIZES, st.integers(1, 6))
@@ -98,9 +98,9 @@ def test_results_are_the_last_of_every_period_in_order_of_arrival(
     elements: list[tuple[str, int, int]], size: int, period: int, bundle_records: int
 ) -> None:
     """Sliding, tumbling and with pauses; for each key and event-time window by itself, whatever the bundles."""
-    said = counted(df.CountWindows(size, period=period), elements, bundle_records)
+    emitted = counted(df.CountWindows(size, period=period), elements, bundle_records)
 
-    assert expected(elements, size, period, time_sorted=False) == said
+    assert expected(elements, size, period, time_sorted=False) == emitted
 
 
 @given(ELEMENTS, SIZES, SIZES, st.integers(1, 6))
@@ -120,13 +120,13 @@ def test_windows_with_too_few_can_be_left_out(
     elements: list[tuple[str, int, int]], size: int, period: int, leading: bool, trailing: bool
 ) -> None:
     transform = df.CountWindows(size, period=period, emit_leading=leading, emit_trailing=trailing)
-    said = counted(transform, elements, 4)
+    emitted = counted(transform, elements, 4)
 
-    assert said == expected(
+    assert emitted == expected(
         elements, size, period, time_sorted=False, leading=leading, trailing=trailing
     )
     if not leading and not trailing:
-        assert all(len(values) == size for results in said.values() for values, _ in results)
+        assert all(len(values) == size for results in emitted.values() for values, _ in results)
 
 
 @given(ELEMENTS, SIZES)
@@ -137,9 +137,9 @@ def test_every_element_is_in_one_window_of_a_period_of_the_size(
     sums = counted(df.CountWindows(size, combine_fn=sum), elements, 5)
     lists = counted(df.CountWindows(size), elements, 5)
 
-    assert sorted(n for said in lists.values() for values, _ in said for n in values) == list(
+    assert sorted(n for emitted in lists.values() for values, _ in emitted for n in values) == list(
         range(len(elements))
     )
     assert {
-        place: [(sum(values), at) for values, at in said] for place, said in lists.items()
+        place: [(sum(values), at) for values, at in emitted] for place, emitted in lists.items()
     } == sums

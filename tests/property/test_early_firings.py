@@ -39,7 +39,7 @@ def firing_rounds(trigger: df.Trigger) -> tuple[list[int], bool]:
 
 
 @given(trigger=any_trigger())
-def test_triggers_do_early_what_they_say(trigger: df.Trigger) -> None:
+def test_triggers_do_early_what_they_declare(trigger: df.Trigger) -> None:
     fired, is_finished = firing_rounds(trigger)
     is_still_firing = bool(fired) and fired[-1] > ROUNDS // 2
 
@@ -61,6 +61,6 @@ def test_triggers_do_early_what_they_say(trigger: df.Trigger) -> None:
         and each is not df.Trigger
     ],
 )
-def test_every_trigger_that_is_shipped_says_it(trigger_class: type[df.Trigger]) -> None:
+def test_every_trigger_that_is_shipped_declares_it(trigger_class: type[df.Trigger]) -> None:
     """The inherited answer is a trusting one, for triggers of users."""
     assert trigger_class.early_firings is not df.Trigger.early_firings

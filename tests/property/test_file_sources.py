@@ -224,7 +224,7 @@ LINES = st.one_of(
 
 
 @given(lines=st.lists(LINES, min_size=1, max_size=4))
-def test_a_json_value_is_what_the_standard_library_says(lines: list[str]) -> None:
+def test_a_json_value_is_that_of_the_standard_library(lines: list[str]) -> None:
     """Whatever parses many lines at a time; to the type of each number, the bits of floats and the order of members."""
     source, expected = JsonLinesSource(pattern="values"), None
     with suppress(json.JSONDecodeError, RecursionError):

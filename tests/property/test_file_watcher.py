@@ -24,7 +24,7 @@ from dataflow.source import SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 US = 1_000_000
-SETTLE, POLL = 10, 1
+UNCHANGED, POLL = 10, 1
 
 
 @pytest.fixture(autouse=True)
@@ -193,7 +193,7 @@ def test_a_file_that_grows_is_read_by_its_records(
 ) -> None:
     """However it is cut, also within a character; it holds the watermark until it has settled."""
     path = tmp_path_factory.mktemp("growing")
-    with closing(Folder(path, watched(path, lambda: folder.now * US, kind, SETTLE))) as folder:
+    with closing(Folder(path, watched(path, lambda: folder.now * US, kind, UNCHANGED))) as folder:
         whole = text_of(records).encode()
         bounds = [0, *sorted(cut % len(whole) for cut in cuts), len(whole)]
         turns = iter(reads)
@@ -204,10 +204,10 @@ def test_a_file_that_grows_is_read_by_its_records(
             assert folder.step(records_max, dies=dies) is SplitStatus.ACTIVE
             assert folder.watermark_us <= 3600 * US
         (path / "end").touch()
-        for _ in range(SETTLE - 1):
+        for _ in range(UNCHANGED - 1):
             assert folder.step(100, dies=False) is not SplitStatus.FINISHED
             folder.now += POLL
-        folder.now += SETTLE
+        folder.now += UNCHANGED
         while folder.step(3, dies=False) is not SplitStatus.FINISHED:
             folder.now += 1
 

@@ -195,7 +195,7 @@ def check_nothing_is_left(
         )
         for each in over
     ]
-    said: dict[str, Any] = {
+    options: dict[str, Any] = {
         "trigger": trigger,
         "accumulation_mode": mode,
         "allowed_lateness": microseconds(windowing.lateness_us),
@@ -206,12 +206,12 @@ def check_nothing_is_left(
         counts = (
             pipeline
             | df.Read(ScriptedSource(script))
-            | df.WindowInto(window_fn(windowing), **said)
+            | df.WindowInto(window_fn(windowing), **options)
             | df.GroupByKey()
             | df.Map(lambda pair: ("all", len(pair[1])))
         )
         counts | "frozen" >> df.GroupByKey()
-        sessions = counts | "sessions" >> df.WindowInto(df.Sessions(microseconds(4)), **said)
+        sessions = counts | "sessions" >> df.WindowInto(df.Sessions(microseconds(4)), **options)
         sessions | "sums" >> df.CombinePerKey(sum)
 
     seen = footprints(build)

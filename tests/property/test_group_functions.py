@@ -71,12 +71,12 @@ def second(element: tuple[str, int]) -> int:
 class Keep(df.DoFn):
     """Says key, window and result, to a list."""
 
-    def __init__(self, said: list[Any]) -> None:
-        self.said = said
+    def __init__(self, emitted: list[Any]) -> None:
+        self.emitted = emitted
 
     def process(self, element: Any, /, window: Any = df.DoFn.WindowParam) -> None:
         key, result = element
-        self.said.append((key, window.start_us // 10_000_000, result))
+        self.emitted.append((key, window.start_us // 10_000_000, result))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=shown)
@@ -85,24 +85,24 @@ def test_the_answer_is_that_of_the_whole_group(
     function: Function, timed: list[tuple[str, int, int]], bundle_records: int
 ) -> None:
     """By `CombinePerKey` and by an aggregate of `GroupBy`, whatever the bundles."""
-    said: list[Any] = []
+    emitted: list[Any] = []
     aggregated: list[Any] = []
     elements = [df.TimestampedValue((key, value), at) for key, value, at in timed]
     with df.Pipeline(DirectRunner(bundle_records=bundle_records)) as p:
         windowed = p | df.Create(elements) | df.WindowInto(df.FixedWindows(10))
-        windowed | df.CombinePerKey(function) | df.ParDo(Keep(said))
+        windowed | df.CombinePerKey(function) | df.ParDo(Keep(emitted))
         grouping = df.GroupBy(key=first).aggregate_field(second, function, "result")
         windowed | grouping | "keep rows" >> df.ParDo(Keep(aggregated))
 
     expected = by_hand(function, timed)
-    for found in (said, aggregated):
+    for found in (emitted, aggregated):
         assert {(key, number): result for key, number, result in found} == expected
         assert len(found) == len(expected)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=shown)
 @given(stream=streams(late=False))
-def test_what_is_taken_back_is_as_if_it_had_never_been(
+def test_what_is_retracted_is_as_if_it_had_never_been(
     function: Function, stream: TestStream
 ) -> None:
     """Sums by session are taken back when sessions grow; of those by the minute any function is right at any moment."""

@@ -64,13 +64,13 @@ def test_changes_are_the_difference(
         WindowingStrategy(accumulation_mode=RETRACTING),
         is_retracted=is_retracted,
     )
-    combine_fn, said = accumulation.combine_fn, accumulation.folded([])
+    combine_fn, folded = accumulation.combine_fn, accumulation.folded([])
     changes, wholes = [], []
     for bundle in bundles:
         more = accumulation.folded(inputs(bundle, is_retracted=is_retracted))
-        changes.append(accumulation.changes(said, more))
-        said = combine_fn.merge_accumulators((said, more))
-        wholes.append(accumulation.result(said))
+        changes.append(accumulation.changes(folded, more))
+        folded = combine_fn.merge_accumulators((folded, more))
+        wholes.append(accumulation.result(folded))
     before: Counter[Any] = Counter()
     for count, ((gone, come), whole) in enumerate(zip(changes, wholes, strict=True), start=1):
         lefts, rights = (what_is_there(bundles[:count], side) for side in (LEFT, RIGHT))
@@ -92,7 +92,7 @@ def test_changes_are_the_difference(
     window_fn=st.sampled_from([df.FixedWindows(microseconds(100)), df.GlobalWindows()]),
     ends=st.booleans(),
 )
-def test_the_machine_says_of_pairs_what_it_says_of_groups(
+def test_the_machine_emits_of_pairs_what_it_emits_of_groups(
     bundles: list[list[Step]],
     join_type: df.JoinType,
     combiner: df.TimestampCombiner,
@@ -139,27 +139,27 @@ def check_the_machine(
     ]
     for at_us, bundle in enumerate(bundles):
         found = []
-        for accumulation, machine, cells, said in machines:
+        for accumulation, machine, cells, emitted in machines:
             values: list[Any] = inputs(bundle, is_retracted=True)
             if accumulation.is_stamped:
                 values = [(value, (at_us * 37) % 100) for value in values]
             watermark_us = 100 if ends and at_us > len(bundles) // 2 else MIN_TIMESTAMP_US
             partials = [("k", window, accumulation.folded(values), len(values))] * bool(values)
             effects = machine.add(cells, partials, df.Clocks(watermark_us=watermark_us, now_us=0))
-            add_rows(said, effects, join_type)
-            found.append((+said, effects.timers, effects.holds, set(cells)))
+            add_rows(emitted, effects, join_type)
+            found.append((+emitted, effects.timers, effects.holds, set(cells)))
 
         assert min(machines[0][3].values(), default=0) >= 0
         assert found[0] == found[1]
 
 
-def add_rows(said: Counter[Any], effects: Effects, join_type: df.JoinType) -> None:
+def add_rows(emitted: Counter[Any], effects: Effects, join_type: df.JoinType) -> None:
     bundle = effects.bundle()
     signs = bundle.signs or [1] * len(bundle)
     for (_, value), at_us, sign in zip(bundle.values, bundle.timestamps_us, signs, strict=True):
         pairs = oracle_pairs(value[0], value[1], join_type) if isinstance(value, tuple) else value
         for pair in pairs:
-            said[pair, at_us] += sign
+            emitted[pair, at_us] += sign
 
 
 @pytest.mark.parametrize("join_type", df.JoinType, ids=lambda each: each.name)

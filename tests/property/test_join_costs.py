@@ -82,17 +82,17 @@ def test_each_order_costs_its_pair(join_type: df.JoinType) -> None:
         logs: list[Any] = []
         called.append(calls(lambda pipeline=pipeline, logs=logs: logs.append(run_logged(pipeline))))  # type: ignore[misc]
         panes = [each for each in logs[0].panes if each.transform == "join/join"]
-        said = [pair for each in panes if each.sign > 0 for pair in each.value]
+        emitted = [pair for each in panes if each.sign > 0 for pair in each.value]
         retracted = [pair for each in panes if each.sign < 0 for pair in each.value]
         alone = join_type in (df.JoinType.RIGHT_OUTER, df.JoinType.FULL_OUTER)
 
-        assert number + alone == len(said)
+        assert number + alone == len(emitted)
         assert [(None, "Oslo")] * alone == retracted
         assert looked_at(panes) <= number + number // TOGETHER + 4
     assert called[2] - called[1] < 2.2 * (called[1] - called[0])
 
 
-def test_each_order_that_may_be_taken_back_is_looked_for_as_often() -> None:
+def test_each_order_that_may_be_retracted_is_looked_for_as_often() -> None:
     """Also where values are counted, because they may be taken back, though none is."""
     looked_for = []
     for number in (1_000, 2_000, 4_000):

@@ -46,8 +46,8 @@ class LoggedJob(Job):
 
     def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:
         effects = step.effects
-        said = (effects.values, effects.timestamps_us, effects.windows, effects.panes)
-        self.log += [(name, *each) for each in zip(*said, effects.signs, strict=True)]
+        emitted = (effects.values, effects.timestamps_us, effects.windows, effects.panes)
+        self.log += [(name, *each) for each in zip(*emitted, effects.signs, strict=True)]
         self.log.append((dict(effects.holds), dict(effects.timers)))
         if self._stored is not None:
             self._store(self._stored.setdefault(name, {}), grouping, step)
@@ -214,7 +214,7 @@ def forget_what_code_made_of_it(patch: Patch) -> None:
     patch.setattr(
         cells,
         "_emitted_fields",
-        lambda said, own: fields_of(attrs.evolve(said, remembered=None), own),
+        lambda emitted, own: fields_of(attrs.evolve(emitted, remembered=None), own),
     )
 
 

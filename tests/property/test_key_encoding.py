@@ -165,7 +165,7 @@ def test_codec_forgets_rather_than_grow() -> None:
 
 
 @pytest.mark.parametrize("name", ["encode", "hash"])
-def test_codec_says_where(name: str) -> None:
+def test_codec_names_the_place(name: str) -> None:
     with pytest.raises(df.KeyEncodingError, match=r"^transform 'x': NaN|^transform 'x': nan"):
         getattr(KeyCodec("transform 'x'"), name)(math.nan)
 

@@ -88,11 +88,11 @@ def test_all_of_it_comes_part_by_part_and_within_a_part_as_it_was_sent(
     ends = [0, *(batch.end for batch in found)]
     assert ends[-1] == PARTS
     for batch, (start, end) in zip(found, pairwise(ends), strict=True):
-        held = list(partials([batch]))
-        assert {part_of(each) for each in held} <= set(range(start, end))
-        assert sum(each[3] for each in held) >= records or end == PARTS
+        kept = list(partials([batch]))
+        assert {part_of(each) for each in kept} <= set(range(start, end))
+        assert sum(each[3] for each in kept) >= records or end == PARTS
         # Without its last part it would have been too few.
-        assert sum(each[3] for each in held if part_of(each) < end - 1) < records
+        assert sum(each[3] for each in kept if part_of(each) < end - 1) < records
 
 
 @given(

@@ -153,7 +153,7 @@ class Run:
                 pass
 
     @property
-    def said(self) -> Iterator[tuple[Any, Window, Any]]:
+    def emitted(self) -> Iterator[tuple[Any, Window, Any]]:
         for bundle in self.bundles:
             assert not isinstance(bundle.values, PairColumns)
             for (key, value), window in zip(bundle.values, bundle.windows or [], strict=True):
@@ -161,13 +161,13 @@ class Run:
 
     @property
     def in_files(self) -> int:
-        return sum(isinstance(value, FileValues) for _, _, value in self.said)
+        return sum(isinstance(value, FileValues) for _, _, value in self.emitted)
 
 
 def by_window(run: Run, window_fn: df.WindowFn) -> dict[Any, Any]:
     """What is said of each key and window; each is said once."""
     found: dict[Any, Any] = {}
-    for key, window, value in run.said:
+    for key, window, value in run.emitted:
         assert (key, window) not in found
         found[key, window] = plain(value, window_fn)
         if isinstance(value, FileValues):
@@ -183,7 +183,7 @@ def by_window(run: Run, window_fn: df.WindowFn) -> dict[Any, Any]:
     spill_bytes=st.integers(0, 2_000),
     piece_bytes=st.sampled_from([1, 60, PIECE_BYTES]),
 )
-def test_a_large_key_says_what_it_says_in_memory(
+def test_a_large_key_emits_what_it_emits_in_memory(
     chunks: Chunks, kind: str, window_fn: df.WindowFn, spill_bytes: int, piece_bytes: int
 ) -> None:
     in_memory = Run(chunks, kind, window_fn)
@@ -192,7 +192,7 @@ def test_a_large_key_says_what_it_says_in_memory(
 
     assert by_window(in_memory, window_fn) == by_window(spilled, window_fn)
     ends: dict[Any, list[int]] = defaultdict(list)
-    for key, window, _ in spilled.said:
+    for key, window, _ in spilled.emitted:
         ends[key].append(window.end_us)
     assert all(each == sorted(each) for each in ends.values())
 
@@ -206,12 +206,12 @@ def test_a_group_that_does_not_fit_is_a_sequence_over_a_file(
 
     run = Run(chunks, "list", window_fn, 2_000, piece_bytes)
 
-    assert run.in_files == len(list(run.said)) > 0
+    assert run.in_files == len(list(run.emitted)) > 0
     assert {len(bundle) for bundle in run.bundles} == {1}
     assert by_window(run, window_fn) == by_window(Run(chunks, "list", window_fn), window_fn)
 
 
-def test_many_small_windows_of_a_key_are_lists_and_said_in_parts() -> None:
+def test_many_small_windows_of_a_key_are_lists_and_emitted_in_parts() -> None:
     chunks = [
         [(0, at, 20 * at) for at in range(start, start + 50)] for start in range(0, 2_000, 50)
     ]
@@ -220,7 +220,7 @@ def test_many_small_windows_of_a_key_are_lists_and_said_in_parts() -> None:
 
     assert run.in_files == 0
     assert len(run.bundles) > 10
-    assert [value for _, _, value in run.said] == [[at] for at in range(2_000)]
+    assert [value for _, _, value in run.emitted] == [[at] for at in range(2_000)]
 
 
 def test_accumulators_of_a_large_key_are_merged_a_few_at_a_time() -> None:
@@ -232,11 +232,11 @@ def test_accumulators_of_a_large_key_are_merged_a_few_at_a_time() -> None:
     assert run.groups.spills > 0
     assert sum(run.merged) >= len(chunks)
     assert max(run.merged) < len(chunks) / 4
-    assert [value for _, _, value in run.said] == [set(range(5_000))]
+    assert [value for _, _, value in run.emitted] == [set(range(5_000))]
 
 
 @pytest.mark.parametrize("kind", list(GROUPINGS))
-def test_what_only_memory_can_hold_is_held(kind: str) -> None:
+def test_what_only_memory_can_keep_is_kept(kind: str) -> None:
     """User code that merges windows has to see all of them."""
     chunks = [
         [(0, at, at % 300) for at in range(start, start + 50)] for start in range(0, 1_000, 50)
@@ -275,7 +275,7 @@ def test_a_large_key_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_go_when_groups_are_read_and_for_certain_at_the_end() -> None:
     chunks = [[(key, at, 0) for at in range(200)] for key in (0, 1) for _ in range(20)]
     run = Run(chunks, "list", df.GlobalWindows(), spill_bytes=2_000)
-    kept = [value for _, _, value in run.said]
+    kept = [value for _, _, value in run.emitted]
     assert run.in_files == 2
     run.bundles.clear()
 

@@ -48,14 +48,14 @@ def emitted_by(
     pipeline: df.Pipeline, pairs: df.PCollection[Any], windows: df.WindowInto, grouping: int
 ) -> tuple[Counter[Any], Any]:
     """What discarding panes add up to, by key and window, and the result of the run."""
-    said: Counter[Any] = Counter()
+    emitted: Counter[Any] = Counter()
     group, total = GROUPINGS[grouping]
 
-    def say(pair: Any, window: df.Window = df.DoFn.WindowParam) -> None:
-        said[pair[0], window] += total(pair[1])
+    def count(pair: Any, window: df.Window = df.DoFn.WindowParam) -> None:
+        emitted[pair[0], window] += total(pair[1])
 
-    pairs | windows | "group" >> group() | df.Map(say)
-    return said, pipeline.run()
+    pairs | windows | "group" >> group() | df.Map(count)
+    return emitted, pipeline.run()
 
 
 @given(
@@ -89,7 +89,7 @@ def test_answers_and_late_records_are_everything(
         for arrival in arrivals
     ]
     pipeline = df.Pipeline(DirectRunner())
-    said, result = emitted_by(
+    emitted, result = emitted_by(
         pipeline, pipeline | df.Read(ScriptedSource(script)), windows, grouping
     )
     late = result.late_records()
@@ -103,7 +103,7 @@ def test_answers_and_late_records_are_everything(
         for group in evaluate(windowing, whole).groups
     }
 
-    assert expected == dict(said + missed)
+    assert expected == dict(emitted + missed)
     assert Counter(row["transform"] for row in late) == result.late_counts()
     if windowing.kind == "fixed":
         replay = df.Pipeline(DirectRunner())
@@ -115,7 +115,7 @@ def test_answers_and_late_records_are_everything(
 
 @pytest.mark.filterwarnings("ignore::dataflow.errors.DataLossWarning")
 @given(windowing=APART, arrivals=streams())
-def test_corrections_that_come_too_late_say_what_they_take_back(
+def test_corrections_that_come_too_late_name_what_they_retract(
     windowing: Windowing, arrivals: list[Arrivals]
 ) -> None:
     """Sums that change too late for a second grouping: what it keeps and drops is all that came, sign by sign."""

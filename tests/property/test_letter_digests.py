@@ -224,7 +224,7 @@ PAIRS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=lambda each: type(each).__name__)
-def test_records_of_any_type_are_told_apart(one: Any, other: Any) -> None:
+def test_records_of_any_type_have_distinct_digests(one: Any, other: Any) -> None:
     before, now = (Letters.of([letter(each)], Repeated.ALL) for each in (one, other))
 
     assert before.differ(now)

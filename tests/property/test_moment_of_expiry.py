@@ -92,7 +92,7 @@ def test_a_record_of_a_window_that_is_not_there(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(strategy=strategies(), time_us=st.integers(-20, 20))
-def test_a_record_of_a_window_whose_timer_has_not_acted_yet(
+def test_a_record_of_a_window_whose_timer_has_not_fired_yet(
     kind: str, strategy: dict[str, Any], time_us: int
 ) -> None:
     """It is in time, for the last pane, after which nothing is left; and before the instant that is not the last."""

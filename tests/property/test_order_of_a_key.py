@@ -40,7 +40,7 @@ class Endless(ScriptedSource):
 NUMBER = df.CombiningValueStateSpec("n", df.CountCombineFn())
 
 
-def said(source: Any, fn: df.DoFn, bundle_records: int = 1_000) -> list[Any]:
+def outputs_of(source: Any, fn: df.DoFn, bundle_records: int = 1_000) -> list[Any]:
     found: list[Any] = []
     p = df.Pipeline(DirectRunner(bundle_records=bundle_records))
     p | source | df.ParDo(fn) | df.Map(found.append)
@@ -59,7 +59,7 @@ def test_where_input_ends_arrival_means_nothing(
     """In bundles of any size, and through one input or two."""
     answer = expected(elements)
 
-    assert answer == said(df.Create(stamped(elements)), Deduplicated(), bundle_records)
+    assert answer == outputs_of(df.Create(stamped(elements)), Deduplicated(), bundle_records)
     found: list[Any] = []
     p = df.Pipeline(DirectRunner(bundle_records=bundle_records))
     halves = [
@@ -83,7 +83,7 @@ def test_in_a_stream_it_does_so_where_it_is_asked_for(
         soonest = min((second for _, _, second in left), default=1_000)
         stream = stream.advance_watermark_to(max(soonest, _watermark(stream)))
 
-    assert expected(elements) == said(stream, DeduplicatedInOrder())
+    assert expected(elements) == outputs_of(stream, DeduplicatedInOrder())
 
 
 def _watermark(stream: TestStream) -> float:
@@ -92,8 +92,8 @@ def _watermark(stream: TestStream) -> float:
 
 def test_the_order_of_arrival_is_there_for_who_wants_it() -> None:
     assert len(expected(FOUND)) == 3
-    assert len(said(df.Create(stamped(FOUND)), DeduplicatedOnArrival())) == 2
-    assert len(said(TestStream().add_elements(stamped(FOUND)), Deduplicated())) == 2
+    assert len(outputs_of(df.Create(stamped(FOUND)), DeduplicatedOnArrival())) == 2
+    assert len(outputs_of(TestStream().add_elements(stamped(FOUND)), Deduplicated())) == 2
 
 
 class Log(df.DoFn):
@@ -184,5 +184,5 @@ class OnlyState(df.DoFn):
     ],
     ids=["in order", "on arrival", "no timers", "count in order", "count on arrival"],
 )  # fmt: skip
-def test_whoever_says_what_is_wanted_is_not_warned(transform: Any) -> None:
+def test_whoever_states_what_is_wanted_is_not_warned(transform: Any) -> None:
     assert [] == applied(transform)

@@ -54,7 +54,7 @@ class _ClockedReader(df.SourceReader):
 
 
 @attrs.frozen
-class Told:
+class EmittedAt:
     """A pane that was said (not taken back), and the watermark when it was."""
 
     key: Any
@@ -69,27 +69,27 @@ class RecordingJob(Job):
 
     def __init__(self, pipeline: df.Pipeline) -> None:
         super().__init__(plan(pipeline.graph()))
-        self.told: list[Told] = []
+        self.emitted: list[EmittedAt] = []
 
     def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:
         watermark_us = min(self._output_watermark_us[sender] for sender in grouping.senders)
         effects = step.effects
         columns = (effects.signs, effects.values, effects.windows, effects.panes)
-        self.told += [
-            Told(key, value, window, pane, watermark_us)
+        self.emitted += [
+            EmittedAt(key, value, window, pane, watermark_us)
             for sign, (key, value), window, pane in zip(*columns, strict=True)
             if sign > 0
         ]
         super()._apply(name, grouping, step)
 
 
-def told(
+def emitted(
     windowing: Windowing,
     script: Sequence[Batch],
     clock_us: Sequence[int],
     trigger: df.Trigger,
     mode: df.AccumulationMode,
-) -> list[Told]:
+) -> list[EmittedAt]:
     pipeline = df.Pipeline(DirectRunner())
     (
         pipeline
@@ -104,7 +104,7 @@ def told(
     )
     job = RecordingJob(pipeline)
     job.run(1_000)
-    return job.told
+    return job.emitted
 
 
 def scripted(arrivals: Sequence[Arrivals]) -> list[Batch]:
@@ -118,7 +118,7 @@ def scripted(arrivals: Sequence[Arrivals]) -> list[Batch]:
     ]
 
 
-def check_labels(windowing: Windowing, panes: Sequence[Told]) -> None:
+def check_labels(windowing: Windowing, panes: Sequence[EmittedAt]) -> None:
     """Early before the watermark passes the end, on time at most once after it, then late."""
     by_place: dict[Any, list[Timing]] = {}
     for each in panes:
@@ -153,9 +153,9 @@ def test_the_wall_clock_changes_no_label(
     clock_us = [sum(steps_us[: n + 1]) for n in range(len(steps_us))]
     later_us = [YEARS_US + each for each in clock_us]
     script = scripted(arrivals)
-    panes = told(windowing, script, clock_us, trigger, mode)
+    panes = emitted(windowing, script, clock_us, trigger, mode)
 
-    assert panes == told(windowing, script, later_us, trigger, mode)
+    assert panes == emitted(windowing, script, later_us, trigger, mode)
     check_labels(windowing, panes)
 
 
@@ -166,7 +166,7 @@ def test_nothing_of_a_backlog_is_late(
     """Read at once, long after it happened: each window is early, whatever clocks its trigger asks, then on time."""
     records = [record for arrival in arrivals for record in arrival.records]
     backlog = scripted([Arrivals(tuple(records), MIN_TIMESTAMP_US)])
-    panes = told(windowing, backlog, [YEARS_US, 2 * YEARS_US], trigger, mode)
+    panes = emitted(windowing, backlog, [YEARS_US, 2 * YEARS_US], trigger, mode)
 
     check_labels(windowing, panes)
     assert all(each.pane.timing is not Timing.LATE for each in panes)

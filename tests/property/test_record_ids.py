@@ -110,7 +110,7 @@ def test_in_memory_each_id_counts_once(script: Any, slack: int) -> None:
 
 @given(script=batches, slack=slacks)
 def test_the_direct_runner_counts_each_id_once(script: Any, slack: int) -> None:
-    told: list[Any] = []
+    emitted: list[Any] = []
     source = ScriptedSource(
         [
             Batch([list(record) for record in records], [at for _, at in records], after)
@@ -119,11 +119,11 @@ def test_the_direct_runner_counts_each_id_once(script: Any, slack: int) -> None:
     )
     p = df.Pipeline(DirectRunner())
     record_ids = df.RecordIds(of=lambda record: record[0], slack=slack / 1_000_000)
-    p | "read" >> df.Read(source, record_ids=record_ids) | df.Map(told.append)
+    p | "read" >> df.Read(source, record_ids=record_ids) | df.Map(emitted.append)
     result = p.run()
     new, late = by_the_book(script, slack)
 
-    assert [tuple(each) for each in told] == new
+    assert [tuple(each) for each in emitted] == new
     assert [tuple(each["element"].value) for each in result.late_records()] == late
     assert [each["window_start_us"] for each in result.late_records()] == [at for _, at in late]
     assert result.late_counts() == ({"read": len(late)} if late else {})
@@ -190,7 +190,7 @@ def test_behind_a_filter_that_is_lost_each_id_counts_once(
     expected_ids=st.integers(1, 9),
     rate=st.floats(0.001, 0.99),
 )
-def test_a_filter_never_says_no_to_what_is_in_it(
+def test_a_filter_never_denies_what_is_in_it(
     ids: list[tuple[bytes, int]], horizons: list[int], expected_ids: int, rate: float
 ) -> None:
     """However full, and whatever was dropped behind the horizon."""

@@ -121,7 +121,7 @@ def test_a_combine_fn_of_ones_own_that_is_right(values: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("combine_fn", "says"),
+    ("combine_fn", "message"),
     [
         (df.associative(len), "does not always return the same"),
         (df.associative(mean), "does not always return the same"),
@@ -138,9 +138,9 @@ def test_a_combine_fn_of_ones_own_that_is_right(values: list[int]) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_wrong_combine_fns_are_caught(combine_fn: Any, says: str) -> None:
+def test_wrong_combine_fns_are_caught(combine_fn: Any, message: str) -> None:
     values = (
         st.lists(st.integers(0, 9), max_size=5) if type(combine_fn) is NotBelowZero else NUMBERS
     )
 
-    assert says in caught(lambda values: check_combine_fn(combine_fn, values), values)
+    assert message in caught(lambda values: check_combine_fn(combine_fn, values), values)

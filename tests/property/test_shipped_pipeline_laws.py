@@ -198,7 +198,7 @@ def test_runners_that_differ_are_caught() -> None:
     )
 
 
-def test_nothing_is_said_of_what_comes_too_late() -> None:
+def test_nothing_is_emitted_of_what_comes_too_late() -> None:
     stream = TestStream().advance_watermark_to(100).add_elements([df.TimestampedValue(("a", 1), 5)])
     with pytest.raises(df.PipelineError, match="come too late"):
         check_same_answer(_minute_sums, stream, stream)

@@ -132,7 +132,7 @@ def test_a_window_fn_of_ones_own_that_is_right(timestamps_us: list[int]) -> None
 
 
 @pytest.mark.parametrize(
-    ("window_fn", "says"),
+    ("window_fn", "part"),
     [
         (OnlyNeighbours(), "is not"),
         (FirstComeFirstMerged(), "is not"),
@@ -144,7 +144,7 @@ def test_a_window_fn_of_ones_own_that_is_right(timestamps_us: list[int]) -> None
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_wrong_window_fns_are_caught(window_fn: df.WindowFn, says: str) -> None:
+def test_wrong_window_fns_are_caught(window_fn: df.WindowFn, part: str) -> None:
     rows = st.lists(st.tuples(our.timestamps_us(), st.sampled_from([1, 50])), max_size=6)
 
     def law(rows: list[Any]) -> None:
@@ -152,5 +152,5 @@ def test_wrong_window_fns_are_caught(window_fn: df.WindowFn, says: str) -> None:
 
     message = caught(law, rows)
 
-    assert says in message
+    assert part in message
     assert type(window_fn).__name__ in message

@@ -145,7 +145,7 @@ def check_what_is_kept(split: Split, seen_us: dict[int, int]) -> None:
 @example(turns=[Turn([], 5), Turn([], 5), Turn([], 6)], is_ended=False)
 @example(turns=[Turn([(1, 0)], 1), Turn([(2, 50)], 50)], is_ended=True)
 @example(turns=[Turn([(1, 0)], 1, is_idle=True)], is_ended=True)
-def test_what_a_split_has_read_and_keeps_is_as_its_watermark_says(
+def test_what_a_split_has_read_and_keeps_agrees_with_its_watermark(
     turns: list[Turn], is_ended: bool
 ) -> None:
     """Read to its end, or ended where it is: nothing is left of it then but its position."""

@@ -51,15 +51,15 @@ class Bagging(df.DoFn):
         return iter(())
 
     @df.on_timer(AT_END)
-    def said(
+    def emitted(
         self, key: Any = df.DoFn.KeyParam, bag: Any = df.DoFn.StateParam(BAG)
     ) -> Iterator[tuple[Any, list[int]]]:
         yield key, sorted(bag.read())
 
 
 def row(pair: tuple[int, Any], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
-    said = sorted(pair[1]) if isinstance(pair[1], Sequence) else pair[1]
-    return {"key": pair[0], "end": window.end_us, "said": str(said)}
+    emitted = sorted(pair[1]) if isinstance(pair[1], Sequence) else pair[1]
+    return {"key": pair[0], "end": window.end_us, "emitted": str(emitted)}
 
 
 def pipeline(
@@ -77,7 +77,7 @@ def pipeline(
         "list": df.GroupByKey(),
         "stateful": df.ParDo(Bagging()),
     }[kind]
-    columns = {"key": int, "end": int, "said": str}
+    columns = {"key": int, "end": int, "emitted": str}
     (
         p
         | df.Create(records)
@@ -135,18 +135,18 @@ def run(
     rows: dict[Any, Any] = {}
     if by_machine:
         grouping.replay = None
-    spoken: list[Bundle] = []
-    note_bundles(grouping.executor, spoken)
+    bundles: list[Bundle] = []
+    note_bundles(grouping.executor, bundles)
     for step in groups.steps(blobs(planned, chunks)):
         for write in step.outputs.tables:
             apply_table_write(rows, write)
     grouping.teardown()
-    said: dict[Any, list[Any]] = defaultdict(list)
-    for bundle in spoken:
+    emitted: dict[Any, list[Any]] = defaultdict(list)
+    for bundle in bundles:
         signs = bundle.signs or [1] * len(bundle)
         for value, window, sign in zip(bundle.values, bundle.windows or [], signs, strict=True):
-            said[value[0], window].append((plain(value[1], window_fn), sign))
-    return dict(said), rows, groups.spills
+            emitted[value[0], window].append((plain(value[1], window_fn), sign))
+    return dict(emitted), rows, groups.spills
 
 
 @given(
@@ -156,7 +156,7 @@ def run(
     trigger=TRIGGERS,
     spill_bytes=st.integers(0, 4_000),
 )
-def test_what_is_said_does_not_depend_on_memory(
+def test_what_is_emitted_does_not_depend_on_memory(
     chunks: list[list[tuple[int, int, int]]],
     kind: str,
     window_fn: df.WindowFn,

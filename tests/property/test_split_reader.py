@@ -100,17 +100,17 @@ def mark_of(reader: SplitReader) -> SplitMark:
 def test_nothing_at_or_behind_the_point_is_read_and_the_rest_follows(
     source: Timed, until_us: int | None, records_max: int
 ) -> None:
-    history = reader(source, until_us)
-    found = read(history, records_max)
+    backfill = reader(source, until_us)
+    found = read(backfill, records_max)
 
     everything = list(enumerate(source.times_us[: source.there]))
     assert found == everything[: len(found)]
-    assert (history.position or 0) == len(found)
+    assert (backfill.position or 0) == len(found)
     if until_us is None:
         assert found == everything
         return
     assert all(time_us < until_us for _, time_us in found)
-    is_there = history.watermark_us >= until_us
+    is_there = backfill.watermark_us >= until_us
     beyond = [number for number, time_us in everything if time_us >= until_us]
     if source.piece == 1 and not is_there:
         assert len(found) == min(beyond, default=len(everything))
@@ -145,12 +145,12 @@ def test_input_that_has_become_less_is_an_error() -> None:
 
 
 @given(source=sources, until_us=st.none() | st.integers(-1, 31), records_max=st.integers(1, 9))
-def test_the_watermark_is_what_the_source_said_and_never_the_end_of_time(
+def test_the_watermark_is_that_of_the_source_and_never_the_end_of_time(
     source: Timed, until_us: int | None, records_max: int
 ) -> None:
-    history = reader(source, until_us)
-    found = read(history, records_max)
+    backfill = reader(source, until_us)
+    found = read(backfill, records_max)
     newest_us = max((time_us for _, time_us in found), default=MIN_TIMESTAMP_US)
 
-    assert history.watermark_us <= max(newest_us - source.disorder_us, MIN_TIMESTAMP_US)
-    assert history.is_source_finished <= (len(found) == len(source.times_us))
+    assert backfill.watermark_us <= max(newest_us - source.disorder_us, MIN_TIMESTAMP_US)
+    assert backfill.is_source_finished <= (len(found) == len(source.times_us))

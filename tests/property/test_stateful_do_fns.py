@@ -123,7 +123,7 @@ def check_what_is_emitted(events: list[Event]) -> None:
         assert model.late == [program for each in late for program in each.accumulator]
     for window in WINDOWS:
         expected = [output for key in "ab" for output in both.models[key, window].outputs]
-        assert sorted(map(repr, expected)) == sorted(map(repr, engine.said(window)))
+        assert sorted(map(repr, expected)) == sorted(map(repr, engine.emitted(window)))
     assert ({}, 0) == (engine.cells, len(engine.timers))
 
 
@@ -140,7 +140,7 @@ def check_in_which_order(events: list[Event]) -> None:
         ]
     )
 
-    assert both.models[cell].outputs == both.engine.said(cell[1])
+    assert both.models[cell].outputs == both.engine.emitted(cell[1])
 
 
 @given(EVENTS, st.booleans())
@@ -153,7 +153,7 @@ def test_it_does_what_is_written_whatever_the_bundles(
 
 @given(EVENTS)
 @pytest.mark.parametrize("few", [0, 2, keyed_state._FEW])
-def test_each_key_says_things_in_order(few: int, events: list[Event]) -> None:
+def test_each_key_emits_things_in_order(few: int, events: list[Event]) -> None:
     """Timers in time order, between the elements where they were due; be they looked through or in queues."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keyed_state, "_FEW", few)
@@ -204,7 +204,7 @@ def test_in_time_order_arrival_and_watermark_do_not_matter(
         has_ended = watermark_us == MAX_TIMESTAMP_US
         engine.advance(watermark_us, MAX_TIMESTAMP_US if has_ended else MIN_TIMESTAMP_US)
 
-    assert model.outputs == engine.said(window)
+    assert model.outputs == engine.emitted(window)
     assert ({}, 0) == (engine.cells, len(engine.timers))
 
 
@@ -217,13 +217,13 @@ def test_elements_of_one_instant_are_ordered_by_value(
     elements: list[tuple[int, int]], is_replay: bool, chance: Any
 ) -> None:
     """In time order; so a batch that is run again says the same."""
-    said = []
+    emitted = []
     for _ in range(2):
         chance.shuffle(elements)
         engine = Engine.of(Interpreted() if is_replay else Sorting(), into(), is_replay=is_replay)
         programs = [((("add", value), ("read",)), at) for value, at in elements]
         engine.add(*(("a", WINDOWS[0], program, at) for program, at in programs))
         engine.advance(MAX_TIMESTAMP_US)
-        said.append(engine.outputs)
+        emitted.append(engine.outputs)
 
-    assert said[0] == said[1]
+    assert emitted[0] == emitted[1]

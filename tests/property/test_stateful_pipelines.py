@@ -100,13 +100,13 @@ EmittedPane = dict[tuple[str, int], list[tuple[Any, float]]]
 
 def emitted_by_direct(fn: df.DoFn, stream: Sequence[Arrival], bundle_records: int) -> EmittedPane:
     """Elements that meet one watermark may come together, so many at a time."""
-    said: EmittedPane = {}
+    emitted: EmittedPane = {}
 
     def see(
         result: Any, window: Any = df.DoFn.WindowParam, at: Any = df.DoFn.TimestampParam
     ) -> None:
         place = result[0], window.start_us // US // MINUTE
-        said.setdefault(place, []).append((result[1], at.timestamp()))
+        emitted.setdefault(place, []).append((result[1], at.timestamp()))
 
     script: list[Batch] = [Batch([], [], 0)]
     while stream:
@@ -122,12 +122,12 @@ def emitted_by_direct(fn: df.DoFn, stream: Sequence[Arrival], bundle_records: in
         )
     with df.Pipeline(DirectRunner()) as p:
         p | df.Read(ScriptedSource(script)) | into() | df.ParDo(fn) | df.Map(see)
-    return said
+    return emitted
 
 
 def expected(stream: Sequence[Arrival]) -> EmittedPane:
     """Of what is not late: numbers, and runs of elements each of which meets a watermark before the run is due."""
-    said: EmittedPane = {}
+    emitted: EmittedPane = {}
     for key in "ab":
         for minute in (0, 1):
             end = (minute + 1) * MINUTE
@@ -150,11 +150,11 @@ def expected(stream: Sequence[Arrival]) -> EmittedPane:
                 due = min(run[0].at + PAUSE, end - 1e-6)
                 results.append(([each.number for each in run], due))
             if results:
-                said[key, minute] = results
-    return said
+                emitted[key, minute] = results
+    return emitted
 
 
-def assert_same(expected_: EmittedPane, said: EmittedPane) -> None:
+def assert_same(expected_: EmittedPane, emitted: EmittedPane) -> None:
     """The numbers in their order, the runs in theirs."""
 
     def parts(of: EmittedPane) -> Any:
@@ -163,7 +163,7 @@ def assert_same(expected_: EmittedPane, said: EmittedPane) -> None:
             for place, results in of.items()
         }
 
-    assert parts(expected_) == parts(said)
+    assert parts(expected_) == parts(emitted)
 
 
 @given(arrivals(), st.integers(1, 5))
@@ -175,7 +175,7 @@ def test_counts_and_runs_are_those_of_the_whole_input(
 
 
 @given(arrivals(), st.integers(1, 5), st.randoms(use_true_random=False))
-def test_in_time_order_batch_and_direct_say_the_same(
+def test_in_time_order_batch_and_direct_emit_the_same(
     stream: list[Arrival], bundle_records: int, chance: Any
 ) -> None:
     """Nothing is late: what is said is what would be said if elements met the watermark at their own time."""
@@ -204,7 +204,7 @@ def replayed(stream: Sequence[Arrival]) -> EmittedPane:
         *((each.key, minutes[each.at // MINUTE], each.number, each.at * US) for each in stream)
     )
     engine.advance(watermark_us=MAX_TIMESTAMP_US, now_us=MAX_TIMESTAMP_US)
-    said: EmittedPane = {}
+    emitted: EmittedPane = {}
     for (key, value), at_us, window in engine.outputs:
-        said.setdefault((key, minutes.index(window)), []).append((value, at_us / US))
-    return said
+        emitted.setdefault((key, minutes.index(window)), []).append((value, at_us / US))
+    return emitted

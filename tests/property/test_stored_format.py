@@ -86,12 +86,12 @@ REMEMBERED = st.one_of(
         st.text(max_size=2), st.lists(st.lists(VALUES, max_size=2), max_size=2), max_size=2
     ),
 )
-SAID = st.builds(EmittedPane, VALUES, TIMES, WINDOWS, PANES, REMEMBERED)
+EMITTED = st.builds(EmittedPane, VALUES, TIMES, WINDOWS, PANES, REMEMBERED)
 STATES = st.builds(
     WindowState,
     st.one_of(st.just(NOTHING), VALUES),
     st.integers(0, 9),
-    st.lists(SAID, max_size=2).map(tuple),
+    st.lists(EMITTED, max_size=2).map(tuple),
     st.integers(0, 9),
     st.integers(0, 9),
     st.booleans(),

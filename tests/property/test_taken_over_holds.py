@@ -112,7 +112,7 @@ def holds(owner: GroupingComputation) -> Holds:
     steps=STEPS,
     window_fn=st.sampled_from([df.FixedWindows(microseconds(20)), df.Sessions(microseconds(10))]),
 )
-def test_what_is_held_back_does_not_depend_on_who_has_a_range(
+def test_holds_do_not_depend_on_who_has_a_range(
     combiner: df.TimestampCombiner,
     cache_bytes: int | None,
     steps: Sequence[tuple[int, int, int, bool]],
@@ -128,9 +128,9 @@ def test_what_is_held_back_does_not_depend_on_who_has_a_range(
         job.advance(owner, watermark_us)
         if is_compacted:
             job.compact(owner)
-    held, (gone, left) = holds(owner), job.ranges
+    kept, (gone, left) = holds(owner), job.ranges
     owner.release(gone)
-    held_alone = holds(owner)
+    holds_alone = holds(owner)
 
-    assert holds(job.owner([left], cache_bytes)) == held_alone
-    assert holds(job.owner([gone, left], cache_bytes)) == held
+    assert holds(job.owner([left], cache_bytes)) == holds_alone
+    assert holds(job.owner([gone, left], cache_bytes)) == kept

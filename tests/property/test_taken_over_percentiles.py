@@ -48,7 +48,7 @@ STEPS = st.lists(
 )
 
 
-class Told(df.DoFn):
+class Recorded(df.DoFn):
     """Writes panes down."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Owners:
     """A grouping that follows a percentile, and whoever owns its ranges."""
 
     def __init__(self, window_fn: df.WindowFn, trigger: df.Trigger) -> None:
-        pipeline, self.told = df.Pipeline(DirectRunner()), Told()
+        pipeline, self.recorded = df.Pipeline(DirectRunner()), Recorded()
         (
             pipeline
             | df.Read(ScriptedSource([]))
@@ -81,7 +81,7 @@ class Owners:
                 watermark_percentile=50,
             )
             | df.GroupByKey()
-            | df.ParDo(self.told)
+            | df.ParDo(self.recorded)
         )
         self._plan = plan(pipeline.graph())
         (root,), (self._stage,) = self._plan.sources(), self._plan.groupings()
@@ -158,7 +158,7 @@ def check_takeovers(steps: Sequence[Step], window_fn: df.WindowFn, trigger: df.T
         if is_taken_over:
             several.take_over()
 
-        assert alone.told.panes == several.told.panes
+        assert alone.recorded.panes == several.recorded.panes
 
 
 def forget_what_is_stored(patch: pytest.MonkeyPatch) -> None:
@@ -177,9 +177,9 @@ def go_by_what_the_master_sends(patch: pytest.MonkeyPatch) -> None:
     """The new owner does not look at how far the range had come."""
     known = InputWatermark.known
 
-    def broken(acted: InputWatermark, clocks: Clocks, **options: Any) -> StageClocks:
-        percentile_us = max(clocks.percentile_us, acted.percentile_us)
-        return attrs.evolve(known(acted, clocks, **options), percentile_us=percentile_us)
+    def broken(taken_over: InputWatermark, clocks: Clocks, **options: Any) -> StageClocks:
+        percentile_us = max(clocks.percentile_us, taken_over.percentile_us)
+        return attrs.evolve(known(taken_over, clocks, **options), percentile_us=percentile_us)
 
     patch.setattr(InputWatermark, "known", broken)
 

@@ -76,10 +76,10 @@ def test_a_pane_has_the_event_time_of_a_record_in_it(
     groups | df.ToChangelog() | df.Map(seen.append)
     pipeline.run()
     is_merging = windowing.kind in ("sessions", "own gaps")
-    said: dict[Any, set[int]] = defaultdict(set)
+    emitted: dict[Any, set[int]] = defaultdict(set)
     for change in seen:
         values = set(change.value[1])
-        before = said[None if is_merging else change.window]
+        before = emitted[None if is_merging else change.window]
         counted = values if mode is Mode.ACCUMULATING_AND_RETRACTING else values - before
         before |= values
         end_us = change.window.end_us
@@ -133,13 +133,13 @@ def test_late_records_hold_nobody_back(
     ]
     windowing = windowing._replace(lateness_us=ahead_us)
     pipeline, _ = grouped(windowing, arrivals, Mode.DISCARDING, trigger, combiner)
-    job = _Told(plan(pipeline.graph()))
+    job = _Noted(plan(pipeline.graph()))
     job.run(1_000)
 
     assert job.output_watermark_us == job.input_watermark_us
 
 
-class _Told(Job):
+class _Noted(Job):
     """Writes down how far its grouping has acted, and what it has told those behind it."""
 
     def __init__(self, *args: Any) -> None:

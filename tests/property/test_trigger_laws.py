@@ -150,7 +150,7 @@ class Alone:
 @example(
     df.AfterAll(df.AfterWatermark(), df.AfterCount(5)), [("add", 1), ("watermark", 70)], (0, 0)
 )
-def test_nothing_becomes_due_before_the_wakeup(
+def test_nothing_becomes_due_before_the_next_timers(
     trigger: df.Trigger, steps: list[tuple[str, int]], later: tuple[int, int]
 ) -> None:
     """Nobody asks a trigger in between, so an instant that is not named, or hidden by one that has passed, is lost."""
@@ -160,14 +160,14 @@ def test_nothing_becomes_due_before_the_wakeup(
     clocks = alone.clocks
     if alone.progress.is_finished or alone.would_fire(clocks):
         return
-    wakeup = trigger.next_timers(alone.progress.state, WINDOW, clocks).ahead_of(clocks)
+    due = trigger.next_timers(alone.progress.state, WINDOW, clocks).ahead_of(clocks)
     watermark_us, now_us = clocks.watermark_us + later[0], clocks.now_us + later[1]
-    if wakeup.event_us is not None:
-        assert clocks.watermark_us < wakeup.event_us
-        watermark_us = min(watermark_us, wakeup.event_us - 1)
-    if wakeup.processing_us is not None:
-        assert clocks.now_us < wakeup.processing_us
-        now_us = min(now_us, wakeup.processing_us - 1)
+    if due.event_us is not None:
+        assert clocks.watermark_us < due.event_us
+        watermark_us = min(watermark_us, due.event_us - 1)
+    if due.processing_us is not None:
+        assert clocks.now_us < due.processing_us
+        now_us = min(now_us, due.processing_us - 1)
 
     assert not alone.would_fire(df.Clocks(watermark_us=watermark_us, now_us=now_us))
 

@@ -360,18 +360,18 @@ def test_an_error_of_what_a_function_returns_names_no_line_that_did_not_write_it
 
 
 @given(length_us=LENGTHS_US | st.integers(-(10**9), 10**9), now_us=st.integers(-(10**15), 10**15))
-def test_ages_are_told_by_their_largest_unit(length_us: int, now_us: int) -> None:
+def test_ages_are_given_in_their_largest_unit(length_us: int, now_us: int) -> None:
     """The words are equal both ways, and never a smaller unit for a longer time."""
     then_us = now_us - length_us
     assume(MIN_TIMESTAMP_US <= then_us <= MAX_TIMESTAMP_US)
-    told = times.behind(then_us, now_us)
+    lag = times.behind(then_us, now_us)
     age = times.ago(then_us, now_us)
 
-    assert told.endswith(" behind" if length_us >= 0 else " ahead")
-    assert told.rsplit(" ", 1)[0] == age.removesuffix(" ago").removeprefix("in ")
+    assert lag.endswith(" behind" if length_us >= 0 else " ahead")
+    assert lag.rsplit(" ", 1)[0] == age.removesuffix(" ago").removeprefix("in ")
     units = ["second", "minute", "hour", "day", "week", "month", "year"]
     least = [0, 60, 3_600, 86_400, 7 * 86_400, 28 * 86_400, 334 * 86_400]
-    (unit,) = [at for at, each in enumerate(units) if each in told]
+    (unit,) = [at for at, each in enumerate(units) if each in lag]
     assert abs(length_us) // 10**6 >= least[unit]
 
 
@@ -385,7 +385,7 @@ def test_ages_are_told_by_their_largest_unit(length_us: int, now_us: int) -> Non
         (86_400 * 3, "3 days"),
     ],
 )
-def test_ages_as_people_say_them(seconds: int, expected: str) -> None:
+def test_ages_as_people_write_them(seconds: int, expected: str) -> None:
     then_us = 1_700_000_000_000_000
     now_us = then_us + seconds * 1_000_000
 

@@ -370,18 +370,18 @@ def joins_keep_the_missing(patch: Patch) -> None:
 
 def joins_leave_pairs_in_old_windows(patch: Patch) -> None:
     """What was said for a session that has grown stays where it was said."""
-    say = Panes._emit_changes
+    emit_changes = Panes._emit_changes
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
         state.emitted = tuple(attrs.evolve(emitted, window=window) for emitted in state.emitted[:1])
-        say(panes, key, window, state, effects)
+        emit_changes(panes, key, window, state, effects)
 
     patch.setattr(Panes, "_emit_changes", broken)
 
 
 def joins_leave_pairs_at_old_times(patch: Patch) -> None:
     """What was said at another event time is not said again."""
-    say = Panes._emit_changes
+    emit_changes = Panes._emit_changes
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
         parts = [each for each in (state.accumulator,) if each is not NOTHING]
@@ -391,17 +391,17 @@ def joins_leave_pairs_at_old_times(patch: Patch) -> None:
             state.emitted = tuple(
                 attrs.evolve(emitted, timestamp_us=at_us) for emitted in state.emitted
             )
-        say(panes, key, window, state, effects)
+        emit_changes(panes, key, window, state, effects)
 
     patch.setattr(Panes, "_emit_changes", broken)
 
 
 def joins_forget_what_is_owed(patch: Patch) -> None:
     """A value that is taken back before it came is there when it comes."""
-    say = Panes._emit_changes
+    emit_changes = Panes._emit_changes
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
-        say(panes, key, window, state, effects)
+        emit_changes(panes, key, window, state, effects)
         state.accumulator = NOTHING
 
     patch.setattr(Panes, "_emit_changes", broken)

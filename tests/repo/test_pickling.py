@@ -51,7 +51,7 @@ TABLE = TableSpec(name="t", columns={"a": int}, key=("a",))
 PANE = windowing.PaneInfo(
     2, windowing.PaneTiming.LATE, is_first=False, is_last=True, nonspeculative_index=1
 )
-SAID = EmittedPane((1, 2), 9, WINDOW, PANE)
+EMITTED = EmittedPane((1, 2), 9, WINDOW, PANE)
 VALUES: list[Any] = [
     WINDOW,
     PANE,
@@ -79,12 +79,14 @@ VALUES: list[Any] = [
     JsonLinesSource(pattern="*.jsonl"),
     FileSplit("a.csv", 0, 10),
     Bundle([1], [0], [WINDOW], [PANE], [-1]),
-    SAID,
+    EMITTED,
     EmittedPane((1, 2), 9, WINDOW, PANE, {"Map(guess)": [[5], []]}),
-    WindowState([1], 2, (SAID,), 1, 1, is_past=True, timers=WindowTimers(9, 5)),
+    WindowState([1], 2, (EMITTED,), 1, 1, is_past=True, timers=WindowTimers(9, 5)),
     WindowState(),
     LateArrival("k", WINDOW, [1], 1, 10),
-    Effects([1], [0], [WINDOW], [PANE], [1], [SAID], {(("k", None), WINDOW, TimeDomain.EVENT): 5}),
+    Effects(
+        [1], [0], [WINDOW], [PANE], [1], [EMITTED], {(("k", None), WINDOW, TimeDomain.EVENT): 5}
+    ),
     df.Clocks(watermark_us=1, now_us=2, percentile_us=3),
     StageClocks(watermark_us=1, output_watermark_us=0, now_us=2),
     df.BagStateSpec("bag"),
@@ -137,7 +139,7 @@ def test_values_survive(value: Any, copied: Callable[[Any], Any]) -> None:
     assert value == other
 
 
-def test_public_classes_are_found_where_they_say() -> None:
+def test_public_classes_are_found_under_their_module() -> None:
     """So that pickle finds them by name, whatever they were imported as."""
     for name in df.__all__:
         public = getattr(df, name)

@@ -113,7 +113,7 @@ def ages_have_no_direction(patch: Patch) -> None:
         (parts_of_a_unit_are_floats, laws.test_a_duration_survives_as_text_and_as_words),
         (units_are_read_in_any_case, lambda: laws.test_what_is_no_duration_is_refused("5M")),
         (words_are_one_too_many, laws.test_words_are_what_timedeltas_are),
-        (ages_have_no_direction, laws.test_ages_are_told_by_their_largest_unit),
+        (ages_have_no_direction, laws.test_ages_are_given_in_their_largest_unit),
     ],
 )  # fmt: skip
 def test_a_broken_reader_fails_a_law(

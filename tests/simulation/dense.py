@@ -39,7 +39,7 @@ def pausing(p: df.Pipeline, random: Random) -> None:
     _write(few, "few rows")
 
 
-def speaking(p: df.Pipeline, random: Random) -> None:
+def always_sending(p: df.Pipeline, random: Random) -> None:
     """Two groupings, the first of which emits whenever it is given something."""
     windows = df.WindowInto(
         df.FixedWindows(WINDOW_S),

@@ -14,7 +14,7 @@ import pytest
 
 import dataflow as df
 from dataflow.graph import PipelineGraph
-from runners.batch.backfill import end as history_end
+from runners.batch.backfill import end as backfill_end
 from runners.batch.backfill import key_parts
 from runners.batch.backfill.end import GroupsInParts
 from runners.batch.backfill.key_parts import PARTS, KeyParts
@@ -23,7 +23,7 @@ from runners.batch.backfill.split_reader import SplitReader
 from runners.batch.backfill.writer import BackfillWriter
 from runners.batch.range_writer import RangeWriter
 from runners.core.stages.deduplication import SplitIds
-from runners.millwheel.control import backfill_progress as history
+from runners.millwheel.control import backfill_progress
 from runners.millwheel.control.backfill_progress import BackfillState, backfill_state
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.commit_or_resolve import CommitResult
@@ -47,7 +47,7 @@ US_PER_SECOND = 1_000_000
 SEEDS_MAX = 300
 
 
-def _held(p: df.Pipeline, random: Random) -> None:
+def _with_holds(p: df.Pipeline, random: Random) -> None:
     """Two sources, and a grouping of panes that are as early as their first record: what is open holds time back."""
     sources = (
         p | "one" >> df.Read(truthful(random)),
@@ -127,7 +127,7 @@ def _growing(p: df.Pipeline, random: Random) -> None:
 
 
 MORE = [
-    NamedPipeline(name="held", build=_held),
+    NamedPipeline(name="held", build=_with_holds),
     NamedPipeline(name="growing", build=_growing, whole="group"),
 ]
 ALL = {each.name: each for each in [*PIPELINES.values(), *MORE]}
@@ -189,7 +189,7 @@ def run(pipeline: str, seed: int, crash_rate: float) -> _Loaded:
 
 @pytest.mark.parametrize("crash_rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
 @pytest.mark.parametrize("pipeline", ALL)
-def test_the_fold_of_history_and_live_is_that_of_one_run(pipeline: str, crash_rate: float) -> None:
+def test_the_fold_of_backfill_and_live_is_that_of_one_run(pipeline: str, crash_rate: float) -> None:
     crashes, found = 0, Counter[str]()
     for seed in range(SEEDS):
         loaded = run(pipeline, seed, crash_rate)
@@ -220,32 +220,34 @@ def forget_ids(patch: Patch) -> None:
 
 def go_to_the_end_of_time(patch: Patch) -> None:
     """What is live is late."""
-    patch.setattr(history_end, "input_watermark_us", lambda _: MAX_TIMESTAMP_US)
+    patch.setattr(backfill_end, "input_watermark_us", lambda _: MAX_TIMESTAMP_US)
 
 
 def report_the_furthest(patch: Patch) -> None:
     """One split does not wait for the others."""
     patch.setattr(
-        history_end,
+        backfill_end,
         "input_watermark_us",
-        lambda told: max(each.watermark_us for each in told),
+        lambda several: max(each.watermark_us for each in several),
     )
 
 
 def hold_nothing_back(patch: Patch) -> None:
     """What a window is still to say is late behind it."""
-    patch.setattr(history_end, "window_holds", lambda *_: ())
+    patch.setattr(backfill_end, "window_holds", lambda *_: ())
 
 
 def read_from_the_beginning(patch: Patch) -> None:
     """The stream reads the history once more."""
-    promotion = history._promotion
+    promotion = backfill_progress._promotion
 
     def promoted(*arguments: Any) -> Production:
         return attrs.evolve(promotion(*arguments), positions={})
 
-    patch.setattr(history, "_promotion", promoted)
-    patch.setattr(history, "mark_of", lambda row: SplitMark(is_end=True) if row.bundle else None)
+    patch.setattr(backfill_progress, "_promotion", promoted)
+    patch.setattr(
+        backfill_progress, "mark_of", lambda row: SplitMark(is_end=True) if row.bundle else None
+    )
 
 
 def _compare_nothing(patch: Patch) -> None:
@@ -259,7 +261,7 @@ def read_on_when_read_again(patch: Patch) -> None:
     reader = SplitReader
     _compare_nothing(patch)
     patch.setattr(
-        history_end,
+        backfill_end,
         "SplitReader",
         lambda *arguments, **more: reader(*arguments, **{**more, "end": None}),
     )
@@ -310,7 +312,7 @@ def send_again_what_was_not_answered(patch: Patch) -> None:
         is_lost = isinstance(answer, Indeterminate)
         return CommitResult(store.commit(production) if is_lost else answer, answer)
 
-    patch.setattr(history, "commit_or_resolve", sent_again)
+    patch.setattr(backfill_progress, "commit_or_resolve", sent_again)
 
 
 MUTATIONS: list[tuple[str, Callable[[Patch], None]]] = [

@@ -89,16 +89,16 @@ def panes(seed: int, bound_us: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_day_of_backlog_is_on_time(seed: int) -> None:
-    said = panes(seed, DISORDER_US)
+    emitted = panes(seed, DISORDER_US)
 
-    assert {(each["timing"], each["index"]) for each in said} == {("on_time", 0)}
-    numbers = sorted(int(number) for each in said for number in each["values"].split())
+    assert {(each["timing"], each["index"]) for each in emitted} == {("on_time", 0)}
+    numbers = sorted(int(number) for each in emitted for number in each["values"].split())
     assert numbers == list(range(2 * RECORDS))
-    assert len({(each["key"], each["start_us"]) for each in said}) == len(said)
+    assert len({(each["key"], each["start_us"]) for each in emitted}) == len(emitted)
 
 
 def test_a_watermark_that_breaks_its_word_would_be_seen() -> None:
     """Half an hour ahead of the newest record, so that some are late; then the test before says so."""
-    said = [pane for seed in range(SEEDS) for pane in panes(seed, -1_800 * US_PER_SECOND)]
+    emitted = [pane for seed in range(SEEDS) for pane in panes(seed, -1_800 * US_PER_SECOND)]
 
-    assert {"on_time", "late"} <= {each["timing"] for each in said}
+    assert {"on_time", "late"} <= {each["timing"] for each in emitted}

@@ -143,7 +143,7 @@ def rows_of(result: Any, table: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)
-def test_what_is_left_is_what_the_direct_runner_says(name: str) -> None:
+def test_what_is_left_is_what_the_direct_runner_emits(name: str) -> None:
     build = DETERMINISTIC[name]
     struck: Counter[str] = Counter()
     for seed in range(SEEDS):
@@ -307,34 +307,34 @@ def rolling_in_batch(p: df.Pipeline, random: Random) -> None:
 
 def refusals(build: Callable[[df.Pipeline, Random], None]) -> list[UnrepeatableError]:
     """What was said where a job was refused; the others have left each record once."""
-    said = []
+    texts = []
     for seed in range(SEEDS):
         chance.seed(seed)
         run = SimulatedBatch(build, seed)
         try:
             run.run()
         except UnrepeatableError as error:
-            said.append(error)
+            texts.append(error)
         else:
             assert counted(run.rows("rows")) == ONCE, f"seed {seed}"
-    return said
+    return texts
 
 
 def test_code_that_is_marked_is_never_run_again_behind_what_was_made_of_it() -> None:
-    said = [str(error) for error in refusals(rolling_in_batch)]
+    texts = [str(error) for error in refusals(rolling_in_batch)]
 
-    assert 0 < len(said) < SEEDS
-    assert all("'salt'" in each and "fresh=True" in each for each in said)
+    assert 0 < len(texts) < SEEDS
+    assert all("'salt'" in each and "fresh=True" in each for each in texts)
 
 
 def test_a_difference_names_the_transforms() -> None:
-    said = refusals(salted_keys)
+    texts = refusals(salted_keys)
 
-    (fact,) = {error.fact for error in said}
+    (fact,) = {error.fact for error in texts}
     assert "'read/" in fact
     assert "'Map(salted)'" in fact
     assert fact.endswith("gave other records when it was run again")
-    assert all("fresh=True" in str(error) for error in said)
+    assert all("fresh=True" in str(error) for error in texts)
 
 
 def test_code_may_be_corrected_as_long_as_there_are_no_rows(

@@ -174,13 +174,13 @@ class Watched:
 
     def step(self) -> bool:
         worked: bool = self.worker.step()
-        held = sum(
+        kept = sum(
             each.state.cache_counts.bytes_buffered
             for each in self.worker._computations.values()
             if isinstance(each, GroupingComputation)
         )
         cells = self.cluster.store.statistics(JOB)["cells"]
-        self.cluster.most_bytes = max(held, self.cluster.most_bytes)
+        self.cluster.most_bytes = max(kept, self.cluster.most_bytes)
         self.cluster.most_cells = max(cells, self.cluster.most_cells)
         return worked
 

@@ -107,10 +107,10 @@ def reshape_what_is_kept(patch: Patch) -> None:
     """Ranges are given other keys, and the new owners find columns of keys that are not theirs."""
     compact_all = Compactor.compact_all
 
-    def broken(settler: Compactor, name: str) -> None:
+    def broken(this: Compactor, name: str) -> None:
         with pytest.MonkeyPatch.context() as meanwhile:
             meanwhile.setattr(WindowSteps, "release_columns", lambda *_: ())
-            compact_all(settler, name)
+            compact_all(this, name)
 
     patch.setattr(Compactor, "compact_all", broken)
 
@@ -119,7 +119,7 @@ def fire_too_early_in_the_order(patch: Patch) -> None:
     """A window that has not ended speaks with one that has."""
     pop_due = ColumnWindows.pop_due
     patch.setattr(
-        ColumnWindows, "pop_due", lambda held, until_us: pop_due(held, until_us + 60_000_000)
+        ColumnWindows, "pop_due", lambda kept, until_us: pop_due(kept, until_us + 60_000_000)
     )
 
 
@@ -155,13 +155,13 @@ def check_windows_are_in_one_place(patch: Patch) -> None:
     take_in = Deliveries.take_in
 
     def checking(deliveries: Deliveries, *arguments: Any) -> Any:
-        held = {
+        kept = {
             window
             for windows in deliveries._state.columns._buffered.values()
             for part in windows.parts
             for window in part.windows
         }
-        both = held & {window for _, window, _ in deliveries._state.timers}
+        both = kept & {window for _, window, _ in deliveries._state.timers}
         assert not both, f"held as columns and in cells: {both}"
         return take_in(deliveries, *arguments)
 

@@ -38,7 +38,7 @@ def test_rows_are_those_of_a_sorted_list(
 
 @costly()
 @given(batches=batches, seed=st.integers(0, 2**32), disorder=st.integers(0, 300))
-def test_what_waits_for_the_clock_is_said_once(
+def test_what_waits_for_the_clock_is_emitted_once(
     batches: list[list[tuple[int, int]]], seed: int, disorder: int
 ) -> None:
     """Late records too: nothing is dropped before a computation."""
@@ -46,15 +46,15 @@ def test_what_waits_for_the_clock_is_said_once(
     streams = pipeline | Topology().injector("in", scripted(batches, disorder)).computation(
         "flush", Flush(), inputs={"in": lambda value: value % 3}, outputs=["sums"]
     )
-    sums: Any = streams["sums"] | "sum" >> df.Map(lambda said: said[1])
+    sums: Any = streams["sums"] | "sum" >> df.Map(lambda total: total[1])
     rows: Any = sums | "row" >> df.Map(row)
     rows | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS)
     cluster = Cluster(pipeline.graph(), seed, crash_rate=0.1)
     cluster.run()
     (table,) = pipeline.graph().tables()
-    said = sum(int(each[2]) for each in cluster.store.read_table(table))
+    total = sum(int(each[2]) for each in cluster.store.read_table(table))
 
-    assert sum(value for each in batches for value, _ in each) == said, f"seed={seed}"
+    assert sum(value for each in batches for value, _ in each) == total, f"seed={seed}"
     assert [] == cluster.store.read_late("sim")
     statistics = cluster.store.statistics("sim")
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))

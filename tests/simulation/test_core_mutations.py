@@ -273,12 +273,12 @@ def believe_who_is_gone(patch: Patch) -> None:
 
 def retire_what_is_not_acknowledged(patch: Patch) -> None:
     """A range that was merged into another is gone before all that it has sent has arrived."""
-    untie = Worker._end_handovers
+    end_handovers = Worker._end_handovers
 
     def broken(worker: Worker, message: EndHandover) -> None:
         with patch.context() as meanwhile:
             meanwhile.setattr(Outbox, "is_empty", property(lambda _: True))
-            untie(worker, message)
+            end_handovers(worker, message)
 
     patch.setattr(Worker, "_end_handovers", broken)
 
@@ -391,7 +391,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (end_while_ranges_are_in_handover, "sums", "I10"),
         (let_a_new_range_hold_nothing_back, dense.chain, "I4"),
         (process_what_is_sent_again, "sums", "I8"),
-        (retire_what_is_not_acknowledged, dense.speaking, "I10"),
+        (retire_what_is_not_acknowledged, dense.always_sending, "I10"),
         (restore_the_watermark_one_bundle_ahead, dense.chain, "I"),
         (send_routes_once, dense.chain, "I11"),
         (scan_before_moving_the_token, dense.chain, "I"),
@@ -408,7 +408,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (take_channels_as_they_are, "sums", "I"),
         (send_to_the_retired, "sums", "I11"),
         (rely_on_what_is_gone, "sums", "I8"),
-        (release_what_waits_to_be_committed, dense.speaking, "I11"),
+        (release_what_waits_to_be_committed, dense.always_sending, "I11"),
     ],
 )
 @pytest.mark.timeout(600)

@@ -64,13 +64,13 @@ def test_a_record_is_in_a_result_or_a_dead_letter(
     elements: dict[str, list[Any]] = {"read": [], "sum": []}
     for letter in letters:
         elements[letter["stage"]].append(letter["element"].value)
-    said = sum(int(each[3]) for each in cluster.store.read_table(table))
+    written = sum(int(each[3]) for each in cluster.store.read_table(table))
     sent = [value for batch in batches for value, _ in batch]
 
     assert sorted(value for value in sent if value % 7 == 3) == sorted(elements["read"])
     assert all(total > 150 for _, total in elements["sum"])
     good = sum(value for value in sent if value % 7 != 3)
-    assert good == said + sum(total for _, total in elements["sum"]), f"seed={seed}"
+    assert good == written + sum(total for _, total in elements["sum"]), f"seed={seed}"
     statistics = cluster.store.statistics("sim")
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
 
@@ -136,10 +136,10 @@ def test_a_line_is_in_a_result_or_a_dead_letter(
     cluster.run()
     (table,) = pipeline.graph().tables()
     letters = [stored_dead_mapping(each) for each in cluster.store.read_dead_letters("sim")]
-    said = sum(int(each[3]) for each in cluster.store.read_table(table))
+    written = sum(int(each[3]) for each in cluster.store.read_table(table))
     good = [line for line in lines if line[-1] == "]" and line not in ("[7, null]", '[8, "x"]')]
     bad = [(number, line) for number, line in enumerate(lines, 2) if line not in good]
 
-    told = [(each["origin"]["line"], each["origin"]["raw"]) for each in letters]
-    assert bad == sorted((number, raw.decode().rstrip("\r\n")) for number, raw in told)
-    assert sum(int(line[1:].split(",")[0]) for line in good) == said, f"seed={seed}"
+    origins = [(each["origin"]["line"], each["origin"]["raw"]) for each in letters]
+    assert bad == sorted((number, raw.decode().rstrip("\r\n")) for number, raw in origins)
+    assert sum(int(line[1:].split(",")[0]) for line in good) == written, f"seed={seed}"

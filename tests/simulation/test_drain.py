@@ -115,12 +115,12 @@ def test_what_was_read_is_in_a_pane_or_late_once(crash_rate: float, seed: int) -
     cluster = DrainedCluster(pipeline.graph(), seed, crash_rate)
     cluster.run()
     (table,) = pipeline.graph().tables()
-    said: Counter[Any] = Counter()
+    emitted: Counter[Any] = Counter()
     for each in cluster.store.read_table(table):
-        said.update(int(text) for text in each[3].strip("[]").split(",") if text)
+        emitted.update(int(text) for text in each[3].strip("[]").split(",") if text)
     for record in map(stored_late_mapping, cluster.store.read_late("sim")):
         element = record["element"]
-        said.update(record["payload"] if element is None else [element.value[1]])
+        emitted.update(record["payload"] if element is None else [element.value[1]])
     read: Counter[Any] = Counter(
         value
         for script in read_by(cluster, source)._scripts
@@ -128,7 +128,7 @@ def test_what_was_read_is_in_a_pane_or_late_once(crash_rate: float, seed: int) -
         for _, value in batch.values
     )
 
-    assert said == read, f"seed={seed}"
+    assert emitted == read, f"seed={seed}"
     job = cluster.store.read_job("sim")
     assert job is not None
     answers = [request.answer for request in cluster.store.read_requests("sim", 0)]
@@ -156,7 +156,7 @@ def test_moments_are_early_and_late() -> None:
 @costly(cells=2)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
-def test_every_open_window_says_what_it_has(crash_rate: float, seed: int) -> None:
+def test_every_open_window_emits_what_it_has(crash_rate: float, seed: int) -> None:
     """The tables are those of a run in memory over what was read; watermarks and sessions included."""
     source = truthful(Random(seed))
     pipeline = df.Pipeline(DirectRunner())

@@ -92,12 +92,12 @@ class EndlessCluster(Cluster):
 
 def with_something_new(script: Sequence[Sequence[tuple[int, int]]]) -> GoesOn:
     """The script with a watermark that is often wrong; then, months later, one record of a key of its own."""
-    newest_us, told = 0, []
+    newest_us, batches_sent = 0, []
     for each in script:
         times_us = [second * 1_000_000 for _, second in each]
         newest_us = max([newest_us, *times_us])
-        told.append(Batch([value for value, _ in each], times_us, newest_us))
-    return GoesOn([*told, Batch([7], [NEW_US], NEW_US)])
+        batches_sent.append(Batch([value for value, _ in each], times_us, newest_us))
+    return GoesOn([*batches_sent, Batch([7], [NEW_US], NEW_US)])
 
 
 @pytest.mark.filterwarnings("ignore::dataflow.errors.DataLossWarning")

@@ -57,12 +57,12 @@ class RestlessCluster(Cluster):
         elif chance < 0.04:
             job = self.store.read_job(JOB)
             assert job is not None
-            heard = (row.signal_mark.number for row in job.ranges.values() if row.keys)
+            numbers = (row.signal_mark.number for row in job.ranges.values() if row.keys)
             self.store.prune(
                 JOB,
                 older_than_s=AGE_MS / 1_000,
                 retired=self.master.retired,
-                signals_up_to=min(heard),
+                signals_up_to=min(numbers),
             )
         elif chance < 0.06 and not self._is_driver_dead:
             self._in_driver(self._reshape)

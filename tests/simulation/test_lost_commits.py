@@ -40,9 +40,9 @@ def test_whatever_the_store_loses_every_record_counts_once(pipeline: str) -> Non
     assert summary.faults[Fault.LOST_COMMITS] > SEEDS // 2
 
 
-def test_what_is_lost_is_said_in_numbers() -> None:
+def test_what_is_lost_is_reported_in_numbers() -> None:
     """Only where the store comes back with less than workers had reported: an earlier owner, or fewer commits."""
-    said = 0
+    reported = 0
     for seed in losing(15):
         named = PIPELINES["sums"]
         simulation = Simulation(named.build, seed, faults=FAULTS, tables=named.tables)
@@ -70,10 +70,10 @@ def test_what_is_lost_is_said_in_numbers() -> None:
         cluster.backups.restore = look  # type: ignore[method-assign]
         simulation.run()
         if cluster.lost:
-            said += 1
+            reported += 1
             assert "was committed, the store has bundle" in str(cluster.lost[0])
         assert not cluster.lost or any(expected), seed
-    assert said > 3
+    assert reported > 3
 
 
 @pytest.mark.parametrize("pipeline", ["stamped", "stateful", "late"])
@@ -135,9 +135,9 @@ def test_a_job_that_goes_on_is_found(
 
 
 @pytest.mark.slow
-def test_a_witness_that_says_nothing_is_found(monkeypatch: Patch) -> None:
+def test_a_witness_that_reports_nothing_is_found(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Witness, "on_report", lambda *_: None)
     monkeypatch.setattr(Witness, "check", lambda *_: None)
 
     with pytest.raises(AssertionError):
-        test_what_is_lost_is_said_in_numbers()
+        test_what_is_lost_is_reported_in_numbers()

@@ -84,17 +84,17 @@ def failure_of(seed: int, guarantees: dict[str, Guarantees]) -> str:
 
 
 @pytest.mark.slow
-def test_what_is_lost_is_said_in_numbers() -> None:
-    said = list[str]()
+def test_what_is_lost_is_reported_in_numbers() -> None:
+    reported = list[str]()
     for seed in losing(40):
         named = PIPELINES["sums"]
         simulation = Simulation(named.build, seed, faults=FAULTS, tables=named.tables)
         simulation.run()
-        said += map(str, simulation.cluster.lost_parts)
+        reported += map(str, simulation.cluster.lost_parts)
 
-    assert len(said) > 5
-    assert all("bundle" in each or "were" in each for each in said)
-    assert all("docs/how-to/fail-over-and-restore.md" in each for each in said)
+    assert len(reported) > 5
+    assert all("bundle" in each or "were" in each for each in reported)
+    assert all("docs/how-to/fail-over-and-restore.md" in each for each in reported)
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def test_a_record_is_in_the_result_or_among_the_late(
     assert sum(map(len, batches)) == counted + late, f"seed={seed}"
 
 
-def test_a_worker_that_is_not_heard_loses_its_ranges() -> None:
+def test_a_worker_that_sends_nothing_loses_its_ranges() -> None:
     """The others end the job without it."""
     pipeline = df.Pipeline(DirectRunner())
     build_counts(pipeline, scripted([[(1, second), (2, second)] for second in range(0, 600, 5)], 0))

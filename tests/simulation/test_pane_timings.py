@@ -61,11 +61,11 @@ def test_a_backlog_of_fifty_years_ago_is_in_time(
     cluster.clock.advance(FIFTY_YEARS_MS)
     cluster.run()
     (table,) = pipeline.graph().tables()
-    told: dict[Any, list[tuple[int, str]]] = {}
+    emitted: dict[Any, list[tuple[int, str]]] = {}
     for key, start, index, timing in cluster.store.read_table(table):
-        told.setdefault((key, start), []).append((index, timing))
+        emitted.setdefault((key, start), []).append((index, timing))
 
-    assert set(told) == {(str(v % 5), at // 60 * 60) for batch in script for v, at in batch}
-    for panes in told.values():
+    assert set(emitted) == {(str(v % 5), at // 60 * 60) for batch in script for v, at in batch}
+    for panes in emitted.values():
         expected = ["early"] * (len(panes) - 1) + ["on_time"]
         assert list(enumerate(expected)) == sorted(panes), f"seed={seed}"

@@ -112,14 +112,14 @@ def test_panes_are_in_order_and_add_up(
     cluster = Cluster(pipeline.graph(), seed, crash_rate, WatchfulStore())
     cluster.run()
     (table,) = pipeline.graph().tables()
-    said: dict[str, list[int]] = {"first": [], "second": []}
+    emitted: dict[str, list[int]] = {"first": [], "second": []}
     windows: dict[Any, list[tuple[int, int]]] = {}
     for stage, key, start, index, timing, values in cluster.store.read_table(table):
-        said[stage] += map(int, values.split(",")) if values else []
+        emitted[stage] += map(int, values.split(",")) if values else []
         windows.setdefault((stage, key, start), []).append((index, TIMINGS.index(timing)))
     sent = sorted(value for batch in batches for value, _ in batch)
 
-    assert sent == sorted(said["first"]) == sorted(said["second"]), f"seed={seed}"
+    assert sent == sorted(emitted["first"]) == sorted(emitted["second"]), f"seed={seed}"
     for panes in windows.values():
         timings = [timing for _, timing in sorted(panes)]
         assert sorted(timings) == timings, f"seed={seed}"

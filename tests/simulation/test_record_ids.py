@@ -82,11 +82,11 @@ def test_every_id_counts_once(
     cluster = Cluster(pipeline.graph(), seed, crash_rate, options=options)
     cluster.run()
     (table,) = pipeline.graph().tables()
-    told = [int(each[3]) for each in cluster.store.read_table(table)]
+    emitted = [int(each[3]) for each in cluster.store.read_table(table)]
     late = [stored_late_mapping(each) for each in cluster.store.read_late("sim")]
     sent = [record for script in source._scripts for batch in script for record in batch.values]
 
-    assert sorted(told) == sorted({number for _, number in sent}), f"seed={seed}"
+    assert sorted(emitted) == sorted({number for _, number in sent}), f"seed={seed}"
     # Of what comes behind the horizon nobody can tell whether it is a copy; here it always is.
     assert {each["transform"] for each in late} <= {"read"}
     copies = Counter(sent) - Counter(set(sent))

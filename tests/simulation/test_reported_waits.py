@@ -86,24 +86,24 @@ def waited(
 @pytest.mark.parametrize(
     ("deaf", "waits"), [("first", {"read[0]"}), ("second", {"first in slot 0", "first in slot 1"})]
 )
-def test_a_sender_that_waits_for_long_is_told_and_when_it_goes_on(
+def test_a_sender_that_waits_for_long_is_reported_and_when_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, deaf: str, waits: set[str]
 ) -> None:
     """With whoever does not take in what it was sent, and once, however often it looks."""
-    told = waited(monkeypatch, deaf, LONG_MS)
+    reported = waited(monkeypatch, deaf, LONG_MS)
 
-    assert {(place, kind) for kind, place, _ in told} >= {
+    assert {(place, kind) for kind, place, _ in reported} >= {
         (place, kind) for place in waits for kind in (TroubleKind.WAIT, TroubleKind.RESUMED)
     }
-    assert len(told) == len({(kind, place) for kind, place, _ in told})
-    for kind, place, headline in told:
+    assert len(reported) == len({(kind, place) for kind, place, _ in reported})
+    for kind, place, headline in reported:
         if kind is TroubleKind.RESUMED:
             assert headline == OVER
         elif place in waits:
             assert f"most of it by {deaf}[" in headline
 
 
-def test_short_waits_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_waits_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """As whoever is faster than who receives from it waits all the time, for moments."""
     assert waited(monkeypatch, "first", SHORT_MS) == []
     assert waited(monkeypatch, "second", SHORT_MS) == []
@@ -122,7 +122,9 @@ class Race(df.Source):
         return script.open(script.splits(1)[0], position)
 
 
-def test_a_split_that_is_too_far_ahead_for_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_split_that_is_too_far_ahead_for_long_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It waits for the slowest one."""
     read = Worker._read
     began: dict[str, int] = {}

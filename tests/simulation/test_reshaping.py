@@ -51,11 +51,11 @@ def overlook_what_a_former_driver_had_asked_for(patch: pytest.MonkeyPatch) -> No
     def broken(shapes: Shapes, found: Mapping[RangeId, Any]) -> Mapping[RangeId, RangeId]:
         known = set(shapes._ranges)
         heads = dict(shapes._heads)
-        ties = learn(shapes, found)
-        for range_id in known & ties.keys():
+        handovers = learn(shapes, found)
+        for range_id in known & handovers.keys():
             if range_id not in heads:
                 del shapes._heads[range_id]
-        return {range_id: head for range_id, head in ties.items() if range_id not in known}
+        return {range_id: head for range_id, head in handovers.items() if range_id not in known}
 
     patch.setattr(Shapes, "learn", broken)
 
@@ -121,7 +121,7 @@ def reshaped_by_an_owner(cluster: Cluster, keys: Any, head: RangeId = FIRST) -> 
         Fence(range_id=each, token=row.row.token, bundle=row.row.bundle + 1)
         for each, row in taken.items()
     ]
-    production = settled_production(fences, taken)
+    production = compaction(fences, taken)
     before = cluster.ledger.before(production)
     assert cluster.store.commit(production) == Committed()
     cluster.ledger.applied(production, before)
@@ -132,7 +132,7 @@ def reshaped_by_an_owner(cluster: Cluster, keys: Any, head: RangeId = FIRST) -> 
     cluster.ledger.applied(production, before)
 
 
-def settled_production(fences: list[Fence], taken: Mapping[RangeId, TakenRange]) -> Production:
+def compaction(fences: list[Fence], taken: Mapping[RangeId, TakenRange]) -> Production:
     """What an owner commits before it gives its ranges other keys."""
     codec = KeyCodec("count")
     cells, timers = [], []
@@ -217,7 +217,7 @@ def come_back_with_what_is_somebody_elses(seed: int) -> None:
 
 
 @pytest.mark.parametrize("story", [retire_a_range_unasked, come_back_with_what_is_somebody_elses])
-def test_nothing_is_lost_or_said_twice(story: Callable[[int], None]) -> None:
+def test_nothing_is_lost_or_emitted_twice(story: Callable[[int], None]) -> None:
     for seed in range(20):
         story(seed)
 

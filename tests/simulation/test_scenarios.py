@@ -158,7 +158,7 @@ VERSIONS = {
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_version_changes_what_it_says_and_nothing_beside_it(
+def test_a_version_changes_what_it_declares_and_nothing_beside_it(
     version: str, monkeypatch: Patch
 ) -> None:
     """A job stopped at any moment and continued by the next version; what begins anew is named in the plan."""

@@ -144,7 +144,7 @@ def build_panes(p: df.Pipeline, source: Any, window_fn: df.WindowFn, trigger: df
     signals=st.integers(1, 2),
     seed=st.integers(0, 2**32),
 )
-def test_each_window_hears_a_signal_once_of_all_that_was_read(
+def test_each_window_gets_a_signal_once_for_all_that_was_read(
     crash_rate: float,
     read: list[tuple[list[tuple[int, int]], ...]],
     window_fn: df.WindowFn,
@@ -181,7 +181,7 @@ def test_each_window_hears_a_signal_once_of_all_that_was_read(
         cluster.run_until(lambda: _has_read(cluster, source.gates))
         for _ in range(signals):
             sent = cluster.store.send_signal("sim", "flush")
-        cluster.run_until(lambda up_to=sent: _has_heard(cluster, up_to))  # type: ignore[misc]
+        cluster.run_until(lambda up_to=sent: _has_arrived(cluster, up_to))  # type: ignore[misc]
         if crash_rate and cluster.random.random() < 0.5:
             cluster.run_until(lambda: not cluster.shared.is_down)
             cluster.start_driver()
@@ -195,7 +195,7 @@ def test_each_window_hears_a_signal_once_of_all_that_was_read(
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_a_window_that_opens_after_a_crash_does_not_hear_what_was_before(seed: int) -> None:
+def test_a_window_that_opens_after_a_crash_gets_no_signal_from_before(seed: int) -> None:
     """A signal that found no window is known to all owners of a range, though there was nothing else to commit."""
     source = GatedSource([Batch([1], [0]), Batch([1], [1_000_000])], [])
     pipeline = df.Pipeline(DirectRunner())
@@ -203,7 +203,7 @@ def test_a_window_that_opens_after_a_crash_does_not_hear_what_was_before(seed: i
     cluster = Cluster(pipeline.graph(), seed, 0.0)
     cluster.run_until(lambda: cluster.master.is_at_rest)
     sent = cluster.store.send_signal("sim", "flush")
-    cluster.run_until(lambda: _has_heard(cluster, sent))
+    cluster.run_until(lambda: _has_arrived(cluster, sent))
     for process in cluster.workers:
         if process is not None:
             process.die()
@@ -223,7 +223,7 @@ def test_a_window_that_opens_after_a_crash_does_not_hear_what_was_before(seed: i
 
 def test_nothing_is_addressed_to_a_range_that_is_retired() -> None:
     """A production that was acknowledged and not deleted when its sender heard of a merge: its next owner finds it."""
-    test_each_window_hears_a_signal_once_of_all_that_was_read.hypothesis.inner_test(
+    test_each_window_gets_a_signal_once_for_all_that_was_read.hypothesis.inner_test(
         crash_rate=0.1,
         read=[
             ([(1, 0), (0, 0), (1, 0), (1, 0)], [(0, 0), (28, 0), (0, 0), (1, 0), (0, 0), (0, 0)])
@@ -279,7 +279,7 @@ def _has_read(cluster: Cluster, gates: Sequence[int]) -> bool:
     )
 
 
-def _has_heard(cluster: Cluster, number: int) -> bool:
+def _has_arrived(cluster: Cluster, number: int) -> bool:
     """Whether everybody has acted on a signal, and on all that this caused."""
     master = cluster.master
     return master.latest_signal >= number and not master._signals.news.signals

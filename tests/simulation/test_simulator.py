@@ -103,19 +103,19 @@ def test_without_faults_nothing_strikes() -> None:
     assert not simulate("sums", seeds=5, faults=NO_FAULTS).faults
 
 
-def test_a_failing_seed_tells_its_story_and_can_be_replayed(
+def test_a_failing_seed_prints_its_story_and_can_be_replayed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     skip_the_token(monkeypatch)
     with pytest.raises(SimulationError) as failure:
         simulate("sums", seeds=100)
-    told = str(failure.value)
-    (arguments,) = re.findall(r"replay: python -m runners.testing.simulator (.*)", told)
+    message = str(failure.value)
+    (arguments,) = re.findall(r"replay: python -m runners.testing.simulator (.*)", message)
 
     assert main(arguments.split()) == 1
-    assert capsys.readouterr().out == told + "\n"
-    assert told.count("\n") < STORY_LINES_MAX + 20
-    assert "worker-0-1" in told
+    assert capsys.readouterr().out == message + "\n"
+    assert message.count("\n") < STORY_LINES_MAX + 20
+    assert "worker-0-1" in message
 
 
 def totals(p: df.Pipeline) -> Any:
@@ -167,6 +167,6 @@ def test_what_user_code_raises_names_the_seed() -> None:
     assert any("seeds=[0]" in note for note in failure.value.__notes__)
 
 
-def test_all_that_a_source_says_of_itself_is_said_of_the_wrapped_one() -> None:
-    said = {name for name, value in vars(Source).items() if isinstance(value, property)}
-    assert said <= vars(_Wrapped).keys()
+def test_all_that_a_source_declares_is_declared_by_the_wrapped_one() -> None:
+    declared = {name for name, value in vars(Source).items() if isinstance(value, property)}
+    assert declared <= vars(_Wrapped).keys()

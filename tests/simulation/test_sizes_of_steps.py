@@ -69,15 +69,15 @@ def large(p: df.Pipeline) -> Any:
     )
 
 
-def said(key: Any, number: int, text: str) -> dict[str, Any]:
+def one_row(key: Any, number: int, text: str) -> dict[str, Any]:
     return {"key": f"{key} {number}", "text": text}
 
 
 def write_each(groups: Any) -> None:
     (
         groups
-        | "each" >> df.FlatMap(lambda pair: [said(pair[0], *value) for value in pair[1]])
-        | df.WriteToPostgres("said", columns={"key": str, "text": str})
+        | "each" >> df.FlatMap(lambda pair: [one_row(pair[0], *value) for value in pair[1]])
+        | df.WriteToPostgres("one_row", columns={"key": str, "text": str})
     )
 
 
@@ -127,12 +127,12 @@ def test_a_value_that_is_too_large_is_refused_by_name() -> None:
     run(build, value_bytes_max=RECORDS * RECORD_BYTES)
     with pytest.raises(df.TransformError) as failure:
         run(build, value_bytes_max=20 * RECORD_BYTES)
-    told = str(failure.value)
+    message = str(failure.value)
 
-    assert "'group'" in told
-    assert "cannot keep the state of key" in told
-    assert "may have 20,000" in told
-    assert "value_bytes_max" in told
+    assert "'group'" in message
+    assert "cannot keep the state of key" in message
+    assert "may have 20,000" in message
+    assert "value_bytes_max" in message
 
 
 def test_a_record_that_is_too_large_is_refused_by_name() -> None:
@@ -165,7 +165,7 @@ def test_what_is_too_large_is_refused_and_goes_on_with_a_larger_limit(pipeline: 
     assert simulate(pipeline, seeds=SEEDS, faults=faults).seeds == SEEDS
 
 
-def test_what_is_held_as_columns_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_as_columns_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that a range holds is several entries of the journal, and the first is in place of what was before."""
     monkeypatch.setattr(dice, "STEPS", (StepLimits(piece_bytes=2_000),))
     monkeypatch.setattr("runners.millwheel.worker.state.journal.JOURNAL_BYTES_MAX", 3_000)
@@ -173,13 +173,13 @@ def test_what_is_held_as_columns_goes_in_pieces(monkeypatch: pytest.MonkeyPatch)
     assert simulate("typed", seeds=SEEDS).seeds == SEEDS
 
 
-def test_large_cells_are_settled_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_cells_are_compacted_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that brings cells up to date has no more of them than it should have."""
     monkeypatch.setattr(journal, "JOURNAL_BYTES_MAX", 1)
     group_bytes = RECORDS // KEYS * RECORD_BYTES
     most = 0
 
-    class Settled(Measuring):
+    class Compacted(Measuring):
         def commit(self, production: Production) -> CommitOutcome:
             nonlocal most
             most = max(most, sum(len(each.value or b"") for each in production.cells))
@@ -188,7 +188,7 @@ def test_large_cells_are_settled_little_by_little(monkeypatch: pytest.MonkeyPatc
     def build(p: df.Pipeline) -> None:
         write_each(large(p) | "group" >> df.GroupByKey())
 
-    monkeypatch.setattr(f"{__name__}.Measuring", Settled)
+    monkeypatch.setattr(f"{__name__}.Measuring", Compacted)
     run(build)
 
     assert 50 * RECORD_BYTES < most < 50 * RECORD_BYTES + 1.2 * group_bytes

@@ -93,7 +93,7 @@ class Flushed(df.DoFn):
 
 @costly()
 @given(batches=batches, seed=st.integers(0, 2**32), disorder=st.integers(0, 300))
-def test_what_waits_for_the_clock_is_said_once(
+def test_what_waits_for_the_clock_is_emitted_once(
     batches: list[list[tuple[int, int]]], seed: int, disorder: int
 ) -> None:
     """In the result or among the late, each exactly once, however often workers die."""
@@ -111,11 +111,11 @@ def test_what_waits_for_the_clock_is_said_once(
     cluster = Cluster(pipeline.graph(), seed, crash_rate=0.1)
     cluster.run()
     (table,) = pipeline.graph().tables()
-    said = sum(int(each[3]) for each in cluster.store.read_table(table))
+    total = sum(int(each[3]) for each in cluster.store.read_table(table))
     late = [each for each in cluster.store.read_late("sim") if each["transform"] == "flush"]
     lost = sum(stored_late_mapping(each)["element"].value[1] for each in late)
 
     assert len(late) == len(cluster.store.read_late("sim"))
-    assert sum(value for each in batches for value, _ in each) == said + lost, f"seed={seed}"
+    assert sum(value for each in batches for value, _ in each) == total + lost, f"seed={seed}"
     statistics = cluster.store.statistics("sim")
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))

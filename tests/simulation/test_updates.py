@@ -197,7 +197,7 @@ def test_what_is_kept_equals_the_direct_runner(
     assert {each["transform"] for each in cluster.store.read_late(JOB)} <= {"changed", "added"}
 
 
-def spoken(seed: int) -> Ran:
+def fired(seed: int) -> Ran:
     """A run that was updated when the old version had said something for good, and had much to say yet."""
     script = [[(value, second) for value in range(5)] for second in range(0, 900, 5)]
 
@@ -211,9 +211,9 @@ def spoken(seed: int) -> Ran:
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_both_versions_have_said_something(seed: int) -> None:
+def test_both_versions_have_emitted_something(seed: int) -> None:
     """The old version's rows stay, the new one's functions are at work, and old workers get nothing."""
-    cluster, _, graph = spoken(seed)
+    cluster, _, graph = fired(seed)
     specs = {spec.name: spec for each in (cluster.old_graph, graph) for spec in each.tables()}
     keys = {
         name: {row[:3] for row in cluster.store.read_table(spec)} for name, spec in specs.items()
@@ -250,7 +250,7 @@ def sums_emitted(p: df.Pipeline, source: df.Source, table: str, unit: str) -> df
 
 
 @pytest.mark.parametrize("table", ["sums", "sums in pounds"])
-def test_rows_that_the_new_functions_say_otherwise_need_another_table(table: str) -> None:
+def test_rows_that_the_new_functions_make_otherwise_need_another_table(table: str) -> None:
     """What was said cannot be taken back: in its table the next row of the key is refused, in another one it is not."""
     source = scripted([[(1, 0), (2, 1)], [(3, 2)], [(4, 3)], [(5, 4)], [(6, 5)]], 0)
     old = sums_emitted(df.Pipeline(DirectRunner()), source, "sums", "euros").graph()
@@ -275,7 +275,7 @@ def test_tokens_alone_let_old_code_go_on(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def emitted_by_old(seed: int) -> int:
         with suppress(InvariantError, SimulationError, KeyError):
-            spoken(seed)
+            fired(seed)
         return clusters[-1].emitted_by_old
 
     clusters: list[HauntedCluster] = []

@@ -45,9 +45,9 @@ class CommitsHalf(MemoryStore):
     def commit(self, production: Production) -> CommitOutcome:
         with self._lock:
             job = self._jobs.get(production.job)
-            held = [f for f in production.fences if job is not None and self._holds(job, f)]
-            if job is not None and held and len(held) < len(production.fences):
-                self._apply_progress(job, attrs.evolve(production, fences=held))
+            valid = [f for f in production.fences if job is not None and self._holds(job, f)]
+            if job is not None and valid and len(valid) < len(production.fences):
+                self._apply_progress(job, attrs.evolve(production, fences=valid))
             return super().commit(production)
 
 

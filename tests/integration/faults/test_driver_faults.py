@@ -104,9 +104,11 @@ def test_the_second_of_two_drivers_is_refused(
     watch.wait_for_sources()
     watch.wait(lambda: any(each.poll() for each in drivers), what="refusal")
     loser, winner = sorted(drivers, key=lambda each: each.poll() is None)
-    said = output(loser)
-    assert said.startswith(f"JobRunningError: job {JOB!r} is being run by another driver"), said
-    assert f":{winner.pid}," in said
+    message = output(loser)
+    assert message.startswith(f"JobRunningError: job {JOB!r} is being run by another driver"), (
+        message
+    )
+    assert f":{winner.pid}," in message
 
     fault_server.stop(signal.SIGINT)
     fault_server.start()

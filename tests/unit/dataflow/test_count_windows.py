@@ -40,13 +40,13 @@ def test_a_record_that_is_too_late_is_not_counted() -> None:
         Batch([("a", 3)], [11 * US], 10 * US),
         Batch([("a", 4), ("a", 5)], [3 * US, 12 * US], 10 * US),
     ]
-    said, late = run_all(
+    emitted, late = run_all(
         df.WindowInto(df.FixedWindows(10)),
         df.CountWindows(3),
         source=df.Read(ScriptedSource(script)),
     )
 
-    assert [("a", [1, 2]), ("a", [3, 5])] == said
+    assert [("a", [1, 2]), ("a", [3, 5])] == emitted
     assert [1] == [each["count"] for each in late]
 
 
@@ -66,6 +66,6 @@ def test_numbers_of_elements_are_positive_integers(wrong: Any) -> None:
         df.CountWindows(2, period=wrong)
 
 
-def test_windows_that_merge_and_input_that_is_taken_back_are_refused() -> None:
+def test_windows_that_merge_and_input_that_is_retracted_are_refused() -> None:
     assert "may merge" in refused(df.CountWindows(2), df.WindowInto(df.Sessions(60))).fact
     assert "may be retracted" in refused(df.CountWindows(2), *retracting()).fact

@@ -66,7 +66,7 @@ def timed(path: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("window_fn", WINDOWS, ids=lambda each: type(each).__name__)
-def test_where_nobody_can_have_said_it_it_is_refused_when_built(
+def test_where_nobody_can_have_set_it_it_is_refused_when_built(
     path: Path, window_fn: df.WindowFn
 ) -> None:
     for read in untimed(path):
@@ -102,7 +102,7 @@ def test_who_knows_is_not_asked(path: Path, number: int) -> None:
         df.FlatMap(lambda row: [df.TimestampedValue(row, 0)]),
     ],
 )
-def test_it_may_be_said_in_between(path: Path, set_times: Any) -> None:
+def test_the_event_time_may_be_set_in_between(path: Path, set_times: Any) -> None:
     seen: list[Any] = []
     for read in untimed(path)[:-1]:
         p = df.Pipeline(DirectRunner())
@@ -114,7 +114,7 @@ def test_it_may_be_said_in_between(path: Path, set_times: Any) -> None:
 
 
 @pytest.mark.parametrize("window_fn", WINDOWS, ids=lambda each: type(each).__name__)
-def test_what_only_a_run_can_tell_is_an_error_of_the_first_element(
+def test_what_only_a_run_can_find_is_an_error_of_the_first_element(
     path: Path, window_fn: df.WindowFn
 ) -> None:
     reads: list[Callable[[], Any]] = [

@@ -78,7 +78,7 @@ class Custom(df.WindowFn):
         return []
 
 
-def test_fingerprint_says_the_shape_and_nothing_of_addresses() -> None:
+def test_fingerprint_has_the_shape_and_nothing_of_addresses() -> None:
     def fingerprint(fn: df.WindowFn, lateness: int) -> str:
         pipeline = df.Pipeline(DirectRunner())
         (

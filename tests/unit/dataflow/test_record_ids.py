@@ -49,7 +49,7 @@ def test_slack_is_a_duration() -> None:
         ids(slack="an hour")
 
 
-def test_only_record_ids_say_what_ids_are() -> None:
+def test_only_record_ids_declares_ids() -> None:
     with pytest.raises(df.PipelineError, match=r"df\.RecordIds"):
         df.Read(MemorySource([1]), record_ids=str)  # type: ignore[arg-type]
 

@@ -165,7 +165,7 @@ def test_windows_that_merge_are_refused() -> None:
     assert [("a", 3, [3], 3.0)] == seen
 
 
-def test_input_that_may_be_taken_back_is_refused() -> None:
+def test_input_that_may_be_retracted_is_refused() -> None:
     error = refused(Remember(), *retracting())
 
     assert "may be retracted by transform 'sum' (" in error.fact

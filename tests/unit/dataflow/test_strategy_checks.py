@@ -301,7 +301,7 @@ def test_lateness_of_zero_is_not_warned_of(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.ACCUMULATING_AND_RETRACTING, Mode.ACCUMULATING, DISCARDING])
 @pytest.mark.parametrize("combiner", df.TimestampCombiner)
-def test_a_watermark_that_is_held_for_ever_is_refused_where_somebody_waits_for_it(
+def test_a_watermark_with_a_hold_for_ever_is_refused_where_somebody_waits_for_it(
     endless: df.PCollection[Any], mode: df.AccumulationMode, combiner: df.TimestampCombiner
 ) -> None:
     """Behind a grouping over all of time that may take back what it said at the event time of a record."""
@@ -316,11 +316,11 @@ def test_a_watermark_that_is_held_for_ever_is_refused_where_somebody_waits_for_i
         )
         | "totals" >> df.CombinePerKey(df.SumCombineFn())
     )
-    is_held = mode is Mode.ACCUMULATING_AND_RETRACTING and combiner is not (
+    has_hold = mode is Mode.ACCUMULATING_AND_RETRACTING and combiner is not (
         df.TimestampCombiner.END_OF_WINDOW
     )
     by_minute = totals | "minutes" >> df.WindowInto(df.FixedWindows(60))
-    if not is_held:
+    if not has_hold:
         by_minute | "waits" >> df.GroupByKey()
         return
     with pytest.raises(df.PipelineError, match="the watermark does not come to it") as refused:

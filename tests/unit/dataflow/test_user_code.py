@@ -15,7 +15,7 @@ from dataflow.testing import TestStream, assert_that, contains_in_any_order
 from runners.direct import DirectRunner
 
 HERE = r"tests/unit/dataflow/test_user_code.py:\d+"
-WAKE = df.TimerSpec("wake", df.TimeDomain.EVENT)
+TIMER = df.TimerSpec("timer", df.TimeDomain.EVENT)
 SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
 RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
 
@@ -40,14 +40,14 @@ class Stateful(df.DoFn):
         element: Any,
         /,
         seen: Any = df.DoFn.StateParam(SEEN),
-        wake: Any = df.DoFn.TimerParam(WAKE),
+        timer: Any = df.DoFn.TimerParam(TIMER),
     ) -> Any:
         seen.add(1)
-        wake.set(5)
+        timer.set(5)
         yield element
 
-    @df.on_timer(WAKE)
-    def woken(self) -> Any:
+    @df.on_timer(TIMER)
+    def fired(self) -> Any:
         return []
 
 
@@ -102,11 +102,11 @@ def test_hooks_that_would_not_run_are_refused_when_applied(
     assert f"Own{base.__name__}.{hook} would" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["process", "finish_bundle", "woken"])
+@pytest.mark.parametrize("name", ["process", "finish_bundle", "fired"])
 @pytest.mark.parametrize("method", [coroutine, asynchronous])
 def test_async_methods_are_refused_when_applied(name: str, method: Any) -> None:
-    if name == "woken":
-        method = df.on_timer(WAKE)(partial(method).func)
+    if name == "fired":
+        method = df.on_timer(TIMER)(partial(method).func)
     with pytest.raises(df.PipelineError, match="never be awaited"):
         df.Pipeline() | df.Create([("k", 1)]) | df.ParDo(with_method(Stateful, name, method))
 
@@ -162,13 +162,13 @@ ONE_VALUE = [
 def test_one_value_in_place_of_outputs_is_refused(returned: Any, size: int) -> None:
     """From each kind of call that is asked for outputs; of one element and of several."""
     values = [("k", number) for number in range(size)]
-    woken = df.on_timer(WAKE)(lambda self: returned)
+    fired = df.on_timer(TIMER)(lambda self: returned)
     for transform, where in (
         (df.FlatMap(lambda element: returned), "<lambda>"),
         (df.ParDo(with_method(Plain, "process", lambda self, element: returned)), "process"),
         (df.ParDo(with_method(Plain, "finish_bundle", lambda self: returned)), "finish_bundle"),
         (df.ParDo(with_method(Stateful, "finish_bundle", lambda self: returned)), "finish_bundle"),
-        (df.ParDo(with_method(Stateful, "woken", woken)), "woken"),
+        (df.ParDo(with_method(Stateful, "fired", fired)), "fired"),
         (df.ParDo(df.nondeterministic(Returning)(returned)), "process"),
     ):
         with pytest.raises(df.TransformError, match=rf"\({HERE}\) returned one value from {where}"):
@@ -200,7 +200,7 @@ def test_everything_else_that_is_iterable_is_outputs(returned: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "says"),
+    ("output", "message"),
     [
         (1, "has no event time"),
         (df.TaggedOutput("t", 1), "has no event time"),
@@ -215,12 +215,12 @@ def test_everything_else_that_is_iterable_is_outputs(returned: Any) -> None:
     ids=repr,
 )
 @pytest.mark.parametrize("base", [Plain, Stateful])
-def test_outputs_at_the_end_of_a_bundle_say_when_and_where(
-    base: type[df.DoFn], output: Any, says: str
+def test_outputs_at_the_end_of_a_bundle_have_their_time_and_window(
+    base: type[df.DoFn], output: Any, message: str
 ) -> None:
     fn = with_method(base, "finish_bundle", lambda self: [output])
     windows = df.WindowInto(df.FixedWindows(60))
-    with pytest.raises(df.TransformError, match=says):
+    with pytest.raises(df.TransformError, match=message):
         run(windows, df.ParDo(fn).with_outputs("t"), values=[df.TimestampedValue(("k", 1), 3)])
 
 
@@ -249,7 +249,7 @@ def emits(self: Any) -> Iterator[Any]:
     yield df.WindowedValue("end", 5, df.Window(0, 60_000_000))
 
 
-def test_what_may_be_taken_back_ends_no_bundle_with_outputs() -> None:
+def test_what_may_be_retracted_ends_no_bundle_with_outputs() -> None:
     with pytest.raises(df.PipelineError, match="emits from finish_bundle, and its input may be"):
         run(*retracted(), df.ParDo(with_method(Plain, "finish_bundle", emits)))
     returns = with_method(Plain, "finish_bundle", lambda self: [*emits(self)])

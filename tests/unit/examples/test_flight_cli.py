@@ -39,7 +39,7 @@ def test_direct_run_shows_its_tables_and_how_long_it_took(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "parts"),
     [
         (["--runner", "spork"], ["no runner 'spork'", "batch, direct"]),
         (["--rate", "5"], ["'direct'", "records_per_second"]),
@@ -47,15 +47,15 @@ def test_direct_run_shows_its_tables_and_how_long_it_took(
         (["--runner", "streaming", "--workers", "0"], ["at least one worker"]),
     ],
 )
-def test_what_the_sdk_refuses_is_said_without_a_traceback(
-    flights: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: list[str]
+def test_what_the_sdk_refuses_is_reported_without_a_traceback(
+    flights: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
 ) -> None:
     assert main(arguments) == 2
 
     out, err = capsys.readouterr()
     assert out == ""
     assert "Traceback" not in err
-    assert all(part in err for part in said)
+    assert all(part in err for part in parts)
 
 
 def test_there_is_no_thirteenth_month(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ def test_month_has_all_its_rows_untouched_and_sorted_by_arrival(february: Path) 
     assert event_times != sorted(event_times)
 
 
-def test_ties_keep_the_order_of_the_package(february: Path) -> None:
+def test_equal_times_keep_the_order_of_the_package(february: Path) -> None:
     place = {line: place for place, line in enumerate(original_lines())}
     places_by_arrival: dict[datetime, list[int]] = {}
     lines = february.read_text().splitlines()[1:]

@@ -76,7 +76,7 @@ def test_watermark_passes_the_session_of_the_8_between_the_8_and_the_9() -> None
     assert nine.arrival > BEGIN + 3 * MINUTE
 
 
-def test_the_5_is_said_by_the_clock() -> None:
+def test_the_5_is_emitted_by_the_clock() -> None:
     assert watermark_at(BEGIN + MINUTE) < NOON + SESSION_OF_THE_5_ENDS
 
 
@@ -123,13 +123,13 @@ def test_the_5_is_said_by_the_clock() -> None:
         ),
     ],
 )
-def test_figure_says_what_the_paper_says(
+def test_figure_has_the_values_of_the_paper(
     number: int, expected: list[tuple[str, list[int]]]
 ) -> None:
     assert fired_at(BY_NUMBER[number]) == expected
 
 
-def test_a_window_speaks_as_soon_as_the_watermark_has_passed_it() -> None:
+def test_a_window_fires_as_soon_as_the_watermark_has_passed_it() -> None:
     on_time = [pane for pane in BY_NUMBER[12].run() if pane.value != 14]
 
     for pane in on_time:
@@ -137,7 +137,7 @@ def test_a_window_speaks_as_soon_as_the_watermark_has_passed_it() -> None:
 
 
 @pytest.mark.parametrize("figure", RUN, ids=lambda figure: str(figure.number))
-def test_every_engine_and_mode_says_51_in_the_end(figure: Figure) -> None:
+def test_every_engine_and_mode_comes_to_51_in_the_end(figure: Figure) -> None:
     panes = figure.run()
     if figure.is_discarding or figure.number == 14:
         assert sum(numbers(panes)) == 51
@@ -162,7 +162,7 @@ def run(points: df.PTransform[df.Pipeline, df.PCollection[object]], *steps: obje
     return panes_of(changes, is_discarding=False)
 
 
-def test_a_stream_whose_watermark_is_held_to_the_end_is_classic_batch() -> None:
+def test_a_stream_whose_watermark_waits_for_the_end_is_classic_batch() -> None:
     stream = TestStream()
     for point in POINTS:
         stream = stream.advance_processing_time_to(point.arrival)
@@ -179,7 +179,7 @@ def test_a_stream_whose_watermark_is_held_to_the_end_is_classic_batch() -> None:
         (14, df.Sessions(MINUTE), df.AccumulationMode.ACCUMULATING_AND_RETRACTING),
     ],
 )
-def test_the_trigger_as_the_paper_spells_it_says_the_same(
+def test_the_trigger_as_the_paper_spells_it_emits_the_same(
     number: int, window_fn: df.WindowFn, mode: df.AccumulationMode
 ) -> None:
     sequence_of = df.AfterEach(
@@ -227,7 +227,9 @@ def test_no_other_figures_are_committed() -> None:
     assert names == {figure.file_name for figure in FIGURES}
 
 
-def test_command_draws_what_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_draws_what_it_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--out", str(tmp_path / "new"), "14", "9"]) == 0
 
     drawn = sorted((tmp_path / "new").iterdir())

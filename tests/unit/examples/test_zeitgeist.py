@@ -39,7 +39,7 @@ def test_who_misses_something_is_caught(
     assert "NOT FOUND" in out
 
 
-def test_what_is_normal_does_not_alarm() -> None:
+def test_what_is_normal_is_not_reported() -> None:
     counts = {START + number * BUCKET: 10 + number for number in range(5)}
     middle = START + 2 * BUCKET
 

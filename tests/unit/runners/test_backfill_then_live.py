@@ -13,10 +13,10 @@ from runners.batch import BackfillRunner
 from runners.streaming import StreamingRunner
 
 ALL = pytest.mark.parametrize("runner", [BackfillRunner, StreamingRunner, BackfillThenLiveRunner])
-HISTORY = pytest.mark.parametrize("runner", [BackfillRunner, BackfillThenLiveRunner])
+BOTH_RUNNERS = pytest.mark.parametrize("runner", [BackfillRunner, BackfillThenLiveRunner])
 
 
-def test_history_is_loaded_with_what_the_stream_was_told(tmp_path: Path) -> None:
+def test_a_backfill_is_loaded_with_the_options_of_the_stream(tmp_path: Path) -> None:
     (tmp_path / "helpers.py").touch()
     runner = BackfillThenLiveRunner(
         job="job",
@@ -32,13 +32,13 @@ def test_history_is_loaded_with_what_the_stream_was_told(tmp_path: Path) -> None
         show_progress=False,
         records_per_second=10,
     )
-    history, live = runner._backfill._stream, runner._live.stream
+    backfill, live = runner._backfill._stream, runner._live.stream
 
     assert runner.job == "job"
-    assert history.job.fresh
+    assert backfill.job.fresh
     # Or it would forget what has just been loaded.
     assert not live.job.fresh
-    assert history.with_fresh(False) == live
+    assert backfill.with_fresh(False) == live
     assert (live.workers, live.tries, live.show_progress) == (3, 4, False)
     assert (live.job.store, live.job.ranges_per_grouping) == ("postgresql://somewhere", 6)
     assert live.spark.settings == {"spark.executor.memory": "1g"}
@@ -48,14 +48,14 @@ def test_history_is_loaded_with_what_the_stream_was_told(tmp_path: Path) -> None
 
 
 def test_it_has_the_options_of_both_with_the_same_defaults() -> None:
-    found, history, live = (
+    found, backfill, live = (
         inspect.signature(each).parameters
         for each in (BackfillThenLiveRunner, BackfillRunner, StreamingRunner)
     )
 
-    assert set(found) == {*history, *live}
-    for name in history.keys() & live.keys():
-        assert str(history[name]) == str(live[name]) == str(found[name])
+    assert set(found) == {*backfill, *live}
+    for name in backfill.keys() & live.keys():
+        assert str(backfill[name]) == str(live[name]) == str(found[name])
 
 
 def test_an_option_that_it_does_not_have_is_named_beside_those_that_it_has() -> None:
@@ -72,7 +72,7 @@ def test_a_stream_without_workers_is_refused(runner: Any) -> None:
         runner(job="job", workers=0)
 
 
-@HISTORY
+@BOTH_RUNNERS
 def test_less_than_no_memory_is_refused(runner: Any) -> None:
     with pytest.raises(df.PipelineError, match="spill_bytes must not be negative, not -1"):
         runner(job="job", spill_bytes=-1)

@@ -140,7 +140,7 @@ def test_a_job_that_is_over_or_has_not_begun_has_no_lag(
     assert "ahead" not in out
 
 
-def test_check_says_what_an_upgrade_would_do(
+def test_check_prints_what_an_upgrade_would_do(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of jobs in its own format, in one that it reads, in a later one, and in one from before there were numbers."""
@@ -155,12 +155,12 @@ def test_check_says_what_an_upgrade_would_do(
     out, error = capsys.readouterr()
     first, _, *lines = out.splitlines()
     assert first == "this version of dataflow-sdk writes format 2, and reads 1 and 2"
-    said = {line.split()[0]: line for line in lines}
-    assert "none" in said["ancient"]
-    assert "fresh=True" in said["ancient"]
-    assert "goes on, and is in format 2 from then on" in said["old"]
-    assert said["current"].endswith("goes on")
-    assert said["future"].endswith("is refused: it needs a later version")
+    printed = {line.split()[0]: line for line in lines}
+    assert "none" in printed["ancient"]
+    assert "fresh=True" in printed["ancient"]
+    assert "goes on, and is in format 2 from then on" in printed["old"]
+    assert printed["current"].endswith("goes on")
+    assert printed["future"].endswith("is refused: it needs a later version")
     assert "cannot go on with 2 of 4 jobs" in error
     assert "ancient, future" in error
     assert [each.stored_format for each in store.read_jobs()] == [0, 2, 3, 1]
@@ -176,7 +176,7 @@ def test_check_is_content_where_all_jobs_go_on(
     assert capsys.readouterr().out.splitlines()[-1].endswith("goes on")
 
 
-def test_no_jobs_are_said_to_be_none(
+def test_no_jobs_are_reported_as_none(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["jobs"]) == 0
@@ -221,7 +221,7 @@ def test_late_records_as_json_are_one_object_a_line(
     assert second["key"] == "'b\n'"
 
 
-def test_dead_letters_say_what_failed(
+def test_dead_letters_name_what_failed(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A line each; the traceback where there is room for it."""
@@ -261,7 +261,7 @@ def test_contents_are_shown_on_demand(
     assert json.loads(capsys.readouterr().out)["contents"] == "17"
 
 
-def test_purge_deletes_by_age_and_says_how_many(
+def test_purge_deletes_by_age_and_prints_how_many(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_job(store)
@@ -279,10 +279,10 @@ def test_purge_deletes_by_age_and_says_how_many(
     assert capsys.readouterr().out == "no late records in job scores\n"
     with pytest.raises(SystemExit):
         main(["purge", "scores", "--late", "soon"])
-    said = capsys.readouterr().err
-    assert "'soon' is not a duration" in said
-    assert "'30 days', P2W, or all" in said
-    assert "timedelta" not in said
+    printed = capsys.readouterr().err
+    assert "'soon' is not a duration" in printed
+    assert "'30 days', P2W, or all" in printed
+    assert "timedelta" not in printed
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_a_job_is_asked(
     ("answer", "status"),
     [(Answer(is_done=True, text="it is"), 0), (Answer(is_done=False, text="no neighbours"), 2)],
 )
-def test_who_waits_hears_the_answer(
+def test_who_waits_gets_the_answer(
     store: MemoryStore, capsys: pytest.CaptureFixture[str], answer: Answer, status: int
 ) -> None:
     open_job(store)
@@ -462,13 +462,13 @@ def test_who_waits_hears_the_answer(
     answering.start()
 
     assert main(["merge", "scores", "sum[0]", "sum[1]", "--wait"]) == status
-    said = "".join(capsys.readouterr())
-    assert answer.text in said
-    assert "Traceback" not in said
+    printed = "".join(capsys.readouterr())
+    assert answer.text in printed
+    assert "Traceback" not in printed
     answering.join()
 
 
-def test_who_waits_for_a_drain_hears_of_the_end(
+def test_who_waits_for_a_drain_learns_of_the_end(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_job(store)
@@ -481,7 +481,7 @@ def test_who_waits_for_a_drain_hears_of_the_end(
     ending.join()
 
 
-def test_who_waits_for_a_job_that_is_reset_is_told(
+def test_who_waits_for_a_job_that_is_reset_is_notified(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_job(store)
@@ -494,7 +494,7 @@ def test_who_waits_for_a_job_that_is_reset_is_told(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed"),
     [
         (["ranges", "score"], ["no job 'score'"]),
         (["drain", "score"], ["no job 'score'"]),
@@ -509,8 +509,8 @@ def test_who_waits_for_a_job_that_is_reset_is_told(
         (["signal", "old", "flush"], ["finished", "too late"]),
     ],
 )
-def test_what_cannot_be_done_is_said_without_a_traceback(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str], arguments: list[str], said: list[str]
+def test_what_cannot_be_done_is_reported_without_a_traceback(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str], arguments: list[str], printed: list[str]
 ) -> None:
     open_job(store)
     open_job(store, "old")
@@ -521,7 +521,7 @@ def test_what_cannot_be_done_is_said_without_a_traceback(
     out, err = capsys.readouterr()
     assert out == ""
     assert "Traceback" not in err
-    assert all(part in err for part in said), err
+    assert all(part in err for part in printed), err
 
 
 @pytest.mark.parametrize(
@@ -622,7 +622,7 @@ def with_tables(store: MemoryStore, job: str, *tables: TableSpec) -> None:
     store.open_job(JobSpec(job=job, mode="batch", fingerprint="f", ranges=[], tables=tables))
 
 
-def test_a_job_is_forgotten_with_what_is_its_own_and_only_when_told_so(
+def test_a_job_is_forgotten_with_what_is_its_own_and_only_when_asked_to(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(registry, "open_store", lambda _: store)
@@ -633,15 +633,15 @@ def test_a_job_is_forgotten_with_what_is_its_own_and_only_when_told_so(
     with_tables(store, "other", common)
 
     assert main(["forget", "scores"]) == 2
-    said = capsys.readouterr().err
-    assert "dropped: own; " in said
-    assert "stay as they are: common" in said
-    assert "--yes" in said
+    printed = capsys.readouterr().err
+    assert "dropped: own; " in printed
+    assert "stay as they are: common" in printed
+    assert "--yes" in printed
     assert store.read_job("scores") is not None
 
     assert main(["forget", "scores", "--yes"]) == 0
-    said = capsys.readouterr().out
-    assert said.splitlines() == [
+    printed = capsys.readouterr().out
+    assert printed.splitlines() == [
         "job scores is forgotten",
         "tables dropped: own",
         "tables left as they are: common",
@@ -651,7 +651,7 @@ def test_a_job_is_forgotten_with_what_is_its_own_and_only_when_told_so(
     assert main(["forget", "scores", "--yes"]) == 2
 
 
-def test_why_says_the_latest_reasons_first(
+def test_why_prints_the_latest_reasons_first(
     store: MemoryStore, set_clock: Callable[[int], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In full, with how often and when."""
@@ -663,11 +663,13 @@ def test_why_says_the_latest_reasons_first(
     store.note_troubles("scores", [Trouble(kind=TroubleKind.WAIT, place="slot 1", reason="a lock")])
     set_clock(to_timestamp_us(store.read_troubles("scores")[0].last_at) + 200_000_000)
     assert main(["why", "scores"]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
 
-    assert " UTC, 3 minutes ago: a worker waits" in said
-    assert said.index("a worker waits at slot 1: a lock") < said.index("a worker ended at sum[0]")
-    assert "(3 times): boom\nmore of it" in said
+    assert " UTC, 3 minutes ago: a worker waits" in printed
+    assert printed.index("a worker waits at slot 1: a lock") < printed.index(
+        "a worker ended at sum[0]"
+    )
+    assert "(3 times): boom\nmore of it" in printed
 
 
 def test_a_mistaken_command_names_the_others_as_they_are_written(
@@ -675,7 +677,7 @@ def test_a_mistaken_command_names_the_others_as_they_are_written(
 ) -> None:
     with pytest.raises(SystemExit):
         main(["mov"])
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
 
-    assert "move" in said
-    assert "Verb" not in said
+    assert "move" in printed
+    assert "Verb" not in printed

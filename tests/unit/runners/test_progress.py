@@ -70,7 +70,7 @@ def test_silence() -> None:
         assert written.getvalue() == ""
 
 
-def test_a_line_is_said_as_it_is() -> None:
+def test_a_line_is_printed_as_it_is() -> None:
     plain, written = console(is_terminal=False)
     print_line("job 'x' [done] " + "y" * 200, console=plain)
 

@@ -37,7 +37,7 @@ def root() -> Iterator[logging.Logger]:
     found.setLevel(level)
 
 
-def test_it_says_the_worker_and_the_transform(
+def test_it_names_the_worker_and_the_transform(
     root: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for attempt in (1, 2):

@@ -24,7 +24,7 @@ def test_fires_once_the_watermark_reaches_the_end(watermark_us: int, fires: bool
         )
 
 
-def test_wakes_at_the_end_and_keeps_no_state() -> None:
+def test_is_due_at_the_end_and_keeps_no_state() -> None:
     trigger = df.DefaultTrigger()
 
     assert TriggerTimers(event_us=10) == trigger.next_timers(

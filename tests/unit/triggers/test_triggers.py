@@ -22,7 +22,7 @@ END_S, LATENESS_S = 100, 50
 
 
 class Stage:
-    """One key in one window; ``told`` is what each pane had, with E, O or L for its timing."""
+    """One key in one window; ``emitted`` is what each pane had, with E, O or L for its timing."""
 
     def __init__(
         self, trigger: df.Trigger, window_fn: df.WindowFn | None = None, **options: Any
@@ -38,7 +38,7 @@ class Stage:
         self.cells: dict[CellId, Cell] = {}
         self.timers = Timers()
         self.watermark_s = self.now_s = 0
-        self.told: list[str] = []
+        self.emitted: list[str] = []
 
     def add(self, *values: str, at_s: int = 0) -> "Stage":
         (window,) = self.window_fn.assign_windows(at_s * SECOND_US, None)
@@ -54,13 +54,13 @@ class Stage:
 
     def watermark(self, at_s: int) -> "Stage":
         self.watermark_s = at_s
-        return self._wake()
+        return self._advance()
 
     def now(self, at_s: int) -> "Stage":
         self.now_s = at_s
-        return self._wake()
+        return self._advance()
 
-    def _wake(self) -> "Stage":
+    def _advance(self) -> "Stage":
         while due := self.timers.pop_due(self._clocks()):
             self._apply(self.machine.fire_timers(self.cells, due, self._clocks()))
         return self
@@ -72,7 +72,7 @@ class Stage:
         for timer, fire_us in effects.timers.items():
             self.timers.set(timer, fire_us)
         for (_, values), pane in zip(effects.values, effects.panes, strict=True):
-            self.told.append("".join(values) + pane.timing.name[0])
+            self.emitted.append("".join(values) + pane.timing.name[0])
 
 
 def emitted_by_trigger(trigger: df.Trigger, *steps: tuple[str, Any], **options: Any) -> list[str]:
@@ -84,7 +84,7 @@ def emitted_by_trigger(trigger: df.Trigger, *steps: tuple[str, Any], **options: 
 
     assert not stage.cells
     assert len(stage.timers) == 0
-    return stage.told
+    return stage.emitted
 
 
 def test_early_on_time_and_late() -> None:
@@ -133,13 +133,13 @@ def test_a_backlog_is_early_and_not_late() -> None:
 def test_by_count(trigger: df.Trigger, expected: list[str]) -> None:
     """Four records one by one; what no firing has said is said when the window expires, never lost."""
     steps = [("add", value) for value in "abcd"]
-    told = emitted_by_trigger(trigger, *steps, ("watermark", END_S - 1), ("watermark", END_S))
+    emitted = emitted_by_trigger(trigger, *steps, ("watermark", END_S - 1), ("watermark", END_S))
 
     # What is first said after the end of the window is on time if nothing was said there before.
     assert [each.replace("L", "O") for each in expected] == [
-        each.replace("L", "O") for each in told
+        each.replace("L", "O") for each in emitted
     ]
-    assert "abcd" == "".join(each[:-1] for each in told)
+    assert "abcd" == "".join(each[:-1] for each in emitted)
 
 
 def test_all_waits_for_both_in_any_order() -> None:
@@ -171,7 +171,7 @@ def test_periods_are_aligned_to_the_clock() -> None:
     )  # fmt: skip
 
 
-def test_what_comes_late_to_a_finished_trigger_is_said_at_expiry() -> None:
+def test_what_comes_late_to_a_finished_trigger_is_emitted_at_expiry() -> None:
     """Without a late trigger there is no late firing, and no loss."""
     assert ["aO", "bcL"] == emitted_by_trigger(
         df.AfterWatermark(), ("add", "a"), ("watermark", END_S), ("add", "b"), ("add", "c")
@@ -179,14 +179,17 @@ def test_what_comes_late_to_a_finished_trigger_is_said_at_expiry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("on_time", "told"), [("FIRE_ALWAYS", ["aE", "O", "bL"]), ("FIRE_IF_NON_EMPTY", ["aE", "bL"])]
+    ("on_time", "emitted"),
+    [("FIRE_ALWAYS", ["aE", "O", "bL"]), ("FIRE_IF_NON_EMPTY", ["aE", "bL"])],
 )
-def test_an_on_time_moment_with_nothing_new(on_time: str, told: list[str]) -> None:
+def test_an_on_time_moment_with_nothing_new(on_time: str, emitted: list[str]) -> None:
     """It is news that it has come, unless one says otherwise; what comes after it is late."""
     trigger = df.AfterWatermark(early=df.AfterCount(1), late=df.AfterCount(1))
     steps = ("add", "a"), ("watermark", END_S), ("add", "b")
 
-    assert told == emitted_by_trigger(trigger, *steps, on_time_behavior=df.FiringBehavior[on_time])
+    assert emitted == emitted_by_trigger(
+        trigger, *steps, on_time_behavior=df.FiringBehavior[on_time]
+    )
 
 
 def test_an_on_time_moment_that_the_watermark_jumps_over() -> None:
@@ -199,13 +202,13 @@ def test_an_on_time_moment_that_the_watermark_jumps_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("closing", "told"), [("FIRE_ALWAYS", ["aO", "L"]), ("FIRE_IF_NON_EMPTY", ["aO"])]
+    ("closing", "emitted"), [("FIRE_ALWAYS", ["aO", "L"]), ("FIRE_IF_NON_EMPTY", ["aO"])]
 )
-def test_a_window_that_expires_with_nothing_new(closing: str, told: list[str]) -> None:
+def test_a_window_that_expires_with_nothing_new(closing: str, emitted: list[str]) -> None:
     """One pane more, if one says so."""
     behavior = df.FiringBehavior[closing]
 
-    assert told == emitted_by_trigger(
+    assert emitted == emitted_by_trigger(
         df.DefaultTrigger(), ("add", "a"), ("watermark", END_S), closing_behavior=behavior
     )
 
@@ -216,7 +219,7 @@ A_THEN_B = df.AfterPattern(lambda value: value == "a", lambda value: value == "b
 
 
 @pytest.mark.parametrize(
-    ("trigger", "added", "told"),
+    ("trigger", "added", "emitted"),
     [
         (BIG, ["a", "b", "c"], ["abE", "cO"]),
         (df.Repeatedly(END), ["a", ".", "b", ".", "c"], ["a.E", "b.E", "cO"]),
@@ -229,10 +232,10 @@ A_THEN_B = df.AfterPattern(lambda value: value == "a", lambda value: value == "b
     ],
 )
 def test_triggers_that_look_at_values(
-    trigger: df.Trigger, added: list[str], told: list[str]
+    trigger: df.Trigger, added: list[str], emitted: list[str]
 ) -> None:
     """By size, by punctuation, by a pattern; also inside others."""
-    assert told == emitted_by_trigger(trigger, *[("add", value) for value in added])
+    assert emitted == emitted_by_trigger(trigger, *[("add", value) for value in added])
 
 
 def test_a_pattern_goes_on_in_a_session_that_merges() -> None:
@@ -240,7 +243,7 @@ def test_a_pattern_goes_on_in_a_session_that_merges() -> None:
     stage = Stage(A_THEN_B, df.Sessions(10))
     stage.add("a", at_s=0).add("c", at_s=15).add("b", at_s=8)
 
-    assert ["abcE"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
+    assert ["abcE"] == ["".join(sorted(emitted[:-1])) + emitted[-1] for emitted in stage.emitted]
 
 
 def test_a_merge_rewinds_the_trigger() -> None:
@@ -248,11 +251,13 @@ def test_a_merge_rewinds_the_trigger() -> None:
     stage = Stage(df.AfterWatermark(), df.Sessions(10))
     stage.add("a", at_s=0).add("b", at_s=16).watermark(20)
 
-    assert ["aO"] == stage.told
+    assert ["aO"] == stage.emitted
     stage.add("c", at_s=8).watermark(25)
-    assert ["aO"] == stage.told
+    assert ["aO"] == stage.emitted
     stage.watermark(26)
-    assert ["aO", "bcO"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
+    assert ["aO", "bcO"] == [
+        "".join(sorted(emitted[:-1])) + emitted[-1] for emitted in stage.emitted
+    ]
 
 
 ON_TIME = df.AfterWatermark()
@@ -284,22 +289,24 @@ FIVE = df.AfterCount(5)
     ],
     ids=shown,
 )
-def test_a_session_that_has_spoken_and_grows_speaks_at_its_new_end(trigger: df.Trigger) -> None:
+def test_a_session_that_has_fired_and_grows_fires_at_its_new_end(trigger: df.Trigger) -> None:
     """Wherever in the trigger `AfterWatermark` stands, with one source, and with two that have both spoken."""
     stage = Stage(trigger, df.Sessions(10))
     stage.add("a", at_s=1).watermark(11).add("b", at_s=5).watermark(14)
 
-    assert stage.told in (["aO"], ["aE", "O"])
+    assert stage.emitted in (["aO"], ["aE", "O"])
     stage.watermark(15)
-    assert "bO" == stage.told[-1]
+    assert "bO" == stage.emitted[-1]
 
     stage = Stage(trigger, df.Sessions(10))
     stage.add("a", at_s=0).add("b", at_s=16).watermark(26).add("d", at_s=20).add("c", at_s=8)
-    before = list(stage.told)
+    before = list(stage.emitted)
     stage.watermark(29)
-    assert before == stage.told
+    assert before == stage.emitted
     stage.watermark(30)
-    assert ["cdO"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told[len(before) :]]
+    assert ["cdO"] == [
+        "".join(sorted(emitted[:-1])) + emitted[-1] for emitted in stage.emitted[len(before) :]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -315,16 +322,16 @@ def test_a_session_that_has_spoken_and_grows_speaks_at_its_new_end(trigger: df.T
     ],
     ids=shown,
 )
-def test_a_session_that_grows_no_further_than_the_watermark_has_spoken(trigger: df.Trigger) -> None:
+def test_a_session_that_grows_no_further_than_the_watermark_has_fired(trigger: df.Trigger) -> None:
     """Its new end is where the watermark is: what came is late, and the trigger has finished."""
     stage = Stage(trigger, df.Sessions(10))
     stage.add("a", at_s=1).watermark(11)
-    spoken = list(stage.told)
+    fired = list(stage.emitted)
     stage.watermark(15).add("b", at_s=5).add("c", at_s=5).add("d", at_s=5)
 
-    assert spoken == stage.told
+    assert fired == stage.emitted
     stage.watermark(15 + LATENESS_S)
-    assert ["bcdL"] == stage.told[len(spoken) :]
+    assert ["bcdL"] == stage.emitted[len(fired) :]
 
 
 def test_each_trigger_is_set_back_to_the_earliest_turn_of_windows_that_merge() -> None:
@@ -332,9 +339,11 @@ def test_each_trigger_is_set_back_to_the_earliest_turn_of_windows_that_merge() -
     stage = Stage(df.AfterEach(df.AfterCount(2), df.AfterCount(4)), df.Sessions(10))
     stage.add("a", "b", at_s=0).add("c", at_s=16)
 
-    assert ["abE"] == stage.told
+    assert ["abE"] == stage.emitted
     stage.add("d", at_s=8)
-    assert ["abE", "cdE"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
+    assert ["abE", "cdE"] == [
+        "".join(sorted(emitted[:-1])) + emitted[-1] for emitted in stage.emitted
+    ]
 
 
 @attrs.frozen
@@ -372,20 +381,20 @@ class Noticing(df.Trigger):
     ],
     ids=shown,
 )
-def test_every_part_of_a_trigger_hears_that_the_window_has_grown(trigger: df.Trigger) -> None:
+def test_every_part_of_a_trigger_is_notified_that_the_window_has_grown(trigger: df.Trigger) -> None:
     stage = Stage(trigger, df.Sessions(10)).add("a", at_s=1)
-    before = len("".join(stage.told))
+    before = len("".join(stage.emitted))
     stage.add("b", at_s=5)
 
-    assert len("".join(stage.told)) > before
+    assert len("".join(stage.emitted)) > before
 
 
-def test_the_late_phase_hears_that_the_window_has_grown() -> None:
+def test_the_late_phase_is_notified_that_the_window_has_grown() -> None:
     """Towards the past: its end is not ahead again."""
     stage = Stage(df.AfterWatermark(late=Noticing()), df.Sessions(10))
     stage.add("a", at_s=11).watermark(22).add("b", at_s=6)
 
-    assert ["aO", "bL"] == stage.told
+    assert ["aO", "bL"] == stage.emitted
 
 
 @attrs.frozen
@@ -418,29 +427,29 @@ def test_an_instant_that_has_passed_does_not_hide_the_end_of_the_window() -> Non
         ("add", "ab"), ("watermark", 50), ("add", "c"), ("watermark", END_S), ("add", "de"), ("watermark", 120),
     )  # fmt: skip
     stage = Stage(trigger).add("a", "b").watermark(39)
-    assert [] == stage.told
+    assert [] == stage.emitted
     stage.watermark(50).add("c").watermark(END_S)
-    assert ["abE", "cO"] == stage.told
+    assert ["abE", "cO"] == stage.emitted
     stage.add("d", "e").watermark(120)
-    assert ["abE", "cO", "deL"] == stage.told
+    assert ["abE", "cO", "deL"] == stage.emitted
 
 
 @pytest.mark.parametrize("trigger", [df.AfterAny(At(40), ON_TIME), df.OrFinally(At(40), ON_TIME)])
 def test_an_instant_of_one_part_that_has_passed_does_not_hide_that_of_another(
     trigger: df.Trigger,
 ) -> None:
-    assert ["aO"] == Stage(trigger).add("a").watermark(50).watermark(END_S).told
+    assert ["aO"] == Stage(trigger).add("a").watermark(50).watermark(END_S).emitted
 
 
 def test_a_part_that_is_due_together_with_the_last_firing_begins_anew() -> None:
     """When the window has grown, what was counted before has been said."""
     trigger = df.OrFinally(df.Repeatedly(df.AfterCount(2)), ON_TIME)
     stage = Stage(trigger, df.Sessions(10)).watermark(15).add("a", "b", at_s=1)
-    assert ["abL"] == stage.told
+    assert ["abL"] == stage.emitted
     stage.add("c", at_s=8)
-    assert ["abL"] == stage.told
+    assert ["abL"] == stage.emitted
     stage.watermark(18)
-    assert ["abL", "cO"] == stage.told
+    assert ["abL", "cO"] == stage.emitted
 
 
 def test_a_part_that_others_were_quicker_than_begins_anew() -> None:
@@ -448,21 +457,23 @@ def test_a_part_that_others_were_quicker_than_begins_anew() -> None:
     stage = Stage(df.AfterAny(df.AfterCount(3), ON_TIME), df.Sessions(10))
     stage.add("a", "b", at_s=1).watermark(11).add("c", at_s=5)
 
-    assert ["abO"] == stage.told
-    assert ["abO", "cO"] == stage.watermark(15).told
+    assert ["abO"] == stage.emitted
+    assert ["abO", "cO"] == stage.watermark(15).emitted
 
 
 def test_a_part_has_fired_only_if_it_has_in_all_windows_that_merge() -> None:
     """Of two sessions one had enough records, but not the other one."""
     stage = Stage(df.AfterAll(df.AfterCount(3), ON_TIME), df.Sessions(10))
     stage.add("a", "b", "c", at_s=0).add("d", at_s=16).watermark(26).add("e", at_s=20)
-    assert ["abcO"] == stage.told
+    assert ["abcO"] == stage.emitted
     stage.add("f", at_s=8).watermark(30)
-    assert ["abcO", "defO"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
+    assert ["abcO", "defO"] == [
+        "".join(sorted(emitted[:-1])) + emitted[-1] for emitted in stage.emitted
+    ]
 
     stage = Stage(df.AfterAll(df.AfterCount(3), ON_TIME), df.Sessions(10))
     stage.add("a", "b", "c", at_s=0).add("d", at_s=16).watermark(25).add("f", at_s=8)
-    assert ["abcO"] == stage.watermark(30).told
+    assert ["abcO"] == stage.watermark(30).emitted
 
 
 def test_a_first_record_at_the_end_of_its_window_is_late() -> None:
@@ -476,24 +487,24 @@ def test_a_pattern_may_be_matched_before_the_last_value_of_a_bundle() -> None:
 def test_bytes_are_enough_when_they_are_as_many() -> None:
     size_bytes = len(pickle.dumps("a", protocol=5))
 
-    assert ["aE"] == Stage(df.AfterBytes(size_bytes)).add("a").told
-    assert [] == Stage(df.AfterBytes(size_bytes + 1)).add("a").told
+    assert ["aE"] == Stage(df.AfterBytes(size_bytes)).add("a").emitted
+    assert [] == Stage(df.AfterBytes(size_bytes + 1)).add("a").emitted
 
 
 def test_a_signal_that_has_come_is_not_forgotten_when_another_does() -> None:
     stage = Stage(df.AfterAll(df.AfterSignal("peek"), df.AfterSignal("flush"))).add("a")
 
-    assert ["aE"] == stage.signal("peek").signal("flush").told
+    assert ["aE"] == stage.signal("peek").signal("flush").emitted
 
 
-def test_a_signal_is_heard_by_the_phase_it_comes_in() -> None:
+def test_a_signal_reaches_the_phase_it_comes_in() -> None:
     trigger = df.AfterWatermark(early=df.AfterSignal("peek"), late=df.AfterSignal("flush"))
     stage = Stage(trigger).add("a").signal("flush")
-    assert [] == stage.told
+    assert [] == stage.emitted
     stage.signal("peek").add("b").watermark(END_S).add("c").signal("peek")
-    assert ["aE", "bO"] == stage.told
+    assert ["aE", "bO"] == stage.emitted
     stage.signal("flush")
-    assert ["aE", "bO", "cL"] == stage.told
+    assert ["aE", "bO", "cL"] == stage.emitted
 
 
 @pytest.mark.parametrize("trigger", [df.AfterAny(df.AfterCount(1), ON_TIME), df.AfterCount(1)])
@@ -504,7 +515,7 @@ def test_what_was_fired_by_count_is_not_undone_when_a_session_grows(
     stage = Stage(trigger, df.Sessions(10))
     stage.add("a", at_s=1).watermark(9).add("b", at_s=5).watermark(15)
 
-    assert ["aE"] == stage.told
+    assert ["aE"] == stage.emitted
 
 
 def test_states_that_nobody_knows_how_to_merge_are_refused() -> None:
@@ -531,9 +542,11 @@ def test_a_finished_session_does_not_silence_the_one_it_joins() -> None:
     stage = Stage(df.AfterCount(2), df.Sessions(10))
     stage.add("a", "b", at_s=0).add("c", at_s=15)
 
-    assert ["abE"] == stage.told
+    assert ["abE"] == stage.emitted
     stage.add("d", at_s=8)
-    assert ["abE", "cdE"] == ["".join(sorted(told[:-1])) + told[-1] for told in stage.told]
+    assert ["abE", "cdE"] == [
+        "".join(sorted(emitted[:-1])) + emitted[-1] for emitted in stage.emitted
+    ]
 
 
 @pytest.mark.parametrize(
@@ -581,6 +594,8 @@ def test_a_trigger_of_ones_own() -> None:
         def merge_states(self, states: Any, window: df.Window) -> int:
             return sum(states)
 
-    told = emitted_by_trigger(WhenEven(), ("add", "a"), ("add", "bc"), ("add", "d"), ("add", "ef"))
+    emitted = emitted_by_trigger(
+        WhenEven(), ("add", "a"), ("add", "bc"), ("add", "d"), ("add", "ef")
+    )
 
-    assert ["abcdE", "efE"] == told
+    assert ["abcdE", "efE"] == emitted

@@ -53,7 +53,7 @@ def dates(window: df.Window, zone: str = "UTC") -> tuple[str, str]:
         ("Pacific/Apia", "2011-12-31", 24),  # there was no 30 December
     ],
 )
-def test_days_are_as_long_as_the_clocks_say(zone: str, day: str, hours: float) -> None:
+def test_days_are_as_long_as_by_the_clocks(zone: str, day: str, hours: float) -> None:
     window = window_at(Calendar.days(time_zone=zone), noon(day, zone))
     first = window.start.astimezone(ZoneInfo(zone))
     before = (window.start - timedelta(microseconds=1)).astimezone(ZoneInfo(zone))

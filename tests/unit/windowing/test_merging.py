@@ -30,7 +30,7 @@ def test_a_subclass_that_merges_otherwise_is_asked() -> None:
     assert not merges_what_overlaps(SessionsOfAMinute(5))
 
 
-def test_records_are_grouped_as_the_subclass_says() -> None:
+def test_records_are_grouped_as_the_subclass_defines() -> None:
     def bounds(pair: Any, window: df.Window = df.DoFn.WindowParam) -> tuple[Any, int]:
         return sorted(pair[1]), (window.end_us - window.start_us) // 1_000_000
 

@@ -28,21 +28,21 @@ def time_of(record: dict[str, float]) -> float:
 
 def watermarks(source: df.Source, reads: int, position: Any = None) -> list[list[int]]:
     """What each split says in turn, in seconds; the end of time is 10 ** 9."""
-    said = []
+    described = []
     for split in source.splits(1):
         reader = source.open(split, position)
         batches = [reader.read(1) for _ in range(reads)]
         reader.close()
-        said.append(
+        described.append(
             [
                 10**9 if each.watermark_us == MAX_TIMESTAMP_US else each.watermark_us // US
                 for each in batches
             ]
         )
-    return said
+    return described
 
 
-def test_an_unfinished_file_says_when_it_begins(tmp_path: Path) -> None:
+def test_an_unfinished_file_states_when_it_begins(tmp_path: Path) -> None:
     """Figure 10; a finished one holds nothing back."""
     write(tmp_path / "a.jsonl", 10, 20, 30)
     write(tmp_path / "b.jsonl", 40)

@@ -36,7 +36,7 @@ def watcher(folder: Path, **options: Any) -> JsonLinesWatcher:
     return JsonLinesWatcher(folder / "*.jsonl", **options)
 
 
-def said(batch: SourceBatch) -> tuple[list[float], SplitStatus, int]:
+def described(batch: SourceBatch) -> tuple[list[float], SplitStatus, int]:
     """Event times, status and watermark, in seconds."""
     return [each / US for each in batch.timestamps_us], batch.status, batch.watermark_us // US
 
@@ -63,13 +63,13 @@ NOTHING = MIN_TIMESTAMP_US // US
 def test_it_is_idle_between_files_and_never_ends(tmp_path: Path, opened: Opened) -> None:
     """The watermark follows at a distance, and stays where it was when there is nothing."""
     reader = opened(watcher(tmp_path))
-    assert said(reader.read(9)) == ([], SplitStatus.IDLE, NOTHING)
+    assert described(reader.read(9)) == ([], SplitStatus.IDLE, NOTHING)
     write(tmp_path / "b.jsonl", 100, 95)
-    assert said(reader.read(9)) == ([100, 95], SplitStatus.ACTIVE, 90)
-    assert said(reader.read(9)) == ([], SplitStatus.IDLE, 90)
+    assert described(reader.read(9)) == ([100, 95], SplitStatus.ACTIVE, 90)
+    assert described(reader.read(9)) == ([], SplitStatus.IDLE, 90)
     write(tmp_path / "a.jsonl", 110)
-    assert said(reader.read(9)) == ([110], SplitStatus.ACTIVE, 100)
-    assert said(reader.read(9)) == ([], SplitStatus.IDLE, 100)
+    assert described(reader.read(9)) == ([110], SplitStatus.ACTIVE, 100)
+    assert described(reader.read(9)) == ([], SplitStatus.IDLE, 100)
     assert not watcher(tmp_path).is_bounded
 
 
@@ -81,7 +81,7 @@ def test_files_that_are_there_hold_the_watermark_at_their_beginnings(
         write(tmp_path / f"{hour}.jsonl", 3600 * hour + 30, 3600 * hour + 20)
     reader = opened(watcher(tmp_path, created=hour_of, max_disorder=None))
 
-    assert [said(reader.read(1))[2] / 3600 for _ in range(7)] == [2, 5, 5, 7, 7, 7, 7]
+    assert [described(reader.read(1))[2] / 3600 for _ in range(7)] == [2, 5, 5, 7, 7, 7, 7]
 
 
 def test_within_a_file_it_may_follow_the_records(tmp_path: Path, opened: Opened) -> None:
@@ -89,7 +89,7 @@ def test_within_a_file_it_may_follow_the_records(tmp_path: Path, opened: Opened)
     write(tmp_path / "2.jsonl", 7205)
     reader = opened(watcher(tmp_path, created=hour_of))
 
-    assert [said(reader.read(1))[2] for _ in range(3)] == [3600, 7200, 7200]
+    assert [described(reader.read(1))[2] for _ in range(3)] == [3600, 7200, 7200]
 
 
 def test_it_ends_with_a_marker_when_all_are_read(tmp_path: Path, opened: Opened) -> None:
@@ -100,7 +100,7 @@ def test_it_ends_with_a_marker_when_all_are_read(tmp_path: Path, opened: Opened)
     write(tmp_path / "done.jsonl")
     write(tmp_path / "b.jsonl", 2)
 
-    assert [said(reader.read(9))[:2] for _ in range(3)] == [
+    assert [described(reader.read(9))[:2] for _ in range(3)] == [
         ([1], SplitStatus.ACTIVE),
         ([2], SplitStatus.ACTIVE),
         ([], SplitStatus.FINISHED),
@@ -115,8 +115,8 @@ def test_only_files_with_such_names_are_read(tmp_path: Path, opened: Opened) -> 
     write(tmp_path / "this.jsonl", 7)
     reader = opened(watcher(tmp_path))
 
-    assert said(reader.read(9))[0] == [7]
-    assert said(reader.read(9))[1] is SplitStatus.IDLE
+    assert described(reader.read(9))[0] == [7]
+    assert described(reader.read(9))[1] is SplitStatus.IDLE
 
 
 def test_it_looks_only_now_and_then(tmp_path: Path, opened: Opened) -> None:
@@ -127,10 +127,10 @@ def test_it_looks_only_now_and_then(tmp_path: Path, opened: Opened) -> None:
     write(tmp_path / "a.jsonl", 1)
     seen = []
     for now[0] in (1059, 1060, 1061):
-        seen.append(said(reader.read(9))[0])
+        seen.append(described(reader.read(9))[0])
     write(tmp_path / "b.jsonl", 2)
     now[0] = 900
-    seen.append(said(reader.read(9))[0])
+    seen.append(described(reader.read(9))[0])
 
     assert seen == [[], [1], [], [2]]
 
@@ -167,11 +167,11 @@ def test_files_that_are_read_may_be_deleted(tmp_path: Path, opened: Opened) -> N
     reader = opened(source)
     position = reader.read(9).position
     (tmp_path / "a.jsonl").unlink()
-    assert said(reader.read(9))[1] is SplitStatus.IDLE
+    assert described(reader.read(9))[1] is SplitStatus.IDLE
     write(tmp_path / "a.jsonl", 1)
     again = opened(source, position)
 
-    assert said(again.read(9))[:2] == ([], SplitStatus.IDLE)
+    assert described(again.read(9))[:2] == ([], SplitStatus.IDLE)
 
 
 def test_a_header_that_is_half_there_waits(tmp_path: Path, opened: Opened) -> None:
@@ -181,7 +181,7 @@ def test_a_header_that_is_half_there_waits(tmp_path: Path, opened: Opened) -> No
     path = tmp_path / "1.csv"
     path.write_text("at,te")
     reader = opened(source)
-    assert said(reader.read(9)) == ([], SplitStatus.ACTIVE, 3600)
+    assert described(reader.read(9)) == ([], SplitStatus.ACTIVE, 3600)
     path.write_text("at,text\n3601,a\n36")
 
     reader = opened(source)
@@ -249,7 +249,7 @@ def test_a_folder_that_is_not_there_is_found_before_the_start(tmp_path: Path) ->
         watcher(tmp_path / "inbox").check()
 
 
-def test_a_beginning_that_cannot_be_told_names_the_file(tmp_path: Path, opened: Opened) -> None:
+def test_a_beginning_that_cannot_be_found_names_the_file(tmp_path: Path, opened: Opened) -> None:
     write(tmp_path / "monday.jsonl", 1)
     reader = opened(watcher(tmp_path, created=hour_of))
     with pytest.raises(df.InputError, match=r"not known when .*monday.jsonl begins"):

@@ -11,7 +11,7 @@ from dataflow.computations import Computation, Record, Topology
 from runners.direct import DirectRunner
 
 
-class Tell(Computation):
+class Count(Computation):
     """Passes each record on, with what it was called for."""
 
     def __init__(self, *streams: str) -> None:
@@ -44,8 +44,8 @@ def test_each_consumer_of_a_stream_has_its_own_keys() -> None:
     streams = pipeline | (
         Topology()
         .injector("queries", df.Create([("tea", "UK"), ("tea", "FR"), ("vin", "FR")]))
-        .computation("by term", Tell("a"), inputs={"queries": lambda q: q[0]}, outputs=["a"])
-        .computation("by region", Tell("b"), inputs={"queries": lambda q: q[1]}, outputs=["b"])
+        .computation("by term", Count("a"), inputs={"queries": lambda q: q[0]}, outputs=["a"])
+        .computation("by region", Count("b"), inputs={"queries": lambda q: q[1]}, outputs=["b"])
     )
     terms, regions = collected(streams["a"], "a"), collected(streams["b"], "b")
     pipeline.run()
@@ -58,7 +58,7 @@ class Repeat(Computation):
     """Declares itself, as in figure 3 of the paper."""
 
     inputs = {"words": len, "numbers": lambda number: number % 2}
-    outputs = ["told"]
+    outputs = ["answers"]
 
     def process_record(self, record: Record) -> None:
         self.produce((record.stream, record.key, record.value), self.outputs[0])
@@ -70,9 +70,9 @@ def declared(*computations: Computation, **arguments: Any) -> set[Any]:
     topology = Topology().injector("words", df.Create(["tea"])).injector("numbers", df.Create([7]))
     for number, each in enumerate(computations):
         topology.computation(f"computation {number}", each, **arguments)
-    told = collected((pipeline | topology)["told"])
+    answers = collected((pipeline | topology)["answers"])
     pipeline.run()
-    return set(told)
+    return set(answers)
 
 
 def test_a_computation_may_declare_its_streams() -> None:
@@ -84,7 +84,7 @@ def test_a_computation_may_declare_its_streams() -> None:
     assert declared(numbers) == {("numbers", "7", 7)}
 
 
-def test_what_the_topology_says_goes_first() -> None:
+def test_what_the_topology_declares_goes_first() -> None:
     """So that one class may be used more than once, by other keys."""
     assert declared(Repeat(), inputs={"words": str.upper}) == {("words", "TEA", "tea")}
 
@@ -95,8 +95,8 @@ def test_what_the_topology_says_goes_first() -> None:
         ("inputs", ["words"], "needs its inputs with their key extractors"),
         ("inputs", {}, "subscribes to no stream"),
         ("inputs", {"words": 3}, "cannot be called"),
-        ("outputs", "told", "needs a list of output streams"),
-        ("outputs", ["told", "told"], "names an output stream twice"),
+        ("outputs", "answers", "needs a list of output streams"),
+        ("outputs", ["answers", "answers"], "names an output stream twice"),
         ("initial_state", {}, "has an initial_state that cannot be called"),
     ],
 )
@@ -115,9 +115,9 @@ def test_a_stream_may_have_several_producers_and_parts_come_in_any_order() -> No
     three = pipeline | df.Create([3])
     streams = pipeline | (
         Topology()
-        .computation("last", Tell("end"), inputs={"all": str, "one": repr}, outputs=["end"])
-        .computation("first", Tell("all"), inputs={"one": same}, outputs=["all"])
-        .computation("second", Tell("all"), inputs={"one": same}, outputs=["all"])
+        .computation("last", Count("end"), inputs={"all": str, "one": repr}, outputs=["end"])
+        .computation("first", Count("all"), inputs={"one": same}, outputs=["all"])
+        .computation("second", Count("all"), inputs={"one": same}, outputs=["all"])
         .stream("all", three)
         .injector("one", df.Create([1]))
     )
@@ -141,10 +141,12 @@ def test_what_follows_a_stream_is_the_sdk() -> None:
     topology = (
         Topology()
         .stream("sums", sums)
-        .computation("tell", Tell("told"), inputs={"sums": lambda s: s[0]}, outputs=["told"])
+        .computation(
+            "count", Count("answers"), inputs={"sums": lambda s: s[0]}, outputs=["answers"]
+        )
     )
     rows: list[Any] = []
-    topology.sink("told", "minutes" >> Windowed(rows))
+    topology.sink("answers", "minutes" >> Windowed(rows))
     pipeline | topology
     pipeline.run()
 
@@ -158,7 +160,7 @@ class Windowed(df.PTransform[Any, None]):
     def expand(self, pcoll: Any) -> None:
         (
             pcoll
-            | df.Map(lambda told: (told[1], 1))
+            | df.Map(lambda answer: (answer[1], 1))
             | df.WindowInto(df.FixedWindows(60))
             | df.CombinePerKey(sum)
             | df.Map(self._rows.append)
@@ -167,9 +169,9 @@ class Windowed(df.PTransform[Any, None]):
 
 def test_a_computation_has_its_name_in_the_store_and_its_line_in_errors() -> None:
     pipeline = build(
-        Topology().injector("in", df.Create([1])).computation("tell", Tell(), inputs={"in": same})
+        Topology().injector("in", df.Create([1])).computation("count", Count(), inputs={"in": same})
     )
-    (node,) = [each for each in pipeline.graph().transforms if each.label == "top/tell"]
+    (node,) = [each for each in pipeline.graph().transforms if each.label == "top/count"]
 
     assert "test_topology.py:" in node.location
 
@@ -180,31 +182,31 @@ def with_in() -> Topology:
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
     (
-        lambda: Topology().computation("", Tell(), inputs={"in": same}),
+        lambda: Topology().computation("", Count(), inputs={"in": same}),
         "a computation .* needs a name",
     ),
-    (lambda: with_in().computation("c", Tell, inputs={"in": same}), "needs a Computation"),  # type: ignore[arg-type]
+    (lambda: with_in().computation("c", Count, inputs={"in": same}), "needs a Computation"),  # type: ignore[arg-type]
     (
         lambda: with_in().computation("c", Computation(), inputs={"in": same}),
         "what to do with a rec",
     ),
-    (lambda: with_in().computation("c", Tell(), inputs={}), "subscribes to no stream"),
-    (lambda: with_in().computation("c", Tell(), inputs=["in"]), "with their key extractors"),  # type: ignore[arg-type]
+    (lambda: with_in().computation("c", Count(), inputs={}), "subscribes to no stream"),
+    (lambda: with_in().computation("c", Count(), inputs=["in"]), "with their key extractors"),  # type: ignore[arg-type]
     (
-        lambda: with_in().computation("c", Tell(), inputs={"in": "key"}),  # type: ignore[dict-item]
+        lambda: with_in().computation("c", Count(), inputs={"in": "key"}),  # type: ignore[dict-item]
         "'in' that cannot be called",
     ),
-    (lambda: with_in().computation("c", Tell(), inputs={"": same}), "a stream .* needs a name"),
+    (lambda: with_in().computation("c", Count(), inputs={"": same}), "a stream .* needs a name"),
     (
-        lambda: with_in().computation("c", Tell(), inputs={"in": same}, outputs="x"),
+        lambda: with_in().computation("c", Count(), inputs={"in": same}, outputs="x"),
         "a list of output",
     ),
-    (lambda: with_in().computation("c", Tell(), inputs={"in": same}, outputs=["x", "x"]), "twice"),
+    (lambda: with_in().computation("c", Count(), inputs={"in": same}, outputs=["x", "x"]), "twice"),
     (
         lambda: (
             with_in()
-            .computation("c", Tell(), inputs={"in": same})
-            .computation("c", Tell(), inputs={"in": same})
+            .computation("c", Count(), inputs={"in": same})
+            .computation("c", Count(), inputs={"in": same})
         ),
         "computation 'c' .* is defined twice",
     ),
@@ -213,7 +215,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: Topology().stream("in", [1]), "is not a PCollection"),  # type: ignore[arg-type]
     (lambda: with_in().sink("in", print), "is not a transform"),  # type: ignore[arg-type]
     (
-        lambda: build(with_in().computation("c", Tell(), inputs={"on": same})),
+        lambda: build(with_in().computation("c", Count(), inputs={"on": same})),
         "computation 'c' .* subscribes to the stream 'on', which has no producer",
     ),
     (lambda: build(with_in().sink("on", df.Map(print))), "a sink .* stream 'on'"),
@@ -229,17 +231,17 @@ def test_what_is_wrong_is_refused_when_it_is_built(make: Any, message: str) -> N
 
 def test_errors_name_the_users_line() -> None:
     with pytest.raises(df.PipelineError, match=r"test_topology\.py:\d+"):
-        build(with_in().computation("c", Tell(), inputs={"on": same}))
+        build(with_in().computation("c", Count(), inputs={"on": same}))
 
 
 def test_a_cycle_is_named() -> None:
     """Without what only leads to it."""
     topology = (
         with_in()
-        .computation("d", Tell(), inputs={"x": same})
-        .computation("a", Tell(), inputs={"in": same, "z": same}, outputs=["x"])
-        .computation("b", Tell(), inputs={"x": same}, outputs=["y"])
-        .computation("c", Tell(), inputs={"y": same}, outputs=["z"])
+        .computation("d", Count(), inputs={"x": same})
+        .computation("a", Count(), inputs={"in": same, "z": same}, outputs=["x"])
+        .computation("b", Count(), inputs={"x": same}, outputs=["y"])
+        .computation("c", Count(), inputs={"y": same}, outputs=["z"])
     )
     with pytest.raises(df.PipelineError) as caught:
         build(topology)
@@ -248,12 +250,12 @@ def test_a_cycle_is_named() -> None:
 
 
 def test_a_computation_that_feeds_itself_is_a_cycle() -> None:
-    topology = with_in().computation("a", Tell(), inputs={"in": same, "x": same}, outputs=["x"])
+    topology = with_in().computation("a", Count(), inputs={"in": same, "x": same}, outputs=["x"])
     with pytest.raises(df.PipelineError, match="a -> x -> a"):
         build(topology)
 
 
-def test_what_may_be_taken_back_is_no_stream() -> None:
+def test_what_may_be_retracted_is_no_stream() -> None:
     pipeline = df.Pipeline(DirectRunner())
     sums = (
         pipeline
@@ -271,7 +273,7 @@ def test_what_may_be_taken_back_is_no_stream() -> None:
 
 
 def test_what_cannot_travel_is_refused_on_its_line() -> None:
-    computation = Tell()
+    computation = Count()
     computation.lock = Lock()  # type: ignore[attr-defined]
     with pytest.raises(df.PipelineError, match=r"test_topology\.py:\d+.* cannot be sent to work"):
         build(with_in().computation("c", computation, inputs={"in": same}))

@@ -99,7 +99,7 @@ def test_a_malformed_line_of_json_is_a_dead_letter(tmp_path: Path, rows: type | 
         ("at\n1\nx\n", lambda row: None if row["at"] == "x" else 1, "event_time gave None"),
     ],
 )
-def test_without_dead_letters_the_error_says_where_it_is_and_what_to_do(
+def test_without_dead_letters_the_error_has_the_place_and_what_to_do(
     tmp_path: Path, content: str, event_time: Callable[[Any], Any], reason: str
 ) -> None:
     path = tmp_path / "rows.csv"
@@ -109,15 +109,15 @@ def test_without_dead_letters_the_error_says_where_it_is_and_what_to_do(
     with pytest.raises(df.InputError) as caught:
         pipeline.run()
 
-    said = str(caught.value)
-    assert str(path) in said
-    assert "line 3, bytes 5 to " in said
-    assert reason in said
-    assert "test_set_aside.py:" in said
+    message = str(caught.value)
+    assert str(path) in message
+    assert "line 3, bytes 5 to " in message
+    assert reason in message
+    assert "test_set_aside.py:" in message
     assert "df.Pipeline(..., tries_per_record=1)" in caught.value.hint
 
 
-def test_a_quote_that_is_never_closed_takes_no_memory_and_says_where_it_began(
+def test_a_quote_that_is_never_closed_takes_no_memory_and_names_its_beginning(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "rows.csv"
@@ -148,8 +148,8 @@ def test_a_file_without_a_header_is_one_dead_letter_and_the_others_are_read(
     seen, dead = seen_and_dead(df.Read(source))
 
     assert ["1", "2"] == sorted(row["at"] for row in seen)
-    told = sorted((Path(each["origin"]["path"]).name, each["origin"]["line"]) for each in dead)
-    assert [("a.csv", 3), ("b.csv", 1)] == told
+    places = sorted((Path(each["origin"]["path"]).name, each["origin"]["line"]) for each in dead)
+    assert [("a.csv", 3), ("b.csv", 1)] == places
     assert any("has no CSV header" in each["error"] for each in dead)
 
 

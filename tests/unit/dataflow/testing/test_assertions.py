@@ -73,17 +73,17 @@ def red(*values: int) -> Matcher:
 
 
 @pytest.mark.parametrize(
-    ("mode", "said", "fold"),
+    ("mode", "emitted", "fold"),
     [
         (Mode.DISCARDING, [5, 1, 9, 2, 7], [5, 1, 9, 2, 7]),
         (Mode.ACCUMULATING, [5, 6, 15, 17, 7], [17, 7]),
         (Mode.ACCUMULATING_AND_RETRACTING, [5, 6, 15, 17, 7], [17, 7]),
     ],
 )
-def test_all_that_was_said_and_what_it_adds_up_to(
-    mode: Mode, said: list[int], fold: list[int]
+def test_all_that_was_emitted_and_what_it_adds_up_to(
+    mode: Mode, emitted: list[int], fold: list[int]
 ) -> None:
-    assert "" == failure(red(*said), in_final_fold(red(*fold)), mode=mode)
+    assert "" == failure(red(*emitted), in_final_fold(red(*fold)), mode=mode)
 
 
 def test_one_window_and_one_timing() -> None:
@@ -101,13 +101,13 @@ def test_one_window_and_one_timing() -> None:
     )
 
 
-def test_the_final_pane_is_the_one_that_says_so() -> None:
+def test_the_final_pane_is_the_one_that_is_marked_as_such() -> None:
     with df.Pipeline(DirectRunner()) as p:
         ones = p | df.Create([("red", 1)]) | df.CombinePerKey(sum)
         assert_that(ones, in_final_pane(red(1)))
 
 
-def test_what_was_taken_back() -> None:
+def test_what_was_retracted() -> None:
     mode = Mode.ACCUMULATING_AND_RETRACTING
 
     assert "" == failure(retracted(red(5, 6, 15)), mode=mode)
@@ -116,7 +116,7 @@ def test_what_was_taken_back() -> None:
     assert "" == failure(retracted(is_empty()))
 
 
-def test_discarded_panes_fold_as_the_user_says() -> None:
+def test_discarded_panes_fold_as_the_user_asks() -> None:
     fold = in_final_fold(red(17, 7), combine=sum)
 
     assert "" == failure(fold, mode=Mode.DISCARDING)
@@ -138,7 +138,7 @@ def test_the_fold_of_merged_windows_has_no_stale_sessions(mode: Mode) -> None:
         assert_that(sums, in_final_fold(red(58), combine=sum))
 
 
-def test_elements_without_keys_need_to_be_told_theirs() -> None:
+def test_elements_without_keys_need_to_be_given_theirs() -> None:
     with (  # noqa: PT012 - the block is what is tested
         pytest.raises(AssertionError, match=r"no \(key, value\) pair; pass key_of="),
         df.Pipeline(DirectRunner()) as p,
@@ -193,7 +193,7 @@ def test_long_differences_are_cut() -> None:
     assert "... and 30 more" in failure(red(5, 6, 15, 17, 7, *range(100, 150)))
 
 
-def test_every_failure_is_told() -> None:
+def test_every_failure_is_reported() -> None:
     with (  # noqa: PT012 - the block is what is tested
         pytest.raises(AssertionError) as caught,
         df.Pipeline(DirectRunner()) as p,
@@ -313,6 +313,6 @@ def test_only_strategies_need_hypothesis(module: str) -> None:
         check=False,
     )
 
-    says = "ImportError: dataflow.testing.strategies needs hypothesis: pip install dataflow-sdk[testing]"
-    assert (says in ran.stderr) == (module == "strategies")
+    message = "ImportError: dataflow.testing.strategies needs hypothesis: pip install dataflow-sdk[testing]"
+    assert (message in ran.stderr) == (module == "strategies")
     assert (ran.returncode == 0) == (module == "laws")

@@ -15,7 +15,7 @@ NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 DISCARDING = df.AccumulationMode.DISCARDING
 
 
-def told(stream: TestStream, *transforms: Any) -> list[tuple[Any, str, float]]:
+def emitted(stream: TestStream, *transforms: Any) -> list[tuple[Any, str, float]]:
     """What a pipeline over the stream tells: value, timing of the pane, seconds on the clock."""
     with df.Pipeline(DirectRunner()) as p:
         pcoll = p | stream
@@ -31,10 +31,10 @@ def told(stream: TestStream, *transforms: Any) -> list[tuple[Any, str, float]]:
                     "second": change.processing_time.timestamp(),
                 }
             )
-            | df.WriteToPostgres("told", columns={"value": str, "timing": str, "second": float})
+            | df.WriteToPostgres("emitted", columns={"value": str, "timing": str, "second": float})
         )
     assert p.result is not None
-    rows = p.result.read_table("told")
+    rows = p.result.read_table("emitted")
     return [(eval(row["value"]), row["timing"], row["second"]) for row in rows]
 
 
@@ -48,7 +48,7 @@ def counted(trigger: df.Trigger) -> list[Any]:
     ]
 
 
-def test_the_watermark_makes_windows_speak() -> None:
+def test_the_watermark_makes_windows_fire() -> None:
     stream = (
         TestStream()
         .advance_watermark_to(0)
@@ -59,14 +59,14 @@ def test_the_watermark_makes_windows_speak() -> None:
         .add_elements(["c"])
     )
 
-    assert [(2, "on_time", 5), (1, "on_time", 10)] == told(stream, *counted(df.DefaultTrigger()))
+    assert [(2, "on_time", 5), (1, "on_time", 10)] == emitted(stream, *counted(df.DefaultTrigger()))
 
 
-def test_an_element_is_as_old_as_the_watermark_unless_it_says_otherwise() -> None:
+def test_an_element_is_as_old_as_the_watermark_unless_it_has_a_time() -> None:
     stream = TestStream().advance_watermark_to(60).add_elements(["a", df.TimestampedValue("b", 90)])
     asked = df.Map(lambda value, at=df.DoFn.TimestampParam: (value, at.timestamp()))
 
-    assert [("a", 60.0), ("b", 90.0)] == [value for value, _, _ in told(stream, asked)]
+    assert [("a", 60.0), ("b", 90.0)] == [value for value, _, _ in emitted(stream, asked)]
 
 
 def test_elements_behind_the_watermark_are_late() -> None:
@@ -82,7 +82,7 @@ def test_elements_added_together_are_one_bundle_and_no_others() -> None:
     stream = TestStream().advance_watermark_to(0).add_elements(range(2_000)).add_elements([0])
     trigger = df.Repeatedly(df.AfterCount(1))
 
-    assert [(2_000, "early", 0), (1, "early", 0)] == told(stream, *counted(trigger))
+    assert [(2_000, "early", 0), (1, "early", 0)] == emitted(stream, *counted(trigger))
 
 
 def test_a_delay_ends_at_its_very_instant() -> None:
@@ -97,10 +97,12 @@ def test_a_delay_ends_at_its_very_instant() -> None:
     trigger = df.AfterWatermark(early=df.AfterProcessingTime(10))
 
     noon = NOON.timestamp()
-    assert [(1, "early", noon + 10), (1, "on_time", noon + 60)] == told(stream, *counted(trigger))
+    assert [(1, "early", noon + 10), (1, "on_time", noon + 60)] == emitted(
+        stream, *counted(trigger)
+    )
 
 
-def test_infinity_lets_every_window_speak_while_the_clock_stands() -> None:
+def test_infinity_lets_every_window_fire_while_the_clock_stands() -> None:
     stream = (
         TestStream()
         .add_elements([df.TimestampedValue("a", 5)])
@@ -109,16 +111,16 @@ def test_infinity_lets_every_window_speak_while_the_clock_stands() -> None:
         .add_elements([df.TimestampedValue("b", 5)])
     )
 
-    assert [(1, "on_time", 0)] == told(stream, *counted(df.DefaultTrigger()))
+    assert [(1, "on_time", 0)] == emitted(stream, *counted(df.DefaultTrigger()))
 
 
 def test_a_script_is_not_changed_by_going_on_with_it() -> None:
     start = TestStream().add_elements(["a"])
     one, other = start.add_elements(["b"]), start.add_elements(["c"])
 
-    assert ["a"] == [value for value, _, _ in told(start)]
-    assert ["a", "b"] == [value for value, _, _ in told(one)]
-    assert ["a", "c"] == [value for value, _, _ in told(other)]
+    assert ["a"] == [value for value, _, _ in emitted(start)]
+    assert ["a", "b"] == [value for value, _, _ in emitted(one)]
+    assert ["a", "c"] == [value for value, _, _ in emitted(other)]
 
 
 def test_a_script_is_a_value() -> None:

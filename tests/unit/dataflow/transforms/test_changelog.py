@@ -41,7 +41,7 @@ def summed(p: df.Pipeline) -> df.PCollection[Any]:
     )
 
 
-def test_what_was_taken_back_can_be_added_to_a_table() -> None:
+def test_what_was_retracted_can_be_added_to_a_table() -> None:
     """Without it, a table without a key is refused for what retracts."""
     p = df.Pipeline(DirectRunner())
     found = changes(summed(p) | df.ToChangelog(), p)
@@ -81,7 +81,7 @@ def test_changes_can_be_grouped() -> None:
     assert [(("k", 5), 0), (("k", 12), 1)] == found
 
 
-def test_what_no_grouping_has_said() -> None:
+def test_what_no_grouping_has_emitted() -> None:
     p = df.Pipeline(DirectRunner())
     (change,) = changes(p | df.Create(["a"]) | df.ToChangelog(), p)
 

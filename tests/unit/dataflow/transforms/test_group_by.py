@@ -82,7 +82,7 @@ def test_without_aggregates_elements_are_grouped() -> None:
         assert_that(found, contains_in_any_order([("Oslo", [3, 4, 6]), ("Rome", [5])]))
 
 
-def test_rows_are_taken_back_like_other_results() -> None:
+def test_rows_are_retracted_like_other_results() -> None:
     """A second grouping counts the shops by their totals; totals that were said early are taken back."""
     with df.Pipeline() as p:
         found = (

@@ -64,7 +64,7 @@ def test_windows_that_discard_what_others_would_have_met_are_refused(windowing: 
 
 
 @pytest.mark.parametrize("mode", Mode, ids=lambda each: each.name)
-def test_windows_that_speak_once_say_the_same_in_every_mode(mode: Mode) -> None:
+def test_windows_that_fire_once_emit_the_same_in_every_mode(mode: Mode) -> None:
     seen: list[Any] = []
     pipeline = df.Pipeline(DirectRunner())
     pairs = both(pipeline, accumulation_mode=mode) | df.Join(df.JoinType.FULL_OUTER)
@@ -81,7 +81,7 @@ def test_windows_that_speak_once_say_the_same_in_every_mode(mode: Mode) -> None:
     )
 
 
-def test_values_of_what_is_never_taken_back_need_not_be_hashable() -> None:
+def test_values_of_what_is_never_retracted_need_not_be_hashable() -> None:
     seen: list[Any] = []
     pipeline = df.Pipeline(DirectRunner())
     people, pets = both(
@@ -94,7 +94,7 @@ def test_values_of_what_is_never_taken_back_need_not_be_hashable() -> None:
     assert [("ann", ([1], "cat")), ("ann", ([1], "dog"))] == seen
 
 
-def test_what_code_made_of_a_pair_is_what_is_taken_back() -> None:
+def test_what_code_made_of_a_pair_is_what_is_retracted() -> None:
     """Also where the code would make something else of it now."""
     numbers = itertools.count()
     balance: Counter[Any] = Counter()

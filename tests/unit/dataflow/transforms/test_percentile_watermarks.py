@@ -48,17 +48,17 @@ def panes(script: TestStream, percentile: float, **windowing: Any) -> list[tuple
     ]
 
 
-def test_windows_speak_while_the_watermark_says_nothing() -> None:
+def test_windows_fire_while_the_watermark_stands() -> None:
     """All but the last one, and what straggled is added."""
-    said = panes(ticks((150, 7), (200, 8)), 90)
+    emitted = panes(ticks((150, 7), (200, 8)), 90)
 
-    assert said[0] == (0, 60, "ON_TIME")
-    assert [each for each in said if each[0] == 0] == [
+    assert emitted[0] == (0, 60, "ON_TIME")
+    assert [each for each in emitted if each[0] == 0] == [
         (0, 60, "ON_TIME"),
         (0, 61, "LATE"),
         (0, 62, "LATE"),
     ]
-    assert [(minute, total) for minute, total, timing in said if timing == "ON_TIME"] == [
+    assert [(minute, total) for minute, total, timing in emitted if timing == "ON_TIME"] == [
         (minute, 60) for minute in range(5)
     ]
 
@@ -80,12 +80,12 @@ def test_expiry_goes_by_the_watermark() -> None:
 def test_closing_panes_come_at_the_expiry() -> None:
     """Not when the percentile watermark has passed it."""
     always = df.FiringBehavior.FIRE_ALWAYS
-    said = panes(ticks((150, 7)), 90, closing_behavior=always)
+    emitted = panes(ticks((150, 7)), 90, closing_behavior=always)
 
-    assert [timing for minute, _, timing in said if minute == 0] == ["ON_TIME", "LATE", "LATE"]
+    assert [timing for minute, _, timing in emitted if minute == 0] == ["ON_TIME", "LATE", "LATE"]
 
 
-def test_a_grouping_behind_follows_what_the_first_has_acted_on() -> None:
+def test_a_grouping_behind_follows_the_input_watermark_of_the_first() -> None:
     """Behind one that is quick, one that follows the same percentile is quick too, and one that waits waits."""
     for percentile, timings in ((90, ["ON_TIME", "LATE"]), (95, ["ON_TIME"]), (100, ["ON_TIME"])):
         pipeline = df.Pipeline(DirectRunner())
@@ -127,6 +127,6 @@ def test_what_is_no_percentage_is_refused(percentile: Any) -> None:
     assert "99" in str(caught.value.hint)
 
 
-def test_how_panes_relate_must_be_said() -> None:
+def test_how_panes_relate_must_be_stated() -> None:
     with pytest.raises(df.PipelineError, match="has no accumulation mode"):
         df.WindowInto(df.FixedWindows(60), watermark_percentile=99)

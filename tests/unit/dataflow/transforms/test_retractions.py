@@ -41,7 +41,7 @@ def net(seen: Iterable[df.Change[Any]]) -> Counter[Any]:
     return +left if min(left.values(), default=0) >= 0 else left
 
 
-def test_a_mode_that_cannot_take_back_is_refused() -> None:
+def test_a_mode_that_cannot_retract_is_refused() -> None:
     """Both groupings are named, and what to do."""
     pipeline = df.Pipeline(DirectRunner())
     totals = emitted_sessions(pipeline) | df.WindowInto(
@@ -131,7 +131,7 @@ def guesses(draw: st.DrawFn) -> Any:
 
 
 @given(windowing=sessions(), arrivals=streams(), trigger=triggers(), guess=guesses())
-def test_what_cannot_be_said_again_is_remembered(
+def test_what_cannot_be_made_again_is_remembered(
     windowing: Windowing, arrivals: list[Arrivals], trigger: df.Trigger, guess: Any
 ) -> None:
     """Every retraction of a guess takes back a guess that was made, and what is left was made of what is left."""
@@ -139,19 +139,19 @@ def test_what_cannot_be_said_again_is_remembered(
     pipeline = df.Pipeline(DirectRunner())
     results = windowed(pipeline, windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING, trigger)
     collection = results | "first" >> df.GroupByKey() | several | unsure
-    said: Counter[Any] = Counter()
+    emitted: Counter[Any] = Counter()
     windows: Counter[Any] = Counter()
     for change in changes(collection, pipeline):
-        said[change.value, change.window] += change.sign
+        emitted[change.value, change.window] += change.sign
         windows[change.value[0], change.window] += change.sign
 
-        assert said[change.value, change.window] >= 0, "what is taken back was said"
+        assert emitted[change.value, change.window] >= 0, "what is taken back was said"
     places = {(g.key, g.start_us, g.end_us) for g in evaluate(windowing, arrivals).groups}
 
     assert {(key, *window) for (key, window), count in windows.items() if count} <= places
 
 
-def test_a_join_takes_back_what_it_said() -> None:
+def test_a_join_retracts_what_it_emitted() -> None:
     """A late record of one side changes the groups of both."""
     pipeline = df.Pipeline(DirectRunner())
     left = emitted_sessions(pipeline) | df.Map(lambda group: (group[0], len(group[1])))

@@ -165,7 +165,7 @@ def test_results_of_different_windows_can_be_flattened_and_not_joined() -> None:
         ({"accumulation_mode": Mode.ACCUMULATING}, "accumulation_mode: DISCARDING of 'left'"),
     ],
 )
-def test_what_differs_is_said_in_few_words(changed: dict[str, Any], named: str) -> None:
+def test_what_differs_is_named_in_few_words(changed: dict[str, Any], named: str) -> None:
     """And nothing of what does not, however long its repr is."""
     pipeline = df.Pipeline(DirectRunner())
     usual: dict[str, Any] = {

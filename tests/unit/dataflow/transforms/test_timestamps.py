@@ -22,8 +22,8 @@ def timed(*transforms: Any, at: float = 100) -> list[tuple[Any, float]]:
     collection: Any = pipeline | df.Create([df.TimestampedValue(5, at)])
     for transform in transforms:
         collection = collection | transform
-    told = collection | "see" >> df.Map(lambda x, at=df.DoFn.TimestampParam: (x, at.timestamp()))
-    told | df.Map(seen.append)
+    emitted = collection | "see" >> df.Map(lambda x, at=df.DoFn.TimestampParam: (x, at.timestamp()))
+    emitted | df.Map(seen.append)
     pipeline.run()
     return seen
 

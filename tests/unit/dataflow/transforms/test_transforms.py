@@ -377,6 +377,6 @@ def test_a_record_can_be_in_any_number_of_windows() -> None:
         | df.Map(lambda x: ("k", x))
         | df.GroupByKey()
     )
-    told = {tuple(pane.window): pane.value for pane in run_logged(pipeline).panes}
+    emitted = {tuple(pane.window): pane.value for pane in run_logged(pipeline).panes}
 
-    assert {(0, 10): [2, 3], (0, 20): [3]} == told
+    assert {(0, 10): [2, 3], (0, 20): [3]} == emitted

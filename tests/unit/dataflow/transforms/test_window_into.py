@@ -26,37 +26,37 @@ def grouped(
         | "group" >> df.GroupByKey()
     )
     panes = run_logged(pipeline).panes
-    told = {(p.key, p.window.start, p.window.end): sorted(p.value) for p in panes}
-    assert len(told) == len(panes)
-    return told
+    emitted = {(p.key, p.window.start, p.window.end): sorted(p.value) for p in panes}
+    assert len(emitted) == len(panes)
+    return emitted
 
 
-def by_seconds(told: dict[tuple[str, datetime, datetime], list[Any]]) -> dict[Any, list[Any]]:
+def by_seconds(emitted: dict[tuple[str, datetime, datetime], list[Any]]) -> dict[Any, list[Any]]:
     return {
         (key, start.timestamp(), end.timestamp()): values
-        for (key, start, end), values in told.items()
+        for (key, start, end), values in emitted.items()
     }
 
 
 def test_sliding_windows() -> None:
-    told = grouped(df.SlidingWindows(60, period=30), [("a", 1, 70), ("a", 2, 95)])
+    emitted = grouped(df.SlidingWindows(60, period=30), [("a", 1, 70), ("a", 2, 95)])
 
-    assert {("a", 30, 90): [1], ("a", 60, 120): [1, 2], ("a", 90, 150): [2]} == by_seconds(told)
+    assert {("a", 30, 90): [1], ("a", 60, 120): [1, 2], ("a", 90, 150): [2]} == by_seconds(emitted)
 
 
 def test_records_between_sliding_windows_are_in_none() -> None:
-    told = grouped(df.SlidingWindows(10, period=60), [("a", 1, 69), ("a", 2, 70), ("a", 3, 120)])
+    emitted = grouped(df.SlidingWindows(10, period=60), [("a", 1, 69), ("a", 2, 70), ("a", 3, 120)])
 
-    assert {("a", 60, 70): [1], ("a", 120, 130): [3]} == by_seconds(told)
+    assert {("a", 60, 70): [1], ("a", 120, 130): [3]} == by_seconds(emitted)
 
 
 def test_phase_shifted_windows() -> None:
     """Hourly, but each key by its own hour; together the records of a key are those of an hour."""
     fn = df.PhaseShiftedWindows(3600)
-    told = grouped(fn, [(key, at, at) for key in ("ann", "bob") for at in range(0, 36_000, 600)])
+    emitted = grouped(fn, [(key, at, at) for key in ("ann", "bob") for at in range(0, 36_000, 600)])
     for key in ("ann", "bob"):
         shift_us = fn.shift_us(key)
-        mine = {start: values for (k, start, _), values in told.items() if k == key}
+        mine = {start: values for (k, start, _), values in emitted.items() if k == key}
         assert {to_timestamp_us(start) % 3_600_000_000 for start in mine} == {shift_us}
         assert sorted(at for values in mine.values() for at in values) == [*range(0, 36_000, 600)]
     assert fn.shift_us("ann") != fn.shift_us("bob")
@@ -65,7 +65,7 @@ def test_phase_shifted_windows() -> None:
 def test_sessions_with_a_gap_for_each_element() -> None:
     """Paying ends a visit within a minute, anything else keeps it open for half an hour."""
     fn = df.Sessions(lambda pair: timedelta(minutes=1 if pair[1] == "pay" else 30))
-    told = grouped(
+    emitted = grouped(
         fn, [("a", "look", 0), ("a", "pay", 1800), ("a", "look", 1850), ("a", "x", 3700)]
     )
 
@@ -73,7 +73,7 @@ def test_sessions_with_a_gap_for_each_element() -> None:
         ("a", 0, 1800): ["look"],
         ("a", 1800, 3650): ["look", "pay"],
         ("a", 3700, 5500): ["x"],
-    } == by_seconds(told)
+    } == by_seconds(emitted)
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_calendar_windows(fn: df.WindowFn, start: str, end: str) -> None:
     )
     blink = timedelta(microseconds=1)
     records = [("a", n, at) for n, at in enumerate([first - blink, first, after - blink, after])]
-    told = grouped(fn, records)
+    emitted = grouped(fn, records)
 
-    assert [1, 2] == told["a", first, after]
-    assert [[0], [1, 2], [3]] == sorted(told.values())
+    assert [1, 2] == emitted["a", first, after]
+    assert [[0], [1, 2], [3]] == sorted(emitted.values())
 
 
 class Broken(df.MergingWindowFn):

@@ -115,7 +115,7 @@ def test_long_windows_are_no_obstacle() -> None:
     assert {head.window for head in found.heads()} == {window(3, 4)}
 
 
-def test_after_its_time_it_says_so() -> None:
+def test_after_its_time_reading_is_an_error_with_the_reason() -> None:
     found = stored([[1], [2], [3]])
     values = FileValues(found)
     assert values[0] == 1

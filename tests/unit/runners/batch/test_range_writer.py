@@ -119,13 +119,13 @@ def test_the_last_word_about_a_key_counts(
 ) -> None:
     monkeypatch.setattr(range_writer, "ROWS_MAX", 2)
     with attempt(store, "only") as writer:
-        for said in (
+        for output in (
             TableWrite(table=KEYED, changes=[(None, ("a", 1)), (None, ("b", 1))]),
             TableWrite(table=KEYED, changes=[(None, ("c", 1)), (("a", 1), None)]),
             TableWrite(table=KEYED, changes=[(None, ("a", 2)), (("b", 1), None)]),
             TableWrite(table=KEYED, changes=[(("c", 1), None)]),
         ):
-            writer.write([said])
+            writer.write([output])
         assert writer.is_full
         writer.commit(is_last=True)
 

@@ -73,7 +73,7 @@ def test_digests_bind_once_there_are_rows_of_what_they_are_about() -> None:
     assert names(bound) == {"read/Read(MemorySource)[0]", "one[0]", "one[1]", "two[1]"}
 
 
-def test_what_binds_must_be_said_again_and_what_does_not_is_overwritten() -> None:
+def test_what_binds_must_be_sent_again_and_what_does_not_is_overwritten() -> None:
     store, planned = MemoryStore(), execution()
     range_id = RangeId("one", 0)
     committed(store, opened(store, planned), range_id)

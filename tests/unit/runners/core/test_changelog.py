@@ -40,7 +40,7 @@ def test_changes_replace_remove_and_add() -> None:
     assert rows == {("red",): ("red", 9), ("new",): ("new", 3)}
 
 
-def test_taking_back_what_is_not_there_is_no_error() -> None:
+def test_retracting_what_is_not_there_is_no_error() -> None:
     rows: Rows = {("red",): ("red", 1)}
 
     write = TableWrite(table=SCORES, changes=[(("nobody", 1), None), (("red", 2), None)])

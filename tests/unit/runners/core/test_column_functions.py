@@ -80,7 +80,7 @@ def in_place(times_us: Int64s) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("assign", "said"),
+    ("assign", "message"),
     [
         (fails, r"Mine raised ValueError: no"),
         (in_place, r"read-only"),
@@ -120,8 +120,8 @@ def in_place(times_us: Int64s) -> Any:
         ),
     ],
 )
-def test_wrong_columns_of_windows_are_refused(assign: Any, said: str) -> None:
-    with pytest.raises(df.WindowError, match=said) as raised:
+def test_wrong_columns_of_windows_are_refused(assign: Any, message: str) -> None:
+    with pytest.raises(df.WindowError, match=message) as raised:
         lifted(with_columns(assign), Spread())
     assert "'windows' (tests/unit/runners/core/test_column_functions.py:" in str(raised.value)
 
@@ -152,7 +152,7 @@ def three(_: Any, groups: df.ColumnGroups) -> Accumulators:
 
 
 @pytest.mark.parametrize(
-    ("combine_fn", "said"),
+    ("combine_fn", "message"),
     [
         (of(lift=lambda *_: fails(0)), r"raised ValueError: no"),
         (of(lift=lambda *_: [np.array([1])]), r"Changed.lift returns no columns"),
@@ -167,8 +167,8 @@ def three(_: Any, groups: df.ColumnGroups) -> Accumulators:
         (of(results=lambda _: pa.array([1, 2, 3])), r"Array of 3 for 2 accumulators"),
     ],
 )
-def test_wrong_columns_of_accumulators_are_refused(combine_fn: df.CombineFn, said: str) -> None:
-    with pytest.raises(df.TransformError, match=said) as raised:
+def test_wrong_columns_of_accumulators_are_refused(combine_fn: df.CombineFn, message: str) -> None:
+    with pytest.raises(df.TransformError, match=message) as raised:
         replayed(spread(Shifts(), combine_fn), SOURCE)
     assert "/core/test_column_functions.py:" in str(raised.value)
 
@@ -189,7 +189,7 @@ def test_a_run_that_stays_in_columns_calls_no_method_for_rows() -> None:
     run = replayed(spread(OnlyColumnsOfWindows(), OnlyColumns()), SOURCE)
 
     assert run.in_columns
-    assert [text for text, *_ in run.said] == [
+    assert [text for text, *_ in run.emitted] == [
         "Row(user='a', spread=2)",
         "Row(user='a', spread=8)",
     ]
@@ -217,7 +217,7 @@ def test_a_subclass_that_overrides_rows_alone_is_asked_for_rows(is_window: bool)
     (text,) = [text for text, *_ in recorder.seen]
     assert text == f"Row(user='a', spread={8 if is_window else 9})"
     run = replayed(spread(window_fn, combine_fn), SOURCE)
-    assert [text] == [text for text, *_ in run.said]
+    assert [text] == [text for text, *_ in run.emitted]
 
 
 def test_columns_of_a_users_own_are_read_by_those_of_the_grouping() -> None:

@@ -13,7 +13,7 @@ from runners.core.user_code import do_fn_invoker
 from runners.direct import DirectRunner
 
 
-class Say(df.DoFn):
+class EmitBoth(df.DoFn):
     """Says numbers of several kinds."""
 
     def process(self, element: list[int], at: Any = df.DoFn.TimestampParam) -> Iterator[Any]:
@@ -25,7 +25,7 @@ class Say(df.DoFn):
 def emitted(elements: list[list[int]], bundle_records: int) -> list[list[Any]]:
     p = df.Pipeline(DirectRunner(bundle_records=bundle_records))
     timed = [df.TimestampedValue(each, at_s) for at_s, each in enumerate(elements)]
-    several = p | df.Create(timed) | df.ParDo(Say()).with_outputs("even", "odd")
+    several = p | df.Create(timed) | df.ParDo(EmitBoth()).with_outputs("even", "odd")
     found: list[list[Any]] = [[], []]
 
     def log(tag: int, value: int, at: Any) -> None:
@@ -43,7 +43,9 @@ def emitted(elements: list[list[int]], bundle_records: int) -> list[list[Any]]:
     elements=st.lists(st.lists(st.integers(0, 100), max_size=9), min_size=1, max_size=5),
     bundle_records=st.sampled_from([1, 2, 100]),
 )
-def test_parts_say_what_the_whole_says(elements: list[list[int]], bundle_records: int) -> None:
+def test_parts_come_to_what_the_whole_comes_to(
+    elements: list[list[int]], bundle_records: int
+) -> None:
     whole = emitted(elements, bundle_records=100)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(do_fn_invoker, "PART_OUTPUTS", 3)

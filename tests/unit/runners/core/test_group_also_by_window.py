@@ -62,7 +62,7 @@ class Driver:
         return (self.cell_id((start_us, end_us)), df.Window(start_us, end_us), TimeDomain.EVENT)
 
 
-def told(effects: Effects) -> list[Any]:
+def panes_of(effects: Effects) -> list[Any]:
     """``(sign, values, window)`` of each pane, in order."""
     rows = zip(effects.signs, effects.values, effects.windows, strict=True)
     return [(sign, sorted(values), tuple(window)) for sign, (_, values), window in rows]
@@ -77,11 +77,11 @@ def test_a_window_waits_for_its_end_and_is_gone() -> None:
     driver = Driver(FIXED)
     first = driver.add((3, "a"), (9, "b"), watermark_us=0)
 
-    assert [] == told(first)
+    assert [] == panes_of(first)
     assert {driver.timer(0, 10): 10} == first.timers
     last = driver.fire((0, 10), watermark_us=10)
 
-    assert [(1, ["a", "b"], (0, 10))] == told(last)
+    assert [(1, ["a", "b"], (0, 10))] == panes_of(last)
     assert [df.PaneInfo(0, df.PaneTiming.ON_TIME, True, True, 0)] == last.panes
     assert [9] == last.timestamps_us
     assert [driver.cell_id((0, 10))] == list(first.touched) == list(last.touched)
@@ -95,17 +95,17 @@ def test_corrections_until_the_lateness_has_passed() -> None:
     on_time = driver.fire((0, 10), watermark_us=10)
     late = driver.add((4, "b"), watermark_us=14)
 
-    assert [(1, ["a"], (0, 10))] == told(on_time)
+    assert [(1, ["a"], (0, 10))] == panes_of(on_time)
     assert {driver.timer(0, 10): 15} == on_time.timers
-    assert [(-1, ["a"], (0, 10)), (1, ["a", "b"], (0, 10))] == told(late)
+    assert [(-1, ["a"], (0, 10)), (1, ["a", "b"], (0, 10))] == panes_of(late)
     assert ["on_time", "late"] == timings(late)
     assert [on_time.panes[0], df.PaneInfo(1, df.PaneTiming.LATE, False, False, 1)] == late.panes
     end = driver.fire((0, 10), watermark_us=15)
 
-    assert ([], {}) == (told(end), driver.cells)
+    assert ([], {}) == (panes_of(end), driver.cells)
     gone = driver.add((5, "c"), watermark_us=15)
 
-    assert [] == told(gone)
+    assert [] == panes_of(gone)
     assert [("k", df.Window(0, 10), ["c"], 1, 15)] == [
         (each.key, each.window, each.accumulator, each.count, each.watermark_us)
         for each in gone.late
@@ -129,22 +129,22 @@ def test_other_modes_take_nothing_back(mode: Mode, second: list[str]) -> None:
     driver = Driver(FIXED, lateness_us=50, mode=mode)
     driver.add((3, "a"), watermark_us=10)
 
-    assert [(1, second, (0, 10))] == told(driver.add((4, "b"), watermark_us=10))
+    assert [(1, second, (0, 10))] == panes_of(driver.add((4, "b"), watermark_us=10))
 
 
-def test_sessions_take_back_each_window_they_absorb() -> None:
+def test_sessions_retract_each_window_they_absorb() -> None:
     """The paper's figure 14: two said sessions, one late event between them."""
     driver = Driver(SESSIONS, lateness_us=100)
     driver.add((0, "a"), (15, "c"), watermark_us=0)
     emitted = driver.fire((0, 10), (15, 25), watermark_us=30)
     bridged = driver.add((8, "b"), watermark_us=30)
 
-    assert [(1, ["a"], (0, 10)), (1, ["c"], (15, 25))] == told(emitted)
+    assert [(1, ["a"], (0, 10)), (1, ["c"], (15, 25))] == panes_of(emitted)
     assert [
         (-1, ["a"], (0, 10)),
         (-1, ["c"], (15, 25)),
         (1, ["a", "b", "c"], (0, 25)),
-    ] == told(bridged)
+    ] == panes_of(bridged)
     assert ["on_time", "on_time", "late"] == timings(bridged)
     assert [emitted.panes[0], emitted.panes[1]] == bridged.panes[:2]
     assert {
@@ -154,23 +154,23 @@ def test_sessions_take_back_each_window_they_absorb() -> None:
     } == bridged.timers
 
 
-def test_a_session_that_grows_past_the_watermark_speaks_again_on_time() -> None:
+def test_a_session_that_grows_past_the_watermark_fires_again_on_time() -> None:
     """It keeps what it said until then, so that the answer does not flicker."""
     driver = Driver(SESSIONS, lateness_us=100)
     driver.add((0, "a"), watermark_us=0)
     driver.fire((0, 10), watermark_us=12)
     grown = driver.add((9, "b"), watermark_us=12)
 
-    assert [] == told(grown)
+    assert [] == panes_of(grown)
     again = driver.fire((0, 19), watermark_us=19)
 
-    assert [(-1, ["a"], (0, 10)), (1, ["a", "b"], (0, 19))] == told(again)
+    assert [(-1, ["a"], (0, 10)), (1, ["a", "b"], (0, 19))] == panes_of(again)
     assert ["on_time", "on_time"] == timings(again)
     assert [0, 1] == [pane.index for pane in again.panes]
     assert not again.panes[1].is_first
 
 
-def test_a_late_record_is_judged_by_the_session_it_joins() -> None:
+def test_whether_a_record_is_late_is_decided_by_the_session_it_joins() -> None:
     """Saved by an open session, or by a companion; alone it is dropped."""
     driver = Driver(SESSIONS)
     driver.add((15, "open"), watermark_us=12)
@@ -189,11 +189,11 @@ def test_an_expired_window_that_gets_a_record_before_its_timer_is_freed_once() -
         driver.add((0, "a"), watermark_us=0)
         effects = driver.add((1, "b"), watermark_us=50)
 
-        assert [(1, ["a", "b"], expected)] == told(effects)
+        assert [(1, ["a", "b"], expected)] == panes_of(effects)
         assert effects.panes[0].is_last
         assert {driver.timer(0, 10): None} == effects.timers
         assert {} == driver.cells
-        assert [] == told(driver.fire((0, 10), watermark_us=50))
+        assert [] == panes_of(driver.fire((0, 10), watermark_us=50))
 
 
 def test_windows_of_a_key_expire_one_by_one() -> None:
@@ -211,7 +211,7 @@ def test_a_jump_to_the_end_of_time_fires_everything_once() -> None:
     driver.add((0, "a"), (20, "b"), watermark_us=0)
     effects = driver.fire((0, 10), (20, 30), watermark_us=MAX_TIMESTAMP_US)
 
-    assert [(1, ["a"], (0, 10)), (1, ["b"], (20, 30))] == told(effects)
+    assert [(1, ["a"], (0, 10)), (1, ["b"], (20, 30))] == panes_of(effects)
     assert all(pane.is_last for pane in effects.panes)
     assert {} == driver.cells
 
@@ -241,7 +241,7 @@ def test_early_panes() -> None:
     assert df.PaneInfo(2, df.PaneTiming.ON_TIME, False, False, 0) == late.panes[-1]
 
 
-def test_what_is_taken_back_before_it_has_spoken_is_not_kept() -> None:
+def test_what_is_retracted_before_its_window_fired_is_not_kept() -> None:
     """Nothing has changed but that the cell is gone, which is to be stored too."""
     strategy = WindowingStrategy(window_fn=SESSIONS)
     accumulation = Accumulation(ListCombineFn(), strategy, is_retracted=True)
@@ -259,7 +259,7 @@ def test_what_is_taken_back_before_it_has_spoken_is_not_kept() -> None:
 @pytest.mark.parametrize(
     ("window_fn", "is_kept"), [(FIXED, True), (SESSIONS, False), (df.GlobalWindows(), False)]
 )
-def test_what_has_spoken_and_is_taken_back_is_kept_where_it_expires(
+def test_what_was_emitted_and_is_retracted_is_kept_where_it_expires(
     window_fn: df.WindowFn, is_kept: bool
 ) -> None:
     """Its panes are numbered on.  What does not expire would be kept for ever, and what merges has other windows."""
@@ -323,7 +323,7 @@ def test_a_trigger_sees_the_values_of_every_part_of_a_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "held_us", "emitted_us"),
+    ("mode", "hold_us", "emitted_us"),
     [
         # What is said again has the event time of what was said, for which the watermark waits already.
         (Mode.ACCUMULATING_AND_RETRACTING, [3, 3 + 20], [3, 3, 3]),
@@ -331,8 +331,8 @@ def test_a_trigger_sees_the_values_of_every_part_of_a_session() -> None:
         (Mode.DISCARDING, [3, None, 7, None], [3, 7]),
     ],
 )
-def test_the_watermark_behind_waits_for_what_may_be_taken_back(
-    mode: Mode, held_us: list[int | None], emitted_us: list[int]
+def test_the_watermark_behind_waits_for_what_may_be_retracted(
+    mode: Mode, hold_us: list[int | None], emitted_us: list[int]
 ) -> None:
     """As long as whoever has it allows; before it is said, at its event time; and for nothing else."""
     strategy = WindowingStrategy(
@@ -345,21 +345,21 @@ def test_the_watermark_behind_waits_for_what_may_be_taken_back(
     accumulation = Accumulation(ListCombineFn(), strategy)
     machine = GroupAlsoByWindow(accumulation)
     cells: dict[CellId, Cell] = {}
-    held: list[int | None] = []
+    found_us: list[int | None] = []
     emitted: list[int] = []
     for at_us in (3, 4, 7, 8):
         partial = ("k", df.Window(0, 10), accumulation.folded([(at_us, at_us)]), 1)
         effects = machine.add(cells, [partial], df.Clocks(watermark_us=0, now_us=0))
-        held += effects.holds.values()
+        found_us += effects.holds.values()
         emitted += effects.timestamps_us
 
-    assert held == held_us
+    assert found_us == hold_us
     assert emitted == emitted_us
 
 
 @pytest.mark.parametrize("is_retracted", [False, True])
 @pytest.mark.parametrize("window_fn", [FIXED, SESSIONS])
-def test_what_comes_when_its_window_expires_is_late_and_kept_as_it_would_have_been_said(
+def test_what_comes_when_its_window_expires_is_late_and_kept_as_it_would_have_been_emitted(
     window_fn: df.WindowFn, is_retracted: bool
 ) -> None:
     """Also where partials are not folded, because the trigger looks at the values."""

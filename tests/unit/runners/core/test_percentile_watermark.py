@@ -192,7 +192,7 @@ def test_the_past_fades_and_is_not_forgotten_at_once() -> None:
     assert [offset for offset, _ in progress.offsets] == [0]
 
 
-def test_of_a_large_batch_the_newest_records_say_where_a_split_is() -> None:
+def test_of_a_large_batch_the_newest_records_show_where_a_split_is() -> None:
     """However few of them are looked at."""
     watching = sketch(range(100_007), 100_007)
     progress = watching.progress()

@@ -122,7 +122,7 @@ def test_poison_of_many_kinds_leaves_what_is_only_strange() -> None:
     }
 
 
-def test_behind_a_grouping_the_record_is_what_the_grouping_said() -> None:
+def test_behind_a_grouping_the_record_is_what_the_grouping_emitted() -> None:
     """With its window and time, and its sign when it is taken back."""
     retracting = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
     letters = dead(

@@ -14,10 +14,10 @@ def at(value: Any, second: int) -> df.TimestampedValue:
 
 
 def run(stream: TestStream, **options: Any) -> tuple[list[Any], df.PipelineResult]:
-    told: list[Any] = []
+    records: list[Any] = []
     p = df.Pipeline(DirectRunner(**options))
-    p | "read" >> stream | df.Map(told.append)
-    return told, p.run()
+    p | "read" >> stream | df.Map(records.append)
+    return records, p.run()
 
 
 def stream(**changes: Any) -> TestStream:
@@ -27,13 +27,13 @@ def stream(**changes: Any) -> TestStream:
 
 def test_a_record_without_an_id_is_a_dead_letter_beside_those_that_count() -> None:
     bad: list[Any] = [{}, {"id": None}, {"id": [1]}]
-    told, result = run(
+    records, result = run(
         stream().add_elements([at(each, 5) for each in [{"id": 1}, *bad, {"id": 1}, {"id": 2}]]),
         tries_per_record=2,
     )
     letters = result.dead_letters()
 
-    assert told == [{"id": 1}, {"id": 2}]
+    assert records == [{"id": 1}, {"id": 2}]
     assert [each["element"].value for each in letters] == bad
     assert {each["tries"] for each in letters} == {2}
     assert all(each["stage"].startswith("read") for each in letters)
@@ -47,7 +47,7 @@ def test_without_tries_it_ends_the_run() -> None:
 
 
 def test_what_comes_behind_the_horizon_can_be_replayed() -> None:
-    told, result = run(
+    records, result = run(
         stream()
         .add_elements([at({"id": 1}, 5)])
         .advance_watermark_to(16)
@@ -55,7 +55,7 @@ def test_what_comes_behind_the_horizon_can_be_replayed() -> None:
     )
     late = result.late_records()
 
-    assert told == [{"id": 1}, {"id": 3}]
+    assert records == [{"id": 1}, {"id": 3}]
     assert [each["element"] for each in late] == [at({"id": 2}, 5), at({"id": 1}, 5)]
     assert [each["key"] for each in late] == ["2", "1"]
     assert {each["payload"]["id"] for each in late} == {1, 2}
@@ -67,6 +67,6 @@ def test_what_comes_behind_the_horizon_can_be_replayed() -> None:
 
 def test_in_micro_batches_too() -> None:
     script = stream().add_elements([{"id": 1}, {"id": 1}]).advance_processing_time(1)
-    told, _ = run(script.add_elements([{"id": 1}, {"id": 2}]), micro_batch=10)
+    records, _ = run(script.add_elements([{"id": 1}, {"id": 2}]), micro_batch=10)
 
-    assert told == [{"id": 1}, {"id": 2}]
+    assert records == [{"id": 1}, {"id": 2}]

@@ -35,7 +35,7 @@ def fixed(lateness: int = 0) -> df.WindowInto:
     )
 
 
-class Alarm(df.DoFn):
+class Countdown(df.DoFn):
     """An element is a list of instants, in seconds, for the timer; None clears it."""
 
     def process(
@@ -65,7 +65,7 @@ def rung(engine: Engine) -> list[Any]:
 
 
 def test_set_reset_and_clear_in_one_bundle_are_as_written() -> None:
-    engine = Engine.of(Alarm(), fixed())
+    engine = Engine.of(Countdown(), fixed())
     engine.add(("a", W1, [5, 3], 1 * US), ("b", W1, [3, None], 1 * US), ("c", W1, [None, 4], US))
     engine.advance(9 * US)
 
@@ -73,7 +73,7 @@ def test_set_reset_and_clear_in_one_bundle_are_as_written() -> None:
 
 
 def test_timers_of_a_key_fire_in_time_order_across_its_windows() -> None:
-    engine = Engine.of(Alarm(), fixed(lateness=30))
+    engine = Engine.of(Countdown(), fixed(lateness=30))
     engine.add(("a", W1, [15], US), ("a", W2, [12], 11 * US), ("a", W2, [18], 11 * US))
     engine.add(("b", W1, [16], US))
     engine.advance(19 * US)
@@ -82,7 +82,7 @@ def test_timers_of_a_key_fire_in_time_order_across_its_windows() -> None:
 
 
 def test_a_timer_fires_once_for_each_time_it_was_set() -> None:
-    engine = Engine.of(Alarm(), fixed())
+    engine = Engine.of(Countdown(), fixed())
     engine.add(("a", W1, [5], US))
     engine.advance(5 * US)
     engine.advance(6 * US)
@@ -94,7 +94,7 @@ def test_a_timer_fires_once_for_each_time_it_was_set() -> None:
 
 def test_a_timer_behind_the_watermark_fires_before_the_next_element() -> None:
     """At the time of the element that set it, so that it is no later than that."""
-    engine = Engine.of(Alarm(), fixed())
+    engine = Engine.of(Countdown(), fixed())
     engine.advance(5 * US)
     engine.add(("a", W1, [2], 6 * US), ("a", W1, [], 7 * US))
 
@@ -107,7 +107,7 @@ def test_a_timer_behind_the_watermark_fires_before_the_next_element() -> None:
 
 def test_what_expires_keeps_nothing() -> None:
     """Neither cell nor timer; what comes afterwards is late, each element by itself."""
-    engine = Engine.of(Alarm(), fixed(lateness=5))
+    engine = Engine.of(Countdown(), fixed(lateness=5))
     engine.add(("a", W1, [], US), ("a", W2, [], 11 * US))
     engine.advance(14 * US)
     assert {("a", W1), ("a", W2)} == set(engine.cells)
@@ -126,7 +126,7 @@ def test_what_expires_keeps_nothing() -> None:
 
 def test_a_timer_for_after_the_expiry_fires_at_it() -> None:
     """What it says lies in the window, as what a grouping says at expiry."""
-    engine = Engine.of(Alarm(), fixed(lateness=5))
+    engine = Engine.of(Countdown(), fixed(lateness=5))
     engine.add(("a", W1, [100], US), ("b", W1, [12], US))
     engine.advance(15 * US)
 
@@ -158,7 +158,7 @@ class Reminders(df.DoFn):
         yield tag, time.timestamp(), watermark.timestamp()
 
 
-def test_the_timers_of_a_family_are_told_apart_by_their_tags() -> None:
+def test_the_timers_of_a_family_are_distinguished_by_their_tags() -> None:
     """Each is told what it was set for, which may be in the past, and how far event time is."""
     engine = Engine.of(Reminders(), fixed())
     for tag, second in (("a", 7), ("b", 5), ("a", 6)):
@@ -252,7 +252,7 @@ def test_a_timer_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_nothing_is_kept_where_there_is_nothing() -> None:
     """A cell is there as long as it has state, timers or elements that wait; none is written for nothing."""
 
-    class Idle(Alarm):
+    class Idle(Countdown):
         def process(  # type: ignore[override]
             self,
             element: Any,
@@ -273,7 +273,7 @@ def test_nothing_is_kept_where_there_is_nothing() -> None:
 
 def test_a_timer_that_is_not_there_any_more_is_an_error() -> None:
     """State was kept by a program that had it."""
-    engine = Engine.of(Alarm(), fixed())
+    engine = Engine.of(Countdown(), fixed())
     engine.cells["a", W1] = KeyedState(timers={"old": (5 * US, 0)})
     with pytest.raises(df.TransformError, match="finds a timer 'old' set that its DoFn does not"):
         engine.add(("a", W1, [], US))
@@ -292,7 +292,7 @@ def test_cells_are_small_and_come_back() -> None:
 
 def test_partials_keep_the_order_of_arrival() -> None:
     pipeline = df.Pipeline(DirectRunner())
-    pipeline | df.Create([]) | "stateful" >> df.ParDo(Alarm())
+    pipeline | df.Create([]) | "stateful" >> df.ParDo(Countdown())
     inputs = StatefulInputs(pipeline.graph().transforms[-1])
     first = inputs.lift(Bundle([("a", 1), ("b", 2), ("a", 3)], [5, 6, 4]), watermark_us=5)
     second = inputs.lift(Bundle([("a", 4)], [7], [W1], None, [-1]), watermark_us=5)

@@ -12,11 +12,20 @@ from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from tests.stateful_programs import Engine
-from tests.unit.runners.core.test_stateful_do_fn import CLOCK, END, US, W1, W2, Alarm, fixed, rung
+from tests.unit.runners.core.test_stateful_do_fn import (
+    CLOCK,
+    END,
+    US,
+    W1,
+    W2,
+    Countdown,
+    fixed,
+    rung,
+)
 from windowing.pane import NO_FIRING
 
 
-class InOrder(Alarm):
+class InOrder(Countdown):
     requires_time_sorted_input = True
 
     def process(  # type: ignore[override]
@@ -127,7 +136,7 @@ def test_after_a_replay_the_watermark_is_what_it_is() -> None:
     assert [("element", 1), ("element", 2), ("clock", 8)] == rung(engine)
 
 
-def test_what_may_be_taken_back_stays_in_the_order_of_arrival() -> None:
+def test_what_may_be_retracted_stays_in_the_order_of_arrival() -> None:
     """At one instant: first it is said, then it is taken back, whatever the values."""
     pipeline = df.Pipeline(DirectRunner())
     mode = df.AccumulationMode.ACCUMULATING_AND_RETRACTING

@@ -53,7 +53,7 @@ def test_what_is_left_of_a_bundle_is_written(emitted: Any, changes: Any) -> None
     assert (list(write.changes), list(write.upserts), list(write.inserts)) == (changes, [], [])
 
 
-def test_of_rows_that_are_never_taken_back_the_last_counts() -> None:
+def test_of_rows_that_are_never_retracted_the_last_counts() -> None:
     write = table_write(
         NODE, TABLE, Bundle([{"key": 1, "value": 5}, {"key": 1, "value": 6}], [0, 0])
     )
@@ -191,7 +191,7 @@ def test_two_moments_that_a_clock_shows_alike_are_two_rows() -> None:
     assert ["00:30 UTC", "01:30 UTC"] == [f"{at:%H:%M %Z}" for at, _ in whole.values()]
 
 
-def test_a_column_of_booleans_takes_the_key_that_is_said_for_one() -> None:
+def test_a_column_of_booleans_takes_the_key_that_stands_for_one() -> None:
     """1 and 0, and no other number."""
     rows: Rows = {}
     values = [{"at": TWICE, "flag": flag} for flag in (1, False)]

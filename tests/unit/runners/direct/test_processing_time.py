@@ -50,10 +50,10 @@ def sums(
         | df.WindowInto(window_fn, accumulation_mode=mode, trigger=trigger, allowed_lateness=3600)
         | df.CombinePerKey(sum)
     )
-    return said(p, grouped)
+    return emitted(p, grouped)
 
 
-def said(p: df.Pipeline, grouped: df.PCollection[Any]) -> list[str]:
+def emitted(p: df.Pipeline, grouped: df.PCollection[Any]) -> list[str]:
     (
         grouped
         | df.ToChangelog()
@@ -63,11 +63,11 @@ def said(p: df.Pipeline, grouped: df.PCollection[Any]) -> list[str]:
                 f" at {change.processing_time:%H:%M:%S}"
             }
         )
-        | df.WriteToPostgres("said", columns={"text": str})
+        | df.WriteToPostgres("emitted", columns={"text": str})
     )
     p.run()
     assert p.result is not None
-    return [row["text"] for row in p.result.read_table("said")]
+    return [row["text"] for row in p.result.read_table("emitted")]
 
 
 def test_timers_fire_in_the_order_of_their_instants() -> None:
@@ -94,13 +94,13 @@ def test_timers_fire_in_the_order_of_their_instants() -> None:
             >> df.Map(
                 lambda change: {"text": f"{change.value[1]} at {change.processing_time:%H:%M:%S}"}
             )
-            | f"write {number}" >> df.WriteToPostgres("said", columns={"text": str})
+            | f"write {number}" >> df.WriteToPostgres("emitted", columns={"text": str})
         )
     p.run()
 
     assert p.result is not None
     assert ["10 at 00:00:10", "20 at 00:00:20", "30 at 00:00:30"] == [
-        row["text"] for row in p.result.read_table("said")
+        row["text"] for row in p.result.read_table("emitted")
     ]
 
 
@@ -124,7 +124,7 @@ def test_the_clock_follows_the_most_advanced_input() -> None:
     slow = p | "slow" >> TestStream().advance_processing_time(1).add_elements([("slow", 1)])
     fast = p | "fast" >> TestStream().advance_processing_time(90).add_elements([("fast", 1)])
 
-    assert ["+1 for 00:00 at 00:01:30"] * 2 == said(p, (slow, fast) | df.Flatten())
+    assert ["+1 for 00:00 at 00:01:30"] * 2 == emitted(p, (slow, fast) | df.Flatten())
 
 
 def test_figure_7_of_the_paper() -> None:
@@ -187,14 +187,14 @@ def test_a_round_is_a_bundle_at_every_grouping() -> None:
         "+20 for 00:00 at 12:07:00",
         "+22 for 00:00 at 12:08:00",
         "+36 for 00:00 at 12:09:00",
-    ] == said(p, together)
+    ] == emitted(p, together)
 
 
 def test_what_is_not_grouped_waits_for_the_end_of_its_round() -> None:
     p = df.Pipeline(DirectRunner(micro_batch=60))
     stream = p | TestStream().advance_processing_time(60).add_elements([("k", 1)])
 
-    assert ["+1 for 00:00 at 00:02:00"] == said(p, stream)
+    assert ["+1 for 00:00 at 00:02:00"] == emitted(p, stream)
 
 
 def test_an_arrival_at_the_end_of_a_round_is_in_the_next_one() -> None:

@@ -28,14 +28,14 @@ def run(*scripts: list[Batch]) -> PaneLog:
     return run_logged(pipeline)
 
 
-def told(log: PaneLog) -> list[Any]:
+def emitted(log: PaneLog) -> list[Any]:
     return [(pane.value, pane.window.start_us) for pane in log.panes]
 
 
 def test_the_slowest_split_holds_the_watermark() -> None:
     log = run([Batch(["a"], [1], 90), Batch([], [], 90)], [Batch([], [], 5), Batch(["b"], [6], 90)])
 
-    assert [(["a", "b"], 0)] == told(log)
+    assert [(["a", "b"], 0)] == emitted(log)
     assert [] == log.late_records()
 
 
@@ -46,7 +46,7 @@ def test_an_idle_split_holds_nothing_back() -> None:
         [Batch([], [], 5, IDLE), Batch(["b"], [6], 90)],
     )
 
-    assert [(["a"], 0)] == told(log)
+    assert [(["a"], 0)] == emitted(log)
     assert [["b"]] == [record["payload"] for record in log.late_records()]
 
 
@@ -54,13 +54,13 @@ def test_the_end_of_one_split_does_not_end_time_for_an_idle_one() -> None:
     """There may be more to come from it."""
     log = run([Batch(["a"], [1], 5)], [Batch([], [], 5, IDLE)] * 3 + [Batch(["b"], [6], 7)])
 
-    assert [(["a", "b"], 0)] == told(log)
+    assert [(["a", "b"], 0)] == emitted(log)
 
 
-def test_a_split_that_ends_lets_time_end_whatever_it_said() -> None:
+def test_a_split_that_ends_lets_time_end_whatever_its_watermark_was() -> None:
     log = run([Batch(["a"], [1], 0, FINISHED)])
 
-    assert [(["a"], 0)] == told(log)
+    assert [(["a"], 0)] == emitted(log)
     assert (0, 0) == (log.cells_left, log.timers_left)
 
 
@@ -71,7 +71,7 @@ def test_watermarks_do_not_go_back() -> None:
 
 
 def test_a_source_of_nothing() -> None:
-    assert [] == told(run([]))
+    assert [] == emitted(run([]))
 
 
 def test_processing_time_stands_still_until_the_input_ends(
@@ -90,7 +90,7 @@ def test_processing_time_stands_still_until_the_input_ends(
     assert [MIN_TIMESTAMP_US, MIN_TIMESTAMP_US, MAX_TIMESTAMP_US] == seen
 
 
-def test_late_records_are_told_with_what_they_missed() -> None:
+def test_late_records_are_reported_with_what_they_missed() -> None:
     log = run([Batch([], [], 50), Batch(["x"], [5])])
 
     assert [
@@ -152,7 +152,7 @@ def test_readers_are_closed(fails: bool, monkeypatch: pytest.MonkeyPatch) -> Non
         (["ann", "bob"], None),
     ],
 )
-def test_a_table_whose_key_two_groups_say_has_both_or_says_no(
+def test_a_table_whose_key_two_groups_emit_has_both_or_refuses(
     names: list[str], counts: dict[int, str] | None
 ) -> None:
     pipeline = df.Pipeline(DirectRunner(bundle_records=1))

@@ -80,7 +80,7 @@ def test_without_any_java_the_error_names_the_extra() -> None:
         ensure_java_home()
 
 
-def test_error_tells_why_each_candidate_was_refused(
+def test_error_has_the_reason_why_each_candidate_was_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))

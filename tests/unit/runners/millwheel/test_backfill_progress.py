@@ -60,8 +60,8 @@ def opened(store: MemoryStore, script: list[Batch] = SCRIPT) -> JobRow:
 def task(store: MemoryStore, script: list[Batch], range_id: RangeId, owner: str) -> RangeTask:
     execution = plan(graph_of(script).graph())
     job = opened(store, script)
-    history = backfill_settings(execution, job, until_us=None, now_us=7, tries=None)
-    return RangeTask(history, execution, range_id, lambda: store, owner)
+    backfill = backfill_settings(execution, job, until_us=None, now_us=7, tries=None)
+    return RangeTask(backfill, execution, range_id, lambda: store, owner)
 
 
 def read_source(store: MemoryStore, script: list[Batch] = SCRIPT) -> JobRow:
@@ -80,7 +80,7 @@ def test_a_job_that_nobody_has_begun_may_be_loaded_and_may_be_run(store: MemoryS
     check_backfill_is_whole(job)
 
 
-def test_half_a_history_is_continued_and_not_run(store: MemoryStore) -> None:
+def test_half_a_backfill_is_continued_and_not_run(store: MemoryStore) -> None:
     job = read_source(store)
 
     assert backfill_state(job) is BackfillState.HALF

@@ -14,11 +14,11 @@ LONG_MS = 1_000
         st.tuples(st.sampled_from("ab"), st.booleans(), st.sampled_from([0, 1, 400, 999, 1_000]))
     )
 )
-def test_a_long_wait_is_told_once_and_so_is_its_end(steps: list[tuple[str, bool, int]]) -> None:
+def test_a_long_wait_is_reported_once_and_so_is_its_end(steps: list[tuple[str, bool, int]]) -> None:
     """A short one is not, and whoever goes on without having waited says nothing."""
-    clock, told = ManualClock(), list[tuple[str, str, bool]]()
+    clock, reported = ManualClock(), list[tuple[str, str, bool]]()
     waits = LongWaits(
-        clock, LONG_MS, lambda place, why, *, is_over: told.append((place, why, is_over))
+        clock, LONG_MS, lambda place, why, *, is_over: reported.append((place, why, is_over))
     )
     since: dict[str, int] = {}
     expected: list[tuple[str, str, bool]] = []
@@ -39,10 +39,10 @@ def test_a_long_wait_is_told_once_and_so_is_its_end(steps: list[tuple[str, bool,
                 waited_s = (now_ms - began_ms) / 1_000
                 expected.append((place, f"{OVER}\nafter {waited_s:.0f} s", True))
             waits.goes_on(place)
-    assert told == expected
+    assert reported == expected
 
 
-def test_why_is_asked_only_where_it_is_told() -> None:
+def test_the_reason_is_asked_for_only_where_it_is_reported() -> None:
     clock, asked = ManualClock(), list[str]()
 
     def why() -> str:
@@ -58,8 +58,8 @@ def test_why_is_asked_only_where_it_is_told() -> None:
 
 def test_whoever_has_gone_waits_no_more() -> None:
     """And begins anew where it comes back."""
-    clock, told = ManualClock(), list[bool]()
-    waits = LongWaits(clock, LONG_MS, lambda place, reason, *, is_over: told.append(is_over))
+    clock, reported = ManualClock(), list[bool]()
+    waits = LongWaits(clock, LONG_MS, lambda place, reason, *, is_over: reported.append(is_over))
     waits.waits("a", str)
     clock.advance(LONG_MS)
     waits.waits("a", str)
@@ -68,4 +68,4 @@ def test_whoever_has_gone_waits_no_more() -> None:
     clock.advance(LONG_MS - 1)
     waits.waits("a", str)
     waits.goes_on("a")
-    assert told == [False]
+    assert reported == [False]

@@ -18,8 +18,8 @@ from runners.millwheel.store.postgres.poolers import refuse_shared_session
 class Client:
     """A connection that is told by which process of the server each of its statements is done."""
 
-    def __init__(self, told_pid: int, pids: Iterator[int]) -> None:
-        self.info, self._pids = SimpleNamespace(backend_pid=told_pid), pids
+    def __init__(self, reported_pid: int, pids: Iterator[int]) -> None:
+        self.info, self._pids = SimpleNamespace(backend_pid=reported_pid), pids
 
     def execute(self, query: bytes) -> Any:
         return SimpleNamespace(fetchone=lambda: (next(self._pids),))
@@ -34,9 +34,11 @@ class Client:
         pass
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, told_pid: int, mine: list[int], theirs: int) -> None:
+def refuse(
+    monkeypatch: pytest.MonkeyPatch, reported_pid: int, mine: list[int], theirs: int
+) -> None:
     monkeypatch.setattr(psycopg, "connect", lambda *_, **__: Client(99, iter([theirs])))
-    opened: Any = Client(told_pid, iter(mine))
+    opened: Any = Client(reported_pid, iter(mine))
     refuse_shared_session(opened, "dbname=x", "host pooler")
 
 

@@ -15,7 +15,7 @@ READ = RangeId("read", 0)
 FIRST, SECOND, BORN = (RangeId("sum", index) for index in range(3))
 
 
-def settled(_: RangeId) -> bool:
+def always(_: RangeId) -> bool:
     return True
 
 
@@ -79,7 +79,7 @@ def test_a_map_with_a_gap_is_not_whole(missing: set[int]) -> None:
 def test_a_split_is_routed_when_it_is_committed() -> None:
     known = shapes()
     before = known.routing
-    asked = known.split(FIRST, None, settled)
+    asked = known.split(FIRST, None, always)
 
     assert asked.born == BORN
     assert known.routing == before
@@ -94,7 +94,7 @@ def test_a_split_is_routed_when_it_is_committed() -> None:
 def test_it_is_ripe_when_every_sender_has_passed_its_routing() -> None:
     known = shapes()
     known.report({READ: known.routing.number})
-    split_is_done(known, known.split(FIRST, None, settled), 1 << 60)
+    split_is_done(known, known.split(FIRST, None, always), 1 << 60)
 
     assert known.ripe() == []
     known.report({READ: known.routing.number})
@@ -103,12 +103,12 @@ def test_it_is_ripe_when_every_sender_has_passed_its_routing() -> None:
     assert known.ripe() == []
 
 
-def test_what_is_tied_stays_as_it_is() -> None:
+def test_what_is_in_a_handover_stays_as_it_is() -> None:
     known = shapes()
-    asked = known.split(FIRST, None, settled)
+    asked = known.split(FIRST, None, always)
     for split in (FIRST, asked.born):
         with pytest.raises(ShapeError):
-            known.split(split, None, settled)
+            known.split(split, None, always)
     split_is_done(known, asked, 1 << 60)
     with pytest.raises(ShapeError):
         known.merge(FIRST, SECOND)
@@ -124,7 +124,7 @@ def test_a_merged_range_is_retired_and_its_number_is_not_used_again() -> None:
 
     assert known.ripe() == [SECOND]
     assert known.ended_handovers(SECOND)
-    assert known.split(FIRST, None, settled).born == BORN
+    assert known.split(FIRST, None, always).born == BORN
 
 
 def test_a_range_that_only_the_store_knew_of_is_found() -> None:
@@ -144,7 +144,7 @@ def test_a_range_that_only_the_store_knew_of_is_found() -> None:
 )
 def test_what_cannot_be_split_is_refused(range_id: RangeId, at: int | None) -> None:
     with pytest.raises(ShapeError):
-        shapes().split(range_id, at, settled)
+        shapes().split(range_id, at, always)
 
 
 def test_ranges_apart_cannot_be_merged() -> None:
@@ -152,7 +152,7 @@ def test_ranges_apart_cannot_be_merged() -> None:
         shapes().merge(FIRST, FIRST)
 
 
-def test_ties_in_the_store_are_taken_as_new() -> None:
+def test_handovers_in_the_store_are_taken_as_new() -> None:
     """A driver that starts does not know what is on its way."""
     known = shapes(handover_with=FIRST)
 
@@ -206,7 +206,7 @@ def test_a_handover_ends_when_every_sender_there_is_follows_what_it_was_born_wit
         if asked == "split" and free:
             at = data.draw(st.sampled_from(sorted(free)))
             middle = (keys[at].low + keys[at].high) // 2
-            born = known.split(at, middle, settled).born
+            born = known.split(at, middle, always).born
             assert born not in numbers, "a number was used again"
             numbers.add(born)
         elif asked == "merge" and {FIRST, SECOND} <= set(free):

@@ -54,7 +54,7 @@ def passes_on(ours: SignalBoard, report: dict[RangeId, int]) -> bool:
     return ours.pass_on()
 
 
-def told(ours: SignalBoard) -> list[int]:
+def sent(ours: SignalBoard) -> list[int]:
     """The numbers of the signals that workers hear of."""
     return [signal.number for signal in ours.news.signals]
 
@@ -74,16 +74,16 @@ def test_a_signal_passes_through_the_stages_one_after_the_other() -> None:
     assert {"read": 1, "first": 1, "second": 1} == ours.news.inputs
 
 
-def test_workers_are_told_a_signal_until_all_who_listen_have_acted_on_it() -> None:
+def test_workers_are_sent_a_signal_until_all_who_listen_have_processed_it() -> None:
     """So that whoever takes a range over hears of it, and nobody has to remember them for ever."""
     ours = board()
     ours.post([FLUSH, Signal(2, "flush")])
     passes_on(ours, dict.fromkeys([*READ, *FIRST], 2))
-    assert [1, 2] == told(ours)
+    assert [1, 2] == sent(ours)
     passes_on(ours, {SECOND[0]: 1})
-    assert [2] == told(ours)
+    assert [2] == sent(ours)
     passes_on(ours, {SECOND[0]: 2})
-    assert [] == told(ours)
+    assert [] == sent(ours)
 
 
 def test_what_nobody_listens_to_is_passed_over() -> None:
@@ -91,7 +91,7 @@ def test_what_nobody_listens_to_is_passed_over() -> None:
     ours = board()
     ours.post([FLUSH, PEEK])
 
-    assert [1] == told(ours)
+    assert [1] == sent(ours)
     assert 2 == ours.latest
 
 
@@ -110,7 +110,7 @@ def test_a_new_driver_reads_from_the_range_that_is_furthest_behind() -> None:
     assert 2 == ours.latest
     ours.post([Signal(3, "flush"), Signal(4, "flush"), Signal(5, "flush")])
 
-    assert [3, 4, 5] == told(ours)
+    assert [3, 4, 5] == sent(ours)
     assert {"read": 5, "first": 4, "second": 2} == ours.news.inputs
 
 

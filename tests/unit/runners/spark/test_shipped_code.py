@@ -65,7 +65,7 @@ def test_what_spark_can_fetch_is_left_to_it(tmp_path: Path) -> None:
     assert context.added == ["hdfs://host/lib.zip"]
 
 
-def test_the_end_of_a_spark_job_says_what_python_said() -> None:
+def test_the_end_of_a_spark_job_has_the_message_of_python() -> None:
     missing = RuntimeError(JAVA.format(raised="ModuleNotFoundError: No module named 'helpers'"))
     other = RuntimeError(JAVA.format(raised="OSError: disk on holiday"))
 

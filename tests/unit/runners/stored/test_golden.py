@@ -106,7 +106,7 @@ def test_the_page_names_every_part_of_a_shape_of_state() -> None:
     assert [part for part in parts if f"`{part}`" not in PAGE] == []
 
 
-def test_the_page_says_how_users_values_are_read_without_this_package() -> None:
+def test_the_page_shows_how_users_values_are_read_without_this_package() -> None:
     """Its program, in a process that does not find the package."""
     program = re.search(r"```py\n(.*?)```", PAGE, re.DOTALL)
     assert program is not None

@@ -97,12 +97,12 @@ def answers_of(store: MemoryStore) -> list[Answer | None]:
     return [each.answer for each in MemoryStore.read_requests(store, "job", 0)]
 
 
-def hears(reader: StoreReader, master: Master, number: int) -> Callable[[], bool]:
-    def has_heard() -> bool:
+def receives(reader: StoreReader, master: Master, number: int) -> Callable[[], bool]:
+    def has_arrived() -> bool:
         reader.pass_on()
         return master.latest_signal == number
 
-    return has_heard
+    return has_arrived
 
 
 def test_what_was_sent_before_the_job_ran_is_known_before_anything_else(
@@ -120,7 +120,7 @@ def test_what_is_sent_while_it_runs_arrives(store: FailingStore) -> None:
     with reader_of(store, master) as reader:
         for number in (1, 2):
             store.send_signal("job", "flush")
-            until(hears(reader, master, number))
+            until(receives(reader, master, number))
     assert store.closings == 1
 
 
@@ -134,7 +134,7 @@ def test_a_store_out_of_reach_is_waited_for_and_complained_of_once(
         reader.pass_on()
         store.send_signal("job", "flush")
         store.failure = None
-        until(hears(reader, master, 1))
+        until(receives(reader, master, 1))
 
     assert len(caplog.records) == 1
     assert "no connection to Postgres" in caplog.text

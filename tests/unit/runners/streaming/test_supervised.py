@@ -198,12 +198,12 @@ def test_the_last_words_of_a_worker_are_its_first_cause(
 def test_a_trial_survives_what_ends_its_process(
     end: Callable[[], object], timeout_ms: int, why: str
 ) -> None:
-    told: list[str] = []
-    trial = ForkedTrial(timeout_ms, lambda: told.append("begins"), lambda: told.append("ends"))
+    calls: list[str] = []
+    trial = ForkedTrial(timeout_ms, lambda: calls.append("begins"), lambda: calls.append("ends"))
     error = caught(TransformError, lambda: trial(end))
 
     assert why in str(error)
-    assert told == ["begins", "ends"]
+    assert calls == ["begins", "ends"]
 
 
 def test_a_trial_leaves_nothing_behind_and_lets_errors_come_again() -> None:

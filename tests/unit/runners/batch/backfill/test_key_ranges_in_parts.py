@@ -24,7 +24,7 @@ from runners.testing.scripted_source import Batch, ScriptedSource
 
 KEYS = 40
 SECOND_US = 1_000_000
-#: Each key twice in a minute that is over when history ends, and once in one that is not.
+#: Each key twice in a minute that is over when the backfill ends, and once in one that is not.
 SCRIPT = [
     Batch([(key, at) for key in range(KEYS)], [at * SECOND_US] * KEYS, at * SECOND_US)
     for at in (0, 30, 70)
@@ -74,9 +74,9 @@ def graph_of(*, is_chained: bool = False, roll: Any = None) -> df.Pipeline:
     return p
 
 
-def of_batches(history: TaskSettings, batch_records: int) -> TaskSettings:
-    end: Any = history.end
-    return attrs.evolve(history, end=attrs.evolve(end, batch_records=batch_records))
+def of_batches(backfill: TaskSettings, batch_records: int) -> TaskSettings:
+    end: Any = backfill.end
+    return attrs.evolve(backfill, end=attrs.evolve(end, batch_records=batch_records))
 
 
 @attrs.frozen
@@ -85,7 +85,7 @@ class Begun:
 
     store: MemoryStore
     execution: ExecutionPlan
-    history: TaskSettings
+    backfill: TaskSettings
     sent: list[Sent | SenderProgress]
 
     @classmethod
@@ -93,19 +93,19 @@ class Begun:
         store, execution = MemoryStore(), plan(p.graph())
         spec = job_spec("sim", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
         job = store.open_job(spec)
-        history = backfill_settings(execution, job, until_us=None, now_us=0, tries=tries)
-        history = of_batches(history, batch_records)
+        backfill = backfill_settings(execution, job, until_us=None, now_us=0, tries=tries)
+        backfill = of_batches(backfill, batch_records)
         source = RangeId("read", 0)
         split = job.ranges[source].split
         assert split is not None
-        reader = RangeTask(history, execution, source, lambda: store, "reader")
+        reader = RangeTask(backfill, execution, source, lambda: store, "reader")
         sent = [each for _, each in reader.read_split(split)]
-        return cls(store, execution, history, sent)
+        return cls(store, execution, backfill, sent)
 
     def attempt(self, store: Any, spill_bytes: int) -> list[Any]:
         """What one attempt at the range says."""
         owner = f"attempt {id(store)}"
-        settings = attrs.evolve(self.history, spill_bytes=spill_bytes)
+        settings = attrs.evolve(self.backfill, spill_bytes=spill_bytes)
         task = RangeTask(settings, self.execution, SUM, lambda: store, owner)
         return list(task.group(self.sent))
 
@@ -143,7 +143,7 @@ def test_an_attempt_that_dies_at_any_commit_is_continued(
 ) -> None:
     p, all_commits = graph_of(is_chained=is_chained), commits(0)
     whole = Begun.of(p)
-    said = whole.attempt(whole.store, 1 << 40)
+    first = whole.attempt(whole.store, 1 << 40)
     for number in range(all_commits):
         begun = Begun.of(p)
         with pytest.raises(DyingError):
@@ -159,16 +159,16 @@ def test_an_attempt_that_dies_at_any_commit_is_continued(
         assert mark is not None
         assert (mark.records, mark.is_end) == (PARTS, True)
         # Somebody who is behind needs all of it once more; else there is nobody to hear it.
-        assert again == said
+        assert again == first
     assert whole.store.statistics("sim")["cells"] == KEYS
 
 
 def test_a_range_that_is_loaded_is_worked_off_again_for_others_and_written_once() -> None:
     begun = Begun.of(graph_of(is_chained=True))
-    said = begun.attempt(begun.store, 0)
+    first = begun.attempt(begun.store, 0)
     before = begun.row
 
-    assert begun.attempt(begun.store, 300) == said != []
+    assert begun.attempt(begun.store, 300) == first != []
     assert begun.row.bundle == before.bundle
     assert begun.rows() == [(key, 30) for key in range(KEYS)]
 
@@ -178,7 +178,7 @@ def test_other_batches_than_before_write_no_part_twice() -> None:
     begun = Begun.of(graph_of(is_chained=True))
     with pytest.raises(DyingError):
         begun.attempt(DyingStore(begun.store, 2, is_after=False), 0)
-    other = attrs.evolve(begun, history=of_batches(begun.history, 1 << 40))
+    other = attrs.evolve(begun, backfill=of_batches(begun.backfill, 1 << 40))
     other.attempt(begun.store, 0)
 
     assert begun.rows() == [(key, 30) for key in range(KEYS)]
@@ -190,7 +190,7 @@ def rolled(pair: tuple[int, int]) -> tuple[int, int]:
     return pair
 
 
-def test_what_rolls_dice_is_not_said_again_to_others() -> None:
+def test_what_rolls_dice_is_not_sent_again_to_others() -> None:
     begun = Begun.of(graph_of(is_chained=True, roll=rolled))
     with pytest.raises(DyingError):
         begun.attempt(DyingStore(begun.store, 1, is_after=False), 0)
@@ -201,7 +201,7 @@ def test_what_rolls_dice_is_not_said_again_to_others() -> None:
 
 
 @pytest.mark.parametrize("commits", [0, 1])
-def test_what_rolls_dice_goes_on_where_nobody_has_heard_it(commits: int) -> None:
+def test_what_rolls_dice_goes_on_where_nobody_has_received_it(commits: int) -> None:
     """Before anything is committed, or where the range is the last."""
     begun = Begun.of(graph_of(is_chained=commits == 0, roll=rolled))
     with pytest.raises(DyingError):

@@ -107,7 +107,7 @@ TestAssigning.settings = settings(stateful_step_count=30)
 FIRST, SECOND, THIRD = RANGES[:3]
 
 
-def settled(slots: int = 2) -> Assignment:
+def all_owned(slots: int = 2) -> Assignment:
     """Ranges dealt to slots in turn, and all of them owned."""
     assignment = Assignment(RANGES, slots)
     for slot in range(slots):
@@ -116,9 +116,9 @@ def settled(slots: int = 2) -> Assignment:
     return assignment
 
 
-def test_a_tied_range_goes_to_where_the_other_is() -> None:
+def test_a_range_in_a_handover_goes_to_where_the_other_is() -> None:
     """It was found out that they are tied; until its new owner has it nothing is sent to it."""
-    assignment = settled()
+    assignment = all_owned()
     assignment.handover(SECOND, FIRST)
 
     assert assignment.slot_of(SECOND) == assignment.slot_of(FIRST) == 0
@@ -127,8 +127,8 @@ def test_a_tied_range_goes_to_where_the_other_is() -> None:
     assert assignment.awaited() == {0: (SECOND,)}
 
 
-def test_a_tied_range_follows_one_that_is_leaving() -> None:
-    assignment = settled()
+def test_a_range_in_a_handover_follows_one_that_is_leaving() -> None:
+    assignment = all_owned()
     assignment.move([FIRST], 1)
     assignment.handover(THIRD, FIRST)
 
@@ -136,8 +136,8 @@ def test_a_tied_range_follows_one_that_is_leaving() -> None:
     assert assignment.release(0, [FIRST, THIRD]) == {1: (FIRST, THIRD)}
 
 
-def test_tied_ranges_stay_together_when_their_worker_is_gone() -> None:
-    assignment = settled(3)
+def test_ranges_in_a_handover_stay_together_when_their_worker_is_gone() -> None:
+    assignment = all_owned(3)
     assignment.handover(SECOND, FIRST)
     assignment.handover(RANGES[4], FIRST)
     assignment.expire(0, [1, 2])
@@ -145,8 +145,8 @@ def test_tied_ranges_stay_together_when_their_worker_is_gone() -> None:
     assert len({assignment.slot_of(each) for each in (FIRST, SECOND, RANGES[4])}) == 1
 
 
-def test_tied_ranges_are_not_moved_by_hand() -> None:
-    assignment = settled()
+def test_ranges_in_a_handover_are_not_moved_by_hand() -> None:
+    assignment = all_owned()
     assignment.handover(THIRD, FIRST)
 
     assert assignment.move([FIRST, THIRD], 1) == {}
@@ -155,7 +155,7 @@ def test_tied_ranges_are_not_moved_by_hand() -> None:
 
 
 def test_a_retired_range_is_nowhere() -> None:
-    assignment = settled()
+    assignment = all_owned()
     assignment.handover(THIRD, FIRST)
     assignment.end_handover(THIRD, is_retired=True)
 
@@ -164,7 +164,7 @@ def test_a_retired_range_is_nowhere() -> None:
     assert assignment.is_at_rest
 
 
-def test_what_another_slot_says_of_a_range_changes_nothing() -> None:
+def test_what_another_slot_reports_of_a_range_changes_nothing() -> None:
     """It comes late, from where the range was before, or was to go."""
     assignment = Assignment(RANGES, 2)
     assignment.place(0)
@@ -179,7 +179,7 @@ def test_what_another_slot_says_of_a_range_changes_nothing() -> None:
 
 def test_a_range_that_leaves_arrives_when_its_worker_is_replaced() -> None:
     """There is nobody left who could let go of it."""
-    assignment = settled()
+    assignment = all_owned()
     assignment.move([FIRST], 1)
     given = assignment.place(0)
 
@@ -188,8 +188,8 @@ def test_a_range_that_leaves_arrives_when_its_worker_is_replaced() -> None:
     assert assignment.asked_back() == {}
 
 
-def test_a_range_that_leaves_arrives_when_its_worker_is_not_heard() -> None:
-    assignment = settled(3)
+def test_a_range_that_leaves_arrives_when_its_worker_is_silent() -> None:
+    assignment = all_owned(3)
     assignment.move([FIRST], 1)
     given = assignment.expire(0, [1, 2])
 
@@ -199,7 +199,7 @@ def test_a_range_that_leaves_arrives_when_its_worker_is_not_heard() -> None:
 
 def test_ranges_come_home_to_a_worker_that_has_been_replaced() -> None:
     """Or all the work would be where it was given in haste."""
-    assignment = settled()
+    assignment = all_owned()
     mine = assignment.ranges_of(0)
     for slot, ranges in assignment.expire(0, [1]).items():
         assignment.confirm(slot, ranges)
@@ -209,14 +209,14 @@ def test_ranges_come_home_to_a_worker_that_has_been_replaced() -> None:
     assert assignment.release(1, mine) == {0: mine}
 
 
-def test_a_tied_range_is_not_asked_for_on_its_own_account() -> None:
+def test_a_range_in_a_handover_is_not_asked_for_on_its_own_account() -> None:
     """It was on its way to another place, and stays with the one that it is tied to; or goes with that."""
-    assignment = settled()
+    assignment = all_owned()
     assignment.move([THIRD], 1)
     assignment.handover(THIRD, FIRST)
     assert assignment.asked_back() == {}
 
-    assignment = settled()
+    assignment = all_owned()
     assignment.move([FIRST], 1)
     assignment.handover(SECOND, FIRST)
     assert assignment.awaited() == {}

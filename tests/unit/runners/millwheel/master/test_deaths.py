@@ -57,9 +57,9 @@ def test_troubles_are_counted_by_their_first_line() -> None:
     for number in range(3):
         book.note(TroubleKind.DEATH, "sum[0]", f"boom\nat {number}")
     book.note(TroubleKind.WAIT, "sum[0]", "a lock")
-    told = book.take()
+    taken = book.take()
 
-    assert [(each.kind, each.count) for each in told] == [
+    assert [(each.kind, each.count) for each in taken] == [
         (TroubleKind.DEATH, 3),
         (TroubleKind.WAIT, 1),
     ]
@@ -73,6 +73,6 @@ def test_troubles_are_counted_by_their_first_line() -> None:
 def test_the_reason_of_an_error_begins_with_its_first_cause() -> None:
     error = RuntimeError("what it led to")
     error.__cause__ = ValueError("the cause")
-    said = reason_of(error).splitlines()
+    lines = reason_of(error).splitlines()
 
-    assert said == ["ValueError: the cause", "RuntimeError: what it led to"]
+    assert lines == ["ValueError: the cause", "RuntimeError: what it led to"]

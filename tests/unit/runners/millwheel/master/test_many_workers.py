@@ -13,12 +13,12 @@ from runners.testing.scripted_source import ScriptedSource
 WORKERS = 40
 
 
-def heard(endpoints: list[LocalTransport]) -> list[list[object]]:
+def received(endpoints: list[LocalTransport]) -> list[list[object]]:
     """What has come for each worker."""
     return [[decode(blob) for blob in each.receive(0)] for each in endpoints]
 
 
-def test_many_that_start_together_hear_of_each_other_once() -> None:
+def test_many_that_start_together_learn_of_each_other_once() -> None:
     p = df.Pipeline()
     p | "read" >> df.Read(ScriptedSource([])) | "group" >> df.GroupByKey()
     execution, store, network = plan(p.graph()), MemoryStore(), LocalNetwork()
@@ -29,7 +29,7 @@ def test_many_that_start_together_hear_of_each_other_once() -> None:
     for slot, each in enumerate(endpoints):
         each.send("master", encode(Register(slot=slot, worker=f"w{slot}", address=f"w{slot}")))
     master.step()
-    asked = heard(endpoints)
+    asked = received(endpoints)
 
     assert all(sum(isinstance(one, Routes) for one in each) == 1 for each in asked)
     given = [[one for one in each if isinstance(one, Assign)] for each in asked]
@@ -40,7 +40,7 @@ def test_many_that_start_together_hear_of_each_other_once() -> None:
         ready = Ready(slot=slot, worker=f"w{slot}", ranges=one.ranges, shapes={})
         each.send("master", encode(ready))
     master.step()
-    for messages in heard(endpoints):
+    for messages in received(endpoints):
         (routes,) = (one for one in messages if isinstance(one, Routes))
         assert routes.addresses == {
             range_id: f"w{slot}" for slot, (one,) in enumerate(given) for range_id in one.ranges

@@ -13,7 +13,7 @@ WAIT_MS = 20
 
 
 @pytest.mark.parametrize("workers", [1, 2, SENDS_PER_MS - 1])
-def test_few_workers_hear_news_at_once(workers: int) -> None:
+def test_few_workers_get_news_at_once(workers: int) -> None:
     pace = Pace(workers, ManualClock())
     assert not pace.is_time()
     pace.has_news = True
@@ -44,8 +44,8 @@ def test_no_more_is_sent_than_a_driver_can_and_no_news_waits_for_long(
             sent_ms.append(now_ms)
             assert all(now_ms - each <= interval_ms for each in since_ms)
             since_ms.clear()
-        woken_ms = min((each - now_ms for each in news_ms if each > now_ms), default=WAIT_MS)
-        clock.advance(max(1, min(woken_ms, pace.patience_ms(WAIT_MS))))
+        news_in_ms = min((each - now_ms for each in news_ms if each > now_ms), default=WAIT_MS)
+        clock.advance(max(1, min(news_in_ms, pace.patience_ms(WAIT_MS))))
 
     assert not since_ms
     for earlier, later in pairwise(sent_ms):

@@ -3,7 +3,7 @@
 from runners.millwheel.master.slots import LEASE_TTL_MAX_MS, LEASE_TTL_MS, Slot, live_slots
 
 
-def test_what_was_said_before_ranges_came_is_not_said_of_these() -> None:
+def test_what_was_reported_before_ranges_came_does_not_count_for_these() -> None:
     """A worker that was quiet, or paused, has perhaps been given one with something to do."""
     slot = Slot(worker="w", is_quiet=True, paused_ms=7)
     slot.confirm()

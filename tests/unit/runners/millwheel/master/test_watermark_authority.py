@@ -37,7 +37,7 @@ def test_a_restart_begins_at_the_furthest_commit() -> None:
     assert {"sum": 70} == ours.inputs_us
 
 
-def test_a_restart_begins_at_the_furthest_percentile_that_was_acted_on() -> None:
+def test_a_restart_begins_at_the_furthest_percentile_that_was_processed() -> None:
     """Although nobody can work it out before workers have told where their splits are."""
     ours = WatermarkAuthority(
         {"read": (), "sum": ("read",)},
@@ -111,8 +111,8 @@ def test_reports_that_come_together_move_time_no_further_than_one_after_the_othe
     """What was idle only for a moment may have let time pass meanwhile; without that it is the same."""
     together, singly, known_idle = authority({}), authority({}), set[RangeId]()
     for report, idle in reports:
-        told = idle & report.keys()
-        known_idle = known_idle - report.keys() | told
+        reported_idle = idle & report.keys()
+        known_idle = known_idle - report.keys() | reported_idle
         together.report(report)
         singly.report(report)
         singly.advance(known_idle)
@@ -124,7 +124,7 @@ def test_reports_that_come_together_move_time_no_further_than_one_after_the_othe
     assert together.slowest_source_us() == singly.slowest_source_us()
 
 
-def test_who_waits_for_the_slowest_source_is_told_when_it_moves() -> None:
+def test_who_waits_for_the_slowest_source_is_notified_when_it_moves() -> None:
     """Although no computation may go further: the other one is behind it still."""
     ours = authority({})
     ours.report({READ[0]: 10, READ[1]: 30})

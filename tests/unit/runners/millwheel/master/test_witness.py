@@ -49,7 +49,7 @@ def test_a_range_that_was_merged_in_an_earlier_run_may_be_gone() -> None:
     witness.check(job(row(FIRST)), "here")
 
 
-def test_two_owners_who_cannot_both_be_right_are_heard() -> None:
+def test_two_owners_who_cannot_both_be_right_are_noticed() -> None:
     """Whoever came later began with less than the one before had committed."""
     witness = Witness(job(row(FIRST)))
     witness.on_report({FIRST: CommitMark(8, 5)})

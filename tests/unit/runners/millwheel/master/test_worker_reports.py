@@ -82,10 +82,10 @@ class Job:
 
     def take_over(self, slot: int, name: str) -> None:
         """A worker says that it has what it was given."""
-        for said in self.heard(name):
-            if isinstance(said, Assign):
-                self.owned[name] = tuple(dict.fromkeys([*self.owned.get(name, ()), *said.ranges]))
-                self.send(name, Ready(slot=slot, worker=name, ranges=said.ranges, shapes={}))
+        for news in self.received(name):
+            if isinstance(news, Assign):
+                self.owned[name] = tuple(dict.fromkeys([*self.owned.get(name, ()), *news.ranges]))
+                self.send(name, Ready(slot=slot, worker=name, ranges=news.ranges, shapes={}))
 
     def move(self, range_id: RangeId, target: int) -> None:
         """A range goes to another slot; its new worker has not said yet that it has it."""
@@ -114,12 +114,12 @@ class Job:
     def worker_of(self, slot: int) -> str:
         return self.quiet if slot == self.slot_of[QUIET] else self.busy
 
-    def heard(self, name: str) -> Iterator[Any]:
+    def received(self, name: str) -> Iterator[Any]:
         for blob in self.endpoints[name].receive(0):
-            said = decode(blob)
-            if isinstance(said, Assign | Watermarks):
-                self.sent_ms[name] = said.sent_ms
-            yield said
+            news = decode(blob)
+            if isinstance(news, Assign | Watermarks):
+                self.sent_ms[name] = news.sent_ms
+            yield news
 
     def send(self, name: str, message: object) -> None:
         self.endpoints[name].send("master", encode(message))
@@ -136,7 +136,7 @@ class Job:
     ) -> None:
         """A worker reports, by default on what it has just heard of the master."""
         if as_of_ms is None:
-            list(self.heard(name))
+            list(self.received(name))
             as_of_ms = self.sent_ms[name]
         outputs_us = {**dict.fromkeys(self.owned[name], MIN_TIMESTAMP_US), **watermarks_us}
         report = Report(
@@ -156,7 +156,7 @@ class Job:
         )
         self.send(name, report)
 
-    def is_held_back(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether event time waits for the quiet split when the busy one goes on."""
         self.report(self.busy, {BUSY: BUSY_US})
         self.master.step()
@@ -183,7 +183,7 @@ def job() -> Job:
 
 
 def test_a_split_with_nothing_holds_nobody_back(job: Job) -> None:
-    assert not job.is_held_back()
+    assert not job.is_waiting()
 
 
 def test_a_split_whose_worker_is_replaced_holds_everybody_back(job: Job) -> None:
@@ -191,9 +191,9 @@ def test_a_split_whose_worker_is_replaced_holds_everybody_back(job: Job) -> None
     slot = job.slot_of[QUIET]
     job.register(slot, "new")
 
-    assert job.is_held_back()
+    assert job.is_waiting()
     job.take_over(slot, "new")
-    assert job.is_held_back()
+    assert job.is_waiting()
 
 
 def test_a_split_whose_worker_is_silent_holds_everybody_back_when_its_lease_is_over(
@@ -202,14 +202,14 @@ def test_a_split_whose_worker_is_silent_holds_everybody_back_when_its_lease_is_o
     """The one that has taken it over has not polled it either."""
     job.wait(LEASE_TTL_MS + 200)
 
-    assert job.is_held_back()
+    assert job.is_waiting()
 
 
 def test_a_split_that_moves_holds_everybody_back_until_it_is_polled_where_it_is(job: Job) -> None:
     other = 1 - job.slot_of[QUIET]
     job.move(QUIET, other)
 
-    assert job.is_held_back()
+    assert job.is_waiting()
     job.take_over(other, job.busy)
     job.report(job.busy, {QUIET: QUIET_US, BUSY: BUSY_US}, idle=[QUIET])
     assert job.input_us == BUSY_US
@@ -225,14 +225,14 @@ def test_a_split_that_comes_back_to_its_worker_holds_everybody_back_until_it_is_
         job.take_over(target, job.worker_of(target))
     assert job.master.ranges[QUIET] == here
 
-    assert job.is_held_back()
+    assert job.is_waiting()
 
 
-def test_a_report_that_was_long_on_its_way_says_nothing_of_now(job: Job) -> None:
+def test_a_report_that_was_long_on_its_way_does_not_count_for_now(job: Job) -> None:
     """Its worker may have been stopped between the poll and the report."""
     job.wait(LEASE_TTL_MS // 2)
     job.report(job.quiet, {QUIET: QUIET_US}, idle=[QUIET], as_of_ms=job.sent_ms[job.quiet])
-    assert not Job.is_held_back(job)
+    assert not Job.is_waiting(job)
 
     late = Job()
     before_ms = late.sent_ms[late.quiet]
@@ -241,7 +241,7 @@ def test_a_report_that_was_long_on_its_way_says_nothing_of_now(job: Job) -> None
         late.report(late.busy, {})
         late.report(late.quiet, {QUIET: QUIET_US}, as_of_ms=before_ms)
     late.report(late.quiet, {QUIET: QUIET_US}, idle=[QUIET], as_of_ms=before_ms)
-    assert late.is_held_back()
+    assert late.is_waiting()
 
 
 def test_a_worker_that_was_replaced_is_not_believed_any_more(job: Job) -> None:
@@ -251,7 +251,7 @@ def test_a_worker_that_was_replaced_is_not_believed_any_more(job: Job) -> None:
     job.owned[job.quiet] = (QUIET,)
     job.report(job.quiet, {QUIET: BUSY_US}, idle=[QUIET])
 
-    assert job.is_held_back()
+    assert job.is_waiting()
     for _ in range(0, LEASE_TTL_MS + 200, 100):
         job.clock.advance(100)
         job.report(job.busy, {})
@@ -260,13 +260,13 @@ def test_a_worker_that_was_replaced_is_not_believed_any_more(job: Job) -> None:
     assert job.master.ranges[QUIET] != slot
 
 
-def test_a_worker_that_has_not_taken_over_says_nothing_of_its_ranges() -> None:
+def test_a_worker_that_has_not_taken_over_reports_nothing_of_its_ranges() -> None:
     """Its slot's last one may have gone further than it knows."""
     job = Job()
     slot = job.slot_of[QUIET]
     job.register(slot, "new")
     job.owned["new"] = job.owned[job.quiet]
-    list(job.heard("new"))
+    list(job.received("new"))
     for name in (job.busy, "new"):
         job.report(name, dict.fromkeys(job.owned[name], BUSY_US))
 
@@ -290,33 +290,33 @@ def both_paused(job: Job, ms: int) -> None:
     pause(job, job.busy)
 
 
-def test_a_job_is_paused_when_all_have_said_so_for_a_while(job: Job) -> None:
+def test_a_job_is_paused_when_all_have_reported_it_for_a_while(job: Job) -> None:
     both_paused(job, PAUSE_TTL_MS - 50)
     assert not job.master.is_paused
     both_paused(job, 50)
     assert job.master.is_paused
 
 
-def test_workers_are_told_to_pause_again_and_again(job: Job) -> None:
+def test_workers_are_asked_to_pause_again_and_again(job: Job) -> None:
     """The message that said so first may have been lost, and a worker that comes later has not heard it."""
     job.master.is_pausing = True
     for _ in range(3):
         job.clock.advance(1_000)
         job.master.step()
-        told = [each for each in job.heard(job.quiet) if isinstance(each, Watermarks)]
-        assert told
-        assert all(each.is_pausing for each in told)
+        watermarks = [each for each in job.received(job.quiet) if isinstance(each, Watermarks)]
+        assert watermarks
+        assert all(each.is_pausing for each in watermarks)
         pause(job, job.busy)
     job.master.is_pausing = False
     job.clock.advance(1_000)
     job.master.step()
     assert not [
-        each for each in job.heard(job.quiet) if isinstance(each, Watermarks) and each.is_pausing
+        each for each in job.received(job.quiet) if isinstance(each, Watermarks) and each.is_pausing
     ]
 
 
 @pytest.mark.parametrize("what", ["busy again", "replaced", "takes over"])
-def test_a_pause_ends_with_what_it_was_said_of(job: Job, what: str) -> None:
+def test_a_pause_ends_with_the_ranges_that_were_reported(job: Job, what: str) -> None:
     """Who works again, is new or has got something has to be quiet for a while once more."""
     both_paused(job, PAUSE_TTL_MS)
     assert job.master.is_paused
@@ -334,7 +334,7 @@ def test_a_pause_ends_with_what_it_was_said_of(job: Job, what: str) -> None:
     assert not job.master.is_paused
 
 
-def test_a_pause_ends_when_somebody_is_not_heard(job: Job) -> None:
+def test_a_pause_ends_when_somebody_is_silent(job: Job) -> None:
     """One worker that has said so long ago may work meanwhile."""
     pause(job, job.quiet)
     for _ in range(0, PAUSE_TTL_MS + 100, 50):
@@ -345,29 +345,29 @@ def test_a_pause_ends_when_somebody_is_not_heard(job: Job) -> None:
     assert not job.master.is_paused
 
 
-def test_a_worker_that_is_heard_no_more_is_told_nothing_even_if_none_is(job: Job) -> None:
+def test_a_worker_that_became_silent_is_sent_nothing_even_if_all_are(job: Job) -> None:
     """It may hear the master well: it would go on for ever in a slot that nobody else can have."""
     for _ in range(0, LEASE_TTL_MS + 200, 100):
         job.clock.advance(100)
         job.master.step()
-    assert [list(job.heard(each)) for each in (job.quiet, job.busy)]
+    assert [list(job.received(each)) for each in (job.quiet, job.busy)]
     for _ in range(0, LEASE_TTL_MS + 200, 100):
         job.clock.advance(100)
         job.master.step()
 
     for name in (job.quiet, job.busy):
-        assert not [each for each in job.heard(name) if isinstance(each, Assign | Watermarks)]
+        assert not [each for each in job.received(name) if isinstance(each, Assign | Watermarks)]
     job.report(job.quiet, {}, as_of_ms=job.sent_ms[job.quiet])
     job.clock.advance(200)
     job.master.step()
-    assert [each for each in job.heard(job.quiet) if isinstance(each, Watermarks)]
+    assert [each for each in job.received(job.quiet) if isinstance(each, Watermarks)]
 
 
 def noted(job: Job) -> list[tuple[TroubleKind, str, str]]:
     return [(each.kind, each.place, each.headline) for each in job.master.troubles.take()]
 
 
-def test_a_slot_that_nobody_comes_for_is_told_and_when_somebody_has_come(job: Job) -> None:
+def test_a_slot_that_nobody_comes_for_is_reported_and_when_somebody_has_come(job: Job) -> None:
     """Spark has fewer task slots than there are to be workers, or something else has them."""
     assert noted(job) == []
     for _ in range(0, LEASE_TTL_MS + MISSING_REPORTED_AFTER_MS - 1_000, 1_000):
@@ -397,7 +397,7 @@ def test_what_a_worker_waits_for_is_noted_at_its_place(job: Job) -> None:
 
 
 @pytest.mark.parametrize("where", ["in another slot", "retired"])
-def test_a_worker_that_speaks_of_what_it_should_not_have_is_told_to_let_go(where: str) -> None:
+def test_a_worker_that_reports_what_it_should_not_have_is_asked_to_let_go(where: str) -> None:
     """A range came with one that is tied to it, or was retired by another while its worker slept.
 
     Nothing of the report counts: the range's owner, or nobody, speaks for it.  Until the worker has let go of it it
@@ -406,7 +406,7 @@ def test_a_worker_that_speaks_of_what_it_should_not_have_is_told_to_let_go(where
     job = Job(ranges_per_grouping=2)
     stray = QUIET if where == "in another slot" else job.retire_one()
     name = job.busy if stray == QUIET else job.worker_of(1 - job.master.ranges[HEAD])
-    list(job.heard(name))
+    list(job.received(name))
     owned = job.owned[name]
     job.owned[name] = (*owned, stray)
     job.report(name, dict.fromkeys(job.owned[name], BUSY_US), as_of_ms=0)
@@ -414,19 +414,19 @@ def test_a_worker_that_speaks_of_what_it_should_not_have_is_told_to_let_go(where
     outputs_us = job.master._authority._outputs_us
     assert not [each for each in owned if outputs_us[each] == BUSY_US]
     assert outputs_us.get(stray, MIN_TIMESTAMP_US) < BUSY_US
-    assert [each.ranges for each in job.heard(name) if isinstance(each, Revoke)] == [(stray,)]
+    assert [each.ranges for each in job.received(name) if isinstance(each, Revoke)] == [(stray,)]
     job.owned[name] = owned
     job.report(name, dict.fromkeys(owned, BUSY_US))
     assert all(outputs_us[each] == BUSY_US for each in owned)
 
 
-def test_a_worker_keeps_a_range_of_which_the_master_has_not_heard() -> None:
+def test_a_worker_keeps_a_range_that_the_master_does_not_know_yet() -> None:
     """It has divided one of its own, and the message that says so is not here; what it says counts when it is."""
     job = Job(ranges_per_grouping=2)
-    list(job.heard(job.busy))
+    list(job.received(job.busy))
     owned = job.owned[job.busy]
     job.owned[job.busy] = (*owned, RangeId("group", 7))
     job.report(job.busy, dict.fromkeys(job.owned[job.busy], BUSY_US), as_of_ms=0)
 
-    assert not [each for each in job.heard(job.busy) if isinstance(each, Revoke)]
+    assert not [each for each in job.received(job.busy) if isinstance(each, Revoke)]
     assert job.master._authority._outputs_us[BUSY] < BUSY_US

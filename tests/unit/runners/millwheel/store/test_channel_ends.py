@@ -59,22 +59,22 @@ def taken(token: int, bundle: int) -> dict[RangeId, TakenRange]:
     return {SENDER: attrs.evolve(empty)}
 
 
-def range_row(range_id: RangeId, keys: KeyRange | None, tied_to: RangeId | None = None) -> RangeRow:
+def range_row(range_id: RangeId, keys: KeyRange | None, other: RangeId | None = None) -> RangeRow:
     return RangeRow(
         range_id=range_id, keys=keys, split=None, token=1, bundle=1, owner=None,
-        position=None, watermark_us=None, is_finished=not keys and not tied_to, handover_with=tied_to,
+        position=None, watermark_us=None, is_finished=not keys and not other, handover_with=other,
     )  # fmt: skip
 
 
 def test_nothing_is_on_its_way_to_a_range_that_is_no_more() -> None:
     """A range without keys takes in what is on its way to it for as long as it is in a handover."""
-    keyed, tied, gone = (RangeId("count", index) for index in range(3))
+    keyed, in_handover, gone = (RangeId("count", index) for index in range(3))
     ranges = {
         keyed: range_row(keyed, KeyRange(0, 1 << 64)),
-        tied: range_row(tied, None, keyed),
+        in_handover: range_row(in_handover, None, keyed),
         gone: range_row(gone, None),
     }
-    check_receivers("job", [(SENDER, keyed), (SENDER, tied)], ranges)
+    check_receivers("job", [(SENDER, keyed), (SENDER, in_handover)], ranges)
     for receiver, words in (
         (gone, r"read\[0\] -> count\[2\].*count\[2\] is retired"),
         (RangeId("count", 9), r"count\[9\] is not there"),

@@ -30,7 +30,7 @@ SEEN = df.ReadModifyWriteStateSpec("seen")
 MORE = df.BagStateSpec("more")
 AGAIN = df.BagStateSpec("seen")
 END = df.TimerSpec("end", df.TimeDomain.EVENT)
-ALARM = df.TimerSpec("end", df.TimeDomain.PROCESSING)
+AT_END = df.TimerSpec("end", df.TimeDomain.PROCESSING)
 
 
 def planned(build: Build) -> ExecutionPlan:
@@ -83,10 +83,10 @@ def kept_parts(old: Build, new: Build, name: str = "sum") -> list[str]:
 
 
 def opened(build: Build, store: MemoryStore, update: Update | None = None) -> list[str]:
-    execution, said = planned(build), list[str]()
+    execution, messages = planned(build), list[str]()
     spec = job_spec("job", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
-    open_version(store, spec, execution, update, said.append)
-    return said
+    open_version(store, spec, execution, update, messages.append)
+    return messages
 
 
 def update_of(build: Build, store: MemoryStore, **renamed: str) -> UpdatePlan:
@@ -259,8 +259,8 @@ def test_a_source_that_reads_something_else_begins_anew_and_never_reads_the_old_
         opened(other, store)
     with pytest.raises(UpdateRefusedError, match="would lose state"):
         opened(other, store, Update())
-    (said,) = opened(other, store, Update(allow_loss=["read"]))
-    assert "1 positions" in said
+    (messages,) = opened(other, store, Update(allow_loss=["read"]))
+    assert "1 positions" in messages
     job = store.read_job("job")
     assert job is not None
     assert job.ranges[RangeId("read", 0)].position is None
@@ -277,7 +277,7 @@ def test_a_source_that_reads_something_else_begins_anew_and_never_reads_the_old_
         (lambda path: df.Read(CsvWatcher(path, event_time=float, max_disorder=1)), "*.csv"),
     ],
 )
-def test_every_source_of_files_says_what_it_reads(read: Any, other: str, tmp_path: Any) -> None:
+def test_every_source_of_files_states_what_it_reads(read: Any, other: str, tmp_path: Any) -> None:
     for name in ("a.csv", "b.csv", "a.jsonl", "b.jsonl"):
         (tmp_path / name).write_text("1\n")
     first = "a." + other.rpartition(".")[2]
@@ -291,7 +291,7 @@ def test_every_source_of_files_says_what_it_reads(read: Any, other: str, tmp_pat
     assert reason.startswith("input name was ")
 
 
-def test_another_table_is_said_and_nothing_is_lost_in_silence() -> None:
+def test_another_table_is_announced_and_nothing_is_lost_in_silence() -> None:
     def writing(table: str) -> Build:
         def build(p: df.Pipeline) -> None:
             sums = p | "read" >> df.Read(ScriptedSource([])) | "sum" >> df.CombinePerKey(sum)
@@ -305,9 +305,9 @@ def test_another_table_is_said_and_nothing_is_lost_in_silence() -> None:
     used(store)
     with pytest.raises(JobMismatchError, match="rows writes to 'two' from here on"):
         opened(writing("two"), store)
-    (said,) = opened(writing("two"), store, Update())
-    assert "what it has written to 'one' stays there" in said
-    assert "sum          keeps its state" in said
+    (messages,) = opened(writing("two"), store, Update())
+    assert "what it has written to 'one' stays there" in messages
+    assert "sum          keeps its state" in messages
 
 
 RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
@@ -333,7 +333,7 @@ def corrected(
     return build
 
 
-def test_what_other_functions_must_not_say_otherwise_is_announced() -> None:
+def test_what_other_functions_must_not_change_is_announced() -> None:
     """Rows, and what is grouped again, that the old version has said and the new one may have to take back."""
     store = MemoryStore()
     opened(corrected(), store)
@@ -351,7 +351,7 @@ def test_what_other_functions_must_not_say_otherwise_is_announced() -> None:
     assert "retracts rows" not in moved
 
 
-def test_where_nothing_is_taken_back_no_function_is_warned_of() -> None:
+def test_where_nothing_is_retracted_no_function_is_warned_of() -> None:
     store = MemoryStore()
     mode = df.AccumulationMode.DISCARDING
     opened(corrected(mode=mode), store)
@@ -393,7 +393,7 @@ def test_an_incompatible_change_is_refused_and_nothing_has_happened(change: str)
     opened(old, store)
     name = reason.partition(":")[0]
     used(store, "keep" if name == "keep" else "sum")
-    before, held = store.read_job("job"), store.count_state("job")
+    before, counts = store.read_job("job"), store.count_state("job")
     with pytest.raises(JobMismatchError) as mismatch:
         opened(new, store)
     with pytest.raises(UpdateRefusedError, match="would lose state") as refused:
@@ -405,11 +405,11 @@ def test_an_incompatible_change_is_refused_and_nothing_has_happened(change: str)
     assert before is not None
     assert after is not None
     assert (after.version, after.computations) == (0, before.computations)
-    assert store.count_state("job") == held
+    assert store.count_state("job") == counts
     assert opened(old, store) == []
-    (said,) = opened(new, store, Update(allow_loss=[name]))
-    assert reason in said
-    assert said.count("begins anew") == 1
+    (messages,) = opened(new, store, Update(allow_loss=[name]))
+    assert reason in messages
+    assert messages.count("begins anew") == 1
 
 
 def test_a_job_that_was_described_by_less_keeps_its_state() -> None:
@@ -463,11 +463,11 @@ class Alarmed(KeepsMore):
         /,
         seen: Any = df.DoFn.StateParam(SEEN),
         more: Any = df.DoFn.StateParam(MORE),
-        end: Any = df.DoFn.TimerParam(ALARM),
+        end: Any = df.DoFn.TimerParam(AT_END),
     ) -> Iterator[Any]:
         yield element
 
-    @df.on_timer(ALARM)
+    @df.on_timer(AT_END)
     def ended(self) -> None:
         """Nothing to do."""
 
@@ -535,7 +535,7 @@ def test_a_kept_a_changed_and_a_new_computation() -> None:
     assert not renamed.losing
 
 
-def test_without_being_told_nothing_is_updated() -> None:
+def test_without_being_asked_nothing_is_updated() -> None:
     """The hint shows the plan, and what to say."""
     store = MemoryStore()
     opened(grouped(), store)
@@ -552,8 +552,8 @@ def test_without_being_told_nothing_is_updated() -> None:
     assert before is not None
     assert job is not None
     assert (job.version, job.fingerprint) == (0, before.fingerprint)
-    (said,) = opened(grouped("other"), store, Update(allow_loss=["sum"]))
-    assert "2 cells, 1 timers" in said
+    (messages,) = opened(grouped("other"), store, Update(allow_loss=["sum"]))
+    assert "2 cells, 1 timers" in messages
     assert opened(grouped("other"), store, Update()) == []
 
 

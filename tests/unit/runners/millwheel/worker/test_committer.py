@@ -38,15 +38,15 @@ class ScriptedStore(MemoryStore):
 
 
 @pytest.mark.parametrize(
-    ("committed", "resolved", "said"),
+    ("committed", "resolved", "reasons"),
     [
         (Fenced(RANGE), Fenced(RANGE), [r"sum\[0\] is not this worker's"]),
         (CUT, Fenced(RANGE), [r"sum\[0\] is not this worker's", "connection not in pipeline mode"]),
         (CUT, Indeterminate("no route"), ["no route", "connection not in pipeline mode"]),
     ],
 )
-def test_the_reason_of_every_failed_commit_is_said(
-    committed: CommitOutcome, resolved: CommitOutcome, said: list[str]
+def test_the_reason_of_every_failed_commit_is_reported(
+    committed: CommitOutcome, resolved: CommitOutcome, reasons: list[str]
 ) -> None:
     clock = ManualClock()
     owned = OwnedRange(
@@ -56,7 +56,7 @@ def test_the_reason_of_every_failed_commit_is_said(
     committer = Committer("job", "w", ScriptedStore(committed, resolved), courier, clock, {})
     step = WorkerStep.touching(owned)
 
-    for words in said:
+    for words in reasons:
         with pytest.raises(WorkerStoppedError, match=words):
             committer.commit(step)
 

@@ -98,7 +98,7 @@ class Model:
         """What is heard is right, however often it is asked for."""
         owned = self.owned
         progress, percentile_us = owned.passed_progress(), owned.passed_percentile_us()
-        heard = Known(
+        reported = Known(
             signal=owned.passed_signal(),
             percentile=-1 if percentile_us is None else percentile_us,
             watermark=owned.advance_output(),
@@ -112,7 +112,7 @@ class Model:
         self.output_watermark_us = max(self.output_watermark_us, min([may.watermark, *holds]))
         percentile = may.percentile if may.percentile < 0 else min([may.percentile, *holds])
 
-        assert heard == Known(
+        assert reported == Known(
             may.signal, percentile, self.output_watermark_us, may.records, kept.routing
         )
         for trail in (owned._signals, owned._percentiles, owned._progress, owned._routings):
@@ -120,7 +120,7 @@ class Model:
 
 
 @given(acts=ACTS)
-def test_what_it_tells_is_as_far_as_receivers_know(acts: Sequence[tuple[str, Any]]) -> None:
+def test_its_output_watermark_is_as_far_as_receivers_know(acts: Sequence[tuple[str, Any]]) -> None:
     """No further than what it had noted when it sent the oldest thing that is not acknowledged; and no less."""
     model = Model()
     for what, argument in acts:

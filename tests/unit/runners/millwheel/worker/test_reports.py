@@ -34,32 +34,34 @@ def owned(watermark_us: int) -> OwnedRange:
 
 def reports(workers: int, *, is_busy: bool, has_news: bool = True) -> list[Report]:
     """What a worker says in a second in which it makes a step every millisecond."""
-    clock, said = ManualClock(), list[Report]()
-    reporter = Reporter(0, "w", workers, clock, said.append, Counts)
+    clock, found = ManualClock(), list[Report]()
+    reporter = Reporter(0, "w", workers, clock, found.append, Counts)
     for ms in range(SECOND_MS):
         clock.advance(1)
         ranges = {RANGE: owned(ms if has_news else 0)}
         reporter.report(ranges, is_busy=is_busy, is_idle=True, is_pausing=False, as_of_ms=ms)
-    return said
+    return found
 
 
-def test_one_of_few_says_at_once_what_is_new() -> None:
+def test_one_of_few_reports_at_once_what_is_new() -> None:
     assert len(reports(2, is_busy=False)) == SECOND_MS
     assert len(reports(2, is_busy=True)) == SECOND_MS // BUSY_REPORT_INTERVAL_MS
 
 
 @pytest.mark.parametrize("workers", [40, 200, 2_000])
 @pytest.mark.parametrize("is_busy", [False, True])
-def test_many_together_say_no_more_than_a_driver_can_hear(workers: int, *, is_busy: bool) -> None:
-    said = reports(workers, is_busy=is_busy)
+def test_many_together_report_no_more_than_a_driver_can_take(
+    workers: int, *, is_busy: bool
+) -> None:
+    found = reports(workers, is_busy=is_busy)
 
-    assert len(said) * workers <= REPORTS_PER_MS * SECOND_MS
+    assert len(found) * workers <= REPORTS_PER_MS * SECOND_MS
     # And no less than half of it, or a lease would end, and watermarks stand.
-    assert len(said) * workers >= REPORTS_PER_MS * SECOND_MS / 2
-    assert said[-1].watermarks_us[RANGE] >= SECOND_MS - workers // REPORTS_PER_MS - 1
+    assert len(found) * workers >= REPORTS_PER_MS * SECOND_MS / 2
+    assert found[-1].watermarks_us[RANGE] >= SECOND_MS - workers // REPORTS_PER_MS - 1
 
 
-def test_nothing_new_is_said_as_a_sign_of_life() -> None:
+def test_nothing_new_is_reported_as_a_sign_of_life() -> None:
     assert len(reports(2, is_busy=False, has_news=False)) == pytest.approx(
         SECOND_MS / REPORT_INTERVAL_MS, abs=1
     )

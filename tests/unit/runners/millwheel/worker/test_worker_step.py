@@ -190,7 +190,7 @@ def test_bounds_are_changed_by_one_step() -> None:
         merged([reshape, reshape])
 
 
-def test_a_step_that_waits_to_be_committed_says_how_far_it_had_come() -> None:
+def test_a_step_that_waits_to_be_committed_reports_how_far_it_had_come() -> None:
     """Later ones have gone further by then, and what they did is not durable: a new owner would leave it out."""
     owner = Owner()
     steps = [owner.step_of([READ], number) for number in (1, 2)]
