@@ -16,6 +16,7 @@ from typing import Any
 import cloudpickle
 
 from dataflow.errors import PipelineError
+from windowing.errors import error_text
 
 #: Out-of-band buffers and cheap framing; the newest protocol that every supported Python reads.
 PICKLE_PROTOCOL = 5
@@ -95,7 +96,7 @@ def dumps_code(value: Any, what: str) -> bytes:
     except Exception as error:
         raise PipelineError(
             f"{what} cannot be sent to workers",
-            detail=f"pickling failed: {error}",
+            detail=f"pickling failed: {error_text(error)}",
             hint="a function must not close over open files, locks, sockets or connections; "
             "open them in DoFn.setup, which runs on the worker",
         ) from error
@@ -121,7 +122,7 @@ def dumps(value: Any) -> bytes:
         _Pickler(buffer, PICKLE_PROTOCOL).dump(value)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise PipelineError(
-            f"a value cannot be sent or stored: {error}",
+            f"a value cannot be sent or stored: {error_text(error)}",
             detail=f"in {type(value).__name__}; records, keys and state are pickled, and name their classes",
             hint="use plain data; define classes of records at the top level of the script or of a module, under the "
             "name that they have",

@@ -22,6 +22,10 @@ class LostCommitsError(StoreError):
     """The store has lost commits that it had acknowledged, so it is at an earlier moment of the job."""
 
 
+class FencedError(StoreError):
+    """A newer attempt owns the range, or a newer run the job; this one wrote nothing and never will."""
+
+
 class UnsuitableStoreError(StoreError):
     """The store cannot keep the guarantees (a read replica, fsync off) or has a schema from the future."""
 
@@ -52,6 +56,10 @@ class TableOwnedError(StoreError):
 
 class TableMissingError(StoreError):
     """A result table of a job is not there any more."""
+
+
+class WorkerStoppedError(DataflowError):
+    """A worker must not go on: another owns its ranges, or its last commit is unknown."""
 
 
 class JobFailedError(DataflowError):

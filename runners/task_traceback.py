@@ -17,5 +17,8 @@ def traceback_of(error: BaseException) -> str:
 
     The frames between these and our own error are left out: they are ours, and do not help.
     """
+    if isinstance(error.__cause__, TaskTraceback):
+        text: str = error.__cause__.args[0]
+        return text
     is_of_ours = isinstance(error, DataflowError) and error.__cause__ is not None
     return "".join(traceback.format_exception((error.__cause__ or error) if is_of_ours else error))

@@ -55,6 +55,7 @@ from runners.millwheel.model.signals import Signal, SignalNews
 from runners.millwheel.versions.state_shape import StateShape, state_shapes
 from runners.millwheel.wire import messages
 from runners.stored.cells import decode_cell, encode_cell
+from runners.stored.errors import CLASSES, decode_error, encode_error
 from runners.stored.framing import FORMAT
 from runners.stored.journal import decode_entry, encode_changes, encode_released, encode_whole
 from runners.stored.letters import (
@@ -83,12 +84,16 @@ from runners.stored.runs import (
     decode_packed,
     decode_parts,
     decode_run_head,
+    decode_shipped,
     encode_kept,
     encode_own,
     encode_packed,
     encode_parts,
+    encode_reached,
     encode_run_frame,
+    encode_sent,
 )
+from runners.task_traceback import TaskTraceback
 from triggers.after_watermark import Phases
 from triggers.parts import Fired
 from triggers.repeatedly import Finished
@@ -370,7 +375,7 @@ MESSAGES: dict[str, Any] = {
         counts=Counts(records_read=5, loads={LOW: RangeLoad(5, (1, 2))}),
         as_of_ms=7,
     ),
-    "failed": messages.Failed(worker="w", error=b"error", traceback="here"),
+    "failed": messages.Failed(worker="w", error=b"error"),
     "died": messages.Died(slot=0, at={LOW: 3}, reason="killed", is_silent=True),
     "waiting": messages.Waiting(**WORKER, reason="no store"),
     "stop": messages.Stop(),
@@ -400,7 +405,46 @@ def _run_content(blob: bytes) -> Any:
     return head.window, head.records, loads(blob[RUN_HEAD.size + head.window_bytes :])
 
 
+def _error_blob(value: Any) -> bytes:
+    name, words, traceback, notes = value
+    error = CLASSES[name](words[0], detail=words[1], hint=words[2])
+    for note in notes:
+        error.add_note(note)
+    error.__cause__ = TaskTraceback(traceback)
+    return encode_error(error)
+
+
+def _error_value(blob: bytes) -> Any:
+    error: Any = decode_error(blob)
+    words = error.fact, error.detail, error.hint
+    return type(error).__name__, words, error.__cause__.args[0], error.__notes__
+
+
 EXAMPLES: dict[str, Example] = {
+    "error": _example(
+        (
+            "TransformError",
+            (
+                "transform 'parse' (job.py:12) raised ValueError: seven",
+                "element: 'seven'",
+                "mend it",
+            ),
+            'Traceback (most recent call last):\n  File "job.py", line 12, in parse\nValueError: seven\n',
+            ["it was the third element"],
+        ),
+        _error_blob,
+        _error_value,
+    ),
+    "shuffle, sent": _example(
+        ["sum", 0, 5, b"parts"],
+        lambda value: encode_sent((value[0], value[1]), *value[2:]),
+        lambda blob: decode_shipped(blob)[1],
+    ),
+    "shuffle, reached": _example(
+        ["sum", 0, 60_000_000, True],
+        lambda value: encode_reached((value[0], value[1]), value[2], is_finished=value[3]),
+        lambda blob: decode_shipped(blob)[1],
+    ),
     "partials": _example(ROWS, encode_partials, _partials),
     "partials with tuples for keys": _example(
         [(("a", 1), FIRST, 5, 1), (("b", 2), FIRST, 6, 1)], encode_partials, _partials

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from windowing.errors import DataflowError, WindowError
+from windowing.errors import DataflowError, WindowError, error_text
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, format_timestamp
 from windowing.window import Window
 from windowing.window_columns import Int64s, WindowColumns
@@ -291,7 +291,7 @@ def _culprit(window_fn: WindowFn, timestamps_us: Sequence[int], values: Sequence
 
 def _failed(window_fn: WindowFn, error: Exception, where: str) -> WindowError:
     return WindowError(
-        f"{type(window_fn).__name__} raised {type(error).__name__}: {getattr(error, 'fact', error)}",
+        f"{type(window_fn).__name__} raised {type(error).__name__}: {error_text(getattr(error, 'fact', error))}",
         detail=where,
         hint="correct the window function, or sort such elements out before the WindowInto",
     )

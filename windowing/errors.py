@@ -3,9 +3,11 @@
 `windowing` is the lowest layer, so the shape of an error is defined here and `dataflow.errors` builds on it.
 """
 
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from windowing.location import user_location, written_at
+
+_Error = TypeVar("_Error", bound="DataflowError")
 
 
 class DataflowError(Exception):
@@ -34,11 +36,22 @@ class DataflowError(Exception):
 
     def located(self, where: str) -> Self:
         """A copy of the error with ``where`` (a transform and its line) put in front of the fact."""
-        return type(self)(f"{where}: {self.fact}", detail=self.detail, hint=self.hint)
+        return _rebuild(type(self), f"{where}: {self.fact}", self.detail, self.hint)
 
 
-def _rebuild(cls: type[DataflowError], fact: str, detail: str, hint: str) -> DataflowError:
-    return cls(fact, detail=detail, hint=hint)
+def _rebuild(cls: type[_Error], fact: str, detail: str, hint: str) -> _Error:
+    # Without the constructor of a user's subclass, which may take something else.
+    error = cls.__new__(cls)
+    DataflowError.__init__(error, fact, detail=detail, hint=hint)
+    return error
+
+
+def error_text(error: object) -> str:
+    """The text of an exception of a user's, whose class may have a ``__str__`` that raises."""
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001 - whatever it raises, this is shown beside another failure
+        return f"<its text cannot be shown: __str__ raises {type(another).__name__}>"
 
 
 class TimeError(DataflowError, ValueError):

@@ -27,6 +27,7 @@ from dataflow.user_state import (
     TimerMap,
     on_timer,
 )
+from windowing.errors import error_text
 from windowing.time_domain import TimeDomain
 
 _STATE = ReadModifyWriteStateSpec("state")
@@ -53,7 +54,7 @@ class KeyExtraction:
         except Exception as error:
             raise TransformError(
                 f"{self._consumer} cannot extract a key from a record of the stream {self._stream!r}",
-                detail=f"the extractor raised {type(error).__name__}: {error}; record: {value!r:.500}",
+                detail=f"the extractor raised {type(error).__name__}: {error_text(error)}; record: {value!r:.500}",
                 hint="correct the key extractor, or produce such records to a stream of their own",
             ) from error
         return key, (self._stream, value)
@@ -161,7 +162,7 @@ class ComputationDoFn(DoFn):
             raise
         except Exception as error:
             raise TransformError(
-                f"{self._definition} raised {type(error).__name__}: {error}",
+                f"{self._definition} raised {type(error).__name__}: {error_text(error)}",
                 detail=f"in {type(computation).__name__}.{name}, called for {argument!r:.500}",
                 hint="correct the computation, or produce what it cannot deal with to a stream of its own",
             ) from error

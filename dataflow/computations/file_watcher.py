@@ -30,6 +30,7 @@ from dataflow.io.files import FileSource
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
 from dataflow.source import Source, SourceReader
+from windowing.errors import error_text
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us, to_timestamp_us
 
 
@@ -192,7 +193,7 @@ class FileWatcher(Source):
         except Exception as error:
             raise InputError(
                 f"it is not known when {path} begins",
-                detail=f"created raised {type(error).__name__}: {error}",
+                detail=f"created raised {type(error).__name__}: {error_text(error)}",
                 hint="correct the function, or let the pattern leave such files out",
             ) from error
 

@@ -16,6 +16,7 @@ from dataflow.io.files import PIECE_BYTES, FileSource, FileSplit, not_opened
 from dataflow.io.whole_lines import WholeLines, line_ends
 from dataflow.set_aside import RAW_BYTES_MAX, Origin, SetAside
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
+from windowing.errors import error_text
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
     MIN_TIMESTAMP_US,
@@ -245,7 +246,7 @@ def _time_us(path: str, event_time: Callable[[Any], TimestampLike], value: Any) 
         what = f"gave {found!r}:"
         return to_timestamp_us(found)
     except Exception as error:
-        why, hint = str(error), ""
+        why, hint = error_text(error), ""
         if isinstance(error, TimeError):
             why, hint = error.fact, f"{error.hint}; or "
         raise InputError(

@@ -105,7 +105,7 @@ class BatchEnd:
         """Every window, fired when all input is there."""
         return AllGroups(task, grouping)
 
-    def content(self, sender: RangeId, number: int, blob: bytes) -> Any:
+    def content(self, sender: RangeId, number: int, blob: bytes) -> bytes:
         """The blob itself: in which order receivers take it in does not matter."""
         return blob
 
@@ -180,7 +180,7 @@ class AllGroups:
         self._task = task
         self._groups = SpilledGroups(grouping, _WHILE_INPUT, _AT_THE_END, task.settings.spill_bytes)
 
-    def portions(self, contents: Iterable[Any]) -> Iterator[Portion]:
+    def portions(self, contents: Iterable[bytes]) -> Iterator[Portion]:
         """All keys together: nothing of them is committed before the end."""
         yield Portion(self._groups.steps(self._task.watch.inputs(contents)))
 

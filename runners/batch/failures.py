@@ -11,25 +11,19 @@ try again, until its last attempt.
 
 from typing import NoReturn
 
-import attrs
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from dataflow.errors import DataflowError, TransformError
-from dataflow.serialization import dumps, loads
-from runners.errors import JobFailedError, StoreError, StoreRestartedError, UnrepeatableError
-from runners.task_traceback import TaskTraceback, traceback_of
+from runners.errors import StoreError, StoreRestartedError, UnrepeatableError
+from runners.stored.errors import decode_error, encode_error
+from windowing.errors import error_text
 
 #: Worth another attempt; everything else is the same the next time.
 _TRANSIENT = (StoreError, OSError, MemoryError, UnrepeatableError)
 
 
-@attrs.frozen
-class Failure:
-    """An error on its way to the driver: pickled, and its traceback as text."""
-
-    error: bytes
-    traceback: str
-
+#: An error on its way to the driver, as bytes (`runners.stored.errors`).
+Failure = bytes
 
 #: How the driver is notified of a failure before the job has ended; what counts is the failure in
 #: the data.
@@ -67,24 +61,20 @@ def failure_of(error: Exception, where: str) -> Failure:
         error: that ended the task.
         where: the transform at which the stage starts, and what follows it.
     """
-    known = error if isinstance(error, DataflowError) else _described(error, where)
-    try:
-        pickled = dumps(known)
-        loads(pickled)
-    except Exception:  # noqa: BLE001 - a user's own subclass may do anything here
-        pickled = dumps(JobFailedError(known.fact, detail=known.detail, hint=known.hint))
-    return Failure(pickled, traceback_of(error))
+    return encode_error(error if isinstance(error, DataflowError) else _described(error, where))
 
 
 def raise_failure(failure: Failure) -> NoReturn:
     """Raise on the driver what was raised in the task."""
-    error: DataflowError = loads(failure.error)
-    raise error from TaskTraceback(failure.traceback)
+    raise decode_error(failure)
 
 
 def _described(error: Exception, where: str) -> DataflowError:
-    return TransformError(
-        f"{where}, or what follows it, raised {type(error).__name__}: {error}",
+    described = TransformError(
+        f"{where}, or what follows it, raised {type(error).__name__}: {error_text(error)}",
         detail="outside of any element; the traceback above has the line",
         hint="correct the code there and run the same job again: what is finished is kept",
     )
+    # So that the traceback is that of the user's own error.
+    described.__cause__ = error
+    return described

@@ -44,8 +44,8 @@ from runners.stored.places import ReadSoFar
 #: Records read from a source in one go: as many as stay in the processor's cache with what is made of them.
 BUNDLE_RECORDS = 1_000
 
-#: The number of a target, and what is for it.
-Shipment = tuple[int, Any]
+#: The number of a target, and what is for it, as a frame (`runners.stored`): what Spark's shuffle moves.
+Shipment = tuple[int, bytes]
 
 
 class Reading(Protocol):
@@ -100,7 +100,7 @@ class Portion:
 class Groups(Protocol):
     """The groups of a key range, and what becomes of them."""
 
-    def portions(self, contents: Iterable[Any]) -> Iterator[Portion]:
+    def portions(self, contents: Iterable[bytes]) -> Iterator[Portion]:
         """All keys; a portion is to be worked off before the next one is asked for.
 
         Args:
@@ -152,7 +152,7 @@ class End(Protocol):
             grouping: the stage.
         """
 
-    def content(self, sender: RangeId, number: int, blob: bytes) -> Any:
+    def content(self, sender: RangeId, number: int, blob: bytes) -> bytes:
         """What is shipped of partials that were packed.
 
         Args:
@@ -275,7 +275,7 @@ class RangeTask:
             if writer.is_full:
                 self._commit_read(reading, is_last=False)
 
-    def group(self, contents: Iterable[Any]) -> Iterator[Shipment]:
+    def group(self, contents: Iterable[bytes]) -> Iterator[Shipment]:
         """Take in everything that was shipped to the range, and fire what is due.
 
         Raises:

@@ -36,8 +36,8 @@ from runners.core.ground import dead_letters
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.row_changes import RowChanges
 from runners.errors import (
+    FencedError,
     JobMismatchError,
-    StoreError,
     StoreUnreachableError,
     UnrepeatableError,
 )
@@ -52,10 +52,6 @@ ROWS_MAX = 50_000
 #: How long a fenced attempt waits for the one that fenced it.
 FENCED_WAIT_S = 60.0
 _FENCED_POLL_S = 0.5
-
-
-class FencedError(StoreError):
-    """A newer attempt owns the range, or a newer run the job; this one wrote nothing and never will."""
 
 
 class RangeWriter:

@@ -7,7 +7,6 @@ their targets.  What an attempt does is `RangeTask`'s; here is how it is started
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import attrs
 from pyspark import TaskContext
@@ -20,6 +19,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import Store
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
+from runners.stored.errors import is_error
 from runners.worker_log import log_as
 
 #: The target of a failure that no task is left to receive.
@@ -49,12 +49,8 @@ class Work:
     can_fork: bool = False
 
 
-@attrs.frozen
-class SplitTask:
-    """A split of a source, to be read by one task."""
-
-    range_id: RangeId
-    split: bytes
+#: A split of a source, to be read by one task: its computation and index, and the split as bytes.
+SplitTask = tuple[str, int, bytes]
 
 
 @attrs.frozen
@@ -65,8 +61,8 @@ class SourceWave:
 
     def __call__(self, index: int, splits: Iterable[SplitTask]) -> Iterator[Shipment]:
         """Run the splits of one Spark partition."""
-        for task in splits:
-            yield from Attempt(self.work, task.range_id).read_split(task.split)
+        for computation, number, split in splits:
+            yield from Attempt(self.work, RangeId(computation, number)).read_split(split)
 
 
 @attrs.frozen
@@ -96,10 +92,10 @@ class FailedInputError(Exception):
         self.failure = failure
 
 
-def _content_of(shipment: Shipment) -> Any:
+def _content_of(shipment: Shipment) -> bytes:
     """The content of a shipment; raises `FailedInputError` for a failure."""
     content = shipment[1]
-    if isinstance(content, Failure):
+    if is_error(content):
         raise FailedInputError(content)
     return content
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future, wait
 import attrs
 from pyspark import RDD, InheritableThread, SparkContext
 
-from runners.batch.failures import Failure, FailureAccumulator, FailuresParam, raise_failure
+from runners.batch.failures import FailureAccumulator, FailuresParam, raise_failure
 from runners.batch.range_task import Shipment, TaskSettings
 from runners.batch.tasks import GroupingWave, SourceWave, SplitTask, Work
 from runners.millwheel.model.ids import RangeId
@@ -98,7 +98,7 @@ def _waves(context: SparkContext, work: Work, job: JobRow) -> tuple[RDD[Shipment
         for index in sorted(layout.wanted[name]):
             split = job.ranges[RangeId(name, index)].split
             assert split is not None
-            splits.append(SplitTask(RangeId(name, index), split))
+            splits.append((name, index, split))
     rdd: RDD[Shipment] = context.parallelize(splits, max(1, len(splits))).mapPartitionsWithIndex(
         SourceWave(work)
     )
@@ -173,7 +173,6 @@ def _check(ended: "Future[list[Shipment]]") -> None:
     if error is not None:
         raise spark_gave_up(error) from error
     for _, failure in ended.result():
-        assert isinstance(failure, Failure)
         raise_failure(failure)
 
 

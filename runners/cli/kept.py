@@ -16,6 +16,7 @@ from dataflow.errors import DataflowError, TimeError
 from runners.cli.text import find_job, print_table
 from runners.millwheel.store.port import KeptKind, Store
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
+from windowing.errors import error_text
 from windowing.timestamps import format_timestamp, to_duration_us
 
 _AGES = "say for example 90m, 12h, '30 days', P2W, or all"
@@ -108,7 +109,7 @@ def replay(store: Store, asked: argparse.Namespace) -> None:
         raise
     except Exception as error:
         raise DataflowError(
-            f"{asked.function} raised {type(error).__name__}: {error}",
+            f"{asked.function} raised {type(error).__name__}: {error_text(error)}",
             detail="".join(traceback.format_exception(error)).strip(),
             hint="nothing was deleted; the same command hands it the same records again",
         ) from error
@@ -142,7 +143,7 @@ def _function(named: str) -> Callable[[Sequence[Mapping[str, Any]], str], object
     except (ImportError, AttributeError, ValueError) as error:
         raise DataflowError(
             f"there is no function {named!r}",
-            detail=f"{type(error).__name__}: {error}",
+            detail=f"{type(error).__name__}: {error_text(error)}",
             hint="name it as MODULE:FUNCTION, with a module that Python finds from this directory",
         ) from error
     if not callable(found):

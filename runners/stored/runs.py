@@ -9,10 +9,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dataflow.serialization import dumps, loads
-from runners.stored.framing import check_number, current_format, frame, unframed
+from runners.stored.framing import (
+    check_number,
+    current_format,
+    frame,
+    opened,
+    unframed,
+    wrong_kind,
+)
 from windowing.window import Window
 
 PACKED, PARTS, KEPT = "packed", "parts", "kept"
+#: What is shipped to a key range in a backfill: partials, and how far event time has come.
+SENT, REACHED = "sent", "reached"
 #: The head of a frame of a run file: the number of the format, the bytes of its window's pickle, the number of its
 #: records, the bytes of its content, and the window's bounds.
 RUN_HEAD = struct.Struct("<BQQQqq")
@@ -124,3 +133,37 @@ def decode_kept(blob: bytes) -> list[list[Any]]:
     (kept,) = unframed(KEPT, blob)
     found: list[list[Any]] = kept
     return found
+
+
+def encode_sent(sender: tuple[str, int], number: int, blob: bytes) -> bytes:
+    """Partials from one range to another, of a backfill.
+
+    Args:
+        sender: its computation and index.
+        number: among all that an attempt at the sender ships.
+        blob: the data for the parts of the receiver.
+    """
+    return frame(SENT, *sender, number, blob)
+
+
+def encode_reached(sender: tuple[str, int], watermark_us: int, *, is_finished: bool) -> bytes:
+    """How far event time has come in a range, of a backfill.
+
+    Args:
+        sender: its computation and index.
+        watermark_us: its output watermark, in microseconds.
+        is_finished: whether nothing will ever come from there.
+    """
+    return frame(REACHED, *sender, watermark_us, is_finished)
+
+
+def decode_shipped(blob: bytes) -> tuple[str, list[Any]]:
+    """The kind of what one range ships to another in a backfill, and its fields.
+
+    Raises:
+        StoredFormatError: it is something else, or of a format that is not read.
+    """
+    kind, fields = opened(blob)
+    if kind not in (SENT, REACHED):
+        raise wrong_kind(kind, SENT)
+    return kind, fields

@@ -13,10 +13,10 @@ from pyspark import TaskContext
 
 from runners.core.ground.clock import Clock
 from runners.core.stages.plan import ExecutionPlan
+from runners.errors import WorkerStoppedError
 from runners.millwheel.store.port import Store
 from runners.millwheel.wire.messages import Died, encode
 from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport, own_host, send_last
-from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.registry import open_store

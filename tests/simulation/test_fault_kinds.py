@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from runners.errors import JobFailedError, StoreError, StoreUnreachableError
+from runners.errors import JobFailedError, StoreError, StoreUnreachableError, WorkerStoppedError
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
 from runners.millwheel.model.production import Checkpoint, Production
 from runners.millwheel.store.port import CommitOutcome, Committed, Indeterminate
 from runners.millwheel.wire.messages import Assign, Register
-from runners.millwheel.worker.committer import Committer, WorkerStoppedError
+from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.productions import note_committed
 from runners.millwheel.worker.silence import MASTER_SILENCE_MS

@@ -39,6 +39,7 @@ from runners.errors import BackfillError
 from runners.millwheel.model.ids import RangeId
 from runners.stored.partials import decode_partials
 from runners.stored.places import ReadSoFar, SplitMark, decode_split
+from runners.stored.runs import REACHED, decode_shipped, encode_reached, encode_sent
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: Records of a key range that are processed together, about.
@@ -47,26 +48,13 @@ BATCH_RECORDS = 10_000
 BUNDLE_TIMERS = 10_000
 
 
-class Sent(NamedTuple):
-    """Partials from one range to another.
-
-    Attributes:
-        number: among all that an attempt at the sender ships.
-    """
-
-    sender: RangeId
-    number: int
-    blob: bytes
-
-
 class SenderProgress(NamedTuple):
-    """How far a range has come; sent after all its partials, or before them, but not in place of them.
+    """How far event time has come in a range; sent after all its partials, or before them, but not in place of them.
 
     Attributes:
         is_finished: whether nothing will ever come from there, so that it does not hold the watermark back.
     """
 
-    sender: RangeId
     watermark_us: int
     is_finished: bool
 
@@ -136,9 +124,9 @@ class BackfillEnd:
         """The groups of the range, part by part."""
         return GroupsInParts(self, task, grouping)
 
-    def content(self, sender: RangeId, number: int, blob: bytes) -> Sent:
+    def content(self, sender: RangeId, number: int, blob: bytes) -> bytes:
         """The blob, from where it comes, and as which, so that receivers can take all of them in in one order."""
-        return Sent(sender, number, blob)
+        return encode_sent((sender.computation, sender.index), number, blob)
 
 
 def _writer_of(task: RangeTask) -> BackfillWriter:
@@ -151,7 +139,8 @@ def _reports(
 ) -> Iterator[Shipment]:
     """Report to every range that is fed from here how far this one is."""
     layout = task.settings.layout
-    progress = SenderProgress(task.range_id, watermark_us, is_finished)
+    sender = task.range_id.computation, task.range_id.index
+    progress = encode_reached(sender, watermark_us, is_finished=is_finished)
     for label in dict.fromkeys(group.label for group in task.stage.groups):
         for index in sorted(layout.wanted[label]):
             yield layout.offsets[label] + index, progress
@@ -253,7 +242,7 @@ class GroupsInParts:
         #: How far event time has come, and how far behind that what is open holds it.
         self._watermark_us = self._hold_us = MIN_TIMESTAMP_US
 
-    def portions(self, contents: Iterable[Sent | SenderProgress]) -> Iterator[Portion]:
+    def portions(self, contents: Iterable[bytes]) -> Iterator[Portion]:
         """Everything, in the order of the parts; what is to be left of some is committed before the next ones."""
         self._take_in(contents)
         for batch in self._parts.batches(self._end.batch_records, cut=self._written):
@@ -285,14 +274,16 @@ class GroupsInParts:
         """Delete the file."""
         self._parts.close()
 
-    def _take_in(self, contents: Iterable[Sent | SenderProgress]) -> None:
+    def _take_in(self, contents: Iterable[bytes]) -> None:
         """Take in all input, and how far event time has come."""
         progress: dict[RangeId, SenderProgress] = {}
-        for each in contents:
-            if isinstance(each, SenderProgress):
-                progress[each.sender] = each
+        for content in contents:
+            kind, (computation, index, *fields) = decode_shipped(content)
+            sender = RangeId(computation, index)
+            if kind == REACHED:
+                progress[sender] = SenderProgress(*fields)
             else:
-                self._parts.take(each.sender, each.number, each.blob)
+                self._parts.take(sender, *fields)
         assert progress.keys() == self._end.senders[self._task.stage.name], progress.keys()
         self._watermark_us = self._hold_us = input_watermark_us(progress.values())
 

@@ -12,7 +12,8 @@ from typing import Any, Self
 
 import attrs
 
-from runners.batch.range_writer import FencedError, RangeWriter
+from runners.batch.range_writer import RangeWriter
+from runners.errors import FencedError
 from runners.millwheel.control.backfill_progress import is_loaded, mark_of
 from runners.millwheel.store.port import RangeRow
 from runners.stored.places import ReadSoFar, SplitMark, encode_split_mark

@@ -16,6 +16,7 @@ from dataflow.graph import TransformNode
 from dataflow.set_aside import Origin, SetAside
 from dataflow.source import SourceBatch
 from runners.core.ground.element_text import shown
+from windowing.errors import error_text
 from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
 from windowing.window import GLOBAL_WINDOW, Window
 
@@ -137,7 +138,7 @@ def dead_letter(
         timestamp_us=timestamp_us,
         window=window,
         sign=sign,
-        error=_storable(str(error)),
+        error=_storable(error_text(error)),
         traceback=_storable("".join(traceback.format_exception(error.__cause__ or error))),
         tries=tries,
         origin=origin,

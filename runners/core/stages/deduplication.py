@@ -25,6 +25,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import LateArrival, LateElement
 from runners.core.ground.dead_letters import DeadLetter, dead_letter
 from runners.core.ground.element_text import shown
+from windowing.errors import error_text
 from windowing.window import GLOBAL_WINDOW, Window
 
 #: Returns which of some digests have been seen in the split; it gets each digest once.
@@ -152,7 +153,7 @@ class Deduplicator:
             ) from error
         except Exception as error:
             raise TransformError(
-                f"{self._node} cannot get the id of a record: {type(error).__name__}: {error}",
+                f"{self._node} cannot get the id of a record: {type(error).__name__}: {error_text(error)}",
                 detail=f"record: {shown(value)}",
                 hint="correct the function of record_ids, or what it is given",
             ) from error

@@ -40,6 +40,7 @@ from runners.core.stateful.stateful_invoker import Call, StatefulInvoker
 from triggers.clocks import Clocks
 from triggers.trigger import TriggerTimers
 from triggers.windowing_strategy import WindowingStrategy
+from windowing.errors import error_text
 from windowing.pane import NO_FIRING
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us
@@ -253,7 +254,7 @@ class _Step:
         except Exception as error:
             raise TransformError(
                 f"{self._machine.node} cannot put elements of one instant in order",
-                detail=f"{type(error).__name__}: {error}",
+                detail=f"{type(error).__name__}: {error_text(error)}",
                 hint="values must be plain data that can be pickled",
             ) from error
 

@@ -11,6 +11,7 @@ from dataflow.times import in_words
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.element_text import shown
 from runners.core.user_code.returned import Finished
+from windowing.errors import error_text
 from windowing.timestamps import format_timestamp
 
 Emit = Callable[[str, Bundle], None]
@@ -124,7 +125,7 @@ def failure(node: TransformNode, error: Exception, element: Any) -> Exception:
     if isinstance(error, TransformError):
         return error
     return TransformError(
-        f"{node} raised {type(error).__name__}: {error}",
+        f"{node} raised {type(error).__name__}: {error_text(error)}",
         detail=f"element: {shown(element)}",
         hint="correct the function, or yield bad elements to an output of their own (ParDo.with_outputs)",
     )
@@ -139,7 +140,7 @@ def hook_failure(node: TransformNode, error: Exception, where: str) -> Transform
         where: the method, as the error names it.
     """
     return TransformError(
-        f"{node} raised {type(error).__name__}: {error}",
+        f"{node} raised {type(error).__name__}: {error_text(error)}",
         detail=f"in {where}",
         hint="correct the DoFn",
     )

@@ -10,7 +10,6 @@ for as long as its lease loses its ranges to the others; its slot gets them back
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dataflow.serialization import loads_code
 from runners.core.ground.clock import Clock
 from runners.core.stages.percentile_watermark import percentiles_of
 from runners.core.stages.plan import ExecutionPlan
@@ -55,7 +54,7 @@ from runners.millwheel.wire.messages import (
     encode,
 )
 from runners.millwheel.wire.transport import Transport
-from runners.task_traceback import TaskTraceback
+from runners.stored.errors import decode_error
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 #: A worker that does not answer is asked again after this long; only a lost message needs it.
@@ -315,9 +314,7 @@ class Master:
 
     def _fail(self, failed: Failed) -> None:
         if self.failure is None:
-            error: Exception = loads_code(failed.error)
-            error.__cause__ = TaskTraceback(failed.traceback)
-            self._give_up(error, failed.worker)
+            self._give_up(decode_error(failed.error), failed.worker)
 
     def _give_up(self, error: Exception, place: str) -> None:
         if isinstance(error, LostCommitsError):

@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import attrs
 
+from windowing.errors import error_text
+
 #: Kinds of trouble that are remembered of a job.
 TROUBLES_MAX = 100
 #: Of a reason; the rest of it is in the log of the process that reported it.
@@ -127,7 +129,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _one(error: BaseException) -> str:
-    text = str(error).strip()
+    text = error_text(error).strip()
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 

@@ -162,12 +162,11 @@ class Failed:
     """Worker to master: user code or input is wrong, so trying again cannot help.
 
     Attributes:
-        traceback: where it was raised, as text.
+        error: as bytes (`runners.stored.errors`).
     """
 
     worker: str
     error: bytes
-    traceback: str = ""
 
 
 @attrs.frozen(kw_only=True)

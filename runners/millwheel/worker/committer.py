@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from dataflow.errors import DataflowError
 from runners.core.ground.clock import Clock
+from runners.errors import WorkerStoppedError
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import Channel
 from runners.millwheel.store.commit_or_resolve import CommitResult, commit_or_resolve
@@ -29,10 +29,6 @@ from runners.millwheel.worker.worker_step import WorkerStep, merged
 
 #: Weak productions that are not acknowledged after this long are checkpointed.
 STRAGGLER_MS = 1_000
-
-
-class WorkerStoppedError(DataflowError):
-    """This worker must not go on: another owns its ranges, or its last commit is unknown."""
 
 
 @attrs.define

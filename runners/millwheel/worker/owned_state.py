@@ -8,6 +8,7 @@ import attrs
 from runners.core.ground.cells import CellId, Effects, TimerId, window_holds
 from runners.core.ground.timers import TimerQueue, Timers
 from runners.core.stages.grouping import GroupingStage
+from runners.errors import WorkerStoppedError
 from runners.millwheel.cell_codec import decode_timer
 from runners.millwheel.model.counts import CacheCounts
 from runners.millwheel.model.guarantees import Guarantees
@@ -15,7 +16,6 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyMap
 from runners.millwheel.model.loads import LoadMeter
 from runners.millwheel.store.port import TakenRange
-from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.sizes import Pieces

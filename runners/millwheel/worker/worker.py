@@ -21,10 +21,9 @@ from types import MappingProxyType
 import attrs
 
 from dataflow.errors import DataflowError
-from dataflow.serialization import dumps_code
 from runners.core.ground.clock import Clock
 from runners.core.stages.plan import ExecutionPlan
-from runners.errors import JobFailedError, LostCommitsError, StoreError
+from runners.errors import JobFailedError, LostCommitsError, StoreError, WorkerStoppedError
 from runners.millwheel.control.shapes import Merge, RangeShape, Routing, Split
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import CommitMark, RangeId
@@ -53,7 +52,7 @@ from runners.millwheel.wire.messages import (
 )
 from runners.millwheel.wire.transport import Transport
 from runners.millwheel.worker.caution import UNWATCHED, Caution, Watch
-from runners.millwheel.worker.committer import Committer, WorkerStoppedError
+from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.compactor import Compactor
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.grouping_computation import GroupingComputation
@@ -72,8 +71,9 @@ from runners.millwheel.worker.silence import MASTER_SILENCE_MS, Silence
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.millwheel.worker.worker_step import WorkerStep
-from runners.task_traceback import traceback_of
+from runners.stored.errors import encode_error
 from triggers.clocks import Clocks
+from windowing.errors import error_text
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Where other ranges have work, a range whose only work is to delete acknowledged productions waits so long.
@@ -543,14 +543,10 @@ class Worker:
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, DataflowError):
             error = JobFailedError(
-                f"worker {self._spec.worker} met an unexpected {type(error).__name__}: {error}",
+                f"worker {self._spec.worker} met an unexpected {type(error).__name__}: {error_text(error)}",
                 detail="".join(format_exception(error)).strip(),
             )
-        failed = Failed(
-            worker=self._spec.worker,
-            error=dumps_code(error, "an error"),
-            traceback=traceback_of(error),
-        )
+        failed = Failed(worker=self._spec.worker, error=encode_error(error))
         self._send_to_master(failed)
         self.is_stopped = True
 

@@ -17,13 +17,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any, NoReturn
+from typing import Any
 
 import attrs
 
 from dataflow.graph import PipelineGraph
 from dataflow.pipeline import Pipeline
-from dataflow.serialization import dumps_code, loads, loads_code
+from dataflow.serialization import dumps_code, loads_code
 from runners.batch.batch_end import BatchEnd
 from runners.batch.failures import Failure
 from runners.batch.layout import Layout, layout
@@ -38,6 +38,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Indeterminate, JobRow, Store
+from runners.stored.errors import decode_error, is_error
 from runners.testing.simulator.simulation import BuildLike
 from runners.testing.simulator.unanswered import Unanswered
 
@@ -269,8 +270,8 @@ class _Run:
                 self._sent[range_id] = self._done(range_id)
                 self._batch.let_zombies_go_on()
         for _, content in [each for sent in self._sent.values() for each in sent]:
-            if isinstance(content, Failure):
-                _raise(content)
+            if is_error(content):
+                raise decode_error(content)
 
     def _maybe_die(self) -> None:
         if self._batch.strikes("driver"):
@@ -315,7 +316,3 @@ class _Run:
         target = self._layout.offsets[range_id.computation] + range_id.index
         given = [each for sent in self._sent.values() for each in sent if each[0] == target]
         return attempt.group(iter(self._batch.shuffled(given)))
-
-
-def _raise(failure: Failure) -> NoReturn:
-    raise loads(failure.error)

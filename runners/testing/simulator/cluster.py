@@ -17,7 +17,7 @@ from dataflow.graph import PipelineGraph
 from dataflow.serialization import dumps_code, loads_code
 from dataflow.source import SourceBatch
 from runners.core.stages.plan import ExecutionPlan, plan
-from runners.errors import LostCommitsError, StoreError, StoreRestartedError
+from runners.errors import LostCommitsError, StoreError, StoreRestartedError, WorkerStoppedError
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.model.requests import Request
@@ -27,7 +27,6 @@ from runners.millwheel.store.port import JobSpec
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version
 from runners.millwheel.versions.update import Fate, UpdatePlan
 from runners.millwheel.wire.messages import Acknowledge, Deliver
-from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker import Worker, WorkerSpec

@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
-from dataflow.errors import DataflowError, TransformError
+from dataflow.errors import TransformError
 from runners.batch.failures import Failure, FailuresParam, failure_of, is_transient, raise_failure
-from runners.errors import JobFailedError, StoreUnreachableError
+from runners.errors import StoreUnreachableError
 
 
 def carried(error: Exception) -> Failure:
@@ -36,14 +36,6 @@ def test_any_other_error_names_the_stage() -> None:
         raise_failure(carried(KeyError("k")))
 
 
-def test_an_error_that_does_not_travel_keeps_its_words() -> None:
-    class LocalError(DataflowError):
-        """Not importable anywhere else."""
-
-    with pytest.raises(JobFailedError, match="said"):
-        raise_failure(carried(LocalError("said")))
-
-
 def test_only_what_may_pass_is_tried_again() -> None:
     assert is_transient(StoreUnreachableError("down"))
     assert is_transient(ConnectionResetError())
@@ -52,6 +44,6 @@ def test_only_what_may_pass_is_tried_again() -> None:
 
 
 def test_failures_accumulate() -> None:
-    param, failure = FailuresParam(), Failure(b"", "")
+    param, failure = FailuresParam(), failure_of(KeyError("k"), "transform")
 
     assert param.addInPlace(param.addInPlace(param.zero([]), [failure]), []) == [failure]

@@ -8,9 +8,9 @@ import pytest
 
 from dataflow.table import TableSpec, TableWrite
 from runners.batch import range_writer
-from runners.batch.range_writer import FencedError, RangeWriter
+from runners.batch.range_writer import RangeWriter
 from runners.core.ground.dead_letters import DeadLetter
-from runners.errors import StoreUnreachableError, UnrepeatableError
+from runners.errors import FencedError, StoreUnreachableError, UnrepeatableError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore

@@ -5,11 +5,11 @@ import pytest
 
 import dataflow as df
 from dataflow.table import TableSpec, TableWrite
-from runners.batch.range_writer import FencedError, RangeWriter
+from runners.batch.range_writer import RangeWriter
 from runners.batch.repeating import begin_run, binding_ranges, check_continuable
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
-from runners.errors import UnrepeatableError
+from runners.errors import FencedError, UnrepeatableError
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore

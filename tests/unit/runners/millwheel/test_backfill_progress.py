@@ -6,13 +6,11 @@ import pytest
 
 import dataflow as df
 from runners.batch.backfill.backfill import check_continuable
-from runners.batch.backfill.end import Sent
 from runners.batch.backfill.settings import backfill_settings
 from runners.batch.range_task import RangeTask
-from runners.batch.range_writer import FencedError
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
-from runners.errors import BackfillError, UnrepeatableError
+from runners.errors import BackfillError, FencedError, UnrepeatableError
 from runners.millwheel.control.backfill_progress import (
     BackfillState,
     backfill_state,
@@ -26,6 +24,8 @@ from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
+from runners.stored.framing import kind_of
+from runners.stored.runs import SENT
 from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.backfill_jobs import LocalBackfill
 
@@ -134,7 +134,7 @@ def test_an_attempt_that_comes_second_with_another_end_is_given_up(store: Memory
     attempt: Iterator[object] = shorter.read_split(split)
     sent = next(attempt)
     assert isinstance(sent, tuple)
-    assert isinstance(sent[1], Sent)
+    assert kind_of(sent[1]) == SENT
     read_source(store)
 
     with pytest.raises(UnrepeatableError, match="up to 2 records and to 4"):

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dataflow.serialization import dumps, loads
 from dataflow.value_tags import ATTRS, ENUMS, TUPLES
-from runners.errors import LostCommitsError
 from runners.millwheel.wire import messages
 from runners.stored.framing import FORMAT, kind_of, number_of
 from tests.stored_bytes import named_in, ours_in
@@ -79,16 +77,6 @@ def test_messages_come_back_and_name_nothing_of_ours(kind: str) -> None:
     assert MESSAGES[kind] == messages.decode(blob)
     assert kind == kind_of(blob)
     assert ours_in(blob) == []
-
-
-def test_errors_come_back_and_name_nothing_of_ours() -> None:
-    """They cross processes, and are not stored."""
-    error = LostCommitsError("the fact", detail="what was seen", hint="what to do")
-    blob = dumps(error)
-
-    assert ours_in(blob) == []
-    assert type(loads(blob)) is LostCommitsError
-    assert str(loads(blob)) == str(error)
 
 
 def test_the_page_names_every_kind_and_tag() -> None:

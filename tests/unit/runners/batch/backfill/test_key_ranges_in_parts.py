@@ -6,7 +6,6 @@ import attrs
 import pytest
 
 import dataflow as df
-from runners.batch.backfill.end import SenderProgress, Sent
 from runners.batch.backfill.key_parts import PARTS
 from runners.batch.backfill.settings import backfill_settings
 from runners.batch.range_task import RangeTask, TaskSettings
@@ -86,7 +85,7 @@ class Begun:
     store: MemoryStore
     execution: ExecutionPlan
     backfill: TaskSettings
-    sent: list[Sent | SenderProgress]
+    sent: list[bytes]
 
     @classmethod
     def of(cls, p: df.Pipeline, batch_records: int = 12, tries: int | None = None) -> "Begun":

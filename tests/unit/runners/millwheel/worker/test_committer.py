@@ -5,13 +5,14 @@ from typing import Any
 import attrs
 import pytest
 
+from runners.errors import WorkerStoppedError
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.production import LateRecord, Production, Reshape, StoredDeadLetter
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced, Indeterminate
 from runners.millwheel.wire.messages import Acknowledge, decode
-from runners.millwheel.worker.committer import STRAGGLER_MS, Committer, WorkerStoppedError
+from runners.millwheel.worker.committer import STRAGGLER_MS, Committer
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.owned_range import OwnedRange

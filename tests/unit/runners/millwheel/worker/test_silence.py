@@ -6,12 +6,11 @@ import dataflow as df
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
-from runners.errors import StoreUnreachableError
+from runners.errors import StoreUnreachableError, WorkerStoppedError
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.model.troubles import TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.worker.committer import WorkerStoppedError
 from runners.millwheel.worker.silence import MASTER_SILENCE_MS
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.testing.local_network import LocalNetwork
