@@ -32,7 +32,7 @@ class CrashError(Exception):
 
 
 class FragileStore:
-    """A store whose user may die before and after every commit, or not hear what became of it."""
+    """A store whose user may die before and after every commit, or not learn what became of it."""
 
     def __init__(
         self, inner: Store, random: Random, crash_rate: float, unanswered: Unanswered
@@ -143,7 +143,7 @@ class LocalBackfill:
     def _outputs(
         self, backfill: TaskSettings, execution: ExecutionPlan, range_id: RangeId, given: Any
     ) -> list[Any]:
-        """What a task says; now and then it is run again, because that has got lost, and must say the same."""
+        """What a task returns; now and then it is run again, because that has got lost, and must return the same."""
         outputs_of_all: list[list[Any]] = []
         for attempt in range(self._random.choice([1, 1, 2])):
             owner = f"{range_id} {attempt} {self._random.random()}"
@@ -154,7 +154,7 @@ class LocalBackfill:
             outputs = task.read_split(given) if is_split else task.group(self._shuffled(given))
             outputs_of_all.append(list(outputs))
         assert all(each == outputs_of_all[0] for each in outputs_of_all), (
-            f"{range_id} says something else"
+            f"{range_id} returns something else"
         )
         return outputs_of_all[-1]
 

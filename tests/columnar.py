@@ -227,7 +227,7 @@ class Recorder(df.DoFn):
 
 
 class Run(NamedTuple):
-    """What a run said, whether in the order of event time, and how many bundles of it were never single objects."""
+    """What a run emitted, whether in the order of event time, and how many bundles of it were never single objects."""
 
     emitted: list[tuple[Any, ...]]
     is_in_order: bool
@@ -247,9 +247,9 @@ def replayed(
     spill_bytes: int = SPILL_BYTES,
     by_machine: bool = False,
 ) -> Run:
-    """What a batch run says, without Spark: the parts of its tasks, in one process.
+    """What a batch run emits, without Spark: the parts of its tasks, in one process.
 
-    ``by_machine``: with a cell and a timer for each window, also where windows speak once.
+    ``by_machine``: with a cell and a timer for each window, also where windows fire once.
     """
     pipeline, recorder = df.Pipeline(), Recorder()
     transform(pipeline | df.Read(source)) | df.ParDo(recorder)

@@ -12,7 +12,7 @@ MINUTE = 60
 
 
 class Deduplicated(df.DoFn):
-    """Says an element, and then none of its key for a minute."""
+    """Emits an element, and then none of its key for a minute."""
 
     def process(
         self,
@@ -41,7 +41,7 @@ class DeduplicatedOnArrival(Deduplicated):
 
 
 def expected(elements: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
-    """What it says of ``(key, value, second)`` in the order of event times, worked out by hand, sorted."""
+    """What it emits for ``(key, value, second)`` in the order of event times, worked out by hand, sorted."""
     free_from: dict[str, int] = {}
     emitted = []
     for key, value, second in sorted(elements, key=lambda each: (each[2], each[1])):

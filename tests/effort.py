@@ -19,7 +19,7 @@ _DAILY_LENGTHY, _DAILY_COSTLY = 2, 5
 
 
 def by_profile(*, dev: int, ci: int, nightly: int) -> int:
-    """One of these, as the profile says."""
+    """One of these, by the profile."""
     return {"ci": ci, "nightly": nightly}.get(_PROFILE, dev)
 
 

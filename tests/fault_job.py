@@ -1,4 +1,4 @@
-"""The job that faults are thrown at: a slow stream with ids, and tables of every pane that it says.
+"""The job that faults are thrown at: a slow stream with ids, and tables of every pane that it emits.
 
 Run as a program it is the driver of a streaming job:
 ``python -m tests.fault_job --store DSN --job NAME --records 2000 --gate PATH``.
@@ -39,7 +39,7 @@ CHANGE = {**PANE, "sign": int}
 TOTAL = {"user": str, "start": datetime, "value": str}
 VISIT = {**TOTAL, "end": datetime}
 
-#: Tables of panes, with no key: what is said once too often is in them for ever.
+#: Tables of panes, with no key: what is emitted once too often is in them for ever.
 PANE_TABLES = {"exact_panes": PANE, "total_panes": PANE, "visit_panes": CHANGE}
 #: Tables of answers.
 ANSWER_TABLES = {"totals": TOTAL, "visits": VISIT}
@@ -51,7 +51,7 @@ def gate_at(path: Path) -> Gate:
 
 
 def scripts(records: int, seed: int = 7) -> list[list[Batch]]:
-    """What each split says: ``(user, (id, is late))``, in batches with an honest watermark but for the late ones."""
+    """What each split hands over: ``(user, (id, is late))``, in batches whose watermark only the late ones break."""
     return [_script(split, records, random.Random(seed + split)) for split in range(SPLITS)]
 
 
@@ -147,7 +147,7 @@ def pane_row(
 
 
 def main() -> None:
-    """Be the driver of the job until it has ended; an error of ours is said in one line."""
+    """Be the driver of the job until it has ended; an error of ours is printed in one line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", required=True)
     parser.add_argument("--job", required=True)

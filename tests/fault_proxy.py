@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 _CHUNK_BYTES = 1 << 16
-#: How the server says that a transaction is durable (CommandComplete, its length, its tag).
+#: How the server reports that a transaction is durable (CommandComplete, its length, its tag).
 COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"
 _HOLD_MAX_S = 60.0
 
@@ -53,7 +53,7 @@ class FaultProxy:
         return len(pairs)
 
     def lose_commits(self, count: int) -> None:
-        """The next answers that say COMMIT do not arrive, and their connections end."""
+        """The next answers to a COMMIT do not arrive, and their connections end."""
         with self._lock:
             self._lose_commits = count
 

@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class PostgresProxy:
-    """Copies bytes until told to lose some; owned by the thread of the test."""
+    """Copies bytes until asked to lose some; owned by the thread of the test."""
 
     def __init__(self, dsn: str, directory: Path) -> None:
         self._upstream = conninfo_to_dict(dsn)
@@ -35,7 +35,7 @@ class PostgresProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose_request(self) -> None:
-        """The next thing the client says never arrives, and its connection ends."""
+        """The next thing the client sends never arrives, and its connection ends."""
         self._loses = "request"
 
     def lose_answer(self) -> None:

@@ -1,6 +1,6 @@
 """Sources that come to no end before a test lets them, so that a job runs for as long as the test needs it.
 
-A rate alone says nothing about that: on a busy machine the job may be done before the test has asked anything of it.
+A rate alone does not ensure that: on a busy machine the job may be done before the test has asked anything of it.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""What the panes that a job said must obey, whatever died meanwhile, in the order in which they were committed."""
+"""What the panes that a job emitted must obey, whatever died meanwhile, in the order in which they were committed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def check_corrections(emitted: Sequence[PaneRow], answers: Answers) -> None:
 
 
 def check_retractions(emitted: Sequence[PaneRow], answers: Answers) -> None:
-    """What is said is said once until it is taken back, no id is in two answers, and what stands is the answer."""
+    """What is emitted is emitted once until it is retracted, no id is in two answers, and what stands is the answer."""
     standing: dict[str, dict[tuple[Any, ...], str]] = defaultdict(dict)
     next_index: dict[tuple[Any, ...], int] = {}
     for change in emitted:
@@ -41,7 +41,7 @@ def check_retractions(emitted: Sequence[PaneRow], answers: Answers) -> None:
         if change["sign"] < 0:
             assert standing[user].pop(window, None) == change["value"], f"not standing: {change}"
             continue
-        assert window not in standing[user], f"said twice: {change}, {standing[user][window]}"
+        assert window not in standing[user], f"emitted twice: {change}, {standing[user][window]}"
         standing[user][window] = change["value"]
         assert change["index"] >= next_index.get(window, 0), f"out of order: {change}"
         next_index[window] = change["index"] + 1

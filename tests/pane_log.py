@@ -14,7 +14,7 @@ from windowing.window import Window
 
 @attrs.frozen
 class LoggedPane:
-    """One emission of a grouping: ``sign`` +1 says it, -1 takes it back."""
+    """One emission of a grouping: ``sign`` +1 emits it, -1 retracts it."""
 
     transform: str
     sign: int

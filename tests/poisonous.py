@@ -11,7 +11,7 @@ import dataflow as df
 
 #: A key as long as keys may be, of what cannot be compressed: three bytes a letter.
 LONGEST = "".join(map(chr, random.Random(1).choices(range(0x4E00, 0x9000), k=665)))
-#: What is left out when it is read, and what its dead letter says.
+#: What is left out when it is read, and the error in its dead letter.
 POISON: Sequence[tuple[Any, str]] = [
     (("divide", 0, 5.0), "ZeroDivisionError"),
     (("stop", 1, 5.0), "StopIteration"),

@@ -137,7 +137,7 @@ class ReplicatedServer:
         self.ask("SELECT pg_reload_conf()")
 
     def wait_for(self, query: str, what: str) -> None:
-        """Until a query says TRUE."""
+        """Until a query returns TRUE."""
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while self.ask(query) != [(True,)]:
             assert time.monotonic() < deadline_s, what

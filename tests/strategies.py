@@ -12,7 +12,7 @@ TIMES_US = st.integers(0, 40)
 US_PER_SECOND = 1_000_000
 KEYS = st.sampled_from(["a", "a", "b"])
 LATENESS_US = st.sampled_from([0, 3, 20, 40, 60])
-#: Before every event time: the watermark of a source that has said nothing.
+#: Before every event time: the watermark of a source that has reported nothing.
 NOTHING_EMITTED_US = -9
 
 

@@ -1,4 +1,4 @@
-"""Jobs of the streaming runner, for tests: run one, and what the direct runner says of the same pipeline."""
+"""Jobs of the streaming runner, for tests: run one, and what the direct runner makes of the same pipeline."""
 
 import random
 from collections.abc import Callable

@@ -36,7 +36,7 @@ def region_of(visit: Visit) -> int:
 
 
 class BucketCounter(Computation):
-    """Visits of a query by the minute, said when the minute is over: the paper's Windower (figure 9)."""
+    """Visits of a query by the minute, emitted when the minute is over: the paper's Windower (figure 9)."""
 
     inputs = {"visits": query_of}
     outputs = ["counts"]
@@ -142,7 +142,7 @@ def expected(visits: Iterable[tuple[Visit, int]]) -> dict[str, list[tuple[Any, .
 
 
 class Flush(Computation):
-    """Gathers numbers by their last digit, and says the sum of each now and then, by the clock."""
+    """Gathers numbers by their last digit, and emits the sum of each now and then, by the clock."""
 
     def process_record(self, record: Record) -> None:
         tag = str(record.value % 10)

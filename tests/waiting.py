@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-#: Less than the time that a test may take, so that a failure says what did not come about.
+#: Less than the time that a test may take, so that a failure shows what did not come about.
 WAIT_MAX_S = 240.0
 #: The same for a whole run of a program that starts Spark; for tests which may take longer than the others.
 RUN_MAX_S = 1_500.0
@@ -20,7 +20,7 @@ _POLL_S = 0.01
 
 
 def until(is_reached: Callable[[], object], complaint: Callable[[], str] = str) -> None:
-    """Look again and again until it is true; ``complaint``: what to say if it never is."""
+    """Look again and again until it is true; ``complaint``: the message if it never is."""
     deadline_s = time.monotonic() + WAIT_MAX_S
     while not is_reached():
         assert time.monotonic() < deadline_s, f"not reached in {WAIT_MAX_S} s: {complaint()}"

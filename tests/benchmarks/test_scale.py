@@ -1,4 +1,4 @@
-"""The cases of scale: their events are the same whoever reads them, and what is said of a run is so."""
+"""The cases of scale: their events are the same whoever reads them, and what is reported of a run is true."""
 
 from collections import Counter
 from pathlib import Path
@@ -189,7 +189,7 @@ def test_command_of_a_file_of_results_makes_the_same_plan() -> None:
 
 
 def test_nothing_is_struck_when_the_run_has_ended(tmp_path: Path) -> None:
-    """It ends with it: who looked twice would be told that it runs."""
+    """It ends with it: who looked twice would see that it runs."""
     task = Task(case=runs.RECOVERY, size=0, out=str(tmp_path))
     answers = [True]
     server: Any = None

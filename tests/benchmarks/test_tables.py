@@ -1,4 +1,4 @@
-"""Ratios are of pairs of good runs, tables say all, and the page has a place for each."""
+"""Ratios are of pairs of good runs, tables show all, and the page has a place for each."""
 
 import json
 from pathlib import Path

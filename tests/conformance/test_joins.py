@@ -1,4 +1,4 @@
-"""Joins say the pairs of their definition on every runner, of what comes once and of what is taken back."""
+"""Joins emit the pairs of their definition on every runner, of what comes once and of what is retracted."""
 
 from collections import Counter
 from typing import Any
@@ -40,7 +40,7 @@ def some(key: str, pairs: list[tuple[str, Any]]) -> list[Any]:
 def test_all_emit_the_pairs_of_the_definition(
     join_type: df.JoinType, make_runner: MakeRunner
 ) -> None:
-    """Orders and cities, over all time and at once, and both with totals that are taken back with every order."""
+    """Orders and cities, over all time and at once, and both with totals that are retracted with every order."""
     p = df.Pipeline(make_runner())
     both: Any = (
         p

@@ -24,7 +24,7 @@ class Sale(NamedTuple):
 
 
 class Gathered(df.DoFn):
-    """Says the sums of a bundle when it ends, one for each key and window, at the latest time that it has seen."""
+    """Emits the sums of a bundle when it ends, one for each key and window, at the latest time that it has seen."""
 
     def start_bundle(self) -> None:
         self.sums: dict[Any, int] = defaultdict(int)

@@ -46,7 +46,7 @@ def row(pair: tuple[int, int], window: df.Window = df.DoFn.WindowParam) -> dict[
 
 
 def totals(p: df.Pipeline, lines: Path, suffix: str) -> None:
-    """Lists of hours, which speak early too, and what they come to in half days."""
+    """Lists of hours, which fire early too, and what they come to in half days."""
     lists = (
         p
         | "read"

@@ -1,4 +1,4 @@
-"""The flights, history in batch and then live, on real Spark and Postgres: killed in the middle of both."""
+"""The flights, a backfill in batch and then live, on real Spark and Postgres: killed in the middle of both."""
 
 import json
 import subprocess
@@ -193,7 +193,7 @@ def minutes(p: df.Pipeline, folder: Path) -> None:
 def test_a_backfill_is_loaded_in_one_program_and_run_in_another(
     store_dsn: str, spark_master: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Two groupings, one behind the other; some of their windows end in history."""
+    """Two groupings, one behind the other; some of their windows end in the backfill."""
     options: dict[str, Any] = {
         "job": "totals",
         "store": store_dsn,
@@ -207,7 +207,7 @@ def test_a_backfill_is_loaded_in_one_program_and_run_in_another(
     minutes(whole, tmp_path)
 
     (tmp_path / "mended").touch()
-    # The first half day has ended in history, the second is open.
+    # The first half day has ended in the backfill, the second is open.
     starts = {row["start"] for row in half.run().read_table("totals")}
     assert starts == {NOON}
     capfd.readouterr()

@@ -1,4 +1,4 @@
-"""The batch runner says what the direct runner says, and runs every record through once."""
+"""The batch runner leaves what the direct runner leaves, and runs every record through once."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Oracle, direct, batch and streaming say the same, for windows, triggers, modes and streams that nobody chose.
+"""Oracle, direct, batch and streaming come to the same, for windows, triggers, modes and streams that nobody chose.
 
 Many cases are branches of one pipeline, so that a run of Spark is worth its start.
 What counts is the fold of the panes: when they come, and how many there are, is each engine's own affair.
@@ -42,7 +42,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @attrs.frozen
 class Case:
-    """A stream through a grouping, and perhaps through a second one that follows what the first takes back."""
+    """A stream through a grouping, and perhaps through a second one that follows what the first retracts."""
 
     windowing: Windowing
     arrivals: list[Arrivals]
@@ -67,7 +67,7 @@ RETRACTING = Mode.ACCUMULATING_AND_RETRACTING
 
 
 def build(pipeline: df.Pipeline, several: Sequence[Case]) -> None:
-    """All cases as branches that write what is said and taken back into one table."""
+    """All cases as branches that write what is emitted and retracted into one table."""
     rows = [
         pipeline | f"case {number}" >> _Branch(number, case) for number, case in enumerate(several)
     ]
@@ -130,8 +130,10 @@ def fold(case: Case, rows: Rows) -> dict[Place, Any]:
         signed[_place(row), row["value"]] += row["sign"]
     left = [place_and_value for place_and_value, count in signed.items() if count]
 
-    assert set(signed.values()) <= {0, 1}, "what is taken back was said, and nothing is said twice"
-    assert len(left) == len({place for place, _ in left}), "a window says one thing"
+    assert set(signed.values()) <= {0, 1}, (
+        "what is retracted was emitted, and nothing is emitted twice"
+    )
+    assert len(left) == len({place for place, _ in left}), "a window has one result"
     return {place: json.loads(value) for place, value in left}
 
 
@@ -162,7 +164,7 @@ Run = Callable[[Sequence[Case]], Rows]
 
 
 def check(several: Sequence[Case], run: Run) -> None:
-    """Every case comes to what the oracle says."""
+    """Every case comes to the answer of the oracle."""
     rows = run(several)
     for number, case in enumerate(several):
         mine = [row for row in rows if row["number"] == number]

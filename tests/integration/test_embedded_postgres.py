@@ -78,7 +78,7 @@ def start() -> Iterator[Start]:
 
 
 def holder(start: Start, data_dir: Path) -> subprocess.Popen[str]:
-    """Start a user that stays until it is told to finish."""
+    """Start a user that stays until it is asked to finish."""
     process = start(data_dir, HOLD)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n", process.communicate()[1]
@@ -378,7 +378,7 @@ def test_the_server_of_a_run_that_was_terminated_is_stopped_by_the_next_one(
 ) -> None:
     """And its data are removed; that of a run which is alive is left alone."""
     program = (
-        f"import time; from {module} import *; held = {server}; found = held.__enter__();"
+        f"import time; from {module} import *; kept = {server}; found = kept.__enter__();"
         "print(getattr(found, 'dsn', found), flush=True); time.sleep(600)"
     )
     with subprocess.Popen(

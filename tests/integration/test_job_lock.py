@@ -104,7 +104,7 @@ class NoPause:
 def test_a_driver_that_lost_its_session_may_lose_its_job(
     make: Make, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told so at once."""
+    """It is refused at once."""
     lock, quicker = make(), make()
     lock.hold()
     assert end_drivers(admin) == 1

@@ -51,7 +51,7 @@ def peak_mib() -> int:
 
 
 class ReadTwice(df.DoFn):
-    """Needs the largest value to say what the sum of all shares is."""
+    """Needs the largest value to know what the sum of all shares is."""
 
     def process(self, element: tuple[Any, Any]) -> Iterator[tuple[str, int]]:
         key, values = element
@@ -62,7 +62,7 @@ class ReadTwice(df.DoFn):
 
 
 class Each(df.DoFn):
-    """Says every value again: what comes out must not wait for the last."""
+    """Emits every value again: what comes out must not wait for the last."""
 
     def process(self, element: tuple[Any, Any]) -> Iterator[tuple[str, bytes]]:
         key, values = element
@@ -71,13 +71,13 @@ class Each(df.DoFn):
 
 
 def run(kind: str) -> None:
-    """What the subprocess does: prints what was said of the large key, and how much memory it took."""
+    """What the subprocess does: prints what was emitted for the large key, and how much memory it took."""
     totals: Counter[str] = Counter()
     p = df.Pipeline()
     groups = p | df.Create([("key", b"")]) | df.GroupByKey()
     if kind == "read twice":
         groups | df.ParDo(ReadTwice()) | df.Map(lambda pair: totals.update(dict([pair])))
-    elif kind == "say again":
+    elif kind == "emit again":
         numbers = groups | df.ParDo(Each()) | df.Map(lambda pair: (pair[0], number_of(pair[1])))
         numbers | "next" >> df.CombinePerKey(sum)
     else:
@@ -118,7 +118,7 @@ def blobs() -> Iterator[bytes]:
         yield encode_partials([("key", GLOBAL_WINDOW, values, CHUNK), other])
 
 
-@pytest.mark.parametrize("kind", ["read twice", "say again", "group again"])
+@pytest.mark.parametrize("kind", ["read twice", "emit again", "group again"])
 def test_a_group_of_300_mb_takes_little_memory(kind: str) -> None:
     program = f"from tests.integration.test_large_group import run; run({kind!r})"
     done = subprocess.run(

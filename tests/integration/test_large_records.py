@@ -115,7 +115,7 @@ def test_rows_of_a_megabyte(store_dsn: str, rows: int) -> None:
 def test_a_value_above_the_limit_is_refused_by_name(
     store_dsn: str,
 ) -> None:
-    """The job says of which key, and nothing of it is in the store."""
+    """The error names the key, and nothing of it is in the store."""
     p = df.Pipeline()
     (
         p

@@ -269,7 +269,7 @@ def test_takeover_waits_for_a_commit_in_flight(
 def test_commit_that_gave_way_to_a_lock_is_repeated(
     connect: Connect, admin: psycopg.Connection[Any]
 ) -> None:
-    """The lock is let go when the commit has said that it tries again."""
+    """The lock is let go when the commit has reported that it tries again."""
     reasons: list[str] = []
 
     def let_go(why: str) -> None:

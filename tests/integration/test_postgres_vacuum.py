@@ -60,7 +60,7 @@ def cells(first: int, count: int, letter: bytes) -> list[CellWrite]:
 
 
 def status(admin: psycopg.Connection[Any]) -> dict[str, dict[str, Any]]:
-    """What the view says of each table, by the name of its parent."""
+    """What the view shows of each table, by the name of its parent."""
     cursor = admin.execute("SELECT * FROM dataflow.table_status")
     names = [column.name for column in cursor.description or ()]
     found = [dict(zip(names, row, strict=True)) for row in cursor]

@@ -135,7 +135,7 @@ def test_what_is_no_key_is_shown_in_hex_and_never_an_error(
 def test_a_key_is_shown_otherwise_than_a_window_and_a_key(
     person: psycopg.Connection[Any], key: Any, bounds: tuple[int, int]
 ) -> None:
-    """Cells of windows that merge have no window in their key, and nothing else says so."""
+    """Cells of windows that merge have no window in their key, and nothing else shows it."""
     start_us, end_us = sorted(bounds)
     encoded = encode_key(key)
     for window in (None, Window(start_us, end_us + 1), GLOBAL):

@@ -61,7 +61,7 @@ def start(
 
 
 def ask_until_done(ask: Callable[[], str]) -> str:
-    """What is being split cannot move yet: that is said, and passes."""
+    """What is being split cannot move yet: that is reported, and passes."""
     answers: list[str] = []
 
     def is_done() -> bool:

@@ -1,4 +1,4 @@
-"""The store's password and the job's secret key are nowhere where they could be read: not said, listed or stored."""
+"""The store's password and the job's secret key are nowhere where they could be read: not printed, listed or stored."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from tests.processes import descendants
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 PASSWORD = "c0rrect-h0rse"
-#: A streaming job in which one worker meets an error, so that there is something to be said about everything.
+#: A streaming job in which one worker meets an error, so that there is something to report about everything.
 PROGRAM = """
 import logging, os, sys
 from pathlib import Path

@@ -24,7 +24,7 @@ from runners.streaming import StreamingRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
-#: Two sessions that say something before a third element joins them.
+#: Two sessions that fire before a third element joins them.
 STREAM = (
     TestStream()
     .advance_processing_time(10)
@@ -85,7 +85,7 @@ def _is_red(elements: list[Any]) -> None:
 
 
 def test_a_stream_emits_and_retracts_as_it_goes(store_dsn: str, spark_master: str) -> None:
-    """In streaming; in batch everything is there before anything is said."""
+    """In streaming; in batch everything is there before anything is emitted."""
     with df.Pipeline(
         StreamingRunner(job="job", store=store_dsn, master=spark_master, show_progress=False)
     ) as p:

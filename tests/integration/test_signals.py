@@ -92,9 +92,9 @@ def total_of(result: df.PipelineResult) -> int:
 def test_a_running_job_answers_on_request(
     store_dsn: str, spark_master: str, numbers: Path, tmp_path: Path
 ) -> None:
-    """All that was read before is said soon, once; also if a worker dies just then."""
+    """All that was read before is emitted soon, once; also if a worker dies just then."""
     runner = StreamingRunner(job="asked", store=store_dsn, master=spark_master, show_progress=False)
-    # There is always something new to say until the gate is opened.
+    # There is always something new to emit until the gate is opened.
     gate = Gate(path=tmp_path / "gate", records_per_second=50)
     pipeline = df.Pipeline(gate.gated(runner))
     build(pipeline, numbers)
@@ -106,7 +106,7 @@ def test_a_running_job_answers_on_request(
         return statistics.records_read if statistics else 0
 
     def answers(send: Callable[[], object]) -> None:
-        """A signal is sent when there is something to say, and everything read by then is said."""
+        """A signal is sent when there is something to emit, and everything read by then is emitted."""
         before = total_of(job)
         until(lambda: records_read() > before + 20)
         read = records_read()

@@ -31,7 +31,7 @@ SILENCE = df.TimerSpec("silence", df.TimeDomain.EVENT)
 
 
 class Flushed(df.DoFn):
-    """Says the sum of what it has gathered now and then, by the clock, and how many there were when all are there."""
+    """Emits the sum of what it has gathered now and then, by the clock, and how many there were when all are there."""
 
     def process(
         self,

@@ -1,4 +1,4 @@
-"""The streaming runner on real Spark and Postgres says what the direct runner says, whoever dies."""
+"""The streaming runner on real Spark and Postgres leaves the rows of the direct runner, whoever dies."""
 
 import random
 from collections.abc import Callable

@@ -122,7 +122,7 @@ def test_a_stream_is_updated_while_it_runs(
 def test_a_paused_stream_is_updated_when_it_runs_again(
     running: StreamingJob, lines: Path, store_dsn: str, spark_master: str
 ) -> None:
-    """Nothing is in flight; without being told to, nothing is updated, and the error says what could be done."""
+    """Nothing is in flight; without being asked to, nothing is updated, and the error says what could be done."""
     running.pause()
     new = version(lines, ("totals", sum, row))
     with closing(open_store(store_dsn)) as store:
@@ -139,7 +139,7 @@ def test_a_paused_stream_is_updated_when_it_runs_again(
     result.wait_until_finish()
     expected = rows_of(built(new, DirectRunner()).run(), "totals")
 
-    # What was said before is in the table of that time.
+    # What was emitted before is in the table of that time.
     (sums,) = built(version(lines, ("sums", sum, row)), runner).graph().tables()
     with closing(open_store(store_dsn)) as store:
         before = shown(store.read_table(sums))

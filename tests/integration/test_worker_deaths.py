@@ -1,4 +1,4 @@
-"""Records that end or hang the process that works on them, and workers that die otherwise: all of it is told."""
+"""Records that end or hang the process that works on them, and workers that die otherwise: all of it is reported."""
 
 import ctypes
 import logging
@@ -180,7 +180,7 @@ def test_a_locked_table_is_waited_for_and_that_is_reported(
 def test_a_worker_for_which_spark_has_no_room_is_missed(
     streaming: Streaming, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of three workers only two fit on two cores: the third's ranges wait for ever, and that is said."""
+    """Of three workers only two fit on two cores: the third's ranges wait for ever, and that is reported."""
     with caplog.at_level(logging.WARNING):
         result = streaming.start(slow_sums, workers=3, records_per_second=100)
         with closing(open_store(streaming.store)) as store:

@@ -1,6 +1,6 @@
-"""Laws of two groupings, one after the other, where the first may take back what it said.
+"""Laws of two groupings, one after the other, where the first may retract what it emitted.
 
-At every moment the second must say what the oracle makes of what the first says then.
+At every moment the second must have emitted what the oracle makes of what the first has emitted by then.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ class Chain:
 def check_chain(
     windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.Trigger, chain: Chain
 ) -> None:
-    """Nothing is said twice, what is taken back was said, and in the end both say what the oracle says."""
+    """Nothing is emitted twice, what is retracted was emitted, and in the end both have the answers of the oracle."""
     log = run_chain(windowing, arrivals, trigger, chain)
     for step in log.steps:
         _check_emitted_once(chain, emitted_at(log, step)[1])
@@ -66,7 +66,7 @@ def check_chain(
 
 
 def check_numbered(panes: Sequence[LoggedPane]) -> None:
-    """Windows that end and do not merge number their panes without a gap, also when they were taken back to nothing."""
+    """Windows that end and do not merge number their panes without a gap, also when they were retracted to nothing."""
     emitted: Counter[Place] = Counter()
     not_early: Counter[Place] = Counter()
     for where, info in [(pane_place(each), each.pane) for each in panes if each.sign > 0]:
@@ -80,7 +80,7 @@ def check_numbered(panes: Sequence[LoggedPane]) -> None:
 def check_every_moment(
     windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.Trigger, chain: Chain
 ) -> None:
-    """With a trigger that always speaks, the second grouping is right after every step."""
+    """With a trigger that always fires, the second grouping is right after every step."""
     always = attrs.evolve(chain, trigger=df.Always())
     # What is not windowed anew keeps its trigger too.
     first_trigger = df.Always() if chain.windowing is FROZEN else trigger
@@ -94,9 +94,9 @@ def check_every_moment(
 def check_chain_on_time(
     windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.Trigger, chain: Chain
 ) -> None:
-    """When the watermark passes a window of the second grouping, that says what the first says then, and is on time.
+    """When the watermark passes a window of the second grouping, it emits what the first has by then, and is on time.
 
-    Also where it has grown, merged, shrunk or come apart since it spoke last.  The second trigger fires at that moment.
+    Also where it has grown, merged, shrunk or come apart since it fired last.  The second trigger fires at that moment.
     """
     windowing = windowing._replace(percentile=100)
     log = run_chain(windowing, arrivals, trigger, chain)
@@ -153,12 +153,12 @@ def shared_key(summary: Summary) -> str:
 
 
 def number(summary: Summary) -> int:
-    """Something that tells summaries apart most of the time."""
+    """Something that distinguishes summaries most of the time."""
     return sum(summary[3]) * 7 + summary[1]
 
 
 def emitted_at(log: PaneLog, step: int) -> tuple[dict[Place, Any], dict[Place, Any]]:
-    """What each of the groupings says after so many panes; checks every pane on the way."""
+    """What each of the groupings has emitted after so many panes; checks every pane on the way."""
     first: dict[Place, Any] = {}
     second: dict[Place, Any] = {}
     panes: Sequence[LoggedPane] = log.panes[:step]
@@ -168,7 +168,7 @@ def emitted_at(log: PaneLog, step: int) -> tuple[dict[Place, Any], dict[Place, A
 
 
 def expected(chain: Chain, first: dict[Place, Any]) -> dict[Place, Any]:
-    """What the oracle makes of what the first grouping says."""
+    """What the oracle makes of what the first grouping emits."""
     summaries = [
         (key, start_us, end_us, tuple(sorted(values)))
         for (key, start_us, end_us), values in first.items()

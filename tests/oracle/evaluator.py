@@ -26,7 +26,7 @@ class Record(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Records that arrive together, and the watermark told after them."""
+    """Records that arrive together, and the watermark that is reported after them."""
 
     records: tuple[Record, ...]
     watermark_us: int

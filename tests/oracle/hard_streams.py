@@ -39,19 +39,19 @@ HARD_STREAMS: dict[str, tuple[Windowing, list[Arrivals]]] = {
         Windowing("sessions", 10),
         arrivals_of(([("a", 0), ("a", 10)], 0)),
     ),
-    "a bridge takes two said sessions back": (
+    "a bridge retracts two sessions that were emitted": (
         Windowing("sessions", 10, 0, 100),
         arrivals_of(([("a", 0), ("a", 15)], 50), ([("a", 8)], 50)),
     ),
-    "a said session grows past the watermark": (
+    "an emitted session grows past the watermark": (
         Windowing("sessions", 10, 0, 100),
         arrivals_of(([("a", 0)], 12), ([("a", 9)], 12), ([], 30)),
     ),
-    "a said session grows past the watermark again and again": (
+    "an emitted session grows past the watermark again and again": (
         Windowing("sessions", 10, 0, 100),
         arrivals_of(([("a", 1)], 11), ([("a", 5)], 15), ([("a", 3)], 15), ([("a", 14)], 24)),
     ),
-    "two said sessions are joined past the watermark, by one that has not said anything, and it grows": (
+    "two emitted sessions are joined past the watermark, by one that has not fired, and it grows": (
         Windowing("sessions", 10, 0, 100),
         arrivals_of(
             ([("a", 0), ("a", 11)], 21), ([("a", 15)], 22), ([("a", 5)], 25), ([("a", 24)], 40)
@@ -73,7 +73,7 @@ HARD_STREAMS: dict[str, tuple[Windowing, list[Arrivals]]] = {
         Windowing("sliding", 3, 0, 0, 10),
         arrivals_of(([("a", 2), ("a", 3), ("a", 9), ("a", 10)], 5), ([("a", 4), ("a", 2)], 5)),
     ),
-    "what an absorbed window has said is about to be forgotten": (
+    "what an absorbed window has emitted is about to be forgotten": (
         Windowing("sessions", 8, 0, 20),
         arrivals_of(
             ([("a", 6)], 1), ([("a", 34)], 21), ([("a", 13), ("a", 20), ("a", 27)], 41), ([], 80)
@@ -95,10 +95,10 @@ HARD_STREAMS: dict[str, tuple[Windowing, list[Arrivals]]] = {
     ),
 }
 
-#: Streams through two groupings: how the first one windows, and after how many records it first speaks.
+#: Streams through two groupings: how the first one windows, and after how many records it first fires.
 #: The second makes sessions with a gap of 6 of the results.
 HARD_CHAINS: dict[str, tuple[Windowing, list[Arrivals], int]] = {
-    "a result that bridged two sessions of results is taken back": (
+    "a result that bridged two sessions of results is retracted": (
         Windowing("sessions", 10, 0, 100),
         arrivals_of(
             ([("a", 0), ("b", 5), ("c", 10)], 1),
@@ -106,7 +106,7 @@ HARD_CHAINS: dict[str, tuple[Windowing, list[Arrivals], int]] = {
         ),
         1,
     ),
-    "of two sessions that were one, the later speaks first": (
+    "of two sessions that were one, the later fires first": (
         Windowing("sessions", 10, 0, 100),
         arrivals_of(
             ([("a", 0), ("b", 5), ("c", 10)], 1),
@@ -117,12 +117,12 @@ HARD_CHAINS: dict[str, tuple[Windowing, list[Arrivals], int]] = {
         ),
         1,
     ),
-    "a group is taken back to nothing, and filled again": (
+    "a group is retracted to nothing, and filled again": (
         Windowing("fixed", 10, 0, 20),
         arrivals_of(*(([("a", at)], 1) for at in range(1, 8)), ([], 12), ([("a", 2)], 13)),
         1,
     ),
-    "a session that had spoken has merged, and its window is about to be forgotten": (
+    "a session that had fired has merged, and its window is about to be forgotten": (
         Windowing("sessions", 8, 0, 20),
         arrivals_of(([("a", 17)], 1), ([("a", 24)], 51)),
         1,

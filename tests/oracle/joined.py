@@ -1,4 +1,4 @@
-"""Laws of joins: what they say adds up to the pairs that the oracle makes of its groups, and at no moment to another.
+"""Laws of joins: what they emit adds up to the pairs that the oracle makes of its groups, and at no moment to another.
 
 They are functions so that `tests/repo/test_mutations.py` can check that a broken core breaks them.
 """
@@ -19,7 +19,7 @@ from tests.pane_log import LoggedPane, PaneLog, run_logged
 #: A value and its side; several records have the same.
 LEFT_OF = {True: "left", False: "right"}
 RETRACTING = Mode.ACCUMULATING_AND_RETRACTING
-#: What a join says: key, window, left and right.
+#: What a join emits: key, window, left and right.
 Row = tuple[Any, int, int, Any, Any]
 Rows = Counter[Row]
 
@@ -30,12 +30,12 @@ def is_left(value: int) -> bool:
 
 
 def shown(value: int) -> int:
-    """What it says: some values are the same."""
+    """The text of a value: some values are the same."""
     return value % 5
 
 
 def oracle_pairs(lefts: Sequence[Any], rights: Sequence[Any], join_type: df.JoinType) -> list[Any]:
-    """What a join says of a group, from the definition of SQL's joins."""
+    """What a join emits for a group, from the definition of SQL's joins."""
     pairs = [(left, right) for left in lefts for right in rights]
     if join_type in (df.JoinType.LEFT_OUTER, df.JoinType.FULL_OUTER) and not rights:
         pairs += [(left, None) for left in lefts]
@@ -47,7 +47,7 @@ def oracle_pairs(lefts: Sequence[Any], rights: Sequence[Any], join_type: df.Join
 def oracle_rows(
     groups: Iterable[Group], join_type: df.JoinType, left_of: Any, value_of: Any
 ) -> Rows:
-    """What a join says of groups."""
+    """What a join emits for groups."""
     rows: Rows = Counter()
     for group in groups:
         sides: dict[bool, list[Any]] = defaultdict(list)
@@ -72,7 +72,7 @@ def sides(
 
 
 def rows_of(panes: Iterable[LoggedPane]) -> Counter[tuple[Row, int]]:
-    """What a join says after these panes, and at which event times; nothing is taken back that was not said."""
+    """What a join has emitted after these panes, and at which event times; it retracts nothing that it did not emit."""
     rows: Counter[tuple[Row, int]] = Counter()
     for pane in panes:
         for left, right in pane.value:
@@ -106,7 +106,7 @@ def check_join(
     join_type: df.JoinType,
     combiner: df.TimestampCombiner = df.TimestampCombiner.END_OF_WINDOW,
 ) -> None:
-    """In the end a join has said the oracle's pairs, and at every moment those of what a CoGroupByKey says."""
+    """In the end a join has emitted the oracle's pairs, and at every moment those of the groups of a CoGroupByKey."""
     pipeline = df.Pipeline(DirectRunner())
     records = windowed(pipeline, windowing, arrivals, RETRACTING, trigger, combiner)
     left, right = sides(records, is_left, shown)
@@ -122,7 +122,7 @@ def check_join(
 
 @attrs.frozen
 class Summary:
-    """What the first grouping says, as a value of the second."""
+    """What the first grouping emits, as a value of the second."""
 
     key: Any
     start_us: int

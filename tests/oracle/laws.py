@@ -158,10 +158,10 @@ def check_accumulating(
 
 
 def check_retracting(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None:
-    """The signed sum of the panes is the answer; and what is said is always said once.
+    """The signed sum of the panes is the answer; and nothing is emitted twice at one time.
 
-    At every prefix each window has zero or one result, and a retraction takes back exactly what was
-    said.  After every batch each window that the watermark has passed says exactly what has come.
+    At every prefix each window has zero or one result, and a retraction retracts exactly what was
+    emitted.  After every batch each window that the watermark has passed has emitted exactly what has come.
     """
     log = run_grouping(windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING)
     emitted: dict[Place, Any] = {}
@@ -186,7 +186,7 @@ def check_retracting(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None
 def check_retracting_fold(
     windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.Trigger
 ) -> None:
-    """Whenever the trigger speaks: nothing is said twice, and in the end the signed sum is the answer."""
+    """Whenever the trigger fires: nothing is emitted twice, and in the end the signed sum is the answer."""
     log = run_grouping(windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING, trigger)
     emitted: dict[Place, Any] = {}
     _apply(emitted, log.panes)
@@ -198,7 +198,7 @@ def check_retracting_fold(
 
 
 def check_on_time(windowing: Windowing, arrivals: Sequence[Arrivals], trigger: df.Trigger) -> None:
-    """When the watermark passes a window, also one that has merged, it says all that has come, and that it is on time.
+    """When the watermark passes a window, also one that has merged, it emits all that has come, as on time.
 
     Args:
         windowing: how windows come about.
@@ -236,9 +236,9 @@ CHECKS: dict[Mode, Callable[[Windowing, Sequence[Arrivals]], None]] = {
 
 
 def check_panes(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) -> None:
-    """`PaneInfo` tells the truth: index by lineage, timing by the watermark, last at the end.
+    """`PaneInfo` is right: index by lineage, timing by the watermark, last at the end.
 
-    A merged window is early only to take back in time what a window that it absorbed has said: before that is forgotten
+    A merged window is early only to retract in time what a window that it absorbed emitted: before that is forgotten
     behind the grouping.
     """
     windowing = windowing._replace(percentile=100)
@@ -278,7 +278,7 @@ def check_panes(windowing: Windowing, arrivals: Sequence[Arrivals], mode: Mode) 
                 ends_us[pane.key].append(pane.window.end_us)
 
         for each in ends_us.values():
-            assert sorted(each) == each, "windows of a key that the watermark passes speak in order"
+            assert sorted(each) == each, "windows of a key that the watermark passes fire in order"
 
 
 def check_keyed_table(windowing: Windowing, arrivals: Sequence[Arrivals]) -> None:
@@ -319,12 +319,12 @@ def _apply(emitted: dict[Place, Any], panes: Sequence[LoggedPane]) -> None:
         where = pane_place(pane)
         if pane.sign > 0:
             assert where not in emitted, (
-                f"{where} says a second thing without taking the first back"
+                f"{where} emits a second result without retracting the first"
             )
             emitted[where] = pane.value
         else:
             assert where in emitted, f"{where} retracts what it has not emitted"
-            assert emitted.pop(where) == pane.value, "a retraction is exactly what was said"
+            assert emitted.pop(where) == pane.value, "a retraction is exactly what was emitted"
 
 
 def _check_dropped(answer: Answer, log: PaneLog) -> None:

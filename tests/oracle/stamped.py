@@ -1,6 +1,6 @@
-"""Laws of groupings in a row whose panes have the event times of records, and are taken back.
+"""Laws of groupings in a row whose panes have the event times of records, and are retracted.
 
-Whoever groups the panes again must take every retraction in where the pane was taken in, and say in the end what the
+Whoever groups the panes again must take every retraction in where the pane was taken in, and have in the end what the
 oracle makes of the last panes, each at the event time of a record in it.
 """
 
@@ -25,7 +25,7 @@ CHOSEN: Mapping[Combiner, Callable[[Sequence[int]], int]] = {
 
 @attrs.frozen
 class Groupings:
-    """Three of them: by key, by another key in other windows, and all by the instant at which it was said.
+    """Three of them: by key, by another key in other windows, and all by the instant at which it was emitted.
 
     ``more_us``: how much more lateness the second allows than the first.  ``is_sum``: whether the second adds numbers
     up, instead of listing results.
@@ -79,7 +79,7 @@ def run_stamped(windowing: Windowing, arrivals: Sequence[Arrivals], how: Groupin
 
 
 def check_stamped(windowing: Windowing, arrivals: Sequence[Arrivals], how: Groupings) -> None:
-    """Nothing that a grouping says or takes back is late for the next, and the signed sums are the oracle's answers."""
+    """Nothing that a grouping emits or retracts is late for the next, and the signed sums are the oracle's answers."""
     log = run_stamped(windowing, arrivals, how)
     late = [row for row in log.late_records() if row["transform"] != "first"]
 

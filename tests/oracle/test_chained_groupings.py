@@ -22,7 +22,7 @@ from tests.strategies import (
 #: The nightly profile digs for minutes.
 pytestmark = pytest.mark.timeout(3600)
 
-#: A hundred and more: what the first grouping says ends in the same year as what it was said of.
+#: A hundred and more: what the first grouping emits ends in the same year as what it was made of.
 ZERO = st.just(0)
 FIRST = st.one_of(sessions(), own_gaps(), sliding(), windowings()).filter(
     lambda windowing: windowing.kind != "global"
@@ -72,7 +72,7 @@ def test_two_groupings_fold_to_the_oracle(
 def test_the_second_grouping_is_right_at_every_moment(
     windowing: Windowing, arrivals: list[Arrivals], trigger: df.Trigger, chain: Chain
 ) -> None:
-    """What it says is always made of exactly what the first one says."""
+    """What it emits is always made of exactly what the first one has emitted."""
     chained.check_every_moment(windowing, arrivals, trigger, chain)
 
 
@@ -90,7 +90,7 @@ def test_a_window_of_answers_fires_when_the_watermark_passes_it(
     second: Windowing,
     on_time: df.Trigger,
 ) -> None:
-    """Also a session of what may be taken back, that has grown or come apart."""
+    """Also a session of what may be retracted, that has grown or come apart."""
     chained.check_chain_on_time(windowing, arrivals, trigger, Chain(second, on_time))
 
 

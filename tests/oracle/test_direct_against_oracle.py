@@ -39,7 +39,7 @@ def test_fold_of_panes_is_the_oracle(
 
 @given(windowing=sessions(lateness_us=st.sampled_from([20, 60])), arrivals=streams())
 def test_lateness_and_retractions(windowing: Windowing, arrivals: list[Arrivals]) -> None:
-    """Corrections of windows already said are exact, at every prefix of what is emitted."""
+    """Corrections of windows that have fired are exact, at every prefix of what is emitted."""
     laws.check_retracting(windowing, arrivals)
 
 
@@ -84,7 +84,7 @@ def test_order_and_bundles_do_not_matter(
 def test_days_with_clock_changes(
     mode: df.AccumulationMode, case: tuple[Windowing, list[Arrivals]]
 ) -> None:
-    """Days of 23, 23.5, 24, 24.5 and 25 hours are grouped, and told, as days."""
+    """Days of 23, 23.5, 24, 24.5 and 25 hours are grouped, and emitted, as days."""
     laws.CHECKS[mode](*case)
     laws.check_panes(*case, mode)
 
@@ -122,7 +122,7 @@ def test_known_hard_streams(case: str, mode: df.AccumulationMode) -> None:
 
 def test_the_oracle_itself() -> None:
     """The oracle's own answers, computed by hand, for one bridge and one dropped record."""
-    windowing, arrivals = HARD_STREAMS["a bridge takes two said sessions back"]
+    windowing, arrivals = HARD_STREAMS["a bridge retracts two sessions that were emitted"]
     answer = evaluate(windowing, arrivals)
     late: Any = evaluate(*HARD_STREAMS["a late record alone is dropped"])
 

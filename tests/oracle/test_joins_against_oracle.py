@@ -1,4 +1,4 @@
-"""Joins say the oracle's pairs, in all windows, whatever triggers do and whatever is taken back."""
+"""Joins emit the oracle's pairs, in all windows, whatever triggers do and whatever is retracted."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def test_a_join_adds_up_to_the_oracles_pairs(
     join_type: df.JoinType,
     combiner: df.TimestampCombiner,
 ) -> None:
-    """Nothing is taken back that was not said, at no moment is there another pair than of a CoGroupByKey."""
+    """Nothing is retracted that was not emitted, at no moment is there another pair than of a CoGroupByKey."""
     check_join(windowing, arrivals, trigger, join_type, combiner)
 
 

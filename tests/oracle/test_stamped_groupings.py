@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(3600)
 FIRST = st.one_of(sessions(), own_gaps(), sliding(), windowings()).filter(
     lambda windowing: windowing.kind != "global"
 )
-#: Windows as they are told of; the second grouping allows the lateness of the first, at least.
+#: Windows by name; the second grouping allows the lateness of the first, at least.
 ZERO = st.just(0)
 SECOND = st.one_of(
     windowings(ZERO).filter(lambda windowing: windowing.kind != "own gaps"),
@@ -54,7 +54,7 @@ def test_hard_streams_at_the_event_times_of_records(name: str, how: Groupings) -
 EARLY = df.AfterWatermark(early=df.AfterCount(1), late=df.AfterCount(1))
 #: By what is hard about them: how the first grouping windows, and what comes.
 HARD: dict[str, tuple[Windowing, list[Arrivals]]] = {
-    "a visit that has been told of goes on": (
+    "a visit that was emitted goes on": (
         Windowing("sessions", 10),
         arrivals_of(([("a", 4)], 10), ([("a", 10)], 30)),
     ),
@@ -66,18 +66,18 @@ HARD: dict[str, tuple[Windowing, list[Arrivals]]] = {
         Windowing("fixed", 100, 0, 10),
         arrivals_of(([], 60), ([("a", 5)], 99), ([], 105), ([("a", 7)], 108), ([], 300)),
     ),
-    "a group of results is taken back to nothing, and filled again much later": (
+    "a group of results is retracted to nothing, and filled again much later": (
         Windowing("fixed", 100, 0, 10),
         arrivals_of(([("a", 5)], 6), ([("a", 50)], 51), ([("a", 80)], 81), ([], 300)),
     ),
     # The window [0, 10) is forgotten behind the grouping at 15, and the one that it went into does not end before 19.
-    "what an absorbed window has said is forgotten at that very instant": (
+    "what an absorbed window has emitted is forgotten at that very instant": (
         Windowing("sessions", 10, 0, 5),
         arrivals_of(
             ([("a", 0)], 10), ([("a", 9)], 14), ([], 15), ([], 16), ([("a", 18)], 18), ([], 300)
         ),
     ),
-    "two visits become one long after they were told of": (
+    "two visits become one long after they were emitted": (
         Windowing("sessions", 10, 0, 40),
         arrivals_of(([("a", 0), ("a", 15)], 30), ([], 49), ([("a", 8)], 49), ([], 64), ([], 300)),
     ),

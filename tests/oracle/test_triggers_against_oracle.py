@@ -1,4 +1,4 @@
-"""Whatever the trigger: it decides when a window speaks, never what it has said in the end."""
+"""Whatever the trigger: it decides when a window fires, never what it has emitted in the end."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from tests.strategies import on_time_triggers, streams, triggers, windowings
 #: The nightly profile digs for minutes.
 pytestmark = pytest.mark.timeout(3600)
 
-#: The streams in which sessions that have spoken grow past the watermark.
+#: The streams in which sessions that have fired grow past the watermark.
 GROWING = [name for name in HARD_STREAMS if "past the watermark" in name]
 
 
@@ -36,7 +36,7 @@ def test_the_last_accumulating_pane_is_the_oracle(
 def test_retracting_panes_fold_to_the_oracle(
     windowing: Windowing, arrivals: list[Arrivals], trigger: df.Trigger
 ) -> None:
-    """A retraction takes back exactly what was said, also of windows that merged since."""
+    """A retraction retracts exactly what was emitted, also for windows that merged since."""
     laws.check_retracting_fold(windowing, arrivals, trigger)
 
 
@@ -44,7 +44,7 @@ def test_retracting_panes_fold_to_the_oracle(
 def test_a_window_fires_when_the_watermark_passes_it(
     windowing: Windowing, arrivals: list[Arrivals], trigger: df.Trigger
 ) -> None:
-    """Whatever it said before, wherever in the trigger `AfterWatermark` stands, and although it may have merged."""
+    """Whatever it emitted before, wherever in the trigger `AfterWatermark` stands, and although it may have merged."""
     laws.check_on_time(windowing, arrivals, trigger)
 
 

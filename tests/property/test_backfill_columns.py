@@ -1,4 +1,4 @@
-"""A backfill of typed rows leaves what one of single rows leaves: what is said, and what is open."""
+"""A backfill of typed rows leaves what one of single rows leaves: what is emitted, and what is open."""
 
 from collections.abc import Mapping
 from typing import Any

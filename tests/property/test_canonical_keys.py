@@ -1,4 +1,4 @@
-"""Canonical keys: of all keys that are one key, every grouping says the same one, which is what its bytes decode to."""
+"""Canonical keys: of all keys that are one key, every grouping emits the same, which is what its bytes decode to."""
 
 import uuid
 from collections.abc import Sequence
@@ -139,7 +139,7 @@ def lifter(strategy: WindowingStrategy) -> Lifter:
 
 
 def bundle_of(records: Sequence[Record], strategy: WindowingStrategy, number: int) -> Bundle:
-    """Values say where they come from."""
+    """Values have where they come from."""
     times_us = [second * 1_000_000 for _, second in records]
     values = [(key, (number, index)) for index, (key, _) in enumerate(records)]
     windows = [each for (each,) in strategy.window_fn.assign_bundle(times_us, values)]

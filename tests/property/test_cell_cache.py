@@ -102,7 +102,7 @@ class CellCacheMachine(RuleBasedStateMachine):
             self.cache.leave_out()
 
     def read(self, asked: Sequence[CellId]) -> Iterator[tuple[CellId, bytes]]:
-        """The store; whoever asks for what it has not heard of yet would read what was."""
+        """The store; whoever asks for what it does not know yet would read what was."""
         assert not set(asked) & self.changes.keys()
         assert self.bytes_max is not None
         return ((cell_id, self.stored[cell_id]) for cell_id in asked if cell_id in self.stored)
@@ -169,7 +169,7 @@ class CellCacheMachine(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(["a", 1]))
     def release(self, key: Any) -> None:
-        """A range goes to somebody else, settled or not."""
+        """A range goes to somebody else, compacted or not."""
         if self.waiting:
             self.commit()
         self.cache.forget(lambda cell_id: cell_id[0] == key)
@@ -225,7 +225,7 @@ def test_what_is_needed_last_goes_first() -> None:
     for cell_id in [cells[1], cells[2], cells[0]]:
         cache[cell_id] = WindowState()
         cache.wrote(cell_id, len(encode_cell(WindowState())))
-    assert len(cache) == 3, "nothing goes before it is settled"
+    assert len(cache) == 3, "nothing goes before it is compacted"
     cache.compact(cells)()
 
     assert list(cache) == [cells[1], cells[2]]

@@ -1,4 +1,4 @@
-"""Columns say what single rows say: of the functions shipped and of users' own; and the law sees what does not."""
+"""Columns come to what single rows come to: of functions shipped and users' own; the law sees what does not."""
 
 from collections.abc import Sequence
 from typing import Any

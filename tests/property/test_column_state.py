@@ -1,7 +1,7 @@
-"""What is held as columns says what cells and timers say: pane by pane, and record by record that comes too late.
+"""What is kept as columns emits what cells and timers emit: pane by pane, and record by record that comes too late.
 
 The ranges of one grouping are given the same productions twice, once with the columns and once without; in between the
-watermark moves, owners change, journals are settled, and columns are released.
+watermark moves, owners change, journals are compacted, and columns are released.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ from windowing.window_fn import WindowFn
 JOB = "job"
 KEYS = st.lists(st.sampled_from(["user", "shard", "is_test"]), min_size=1, max_size=2, unique=True)
 #: What happens between a batch and the next: time goes on, or the owner changes, or state goes to another place.
-EVENTS = st.sampled_from(["advance", "take over", "settle a bit", "compact", "release"])
+EVENTS = st.sampled_from(["advance", "take over", "compact a bit", "compact", "release"])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -101,7 +101,7 @@ class Grouped:
         self._output_watermark_us = max(self._output_watermark_us, watermark_us)
 
     def meet(self, event: str) -> list[tuple[Any, ...]]:
-        """What was said since the last time, after something has happened."""
+        """What was emitted since the last time, after something has happened."""
         if event == "advance":
             self._advance(self._output_watermark_us)
         elif event == "take over":
@@ -109,7 +109,7 @@ class Grouped:
         elif event == "release":
             self._release()
         else:
-            self._compact(steps=1 if event == "settle a bit" else 1_000)
+            self._compact(steps=1 if event == "compact a bit" else 1_000)
         emitted, self._recorder.seen[:] = list(self._recorder.seen), []
         return emitted
 
@@ -120,7 +120,7 @@ class Grouped:
 
     @property
     def left(self) -> Mapping[str, int]:
-        """What the store has of it, when all is settled."""
+        """What the store has of it, when all is compacted."""
         self._compact(steps=1_000)
         counts = self._store.statistics(JOB)
         return {name: counts[name] for name in ("cells", "timers", "journal")}
@@ -176,7 +176,7 @@ def grouped(
     in_columns: bool,
     cache_bytes: int | None = None,
 ) -> tuple[list[list[tuple[Any, ...]]], list[str], Mapping[str, int], int]:
-    """What is said after each event, what is late, what is left, and how many bundles were said as columns."""
+    """What is emitted after each event, what is late, what is left, and how many bundles were emitted as columns."""
     with pytest.MonkeyPatch.context() as patch:
         if not in_columns:
             patch.setattr(SinglePanes, "of_stream", lambda *_: None)
@@ -196,7 +196,7 @@ def grouped(
 def test_what_is_kept_is_of_windows_that_have_not_fired(
     behind_us: int, seconds: list[int], *, as_rows: bool
 ) -> None:
-    """A window that ends at the very instant up to which the range has acted has spoken."""
+    """A window that ends exactly at the input watermark of the range has fired."""
     batch = at_seconds(*seconds)
     source = EventSource([batch], as_columns=True)
     run = Grouped(aggregation(df.FixedWindows(10), ["user"], [("value", sum)]), source, None)
@@ -209,7 +209,7 @@ def test_what_is_kept_is_of_windows_that_have_not_fired(
     for range_id, payload in run._router.payloads(outputs.groups):
         partials = decode_partials(payload, None)
         columns = run._owner.state.columns
-        # So that it is known what partials look like that can be held.
+        # So that it is known what partials look like that can be kept.
         columns.take_in(range_id, partials, MAX_TIMESTAMP_US)
         kept, others = columns.take_in(
             range_id, list(partials) if as_rows else partials, input_watermark_us
@@ -256,7 +256,7 @@ def test_what_is_kept_is_of_windows_that_have_not_fired(
     closing=df.FiringBehavior.FIRE_IF_NON_EMPTY,
     cache_bytes=None,
 )
-# What no column holds comes for a window of which something is held; then there is another owner.
+# What no column has comes for a window of which something is kept; then there is another owner.
 @example(
     batches=[at_seconds(0, 1, 2), with_values(2**63 - 1, 2**63 - 1), at_seconds(3, 11)],
     window_fn=df.FixedWindows(10),
@@ -305,7 +305,7 @@ def test_what_is_kept_as_columns_emits_what_cells_emit(
 def test_what_fits_into_columns_stays_there(
     batches: list[Batch], window_fn: WindowFn, keys: list[str], events: list[str]
 ) -> None:
-    """Or the law above would hold because nothing ever is held."""
+    """Or the law above would be true because nothing ever is kept."""
     in_time: list[Batch] = [
         ([(event._replace(value=1), at_us) for event, at_us in rows], MIN_TIMESTAMP_US)
         for rows, _ in batches

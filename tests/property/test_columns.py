@@ -1,4 +1,4 @@
-"""Columns say what single rows say: whatever the rows, the windows, the bundles and the aggregates."""
+"""Columns emit what single rows emit: whatever the rows, the windows, the bundles and the aggregates."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

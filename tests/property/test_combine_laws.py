@@ -1,4 +1,4 @@
-"""Lifted combines: partial accumulators from any split of the input say the same as one."""
+"""Lifted combines: partial accumulators from any split of the input come to the same as one."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -105,7 +105,7 @@ def test_callable_is_called_on_folded_parts(values: list[int]) -> None:
 
 
 def test_a_pane_does_not_change_when_its_accumulator_grows() -> None:
-    """What was said stays said, although the accumulator is the output."""
+    """What was emitted stays as it was, although the accumulator is the output."""
     arrivals = [
         Arrivals((Record("a", 1, 0),), 20),
         Arrivals((Record("a", 2, 1),), 20),

@@ -35,7 +35,7 @@ class Fate(Enum):
 
 
 class Wire:
-    """A connection that loses what it is told to lose.
+    """A connection that loses what it is asked to lose.
 
     Args:
         store: at the other end.

@@ -66,7 +66,7 @@ STEPS = st.lists(
 
 
 class WindowTimers(Computation):
-    """Does what its records say; the first time that a tag fires it does what the last record left for timers."""
+    """Does what its records ask for; the first time that a tag fires it does what the last record left for timers."""
 
     def process_record(self, record: Record) -> None:
         _, _, (operations, left) = record.value
@@ -135,7 +135,7 @@ def test_timers_fire_in_order_and_once(steps: list[Any]) -> None:
 
     pipeline = df.Pipeline(DirectRunner())
     streams = pipeline | Topology().injector("in", ScriptedSource(batches)).computation(
-        "alarms", WindowTimers(), inputs={"in": lambda record: record[0]}, outputs=["fired"]
+        "timers", WindowTimers(), inputs={"in": lambda record: record[0]}, outputs=["fired"]
     )
     seen: list[Any] = []
     streams["fired"] | df.Map(seen.append)

@@ -24,7 +24,7 @@ SIZES = st.integers(1, 7)
 def counted(
     transform: df.CountWindows, elements: Sequence[tuple[str, int, int]], bundle_records: int
 ) -> dict[tuple[str, int], list[Any]]:
-    """What is said for each key and hour, with the event time in seconds."""
+    """What is emitted for each key and hour, with the event time in seconds."""
     emitted: dict[tuple[str, int], list[Any]] = {}
 
     def see(
@@ -55,7 +55,7 @@ def counted(
 
 
 def cut(values: Sequence[Any], size: int, period: int) -> tuple[list[Any], list[Any]]:
-    """What is said when it is complete, and what is left at the end."""
+    """What is emitted when it is complete, and what is left at the end."""
     complete = [values[max(0, end - size) : end] for end in range(period, len(values) + 1, period)]
     ends = range(len(values) // period * period + period, len(values) + size, period)
     return complete, [values[max(0, end - size) :] for end in ends]
@@ -133,7 +133,7 @@ def test_windows_with_too_few_can_be_left_out(
 def test_every_element_is_in_one_window_of_a_period_of_the_size(
     elements: list[tuple[str, int, int]], size: int
 ) -> None:
-    """Nothing is lost, nothing is said twice; sums are those of the lists."""
+    """Nothing is lost, nothing is emitted twice; sums are those of the lists."""
     sums = counted(df.CountWindows(size, combine_fn=sum), elements, 5)
     lists = counted(df.CountWindows(size), elements, 5)
 

@@ -1,4 +1,4 @@
-"""What a trigger says of itself before it runs is what it does in a window that does not end."""
+"""What a trigger declares before it runs is what it does in a window that does not end."""
 
 import pytest
 from hypothesis import given

@@ -209,7 +209,7 @@ def test_json_lines(
     check_every_record_once(JsonLinesSource(pattern=str(path)), values, pieces, most)
 
 
-#: What `json` says of them, or that they are none: numbers of any size, parts of text, and what is nearly JSON.
+#: What `json` makes of them, or that they are none: numbers of any size, parts of text, and what is nearly JSON.
 LINES = st.one_of(
     st.recursive(
         JSON | st.floats() | st.integers(-(1 << 70), 1 << 70) | st.text(),

@@ -112,7 +112,7 @@ class Folder:
         for value, at_us in zip(batch.values, batch.timestamps_us, strict=True):
             at, text = value.values()
             assert at_us == int(at) * US
-            assert at_us >= self.watermark_us, "a record is not before what was said of it"
+            assert at_us >= self.watermark_us, "a record is not before the watermark"
             self.read.append((int(at), text))
         if batch.values or batch.watermark_us > self.watermark_us:
             self.position = batch.position
@@ -191,7 +191,7 @@ def test_a_file_that_grows_is_read_by_its_records(
     cuts: list[int],
     reads: list[tuple[int, bool, int]],
 ) -> None:
-    """However it is cut, also within a character; it holds the watermark until it has settled."""
+    """However it is cut, also within a character; it holds the watermark until it was unchanged for long enough."""
     path = tmp_path_factory.mktemp("growing")
     with closing(Folder(path, watched(path, lambda: folder.now * US, kind, UNCHANGED))) as folder:
         whole = text_of(records).encode()
@@ -229,7 +229,7 @@ def test_every_file_falls_to_one_share_and_the_order_is_the_same_again(
     shares: int,
     reads: list[tuple[int, bool, int]],
 ) -> None:
-    """By name, where nothing says when files begin; the watermark is an estimate."""
+    """By name, where nothing shows when files begin; the watermark is an estimate."""
     path = tmp_path_factory.mktemp("shared")
     watcher = JsonLinesWatcher(
         path / "*", event_time=time_of, max_disorder=100, until="end", shares=shares, poll=0

@@ -74,7 +74,7 @@ class Footprint:
     """After one step: what is kept, and what the step did.
 
     ``windows``: with state.  ``waiting``: entries of timers and holds, also of cleared ones that are not forgotten.
-    ``work``: cells and windows looked at, timers changed, panes said.
+    ``work``: cells and windows looked at, timers changed, panes emitted.
     """
 
     windows: int
@@ -182,7 +182,7 @@ def check_nothing_is_left(
 ) -> None:
     """Though the input goes on, and late records come.
 
-    Of a grouping, and of two behind it, whose input is taken back where ``mode`` retracts: in frozen windows, and in
+    Of a grouping, and of two behind it, whose input is retracted where ``mode`` does so: in frozen windows, and in
     sessions that merge and split.
     """
     late = [each._replace(watermark_us=over_us) for each in arrivals]

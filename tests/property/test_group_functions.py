@@ -1,4 +1,4 @@
-"""Functions instead of a CombineFn: what is said of a group depends on its values, and not on how they came."""
+"""Functions instead of a CombineFn: what is emitted for a group depends on its values, and not on how they came."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -69,7 +69,7 @@ def second(element: tuple[str, int]) -> int:
 
 
 class Keep(df.DoFn):
-    """Says key, window and result, to a list."""
+    """Appends key, window and result to a list."""
 
     def __init__(self, emitted: list[Any]) -> None:
         self.emitted = emitted
@@ -105,7 +105,7 @@ def test_the_answer_is_that_of_the_whole_group(
 def test_what_is_retracted_is_as_if_it_had_never_been(
     function: Function, stream: TestStream
 ) -> None:
-    """Sums by session are taken back when sessions grow; of those by the minute any function is right at any moment."""
+    """Sums by session are retracted when sessions grow; of those by the minute any function is right at any moment."""
 
     def build(pcoll: Any) -> Any:
         return (

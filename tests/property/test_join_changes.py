@@ -1,4 +1,4 @@
-"""What a join says has changed is what has changed, in whatever order values come and are taken back."""
+"""What a join emits as changed is what has changed, in whatever order values come and are retracted."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -77,7 +77,7 @@ def test_changes_are_the_difference(
         after = Counter(oracle_pairs(lefts, rights, join_type))
 
         assert after == Counter(whole)
-        assert not Counter(gone) - before, "only what was said is taken back"
+        assert not Counter(gone) - before, "only what was emitted is retracted"
         assert after == before - Counter(gone) + Counter(come)
         assert (bool(list(gone)), bool(list(come))) == (bool(gone), bool(come))
         before = after

@@ -73,7 +73,7 @@ def looked_at(panes: list[LoggedPane]) -> int:
 
 @pytest.mark.parametrize("join_type", df.JoinType, ids=lambda each: each.name)
 def test_each_order_costs_its_pair(join_type: df.JoinType) -> None:
-    """Rows said and values looked at are as many as have come, and so are calls."""
+    """Rows emitted and values looked at are as many as have come, and so are calls."""
     numbers = [1_000, 2_000, 4_000]
     called = []
     for number in numbers:
@@ -93,7 +93,7 @@ def test_each_order_costs_its_pair(join_type: df.JoinType) -> None:
 
 
 def test_each_order_that_may_be_retracted_is_looked_for_as_often() -> None:
-    """Also where values are counted, because they may be taken back, though none is."""
+    """Also where values are counted, because they may be retracted, though none is."""
     looked_for = []
     for number in (1_000, 2_000, 4_000):
         pipeline, hashes = df.Pipeline(DirectRunner()), [0]

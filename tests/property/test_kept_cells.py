@@ -1,4 +1,4 @@
-"""What is kept of a cell between two steps is all that there is to know, and a step says which cells it has changed.
+"""What is kept of a cell between two steps is all that there is to know, and a step reports which cells it has changed.
 
 So whoever takes a key range over, with nothing but the store, goes on as if nothing had happened.
 """
@@ -37,7 +37,7 @@ CLOCK_STEPS_US = st.lists(st.sampled_from([0, 3, 40, 200]), min_size=9, max_size
 
 
 class LoggedJob(Job):
-    """Writes down what is said and held; with ``is_stored`` every step begins with what a store has."""
+    """Writes down what is emitted, and the holds; with ``is_stored`` every step begins with what a store has."""
 
     def __init__(self, pipeline: df.Pipeline, *, is_stored: bool) -> None:
         super().__init__(plan(pipeline.graph()))
@@ -59,7 +59,7 @@ class LoggedJob(Job):
                 stored[cell_id] = encode_cell(grouping.cells[cell_id])
             else:
                 stored.pop(cell_id, None)
-        # Cells stay in their order, in which they are told of a signal.
+        # Cells stay in their order, in which they get a signal.
         order = dict.fromkeys([*grouping.cells, *stored])
         kept = {each: decode_cell(stored[each]) for each in order if each in stored}
         grouping.cells.clear()
@@ -67,7 +67,7 @@ class LoggedJob(Job):
 
 
 class Clocked(ScriptedSource):
-    """A script whose batches come at given instants, with every signal that is heard."""
+    """A script whose batches come at given instants, with every signal that is listened to."""
 
     def __init__(
         self, script: Sequence[Batch], clock_us: Sequence[int], signals: tuple[str, ...]
@@ -95,7 +95,7 @@ class _ClockedReader(df.SourceReader):
 
 @attrs.frozen
 class Program:
-    """Two groupings, and between them code that says something else each time."""
+    """Two groupings, and between them code that returns something else each time."""
 
     windowing: Windowing
     triggers: tuple[df.Trigger, df.Trigger]

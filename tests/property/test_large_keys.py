@@ -1,4 +1,4 @@
-"""A key with more values, or more windows, than fit into memory: what is said is what is said in memory."""
+"""A key with more values, or more windows, than fit into memory: what is emitted is what is emitted in memory."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -79,7 +79,7 @@ class Touching(MergingWindowFn):
 
 
 class Distinct(df.CombineFn):
-    """A user's own, whose accumulators are as large as what they say."""
+    """A user's own, whose accumulators are as large as their outputs."""
 
     def create_accumulator(self) -> set[int]:
         return set()
@@ -165,7 +165,7 @@ class Run:
 
 
 def by_window(run: Run, window_fn: df.WindowFn) -> dict[Any, Any]:
-    """What is said of each key and window; each is said once."""
+    """What is emitted for each key and window; each is emitted once."""
     found: dict[Any, Any] = {}
     for key, window, value in run.emitted:
         assert (key, window) not in found

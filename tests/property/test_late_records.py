@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(3600)
 
 #: Windows that do not depend on what else is there.
 APART = windowings().filter(lambda each: each.kind in ("fixed", "sliding"))
-#: Where values are grouped, or combined before it is known what is late; and what is told, as a sum.
+#: Where values are grouped, or combined before it is known what is late; and what is emitted, as a sum.
 GROUPINGS: list[tuple[Callable[[], Any], Callable[[Any], int]]] = [
     (df.GroupByKey, sum),
     (lambda: df.CombinePerKey(sum), int),

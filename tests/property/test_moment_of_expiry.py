@@ -22,9 +22,9 @@ NEAR_US = (-2, -1, 0, 1)
 #: Window functions of the same assigned window, `[0, 10)`: each is another way through the machine.
 KINDS = {
     "plain": (df.FixedWindows(microseconds(10)), False),
-    "plain, may be taken back": (df.FixedWindows(microseconds(10)), True),
+    "plain, may be retracted": (df.FixedWindows(microseconds(10)), True),
     "merging": (df.Sessions(microseconds(10)), False),
-    "merging, may be taken back": (df.Sessions(microseconds(10)), True),
+    "merging, may be retracted": (df.Sessions(microseconds(10)), True),
 }
 COUNT = df.CombiningValueStateSpec("count", df.CountCombineFn())
 TRIGGERS = [df.DefaultTrigger(), df.Repeatedly(df.AfterCount(1)), df.Never()]
@@ -77,7 +77,7 @@ def strategies(draw: st.DrawFn) -> dict[str, Any]:
 def test_a_record_of_a_window_that_is_not_there(
     kind: str, strategy: dict[str, Any], combine_fn: CombineFn, time_us: int
 ) -> None:
-    """It opens the window, or is late; never both, and what is late says nothing and leaves nothing."""
+    """It opens the window, or is late; never both, and what is late emits nothing and leaves nothing."""
     for near_us in NEAR_US:
         grouping = Machine(kind, strategy, combine_fn)
         effects = grouping.add(time_us, grouping.expiry_us(time_us) + near_us)

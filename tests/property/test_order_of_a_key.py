@@ -97,7 +97,7 @@ def test_the_order_of_arrival_is_there_for_who_wants_it() -> None:
 
 
 class Log(df.DoFn):
-    """Says everything that it sees; an element can set timers."""
+    """Emits everything that it sees; an element can set timers."""
 
     requires_time_sorted_input = True
     FIRST = df.TimerSpec("first", df.TimeDomain.EVENT)

@@ -1,4 +1,4 @@
-"""Early, on time and late are said by the watermark alone, however far ahead the clock on the wall is.
+"""Early, on time and late are decided by the watermark alone, however far ahead the clock on the wall is.
 
 So the labels of a backlog, or of last year replayed, are those that it had.
 """
@@ -55,7 +55,7 @@ class _ClockedReader(df.SourceReader):
 
 @attrs.frozen
 class EmittedAt:
-    """A pane that was said (not taken back), and the watermark when it was."""
+    """A pane that was emitted (not retracted), and the watermark when it was."""
 
     key: Any
     value: Any
@@ -65,7 +65,7 @@ class EmittedAt:
 
 
 class RecordingJob(Job):
-    """Writes down what is told."""
+    """Writes down what is emitted."""
 
     def __init__(self, pipeline: df.Pipeline) -> None:
         super().__init__(plan(pipeline.graph()))

@@ -1,4 +1,4 @@
-"""PartialTable: many bundles in one table say what they say one by one, and it knows what it holds."""
+"""PartialTable: many bundles in one table come to what they come to one by one, and it knows how large it is."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -120,7 +120,7 @@ def test_a_sum_is_folded_once_for_each_key(bundles: list[list[Row]]) -> None:
 def test_few_records_of_unknown_size_wait(
     value: Any, waiting: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is a number is not large; of anything else a twentieth is held as it came."""
+    """What is a number is not large; of anything else a twentieth is kept as it came."""
     monkeypatch.setattr(partial_table, "WAITING_MAX", 100)
     lifter = lifter_of(df.CountCombineFn(), WindowingStrategy())
     table, folded = PartialTable(lifter), []

@@ -152,7 +152,7 @@ def _again(stream: TestStream) -> TestStream:
 
 
 class Forgets:
-    """A function that says something else each time, so that what is taken back is not what was said."""
+    """A function that returns something else each time, so that what is retracted is not what was emitted."""
 
     calls = 0
 
@@ -171,7 +171,7 @@ def _forget(pair: Any) -> Any:
 
 
 def _mentions_panes(pcoll: df.PCollection[Any]) -> df.PCollection[Any]:
-    """Says each thing twice."""
+    """Emits each element twice."""
     return windowed(RETRACTING)(pcoll) | df.FlatMap(lambda pair: [pair, (pair[0], -pair[1])])
 
 

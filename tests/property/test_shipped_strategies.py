@@ -1,4 +1,4 @@
-"""The strategies that are shipped for users: what they draw is what they say, and is all there is."""
+"""The strategies that are shipped for users: what they draw is what their names promise, and is all there is."""
 
 import inspect
 from collections.abc import Iterator

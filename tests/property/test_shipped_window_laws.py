@@ -116,7 +116,7 @@ class EndsInside(df.WindowFn):
 
 
 class Counting(df.WindowFn):
-    """Says something else each time."""
+    """Assigns something else each time."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -235,7 +235,7 @@ def deduplicate_behind_the_batch(patch: Patch) -> None:
 
 
 def go_back(patch: Patch) -> None:
-    """The watermark of a split is what the source said last."""
+    """The watermark of a split is what the source reported last."""
     patch.setattr(source_stage, "watermark_behind", lambda batch, _: batch.watermark_us)
 
 

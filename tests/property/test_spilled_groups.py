@@ -1,4 +1,4 @@
-"""A key range that is worked off bucket by bucket, through files, says what it says in memory."""
+"""A key range that is worked off bucket by bucket, through files, emits what it emits in memory."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ KINDS = st.sampled_from(["sum", "list", "stateful"])
 
 
 class Bagging(df.DoFn):
-    """Keeps the values of a key, and says them when the last of its times has come."""
+    """Keeps the values of a key, and emits them when the last of its times has come."""
 
     def process(
         self,
@@ -123,7 +123,7 @@ def run(
     *,
     by_machine: bool = False,
 ) -> tuple[dict[Any, list[Any]], dict[Any, Any], int]:
-    """What was said of each key and window, in order; the rows of the table; how often files were needed."""
+    """What was emitted for each key and window, in order; the rows of the table; how often files were needed."""
     planned = plan(p.graph())
     (stage,) = planned.groupings()
     window_fn = planned.graph.pcollections[stage.root.inputs[0]].strategy.window_fn

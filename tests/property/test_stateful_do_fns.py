@@ -113,7 +113,7 @@ def one_by_one(events: list[Event]) -> list[Event]:
 
 
 def check_what_is_emitted(events: list[Event]) -> None:
-    """The machine says what the interpreters say; two keys have no common order, so what each window says is sorted."""
+    """The machine emits what the interpreters emit; two keys have no common order, so each window's are sorted."""
     both = Both()
     both.lead_through(events)
 
@@ -216,7 +216,7 @@ def test_in_time_order_arrival_and_watermark_do_not_matter(
 def test_elements_of_one_instant_are_ordered_by_value(
     elements: list[tuple[int, int]], is_replay: bool, chance: Any
 ) -> None:
-    """In time order; so a batch that is run again says the same."""
+    """In time order; so a batch that is run again emits the same."""
     emitted = []
     for _ in range(2):
         chance.shuffle(elements)

@@ -29,7 +29,7 @@ FLUSH = df.TimerSpec("flush", df.TimeDomain.EVENT)
 
 
 class Gather(df.DoFn):
-    """Numbers the elements of a key, and says them together some seconds after the first that has not been said."""
+    """Numbers the elements of a key, and emits them together some seconds after the first that was not emitted yet."""
 
     def process(
         self,
@@ -94,7 +94,7 @@ def into() -> df.WindowInto:
     )
 
 
-#: For each key and minute: what is said, and when, in seconds.
+#: For each key and minute: what is emitted, and when, in seconds.
 EmittedPane = dict[tuple[str, int], list[tuple[Any, float]]]
 
 
@@ -178,7 +178,7 @@ def test_counts_and_runs_are_those_of_the_whole_input(
 def test_in_time_order_batch_and_direct_emit_the_same(
     stream: list[Arrival], bundle_records: int, chance: Any
 ) -> None:
-    """Nothing is late: what is said is what would be said if elements met the watermark at their own time."""
+    """Nothing is late: what is emitted is what would be emitted if elements met the watermark at their own time."""
     in_order = [
         attrs.evolve(each, watermark=each.at)
         for each in sorted(stream, key=lambda each: (each.at, pickle.dumps(each.number)))

@@ -20,7 +20,7 @@ CELLS = st.tuples(st.integers(0, 9), st.integers(0, 3).map(lambda start: Window(
 
 @given(cells=st.sets(CELLS), cells_max=st.integers(1, 7))
 def test_pages_are_all_cells_in_order(cells: set[tuple[int, Window]], cells_max: int) -> None:
-    """The hash that goes with a page says exactly which cells have had their turn."""
+    """The hash that goes with a page shows exactly which cells have had their turn."""
     store = MemoryStore()
     ranges = [
         RangeSpec(range_id=each, keys=keys)

@@ -116,7 +116,7 @@ TIMERS = st.lists(
 
 
 def spelled(value: Any) -> Any:
-    """A value with its types, which equality alone does not tell: 1 equals True, and windows are tuples."""
+    """A value with its types, which equality alone does not show: 1 equals True, and windows are tuples."""
     kind = type(value)
     if isinstance(value, dict):
         parts: Any = [(spelled(key), spelled(each)) for key, each in value.items()]

@@ -1,4 +1,4 @@
-"""A row that is read back looks the same on every runner: as the store's columns have it, and not as it was said."""
+"""A row that is read back looks the same on every runner: as the store's columns have it, and not as it was emitted."""
 
 import enum
 from datetime import UTC, datetime, timedelta, timezone

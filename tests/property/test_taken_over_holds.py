@@ -1,6 +1,6 @@
 """Windows hold back the watermark behind their grouping, whoever owns their range.
 
-What they are still to say has the event time of a record (`TimestampCombiner`); behind a watermark that did not wait
+What they are still to emit has the event time of a record (`TimestampCombiner`); behind a watermark that did not wait
 for it, the next grouping drops it.
 """
 
@@ -31,7 +31,7 @@ from tests.oracle.laws import microseconds
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 JOB = "job"
-#: A key, the time of its record, how far the watermark is then, and whether the journal is settled.
+#: A key, the time of its record, how far the watermark is then, and whether the journal is compacted.
 STEPS = st.lists(
     st.tuples(st.integers(0, 4), st.integers(0, 60), st.integers(0, 40), st.booleans()),
     min_size=1,

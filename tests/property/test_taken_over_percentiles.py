@@ -1,6 +1,6 @@
-"""A worker that takes ranges over goes on from the percentile watermark that the former owner had acted on.
+"""A worker that takes ranges over goes on from the percentile watermark that the former owner had as input.
 
-What a master says after a restart may be older, as it is worked out anew from what workers tell; no pane is another
+What a master sends after a restart may be older, as it is worked out anew from what workers report; no pane is another
 for it.
 """
 
@@ -97,7 +97,7 @@ class Owners:
         self.take_over()
 
     def take_over(self) -> None:
-        """Somebody else, whom the master has told nothing yet, goes on from what is in the store."""
+        """Somebody else, to whom the master has sent nothing yet, goes on from what is in the store."""
         self._owner = GroupingComputation(JOB, self._plan, self._stage, self._router, self._store)
         executor = self._owner.stage.executor
         executor.setup()
@@ -123,7 +123,7 @@ class Owners:
                 df.Clocks(watermark_us=watermark_us, now_us=0, percentile_us=percentile_us)
             )
             if step is None:
-                # What a range has acted on is committed with its next production.
+                # The input watermark of a range is committed with its next production.
                 step = WorkerStep.touching(next(iter(self._owner.state.ranges.values())))
             self._commit(step)
 
@@ -142,7 +142,7 @@ class Owners:
 def test_a_takeover_changes_no_pane(
     steps: Sequence[Step], window_fn: df.WindowFn, trigger: df.Trigger
 ) -> None:
-    """What was late by the percentile is late for the next owner too, and said as soon."""
+    """What was late by the percentile is late for the next owner too, and emitted as soon."""
     check_takeovers(steps, window_fn, trigger)
 
 
@@ -162,7 +162,7 @@ def check_takeovers(steps: Sequence[Step], window_fn: df.WindowFn, trigger: df.T
 
 
 def forget_what_is_stored(patch: pytest.MonkeyPatch) -> None:
-    """A range that is taken has acted on no percentile yet."""
+    """A range that is taken has processed no percentile yet."""
     taken = OwnedRange.taken
 
     def broken(row: TakenRange, **options: Any) -> OwnedRange:

@@ -66,9 +66,9 @@ def test_a_pane_has_the_event_time_of_a_record_in_it(
     trigger: df.Trigger,
     combiner: df.TimestampCombiner,
 ) -> None:
-    """Of the earliest or of the latest that was not late; a retraction has that of what it takes back.
+    """Of the earliest or of the latest that was not late; a retraction has that of what it retracts.
 
-    What is neither taken back nor said for the first time makes no difference to the event time.
+    What is neither retracted nor emitted for the first time makes no difference to the event time.
     """
     in_time_us = times_in_time_us(arrivals)
     pipeline, groups = grouped(windowing, arrivals, mode, trigger, combiner)
@@ -140,7 +140,7 @@ def test_late_records_hold_nobody_back(
 
 
 class _Noted(Job):
-    """Writes down how far its grouping has acted, and what it has told those behind it."""
+    """Writes down the input watermark of its grouping, and the output watermark that those behind it know."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

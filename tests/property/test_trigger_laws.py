@@ -1,4 +1,4 @@
-"""Laws of triggers by themselves: deadlines, wakeups that are not missed, windows that merge in any order."""
+"""Laws of triggers by themselves: deadlines, timers that are not missed, windows that merge in any order."""
 
 from typing import Any
 

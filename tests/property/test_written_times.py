@@ -217,7 +217,7 @@ def test_offsets_are_what_they_are_for_datetimes(wall: datetime, minutes: int) -
     instant_us=st.integers(MIN_TIMESTAMP_US + 10**12, MAX_TIMESTAMP_US - 10**12), name=ZONE_NAMES
 )
 def test_local_times_are_those_of_zoneinfo(instant_us: int, name: str) -> None:
-    """In every way of giving the zone; a local time that comes twice is the first, unless an offset says which."""
+    """In every way of giving the zone; a local time that comes twice is the first, unless an offset names one."""
     local = to_datetime(instant_us).astimezone(zone_of(name))
     # Offsets of long ago have seconds, which ISO 8601 cannot write.
     assume(local.utcoffset() % timedelta(minutes=1) == timedelta(0))  # type: ignore[operator]
@@ -232,7 +232,7 @@ def test_local_times_are_those_of_zoneinfo(instant_us: int, name: str) -> None:
 
 @given(data=st.data(), name=ZONE_NAMES)
 def test_about_a_change_of_the_clocks_as_well(data: st.DataObject, name: str) -> None:
-    """Local times that come twice, or never, are what zoneinfo says, for both folds."""
+    """Local times that come twice, or never, are what zoneinfo has, for both folds."""
     zone = zone_of(name)
     day = data.draw(st.dates(date(1970, 1, 1), date(2037, 12, 30)))
     starts_us = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 10**6

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-#: Says which half it is asked for, and how it is to end.
+#: Prints which half it is asked for, and how it is to end.
 PYTEST = """#!/bin/sh
 case "$*" in *"-m not (a or b)"*) half=others ;; *"-m (a or b) and not faults"*) half=servers ;; esac
 echo "$half have run with $*"

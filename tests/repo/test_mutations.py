@@ -75,12 +75,12 @@ def expire_by_the_percentile(patch: Patch) -> None:
 
 
 def drop_retraction_on_merge(patch: Patch) -> None:
-    """A merged session forgets what its sources said."""
+    """A merged session forgets what its sources have emitted."""
     _change_merged_state(patch, lambda state, _: setattr(state, "emitted", ()))
 
 
 def retract_for_the_merged_window(patch: Patch) -> None:
-    """What a source window said is taken back for the window that it went into."""
+    """What a source window has emitted is retracted for the window that it went into."""
     _change_merged_state(
         patch,
         lambda state, window: setattr(
@@ -92,7 +92,7 @@ def retract_for_the_merged_window(patch: Patch) -> None:
 
 
 def forget_what_was_emitted(patch: Patch) -> None:
-    """Of several things said before a merge, only the first is taken back."""
+    """Of several panes emitted before a merge, only the first is retracted."""
     _change_merged_state(patch, lambda state, _: setattr(state, "emitted", state.emitted[:1]))
 
 
@@ -111,7 +111,7 @@ def forget_accumulator_on_merge(patch: Patch) -> None:
 
 
 def forget_pending_on_merge(patch: Patch) -> None:
-    """What joins a window that has told something is not pending."""
+    """What joins a window that has fired is not pending."""
     absorb = GroupAlsoByWindow._absorb
 
     def broken(machine: Any, state: WindowState, *args: Any) -> None:
@@ -149,7 +149,7 @@ def sessions_that_touch_merge(patch: Patch) -> None:
 
 
 def drop_late_before_merging(patch: Patch) -> None:
-    """A record is judged by its own window, not by the session that could have saved it."""
+    """A record is late by its own window, not by the session that could have saved it."""
     add = GroupAlsoByWindow._add_merging
 
     def broken(machine: Any, fn: Any, cells: Any, partials: Any, effects: Any, now: Any) -> None:
@@ -239,12 +239,12 @@ def timers_one_too_late(patch: Patch) -> None:
 
 
 def keep_what_was_retracted(patch: Patch) -> None:
-    """A session does not split when the record that bridged it is taken back."""
+    """A session does not split when the record that bridged it is retracted."""
     patch.setattr(MultisetCombineFn, "is_void", lambda *_: False)
 
 
 def split_sessions_wait_for_their_trigger(patch: Patch) -> None:
-    """What a session said before it came apart is taken back when only one of its heirs speaks."""
+    """What a session emitted before it came apart is retracted when only one of its heirs fires."""
     regroup = Regrouper.regroup
 
     def broken(regrouper: Regrouper, *args: Any) -> Any:
@@ -256,7 +256,7 @@ def split_sessions_wait_for_their_trigger(patch: Patch) -> None:
 
 
 def retract_merged_windows_too_late(patch: Patch) -> None:
-    """What was said for a merged window waits until the window that it went into speaks."""
+    """What was emitted for a merged window waits until the window that it went into fires."""
     patch.setattr(WindowLifecycle, "_deadline_us", lambda *_: MAX_TIMESTAMP_US)
 
 
@@ -277,7 +277,7 @@ def deadlines_of_merged_windows_have_no_timer(patch: Patch) -> None:
 
 
 def merge_without_rewinding_triggers(patch: Patch) -> None:
-    """A session that has said its on-time pane and grows has said it for good."""
+    """A session that has emitted its on-time pane and grows has emitted it for good."""
     patch.setattr(AfterWatermark, "on_growth", Trigger.on_growth)
 
 
@@ -299,7 +299,7 @@ def a_part_that_fires_is_forgotten(patch: Patch) -> None:
 
 
 def what_was_emitted_holds_nothing(patch: Patch) -> None:
-    """The watermark behind a grouping passes what may be taken back, and a retraction is too late."""
+    """The watermark behind a grouping passes what may be retracted, and a retraction is too late."""
     hold_us = Panes.hold_us
 
     def broken(panes: Panes, window: Window, state: WindowState) -> int | None:
@@ -314,7 +314,7 @@ def late_records_choose_the_event_time_of_a_pane(patch: Patch) -> None:
 
 
 def panes_choose_among_new_records_only(patch: Patch) -> None:
-    """The event time of an answer depends on when it was said."""
+    """The event time of an answer depends on when it was emitted."""
     fire = Panes.fire
 
     def broken(
@@ -338,7 +338,7 @@ def a_group_retracted_to_nothing_is_forgotten(patch: Patch) -> None:
 
 
 def a_group_retracted_to_nothing_keeps_its_event_time(patch: Patch) -> None:
-    """Nothing holds the watermark for it, so what comes next is said too late."""
+    """Nothing holds the watermark for it, so what comes next is emitted too late."""
     fire = Panes.fire
 
     def broken(
@@ -369,7 +369,7 @@ def joins_keep_the_missing(patch: Patch) -> None:
 
 
 def joins_leave_pairs_in_old_windows(patch: Patch) -> None:
-    """What was said for a session that has grown stays where it was said."""
+    """What was emitted for a session that has grown stays where it was emitted."""
     emit_changes = Panes._emit_changes
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
@@ -380,7 +380,7 @@ def joins_leave_pairs_in_old_windows(patch: Patch) -> None:
 
 
 def joins_leave_pairs_at_old_times(patch: Patch) -> None:
-    """What was said at another event time is not said again."""
+    """What was emitted at another event time is not emitted again."""
     emit_changes = Panes._emit_changes
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
@@ -397,7 +397,7 @@ def joins_leave_pairs_at_old_times(patch: Patch) -> None:
 
 
 def joins_forget_what_is_owed(patch: Patch) -> None:
-    """A value that is taken back before it came is there when it comes."""
+    """A value that is retracted before it came is there when it comes."""
     emit_changes = Panes._emit_changes
 
     def broken(panes: Panes, key: Any, window: Window, state: WindowState, effects: Any) -> None:
@@ -408,7 +408,7 @@ def joins_forget_what_is_owed(patch: Patch) -> None:
 
 
 def joins_count_what_is_owed(patch: Patch) -> None:
-    """A value that was taken back too early makes its side smaller."""
+    """A value that was retracted too early makes its side smaller."""
     count = signed_groups._count
 
     def broken(side: Any, value: Any, more: int) -> None:

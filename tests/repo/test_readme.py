@@ -1,4 +1,4 @@
-"""The pages tell the truth: their programs print what they say, their links lead somewhere."""
+"""The pages tell the truth: their programs print what is written there, their links lead somewhere."""
 
 import re
 import subprocess

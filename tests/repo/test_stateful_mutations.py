@@ -83,7 +83,7 @@ def state_outlives_its_window(patch: Patch) -> None:
 
 
 def tags_share_a_timer(patch: Patch) -> None:
-    """The timers of a family are not told apart."""
+    """The timers of a family are not distinguished."""
     get = TimerMap.get
     patch.setattr(TimerMap, "get", lambda timers, _: get(timers, "1"))
 

@@ -84,7 +84,7 @@ def bare_except(source: Source) -> Iterator[Complaint]:
 
 
 def note_without_issue(source: Source) -> Iterator[Complaint]:
-    """A note that nobody is told about is never read again."""
+    """A note that has no number of an issue is never read again."""
     for line in source.comments(r"\b(TODO|FIXME|XXX)\b(?!.*#\d+)"):
         yield line, "no issue number, as in TODO(#12)"
 

@@ -16,7 +16,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 CODE = ("windowing", "triggers", "dataflow", "runners")
-PROGRAMS = (*CODE, "benchmarks", "examples", "tools")
+PROGRAMS = (*CODE, "benchmarks", "examples", "tools", "tests")
+#: Every page that is kept here, also the fragments of the changelog.
+PAGES = (
+    "*.md",
+    "docs/**/*.md",
+    "changelog.d/*.md",
+    "tests/*.md",
+    "examples/**/*.md",
+    "tools/**/*.md",
+)
+#: This file, whose data are the words that it refuses.
+ITSELF = "tests/repo/test_words.py"
 
 #: Words of a private language, and what the field calls it.  A name is refused that has one of them as a part; a text,
 #: a comment or a page that has one of the second list, which ordinary English does not need.
@@ -53,7 +64,11 @@ ALLOWED_TEXTS = {
     "runners/millwheel/wire/messages.py": {"untie", "untied"},
     "docs/stored-format.md": {"wakeup"},
     "docs/glossary.md": {"take back"},
+    # Examples of what format 1 has, under its tags; their bytes are in tests/golden.
+    "tests/stored_examples.py": {"wakeup", "untie", "untied"},
 }
+#: References to the plan that this project began with, which nobody can look up: decisions are in docs/adr.
+PLAN = re.compile(r"\bDESIGN\.md\b|\bdesign,? (section|chapter|§)? ?\d", re.IGNORECASE)
 
 #: Identifiers that were given up, and what stands in their place.
 RETIRED = {
@@ -77,6 +92,17 @@ RETIRED = {
     "HistoryTask": "BackfillEnd",
     "HistoryThenLiveRunner": "BackfillThenLiveRunner",
 }
+
+
+def programs() -> list[Path]:
+    """Every Python file of the repository but this one."""
+    found = (path for folder in PROGRAMS for path in sorted((ROOT / folder).rglob("*.py")))
+    return [path for path in found if path.relative_to(ROOT).as_posix() != ITSELF]
+
+
+def pages() -> list[Path]:
+    """Every page of the repository."""
+    return sorted({path for pattern in PAGES for path in ROOT.glob(pattern)})
 
 
 def code() -> Iterator[tuple[Path, str]]:
@@ -193,9 +219,8 @@ def test_a_name_that_was_given_up_is_found(name: str) -> None:
 def test_no_name_has_a_word_that_was_given_up() -> None:
     complaints = [
         f"{path.relative_to(ROOT)}: {name}: {', '.join(instead)}"
-        for folder in PROGRAMS
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for name in sorted(identifiers(path.read_text(encoding="utf-8")))
+        for path in programs()
+        for name in sorted({*identifiers(path.read_text(encoding="utf-8")), path.stem})
         if (instead := retired_parts(name))
     ]
 
@@ -203,22 +228,59 @@ def test_no_name_has_a_word_that_was_given_up() -> None:
 
 
 def test_no_text_has_a_word_that_was_given_up() -> None:
-    paths = [path for folder in PROGRAMS for path in sorted((ROOT / folder).rglob("*.py"))]
-    pages = sorted((ROOT / "docs").rglob("*.md"))
     complaints = [
         f"{place}:{line}: {found[0]}"
-        for path in [*paths, *pages, ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
+        for path in [*programs(), *pages()]
         for line, text in texts_of(path)
-        if (found := RETIRED_IN_TEXT.search(text))
-        and found[0].lower()
+        for found in RETIRED_IN_TEXT.finditer(text)
+        if found[0].lower()
         not in ALLOWED_TEXTS.get(place := path.relative_to(ROOT).as_posix(), set())
     ]
 
     assert complaints == [], "\n".join(complaints)
 
 
+def test_what_is_allowed_is_needed() -> None:
+    names = {name for path in programs() for name in identifiers(path.read_text(encoding="utf-8"))}
+    unused = [
+        f"{place}: {word}"
+        for place, words in ALLOWED_TEXTS.items()
+        for word in sorted(words)
+        if not re.search(rf"\b{word}\b", (ROOT / place).read_text(encoding="utf-8"), re.IGNORECASE)
+    ]
+
+    assert unused + sorted(ALLOWED_NAMES.keys() - names) == []
+
+
+def test_nothing_refers_to_a_plan_that_nobody_has() -> None:
+    complaints = [
+        f"{path.relative_to(ROOT)}: {found[0]}: name the decision in docs/adr instead"
+        for path in [*programs(), *pages()]
+        for found in PLAN.finditer(path.read_text(encoding="utf-8"))
+    ]
+
+    assert complaints == [], "\n".join(complaints)
+
+
 @pytest.mark.parametrize(
-    "name", ["_say_changes", "unheard_signal", "TakesBackMerged", "held", "is_tied", "TakenBack"]
+    "text", ["DESIGN section 7", "DESIGN, section 7", "see DESIGN.md", "DESIGN 7"]
+)
+def test_a_reference_to_the_plan_is_found(text: str) -> None:
+    assert PLAN.search(f"As decided ({text}).")
+    assert not PLAN.search("by design, sections of the design are files; designs 7")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_say_changes",
+        "unheard_signal",
+        "TakesBackMerged",
+        "held",
+        "is_tied",
+        "TakenBack",
+        "test_a_thing_is_said",
+    ],
 )
 def test_a_part_of_a_name_that_was_given_up_is_found(name: str) -> None:
     assert retired_parts(name)

@@ -9,13 +9,13 @@ each of these has one there, and finds it today.
 BAD_SEEDS: list[tuple[str, int]] = [
     # What a new owner found unsent was sent only where a route changed: the job stood still.
     ("sums", 81),
-    # Where to send was said once, on a connection that broke: the job stood still.
+    # Where to send was announced once, on a connection that broke: the job stood still.
     ("sums", 68),
-    # A range that moved spoke as if it had come as far as its new neighbours: the next grouping was told too much.
+    # A range that moved reported as if it had come as far as its new neighbours: the next grouping was too far.
     ("chain", 238),
     # After a takeover deliveries were taken before the watermark: a window was on time twice (one worker, crashes).
     ("late", 793),
-    # A group that was taken back to nothing and filled again was numbered from zero again.
+    # A group that was retracted to nothing and filled again was numbered from zero again.
     ("stamped", 29),
     ("stamped", 44),
 ]

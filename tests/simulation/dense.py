@@ -30,7 +30,7 @@ def chain(p: df.Pipeline, random: Random) -> None:
 
 
 def pausing(p: df.Pipeline, random: Random) -> None:
-    """Two groupings, and between the batches of the only split there is time for all that they say to arrive."""
+    """Two groupings, and between the batches of the only split there is time for all that they emit to arrive."""
     script = []
     for batch in _in_time(random, 0, batches=12):
         script += [batch, *[attrs.evolve(batch, values=[], timestamps_us=[])] * 12]
@@ -57,7 +57,7 @@ def always_sending(p: df.Pipeline, random: Random) -> None:
 
 
 def silent(p: df.Pipeline, random: Random) -> None:
-    """A split goes on and on, and another one says something only now and then."""
+    """A split goes on and on, and another one has something only now and then."""
     silence = [Batch([], [], 0, SplitStatus.IDLE)] * 40
     late = _in_time(random, 1, batches=2)
     source = ScriptedSource(_in_time(random, 0, batches=60), [*silence, *late])

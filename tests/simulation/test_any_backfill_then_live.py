@@ -1,4 +1,4 @@
-"""History and live together say what the oracle says, for windows, triggers, modes, streams and cuts that nobody chose.
+"""Backfill and live together come to the oracle's answer, for windows, triggers, modes, streams and cuts nobody chose.
 
 What counts is the fold of the panes, those of the backfill and those of the stream behind it.
 """
@@ -115,7 +115,7 @@ def test_states_and_timers_do_not_depend_on_memory(
 
 
 def _build_poisonous(p: df.Pipeline, source: df.Source) -> None:
-    """Code that fails behind the read and behind the grouping, on records that are in history, live, or in both."""
+    """Code that fails behind the read and behind the grouping, on records of the backfill, live ones, or both."""
 
     def checked(value: int) -> tuple[int, int]:
         if value % 7 == 0:

@@ -1,4 +1,4 @@
-"""A job whose history is loaded by the batch engine and that then goes live ends as one that was a stream all along.
+"""A job whose backfill is loaded by the batch engine and that then goes live ends as one that was a stream all along.
 
 The shipped pipelines (sessions, chains of groupings, state, timers of both kinds, signals, percentiles, ids of records,
 sources that break their word) with a cut anywhere; backfills and workers that die.
@@ -127,7 +127,7 @@ def _growing(p: df.Pipeline, random: Random) -> None:
 
 
 MORE = [
-    NamedPipeline(name="held", build=_with_holds),
+    NamedPipeline(name="with holds", build=_with_holds),
     NamedPipeline(name="growing", build=_growing, whole="group"),
 ]
 ALL = {each.name: each for each in [*PIPELINES.values(), *MORE]}
@@ -140,7 +140,7 @@ class _Backfill(LocalBackfill):
 
 
 class _Loaded:
-    """Makes a store with the history of a pipeline in it, up to a point that the seed decides."""
+    """Makes a store with the backfill of a pipeline in it, up to a point that the seed decides."""
 
     def __init__(self, seed: int, crash_rate: float) -> None:
         self._seed, self._crash_rate = seed, crash_rate
@@ -170,7 +170,7 @@ class _Loaded:
 
 
 def run(pipeline: str, seed: int, crash_rate: float) -> _Loaded:
-    """The history, with crashes of its own; then live, with all faults; and look at all of it."""
+    """The backfill, with crashes of its own; then live, with all faults; and look at all of it."""
     named, loaded = ALL[pipeline], _Loaded(seed, crash_rate)
     try:
         Simulation(
@@ -233,12 +233,12 @@ def report_the_furthest(patch: Patch) -> None:
 
 
 def hold_nothing_back(patch: Patch) -> None:
-    """What a window is still to say is late behind it."""
+    """What a window is still to emit is late behind it."""
     patch.setattr(backfill_end, "window_holds", lambda *_: ())
 
 
 def read_from_the_beginning(patch: Patch) -> None:
-    """The stream reads the history once more."""
+    """The stream reads once more what the backfill has read."""
     promotion = backfill_progress._promotion
 
     def promoted(*arguments: Any) -> Production:
@@ -268,7 +268,7 @@ def read_on_when_read_again(patch: Patch) -> None:
 
 
 def take_in_as_it_comes(patch: Patch) -> None:
-    """An attempt says the same in another order, so its blobs are others."""
+    """An attempt sends the same in another order, so its blobs are others."""
     patch.setattr(key_parts, "sorted", list, raising=False)
 
 
@@ -305,7 +305,7 @@ def count_parts_too_early(patch: Patch) -> None:
 
 
 def send_again_what_was_not_answered(patch: Patch) -> None:
-    """The job has gone live, and is said to be somebody else's."""
+    """The job has gone live, and is taken for somebody else's."""
 
     def sent_again(store: Any, production: Production) -> CommitResult:
         answer = store.commit(production)
@@ -321,8 +321,8 @@ MUTATIONS: list[tuple[str, Callable[[Patch], None]]] = [
     ("clocks", _leave(lambda left: {**left, "timers": []})),
     ("retries", forget_ids),
     ("chain", go_to_the_end_of_time),
-    ("held", report_the_furthest),
-    ("held", hold_nothing_back),
+    ("with holds", report_the_furthest),
+    ("with holds", hold_nothing_back),
     ("sums", read_from_the_beginning),
     ("growing", read_on_when_read_again),
     ("sessions", take_in_as_it_comes),

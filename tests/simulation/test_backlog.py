@@ -45,7 +45,7 @@ def row(
     window: df.Window = df.DoFn.WindowParam,
     pane: df.PaneInfo = df.DoFn.PaneParam,
 ) -> dict[str, Any]:
-    """What a pane says, and of itself."""
+    """The values of a pane, and its `PaneInfo`."""
     return {
         "key": pair[0],
         "start_us": window.start_us,
@@ -79,7 +79,7 @@ def build(seed: int, bound_us: int) -> Callable[[df.Pipeline], None]:
 
 
 def panes(seed: int, bound_us: int) -> list[dict[str, Any]]:
-    """What is said through all faults; what else must be so of it the simulator checks."""
+    """What is emitted through all faults; what else must be so of it the simulator checks."""
     simulation = Simulation(build(seed, bound_us), seed, faults=ALL_FAULTS)
     simulation.run()
     (table,) = (each for each in simulation.pipeline.graph().tables() if each.name == "panes")
@@ -98,7 +98,7 @@ def test_a_day_of_backlog_is_on_time(seed: int) -> None:
 
 
 def test_a_watermark_that_breaks_its_word_would_be_seen() -> None:
-    """Half an hour ahead of the newest record, so that some are late; then the test before says so."""
+    """Half an hour ahead of the newest record, so that some are late; then the test before fails."""
     emitted = [pane for seed in range(SEEDS) for pane in panes(seed, -1_800 * US_PER_SECOND)]
 
     assert {"on_time", "late"} <= {each["timing"] for each in emitted}

@@ -16,10 +16,10 @@ from tests.effort import lengthy
 from tests.simulation.test_worker_crashes import SLOTS, Cluster
 
 LIMIT_BYTES = 2_000
-#: What one step can add to what is open: all that has come in meanwhile, said with its padding.
+#: What one step can add to what is open: all that has come in meanwhile, emitted with its padding.
 SLACK_BYTES = 28_000
 RECORDS = 2_000
-#: What is said is larger than what was heard, so that the computation in the middle has the most to send.
+#: What is emitted is larger than what came in, so that the computation in the middle has the most to send.
 PADDING = "x" * 100
 
 

@@ -1,4 +1,4 @@
-"""Batch runs whose attempts and drivers die, one of which is always continued: what they leave, or that they say no."""
+"""Batch runs whose attempts and drivers die, one of which is always continued: what they leave, or that they refuse."""
 
 import random as chance
 from collections import Counter
@@ -92,7 +92,7 @@ def chain(p: df.Pipeline, random: Random) -> None:
 
 
 def retracted(p: df.Pipeline, random: Random) -> None:
-    """Early panes, as many as there happen to be, which are taken back."""
+    """Early panes, as many as there happen to be, which are retracted."""
     panes = (
         numbers(p, random)
         | df.WindowInto(
@@ -133,7 +133,7 @@ DETERMINISTIC: dict[str, Callable[[df.Pipeline, Random], None]] = {
     "sums": sums,
     "sessions": sessions,
     "chain": chain,
-    "taken back": retracted,
+    "retracted": retracted,
     "stateful": stateful,
 }
 
@@ -306,7 +306,7 @@ def rolling_in_batch(p: df.Pipeline, random: Random) -> None:
 
 
 def refusals(build: Callable[[df.Pipeline, Random], None]) -> list[UnrepeatableError]:
-    """What was said where a job was refused; the others have left each record once."""
+    """The errors where a job was refused; the others have left each record once."""
     texts = []
     for seed in range(SEEDS):
         chance.seed(seed)
@@ -394,7 +394,7 @@ def poisoned_read(p: df.Pipeline, random: Random) -> None:
 
 
 def poisoned_end(p: df.Pipeline, random: Random) -> None:
-    """Only dead letters say that the read has come to its end."""
+    """Only dead letters show that the read has come to its end."""
     groups = numbers(p, random) | df.Map(careful) | "group" >> df.GroupByKey()
     write(groups | "careful" >> df.ParDo(Careful()), "rows")
 

@@ -71,7 +71,7 @@ class Once(df.DoFn):
 
 
 def build_once(p: df.Pipeline, random: Random) -> None:
-    """Nothing may count twice, not even for a moment, in code that tells."""
+    """Nothing may count twice, not even for a moment, in code that writes it down."""
     p | "read" >> df.Read(truthful(random)) | "once" >> df.ParDo(Once())
 
 

@@ -1,4 +1,4 @@
-"""State held as columns: whatever dies between deliveries, panes and compactions, nothing is lost or said twice.
+"""State kept as columns: whatever dies between deliveries, panes and compactions, nothing is lost or emitted twice.
 
 The journals here are so short, and put together so often, that each takeover finds something of every kind in them.
 """
@@ -58,7 +58,7 @@ def test_typed_rows_keep_their_promises_for_any_seed(seed: int) -> None:
 
 
 def emit_again_what_was_emitted(patch: Patch) -> None:
-    """A new owner holds what has spoken before."""
+    """A new owner keeps what has been emitted before."""
     patch.setattr(ColumnState, "forget_fired", lambda *_: None)
 
 
@@ -94,12 +94,12 @@ def forget_what_was_released(patch: Patch) -> None:
 
 
 def add_to_cells_alone(patch: Patch) -> None:
-    """What comes as rows has a cell; what is held of its window is held on."""
+    """What comes as rows has a cell; what is kept of its window as columns stays there."""
     patch.setattr(ColumnState, "make_single", lambda *_: ())
 
 
 def believe_that_taken_cells_are_alone(patch: Patch) -> None:
-    """What is held of the windows of cells that came with a range is held on, and so is what comes."""
+    """What is kept as columns for the windows of cells that came with a range stays there, and so does what comes."""
     patch.setattr(ColumnState, "note_cells", lambda *_: None)
 
 
@@ -116,7 +116,7 @@ def reshape_what_is_kept(patch: Patch) -> None:
 
 
 def fire_too_early_in_the_order(patch: Patch) -> None:
-    """A window that has not ended speaks with one that has."""
+    """A window that has not ended fires with one that has."""
     pop_due = ColumnWindows.pop_due
     patch.setattr(
         ColumnWindows, "pop_due", lambda kept, until_us: pop_due(kept, until_us + 60_000_000)
@@ -151,7 +151,7 @@ def test_simulator_rejects(
 
 
 def check_windows_are_in_one_place(patch: Patch) -> None:
-    """Whenever deliveries are taken in, no window is held as columns and in cells."""
+    """Whenever deliveries are taken in, no window is kept as columns and in cells."""
     take_in = Deliveries.take_in
 
     def checking(deliveries: Deliveries, *arguments: Any) -> Any:
@@ -162,7 +162,7 @@ def check_windows_are_in_one_place(patch: Patch) -> None:
             for window in part.windows
         }
         both = kept & {window for _, window, _ in deliveries._state.timers}
-        assert not both, f"held as columns and in cells: {both}"
+        assert not both, f"kept as columns and in cells: {both}"
         return take_in(deliveries, *arguments)
 
     patch.setattr(Deliveries, "take_in", checking)
@@ -184,5 +184,5 @@ def test_windows_in_two_places_are_found(monkeypatch: Patch) -> None:
     check_windows_are_in_one_place(monkeypatch)
     let_columns_be_in_conflict(monkeypatch)
 
-    with pytest.raises(Exception, match="held as columns and in cells"):
+    with pytest.raises(Exception, match="kept as columns and in cells"):
         simulate("typed", seeds=300, faults={Fault.MOVE: 0.3})

@@ -180,12 +180,12 @@ def send_before_the_commit(patch: Patch) -> None:
 
 
 def send_routes_once(patch: Patch) -> None:
-    """Where to send is said once, on a connection that can break."""
+    """Where to send is announced once, on a connection that can break."""
     patch.setattr(Master, "_ask_again", lambda _: None)
 
 
 def report_for_a_range_what_others_have_reported(patch: Patch) -> None:
-    """A range that was behind speaks as if it had been where its new neighbours are."""
+    """A range that was behind reports as if it had been where its new neighbours are."""
 
     def output_watermark_us(state: OwnedState) -> int:
         hold_us = state.holds.next_us()
@@ -196,7 +196,7 @@ def report_for_a_range_what_others_have_reported(patch: Patch) -> None:
 
 
 def take_deliveries_before_the_watermark(patch: Patch) -> None:
-    """After a takeover a record is in time of which everybody has been told that it is late."""
+    """After a takeover a record is in time that by all that was reported before is late."""
 
     acquire, advance = Worker._acquire, Worker._advance
 
@@ -226,7 +226,7 @@ def end_handovers_at_once(patch: Patch) -> None:
 
 
 def let_a_new_range_hold_nothing_back(patch: Patch) -> None:
-    """Nobody waits for what a range that is born has sent, until it is heard."""
+    """Nobody waits for what a range that is born has sent, until it reports."""
     add = WatermarkAuthority.add
 
     def broken(authority: WatermarkAuthority, range_id: RangeId, like: RangeId) -> None:
@@ -296,7 +296,7 @@ def release_what_waits_to_be_committed(patch: Patch) -> None:
 
 
 def end_while_a_range_is_on_its_way(patch: Patch) -> None:
-    """The job is done when all who are there say so; a range that is nobody's has something to delete yet."""
+    """The job is done when all who are there report it; a range that is nobody's has something to delete yet."""
     patch.setattr(Assignment, "is_at_rest", True)
 
 
@@ -306,7 +306,7 @@ def end_while_ranges_are_in_handover(patch: Patch) -> None:
 
 
 def give_ranges_without_their_commits(patch: Patch) -> None:
-    """The master does not say to a new owner of a range how far it was committed by the reports of former ones."""
+    """The master does not send to a new owner of a range how far it was committed by the reports of former ones."""
     assign = Master._assign
 
     def broken(master: Master, given: BySlot) -> None:

@@ -39,7 +39,7 @@ def small(pair: tuple[int, int]) -> tuple[int, int]:
 def test_a_record_is_in_a_result_or_a_dead_letter(
     batches: list[list[tuple[int, int]]], disorder: int, seed: int, crash_rate: float
 ) -> None:
-    """Exactly once, whether it fails when it is read or in what a window says; and the job ends."""
+    """Exactly once, whether it fails when it is read or in what a window emits; and the job ends."""
     pipeline = df.Pipeline(DirectRunner(tries_per_record=2))
     (
         pipeline

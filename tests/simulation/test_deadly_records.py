@@ -40,7 +40,7 @@ class Seen:
 
 
 class Mortal:
-    """A worker whose process ends with what ends it, and somebody beside it who tells."""
+    """A worker whose process ends with what ends it, and somebody beside it who reports it."""
 
     def __init__(self, worker: Any, process: WorkerProcess, watch: Seen) -> None:
         self.worker, self.process, self.watch = worker, process, watch

@@ -34,7 +34,7 @@ VALUES = {"key": str, "start": float, "end": float, "values": str}
 
 
 def build_lists(p: df.Pipeline, source: df.Source) -> None:
-    """Every pane with its values, each of which is said once."""
+    """Every pane with its values, each of which is emitted once."""
     (
         p
         | "read" >> df.Read(source)
@@ -52,7 +52,7 @@ def build_lists(p: df.Pipeline, source: df.Source) -> None:
 
 
 def build_sums(p: df.Pipeline, source: df.Source) -> None:
-    """Sums by the minute, and sessions that can merge after they spoke."""
+    """Sums by the minute, and sessions that can merge after they fired."""
     pairs = p | "read" >> df.Read(source)
     for name, windows, mode, grouping in (
         ("sums", df.FixedWindows(60), "ACCUMULATING", df.CombinePerKey(sum)),
@@ -192,7 +192,7 @@ def test_a_job_that_was_asked_to_drain_does_when_its_driver_has_died() -> None:
 
 
 def test_ranges_are_changed_on_request() -> None:
-    """Each answer says what was done, and it was; what cannot be done is said, too."""
+    """Each answer names what was done, and it was; what cannot be done is reported, too."""
     batches = [[(number, 10 * number)] for number in range(60)]
     pipeline = df.Pipeline(DirectRunner())
     build(pipeline, scripted(batches, 0))

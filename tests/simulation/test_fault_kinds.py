@@ -50,7 +50,7 @@ def wait_for_the_store(patch: Patch) -> None:
 
 
 def never_miss_a_worker(patch: Patch) -> None:
-    """A worker that is not heard any more is believed alive: it keeps its ranges, and is told that the master lives."""
+    """A worker that sends nothing any more is believed alive: it keeps its ranges, and the master answers it."""
     patch.setattr(Slot, "is_within_lease", lambda *_: True)
 
 
@@ -69,7 +69,7 @@ def give_up_sending(patch: Patch) -> None:
 
 
 def believe_the_clock_of_the_master(patch: Patch) -> None:
-    """When the master was heard is noted as the master says it, and compared with the worker's own clock."""
+    """When the master's last message came is noted by the master's clock, and compared with the worker's own."""
     on_news, news_ms = Worker._on_news, dict[Worker, int]()
 
     def noted(worker: Worker, *news: Any) -> None:
@@ -79,7 +79,7 @@ def believe_the_clock_of_the_master(patch: Patch) -> None:
     def broken(worker: Worker) -> None:
         now_ms = worker._clock.monotonic_ms()
         if now_ms - news_ms.get(worker, now_ms) > MASTER_SILENCE_MS:
-            raise WorkerStoppedError("nothing was heard")
+            raise WorkerStoppedError("nothing was received")
 
     patch.setattr(Worker, "_on_news", noted)
     patch.setattr(Worker, "_stop_if_cut_off", broken)
@@ -146,7 +146,7 @@ def divide_by_the_step_alone(patch: Patch) -> None:
 
 
 def leave_sizes_to_the_store(patch: Patch) -> None:
-    """A value that is too large is refused where nobody can say whose it is, and again whenever it is tried."""
+    """A value that is too large is refused where nobody can know whose it is, and again whenever it is tried."""
     make = Pieces.__init__
 
     def broken(pieces: Pieces, _: int, what: Any, steps: StepLimits) -> None:

@@ -72,7 +72,7 @@ class EndlessCluster(Cluster):
         )
 
     def has_only(self, opened: int) -> bool:
-        """Whether all that is kept is so many windows of the first grouping, and what they have said by now."""
+        """Whether all that is kept is so many windows of the first grouping, and what they have emitted by now."""
         cells, timers, _, cells_kept, timers_kept = self.kept()
         if self.options.state_cache_bytes is not None:
             # A worker need not have in memory what is open.
@@ -118,7 +118,7 @@ def test_only_what_is_open_is_kept(
     trigger: df.Trigger | None,
     combiner: df.TimestampCombiner,
 ) -> None:
-    """Of a grouping and one that takes in its answers, also those taken back: in the end one open window each."""
+    """Of a grouping and one that takes in its answers, also those retracted: in the end one open window each."""
     pipeline = df.Pipeline(DirectRunner())
     (
         pipeline

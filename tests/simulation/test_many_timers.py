@@ -1,4 +1,4 @@
-"""A watermark that makes more due than fits into a step: others are heard in between, and what is said is the same."""
+"""A watermark that makes more due than fits into a step: others have their turn, and the output is the same."""
 
 from collections import Counter
 from typing import Any
@@ -35,7 +35,7 @@ def test_pipelines_with_few_timers_in_a_step(
 
 
 def test_simulator_rejects_deliveries_between_timers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some of the windows that are due have spoken: a record would be late in these, and in time in the others."""
+    """Some of the windows that are due have fired: a record would be late in these, and in time in the others."""
 
     def work(worker: Worker) -> bool:
         worked = worker._act_on_signals()
@@ -83,7 +83,7 @@ class Watched:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_end_of_many_keys_is_many_steps(seed: int) -> None:
-    """So that a worker that has much to say is not taken for dead meanwhile, nor keeps all of it in memory."""
+    """So that a worker that has much to emit is not taken for dead meanwhile, nor keeps all of it in memory."""
     p = df.Pipeline()
     (
         p

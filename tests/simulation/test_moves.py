@@ -1,4 +1,4 @@
-"""Ranges that move while the job runs, by hand and because their worker is not heard; and zombies that wake up."""
+"""Ranges that move while the job runs, by hand and because their worker sends nothing; and zombies that go on."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class Sleepy:
         self.until_ms = 0
 
     def step(self) -> bool:
-        """While it is stopped it is as one that is busy: it does not find out that it hears nobody."""
+        """While it is stopped it is as one that is busy: it does not find out that nobody sends to it."""
         now_ms = self.cluster.clock.monotonic_ms()
         if now_ms < self.until_ms:
             # It is down as after a fault: who is not served meanwhile waits for that.

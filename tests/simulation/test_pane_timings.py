@@ -27,7 +27,7 @@ def label(
     window: df.Window = df.DoFn.WindowParam,
     pane: df.PaneInfo = df.DoFn.PaneParam,
 ) -> dict[str, Any]:
-    """What a pane says of itself."""
+    """The `PaneInfo` of a pane."""
     return {
         "key": str(pair[0]),
         "start": window.start.timestamp(),
@@ -41,7 +41,7 @@ def label(
 def test_a_backlog_of_fifty_years_ago_is_in_time(
     script: list[list[tuple[int, int]]], seed: int, trigger: df.Trigger
 ) -> None:
-    """Each window is early as often as its trigger says, then on time once; and workers that die repeat no pane."""
+    """Each window is early as often as its trigger fires, then on time once; and workers that die repeat no pane."""
     pipeline = df.Pipeline(DirectRunner())
     (
         pipeline

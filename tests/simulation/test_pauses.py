@@ -34,7 +34,7 @@ def test_when_a_job_is_paused_nothing_is_in_flight(
     assume(not cluster.master.is_done)
 
     def is_paused() -> bool:
-        # Of the driver that there is: another one has not been told.
+        # Of the driver that there is: another one does not know it.
         cluster.master.is_pausing = True
         return cluster.master.is_paused
 

@@ -65,7 +65,7 @@ class SenderProgress(df.DoFn):
 
 
 def build(p: df.Pipeline, source: df.Source, percentile: float) -> None:
-    """Two groupings in a chain, each following the percentile; the second regroups what the first said new."""
+    """Two groupings in a chain, each following the percentile; the second regroups what the first has newly emitted."""
     first = (
         p
         | "read" >> df.Read(source)
@@ -85,8 +85,8 @@ def build(p: df.Pipeline, source: df.Source, percentile: float) -> None:
         | "second" >> df.GroupByKey()
     )
     both = (
-        first | "tell first" >> df.ParDo(SenderProgress("first")),
-        second | "tell second" >> df.ParDo(SenderProgress("second")),
+        first | "note first" >> df.ParDo(SenderProgress("first")),
+        second | "note second" >> df.ParDo(SenderProgress("second")),
     )
     both | df.Flatten() | "panes" >> df.WriteToPostgres("panes", columns=COLUMNS)
 
@@ -106,7 +106,7 @@ def test_panes_are_in_order_and_add_up(
     crash_rate: float,
     percentile: float,
 ) -> None:
-    """Each record is in one pane of each stage, no window speaks on time twice, and nothing is left open."""
+    """Each record is in one pane of each stage, no window fires on time twice, and nothing is left open."""
     pipeline = df.Pipeline(DirectRunner())
     build(pipeline, scripted(batches, disorder), percentile)
     cluster = Cluster(pipeline.graph(), seed, crash_rate, WatchfulStore())

@@ -87,7 +87,7 @@ def test_every_id_counts_once(
     sent = [record for script in source._scripts for batch in script for record in batch.values]
 
     assert sorted(emitted) == sorted({number for _, number in sent}), f"seed={seed}"
-    # Of what comes behind the horizon nobody can tell whether it is a copy; here it always is.
+    # Of what comes behind the horizon nobody can know whether it is a copy; here it always is.
     assert {each["transform"] for each in late} <= {"read"}
     copies = Counter(sent) - Counter(set(sent))
     assert Counter(each["element"].value for each in late) <= copies

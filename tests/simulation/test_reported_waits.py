@@ -1,4 +1,4 @@
-"""A sender that cannot go on because of who receives from it, and a split that is too far ahead: told if it lasts."""
+"""A sender that waits for who receives from it, and a split that is too far ahead, are reported if it lasts."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def noted(master: Master) -> list[tuple[TroubleKind, str, str]]:
 
 
 def two_groupings(p: df.Pipeline) -> None:
-    """What is said is larger than what was heard, so that the first of them has something to wait with."""
+    """What is emitted is larger than what came in, so that the first of them has something to wait with."""
     values = [(number % 7, number) for number in range(600)]
     script = [
         Batch(values[start : start + 20], [start * SECOND_US] * 20) for start in range(0, 600, 20)

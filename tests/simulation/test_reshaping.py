@@ -1,4 +1,4 @@
-"""Splits and merges that a driver did not live to hear of."""
+"""Splits and merges that a driver did not live to learn of."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -45,7 +45,7 @@ SPLIT = {FIRST: KeyRange(0, AT), BORN: KeyRange(AT, KEYS[0].high)}
 
 
 def overlook_what_a_former_driver_had_asked_for(patch: pytest.MonkeyPatch) -> None:
-    """A merge that its driver did not live to hear of: two workers take the family from each other for ever."""
+    """A merge that its driver did not live to learn of: two workers take the family from each other for ever."""
     learn = Shapes.learn
 
     def broken(shapes: Shapes, found: Mapping[RangeId, Any]) -> Mapping[RangeId, RangeId]:
@@ -172,7 +172,7 @@ def ended(cluster: Cluster) -> None:
 
 
 def retire_a_range_unasked(seed: int) -> None:
-    """Its owner dies when it has committed that a merged range is at its end, and before it can say so."""
+    """Its owner dies when it has committed that a merged range is at its end, and before it can report it."""
     cluster = started(seed)
     lost: list[str] = []
     put = VirtualNetwork.put
@@ -192,7 +192,7 @@ def retire_a_range_unasked(seed: int) -> None:
 
 
 def come_back_with_what_is_somebody_elses(seed: int) -> None:
-    """An owner sleeps while its range goes to another, and on; then it is given a range that is tied to it by now."""
+    """An owner sleeps while its range goes to another, and on; then it has one that is in a handover with it by now."""
     cluster = started(seed)
     # Where no other range of the grouping is: one that had been lost too would stop the sleeper.
     slot = cluster.master.ranges[SECOND]
@@ -252,7 +252,7 @@ class _BusyOrQuiet(SourceReader):
 def test_a_range_that_has_nothing_to_do_is_waited_for_by_nobody(
     *, strong_productions: bool
 ) -> None:
-    """What it has sent is deleted although its worker always has something else to do; till then nothing is untied."""
+    """What it has sent is deleted although its worker always has something else to do; till then no handover ends."""
     pipeline = df.Pipeline(DirectRunner())
     build_counts(pipeline, BusyBesideQuiet())
     guarantees = {"read": Guarantees(strong_productions=strong_productions)}

@@ -1,7 +1,7 @@
 """Signals on their way through the real master and workers, which die at random moments.
 
-Each window hears a signal once, of all that had been read when it was sent, whoever owns it by then; and whatever is
-said because of signals, the panes add up to the same.
+Each window gets a signal once, for all that had been read when it was sent, whoever owns it by then; and whatever is
+emitted because of signals, the panes add up to the same.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ phases = st.lists(
 
 
 class EverySecond(df.Trigger):
-    """Fires on the second, the fourth, ... signal since a window was opened: to hear one twice makes a difference."""
+    """Fires on the second, the fourth, ... signal since a window was opened: to get one twice makes a difference."""
 
     signals = frozenset({"flush"})
 
@@ -106,7 +106,7 @@ class _GatedReader(SourceReader):
         return batch
 
 
-#: A range with three cells hears a signal in two commits.
+#: A range with three cells processes a signal in two commits.
 FEW_CELLS = WorkerOptions(steps=StepLimits(cells=2))
 
 
@@ -152,7 +152,7 @@ def test_each_window_gets_a_signal_once_for_all_that_was_read(
     signals: int,
     seed: int,
 ) -> None:
-    """Pane by pane what the direct runner says to the same script: none is split, and none waits for the next."""
+    """Pane by pane what the direct runner emits for the same script: none is split, and none waits for the next."""
     stream = TestStream()
     for phase in read:
         stream = stream.add_elements(
@@ -172,7 +172,7 @@ def test_each_window_gets_a_signal_once_for_all_that_was_read(
     )
     pipeline = df.Pipeline(DirectRunner())
     build_panes(pipeline, df.Read(source), window_fn, trigger)
-    # A store that goes back, or is taken back because a part of it has, may not have the signal any more, for which
+    # A store that goes back, or is restored because a part of it has, may not have the signal any more, for which
     # the test waits.
     lost = frozenset({Fault.LOST_COMMITS, Fault.LOST_PART})
     cluster = Cluster(pipeline.graph(), seed, crash_rate, options=FEW_CELLS, without=lost)
@@ -222,7 +222,7 @@ def test_a_window_that_opens_after_a_crash_gets_no_signal_from_before(seed: int)
 
 
 def test_nothing_is_addressed_to_a_range_that_is_retired() -> None:
-    """A production that was acknowledged and not deleted when its sender heard of a merge: its next owner finds it."""
+    """A production that was acknowledged and not deleted when its sender learned of a merge: its next owner has it."""
     test_each_window_gets_a_signal_once_for_all_that_was_read.hypothesis.inner_test(
         crash_rate=0.1,
         read=[
@@ -245,7 +245,7 @@ def test_nothing_is_addressed_to_a_range_that_is_retired() -> None:
 def test_panes_add_up_whenever_signals_come(
     batches: list[list[tuple[int, int]]], disorder: int, seed: int, trigger: df.Trigger
 ) -> None:
-    """Signals at random moments, and crashes: the rows are those of a run that heard none, and nothing is left open."""
+    """Signals at random moments, and crashes: the rows are those of a run that got none, and nothing is left open."""
     source = scripted(batches, disorder)
     direct = df.Pipeline(DirectRunner())
     build(direct, source)
@@ -280,7 +280,7 @@ def _has_read(cluster: Cluster, gates: Sequence[int]) -> bool:
 
 
 def _has_arrived(cluster: Cluster, number: int) -> bool:
-    """Whether everybody has acted on a signal, and on all that this caused."""
+    """Whether everybody has processed a signal, and all that this caused."""
     master = cluster.master
     return master.latest_signal >= number and not master._signals.news.signals
 

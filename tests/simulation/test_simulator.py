@@ -1,4 +1,4 @@
-"""The shipped pipelines under many seeds, and the simulator itself: it repeats what it did, and says how."""
+"""The shipped pipelines under many seeds, and the simulator itself: it repeats what it did, and prints how."""
 
 import re
 import subprocess

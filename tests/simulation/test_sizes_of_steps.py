@@ -60,7 +60,7 @@ class Measuring(MemoryStore):
 
 
 def large(p: df.Pipeline) -> Any:
-    """Records that grow when they are read, and groups of them that are said again."""
+    """Records that grow when they are read, and groups of them that are emitted again."""
     numbers = [df.TimestampedValue((n % KEYS, n), 0) for n in range(RECORDS)]
     return (
         p
@@ -113,13 +113,13 @@ def test_what_a_step_commits_is_bounded(is_windowed: bool) -> None:
     group_bytes = (RECORDS // KEYS if is_windowed else 1) * RECORD_BYTES
 
     assert store.written.piece < max(10 * RECORD_BYTES, group_bytes) * 1.2
-    # What a step takes in it may write twice (state, and what that says), and each group that it touches as a whole.
+    # What a step takes in it may write twice (state, and what that emits), and each group that it touches as a whole.
     assert store.written.whole < 2 * (50 * RECORD_BYTES + KEYS * group_bytes * is_windowed)
     assert store.written.commits > 20
 
 
 def test_a_value_that_is_too_large_is_refused_by_name() -> None:
-    """Before anything is committed; the job stops, and says of which key."""
+    """Before anything is committed; the job stops, and the error names the key."""
 
     def build(p: df.Pipeline) -> None:
         write_each(large(p) | "group" >> df.GroupByKey())

@@ -70,7 +70,7 @@ def test_in_time_order_rows_equal_the_direct_runners(
 
 
 class Flushed(df.DoFn):
-    """Gathers values, and says their sum now and then."""
+    """Gathers values, and emits their sum now and then."""
 
     def process(
         self,

@@ -44,7 +44,7 @@ def counted(graph: PipelineGraph, cluster: Cluster) -> int:
 def test_a_record_set_behind_the_watermark_is_in_the_result_or_among_the_late(
     batches: Batches, seed: int, backwards: bool
 ) -> None:
-    """It is held up by nothing, and lost nowhere."""
+    """It waits for nothing, and is lost nowhere."""
     shift_s = -SKEW_S if backwards else SKEW_S
     graph = build_counts(
         df.Read(scripted(batches, 0)),

@@ -31,9 +31,9 @@ COLUMNS = {"key": str, "start": float, "end": float, "value": str}
 
 
 def grouped(p: Any, name: str, version: str, windows: df.WindowFn, combine: Any) -> None:
-    """A grouping with a table of its own, and with one of the version, which says who has written.
+    """A grouping with a table of its own, and with one of the version, which shows who has written.
 
-    The version is no part of a row: what the old version has said, the new one takes back only if it says it alike.
+    The version is no part of a row: what the old version has emitted, the new one retracts only if it makes it alike.
     """
 
     def row(pair: Any, window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def updated(
     *,
     is_less: bool,
 ) -> Ran | None:
-    """A run that was updated when something was so, with what the new pipeline alone says; None if it was done."""
+    """A run that was updated when something was so, with what the new pipeline alone emits; None if it was done."""
     source = scripted(script, disorder)
     old, new = df.Pipeline(DirectRunner()), df.Pipeline(DirectRunner(bundle_records=3))
     build(old, source, "old", is_less=is_less)
@@ -198,7 +198,7 @@ def test_what_is_kept_equals_the_direct_runner(
 
 
 def fired(seed: int) -> Ran:
-    """A run that was updated when the old version had said something for good, and had much to say yet."""
+    """A run that was updated when the old version had emitted something for good, and had much to emit yet."""
     script = [[(value, second) for value in range(5)] for second in range(0, 900, 5)]
 
     def has_fired(cluster: HauntedCluster) -> bool:
@@ -251,7 +251,7 @@ def sums_emitted(p: df.Pipeline, source: df.Source, table: str, unit: str) -> df
 
 @pytest.mark.parametrize("table", ["sums", "sums in pounds"])
 def test_rows_that_the_new_functions_make_otherwise_need_another_table(table: str) -> None:
-    """What was said cannot be taken back: in its table the next row of the key is refused, in another one it is not."""
+    """What was emitted cannot be retracted: in its table the next row of the key is refused, in another one not."""
     source = scripted([[(1, 0), (2, 1)], [(3, 2)], [(4, 3)], [(5, 4)], [(6, 5)]], 0)
     old = sums_emitted(df.Pipeline(DirectRunner()), source, "sums", "euros").graph()
     new = sums_emitted(df.Pipeline(DirectRunner()), source, table, "pounds").graph()

@@ -91,7 +91,7 @@ def test_code_that_does_not_read_it_refuses_and_changes_nothing() -> None:
 
 
 def test_older_code_does_not_come_back() -> None:
-    """A job that newer code has had is in the newer format, and says so to the older one."""
+    """A job that newer code has had is in the newer format, and is refused by the older one."""
     simulation = paused("sums", seed=3)
     with framing.writing(next_format(Counted())):
         simulation.cluster.upgrade()

@@ -56,7 +56,7 @@ _BEGINNING = b"\x80\x05N."
 
 
 class Killed:
-    """Makes a store with the history of a pipeline: a backfill that is killed some times, before or after an upgrade.
+    """Makes a store with the backfill of a pipeline: a backfill that is killed some times, before or after an upgrade.
 
     ``states``: how far the backfill was when the other version of the code came.
     """

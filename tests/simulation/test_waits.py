@@ -26,7 +26,7 @@ LATE_MS = 100_000
 
 
 def ask_again_late(patch: Patch) -> None:
-    """What is lost with a connection is said again, in the end."""
+    """What is lost with a connection is sent again, in the end."""
     patch.setattr(master, "ASK_AGAIN_MS", LATE_MS)
 
 
@@ -36,7 +36,7 @@ def send_again_late(patch: Patch) -> None:
 
 
 def let_go_without_a_word(patch: Patch) -> None:
-    """A range that is to move is nobody's, and nobody is told."""
+    """A range that is to move is nobody's, and nobody is notified."""
 
     def broken(worker: Worker, revoke: Revoke) -> None:
         for range_id in revoke.ranges:

@@ -94,7 +94,7 @@ def rows_of(
     crash_rate: float,
     guarantees: dict[str, Guarantees],
 ) -> tuple[set[Any], set[Any]]:
-    """What the cluster says, and what the direct runner says."""
+    """What the cluster emits, and what the direct runner emits."""
     direct = df.Pipeline(DirectRunner(bundle_records=3))
     build(direct, scripted(script, disorder), combine)
     expected = {tuple(each.values()) for each in direct.run().read_table("result")}
@@ -124,7 +124,7 @@ def test_nothing_is_lost_whatever_dies(
     seed: int,
     guarantees: dict[str, Guarantees],
 ) -> None:
-    """Idempotent code says the same as with all guarantees."""
+    """Idempotent code leaves the same as with all guarantees."""
     ours, expected = rows_of(batches, disorder, Distinct(), seed, 0.1, guarantees)
 
     assert ours == expected, f"seed={seed}"

@@ -40,7 +40,7 @@ def scripted(batches: Sequence[Sequence[tuple[int, int]]], disorder_s: int) -> S
 
 
 def build(p: df.Pipeline, source: df.Source, trigger: df.Trigger | None = None) -> None:
-    """Two branches from one parse: sums by the minute, and sessions that can merge after they spoke."""
+    """Two branches from one parse: sums by the minute, and sessions that can merge after they fired."""
     pairs = p | "read" >> df.Read(source) | "pair" >> df.Map(lambda v: (v % 5, v))
     (
         pairs

@@ -1,4 +1,4 @@
-"""Whom the tests may kill as "a worker": what Spark's daemon has forked, and nobody who only speaks of it."""
+"""Whom the tests may kill as "a worker": what Spark's daemon has forked, and nobody who only mentions it."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import pytest
 from tests.processes import kill, spark_workers
 
 DAEMON = "runners.python_daemon"
-#: Says so when it has a child.
+#: Prints a line when it has a child.
 WITH_A_CHILD = """
 import os, sys, time
 if os.fork():

@@ -81,7 +81,7 @@ class RetractsRowsByTheirKey(MemoryStore):
 
 
 class LetsRowsReplaceOthers(MemoryStore):
-    """The last one to say a row of a key has it."""
+    """The last one to write a row of a key has it."""
 
     def _check_new(self, job: StoredJob, production: Production) -> None:
         for write in production.tables:

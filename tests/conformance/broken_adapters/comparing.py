@@ -22,7 +22,7 @@ class TakesRangesAsTheyAre(MemoryStore):
 
 
 class BlamesWhoAsks(MemoryStore):
-    """Says of a range that is not there that somebody was mistaken, so that whoever comes next asks for it again."""
+    """Answers of a range that is not there that somebody was mistaken, so that whoever comes next asks for it again."""
 
     def acquire(self, *args: Any, **options: Any) -> Mapping[RangeId, TakenRange]:
         try:
@@ -82,7 +82,7 @@ class BelievesEveryReceipt(MemoryStore):
 
 
 class LooksAtOwnersOfNowOnly(MemoryStore):
-    """Believes whatever a former owner is said to have committed."""
+    """Believes whatever is claimed of what a former owner has committed."""
 
     def _check_relied_on(self, job: StoredJob, production: Production) -> None:
         origins = {

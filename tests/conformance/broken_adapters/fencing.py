@@ -52,7 +52,7 @@ class CommitsHalf(MemoryStore):
 
 
 class LeavesItsFences(MemoryStore):
-    """Writes wherever the production says, fenced or not."""
+    """Writes all that the production asks for, fenced or not."""
 
     def commit(self, production: Production) -> CommitOutcome:
         with self._lock:

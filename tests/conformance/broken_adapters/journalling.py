@@ -24,7 +24,7 @@ class SortsTheJournal(MemoryStore):
 
 
 class CompactsAllRanges(MemoryStore):
-    """What one range has settled is taken for settled in all."""
+    """What one range has compacted is taken for compacted in all."""
 
     def commit(self, production: Production) -> CommitOutcome:
         with self._lock:

@@ -44,7 +44,7 @@ class ForgetsHandovers(_Afterwards):
 
 
 class StartsNewRangesFromNothing(_Afterwards):
-    """A new range has acted on nothing."""
+    """A new range has no input watermark."""
 
     spoilt = {"watermark_us": None}
 

@@ -21,7 +21,7 @@ class ComparesBundlesOnly(MemoryStore):
 
 
 class ForgetsFormerOwners(MemoryStore):
-    """After a takeover, says Fenced of what had landed: its effects would be repeated."""
+    """After a takeover, answers Fenced for what had landed: its effects would be repeated."""
 
     def _move_token(self, job: StoredJob, range_id: RangeId, owner: str | None) -> None:
         super()._move_token(job, range_id, owner)
@@ -29,7 +29,7 @@ class ForgetsFormerOwners(MemoryStore):
 
 
 class LeavesTheTokenAlone(MemoryStore):
-    """Says that a commit did not land, while it still can."""
+    """Answers that a commit did not land, while it still can."""
 
     def resolve(self, production: Production) -> CommitOutcome:
         with self._lock:

@@ -44,7 +44,7 @@ class ShowsSignalsLate(MemoryStore):
 
 
 class KeepsWhatItRefuses(MemoryStore):
-    """Keeps a signal, and only then looks whether anybody would hear it."""
+    """Keeps a signal, and only then looks whether anybody listens to it."""
 
     def send_signal(self, job: str, name: str) -> int:
         with self._lock:
@@ -64,7 +64,7 @@ class LetsSignalMarksGoBack(MemoryStore):
 
 
 class ForgetsWhichCellsHadTheSignal(MemoryStore):
-    """Keeps the number of a signal and not how many cells have acted on the next one: they hear it twice."""
+    """Keeps the number of a signal and not how many cells have processed the next one: they receive it twice."""
 
     def _apply_progress(self, job: StoredJob, production: Production) -> None:
         super()._apply_progress(job, production)

@@ -18,7 +18,7 @@ class TakesAnySize(MemoryStore):
 
 
 class FencesWhatIsTooLarge(MemoryStore):
-    """Says that a range is lost when a value is too large."""
+    """Answers that a range is lost when a value is too large."""
 
     def commit(self, production: Production) -> CommitOutcome:
         values = [*(each.value or b"" for each in production.cells)]

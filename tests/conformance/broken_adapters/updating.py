@@ -10,7 +10,7 @@ from runners.millwheel.store.port import JobRow, JobUpdate, TakenRange
 
 
 class GivesRangesToOldVersions(MemoryStore):
-    """A worker that has not heard of the update goes on with code of the old version."""
+    """A worker that does not know of the update goes on with code of the old version."""
 
     def acquire(
         self,

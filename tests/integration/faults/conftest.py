@@ -84,7 +84,7 @@ class FaultJob:
         return started
 
     def finish(self) -> None:
-        """Let it read the rest, wait for its end, and check everything that it said and left."""
+        """Let it read the rest, wait for its end, and check everything that it emitted and left."""
         assert self.running is not None
         gate_at(self.gate).open()
         self.running.wait_until_finish()

@@ -60,7 +60,7 @@ def start(fault_dsn: str, gate: Path) -> Iterator[Start]:
 
 
 def output(driver: subprocess.Popen[str]) -> str:
-    """What it said, when it has ended."""
+    """What it printed, when it has ended."""
     return driver.communicate(timeout=WAIT_MAX_S)[0]
 
 

@@ -1,6 +1,6 @@
 """A Postgres that loses commits under a live job: a real primary, its standby, and a backup of it.
 
-Each ends with the right rows, or with a job that has stopped and says why, and has the right rows when it is run again.
+Each ends with the right rows, or with a job that has stopped with its reason, and has them when it is run again.
 """
 
 import logging
@@ -51,7 +51,7 @@ class Pair:
         )
 
     def cut(self) -> None:
-        """Let the standby hear no more of the primary."""
+        """Let the standby receive no more of the primary."""
         self.standby.configure("primary_conninfo", "")
         self.primary.wait_for("SELECT count(*) = 0 FROM pg_stat_replication", "it still follows")
 

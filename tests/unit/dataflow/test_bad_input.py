@@ -16,12 +16,12 @@ from tests.simulation.test_worker_crashes import Cluster
 HERE = "tests/unit/dataflow/test_bad_input.py"
 US = 1_000_000
 RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
-#: Late for the first time at second 20, so that what was said before is taken back.
+#: Late for the first time at second 20, so that what was emitted before is retracted.
 SECONDS = ((0, 5, 40), (20,))
 
 
 class Endless(ScriptedSource):
-    """Says that it does not end."""
+    """Declares that it does not end."""
 
     is_bounded = False
 
@@ -45,7 +45,7 @@ class Losing(df.MergingWindowFn):
 
 
 class Numbered(df.DoFn):
-    """Keeps state, and says nothing of retractions."""
+    """Keeps state, and declares nothing of retractions."""
 
     SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
 
@@ -221,7 +221,7 @@ def graph_of(build: Build) -> PipelineGraph:
     ids=lambda each: each.__name__ if callable(each) else "",
 )
 def test_a_job_fails_with_the_same_words(build: Build, words: tuple[str, str, str, str]) -> None:
-    """Whichever worker meets it, the driver says it, and the user's own line."""
+    """Whichever worker meets it, the driver raises it, with the user's own line."""
     cluster = Cluster(graph_of(build), seed=0, crash_rate=0)
     with pytest.raises(df.DataflowError) as caught:
         cluster.run()

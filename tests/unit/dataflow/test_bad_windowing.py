@@ -121,7 +121,7 @@ def test_it_is_refused_where_it_is_written(
 
 
 class Answering(df.MergingWindowFn):
-    """A user's window function that assigns and merges as it was told."""
+    """A user's window function that assigns and merges as a test asks it to."""
 
     def __init__(self, assign: Any, merge: Any = lambda windows: []) -> None:
         self.assign, self.merge = assign, merge

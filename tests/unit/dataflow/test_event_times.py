@@ -1,4 +1,4 @@
-"""Windows of event time over elements of which nobody has said when they happened."""
+"""Windows of event time over elements for which nobody has set when they happened."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ class Row(NamedTuple):
 
 
 class Untimed(df.Source):
-    """Says that it does not know."""
+    """Declares that it does not know whether it ends."""
 
     has_event_times = False
 

@@ -1,4 +1,4 @@
-"""What a read can be told about the ids of its records, and what is refused."""
+"""What a read can be given about the ids of its records, and what is refused."""
 
 import pickle
 import threading

@@ -1,4 +1,4 @@
-"""Groupings that would say nothing are refused, and those that could lose something are warned of, by name."""
+"""Groupings that would emit nothing are refused, and those that could lose something are warned of, by name."""
 
 import re
 import warnings
@@ -17,7 +17,7 @@ DISCARDING = Mode.DISCARDING
 
 
 class Endless(ScriptedSource):
-    """Says that it does not end."""
+    """Declares that it does not end."""
 
     is_bounded = False
 
@@ -172,7 +172,7 @@ def test_warnings_can_be_errors_with_fact_detail_and_hint(endless: df.PCollectio
 
 
 class Custom(df.Trigger):
-    """Says nothing of when it fires."""
+    """Declares nothing of when it fires."""
 
     def on_elements(self, state: Any, window: Any, elements: Any, clocks: df.Clocks) -> Any:
         return state
@@ -194,7 +194,7 @@ class Patient(Custom):
 
 
 def test_users_triggers_are_trusted_to_fire(endless: df.PCollection[Any]) -> None:
-    """Unless they say otherwise, alone or inside another."""
+    """Unless they declare otherwise, alone or inside another."""
     endless | windowed(Custom()) | df.GroupByKey()
     for number, trigger in enumerate((Patient(), df.Repeatedly(Patient()))):
         with pytest.raises(df.PipelineError, match="would never emit anything"):
@@ -304,7 +304,7 @@ def test_lateness_of_zero_is_not_warned_of(tmp_path: Any) -> None:
 def test_a_watermark_with_a_hold_for_ever_is_refused_where_somebody_waits_for_it(
     endless: df.PCollection[Any], mode: df.AccumulationMode, combiner: df.TimestampCombiner
 ) -> None:
-    """Behind a grouping over all of time that may take back what it said at the event time of a record."""
+    """Behind a grouping over all of time that may retract what it emitted at the event time of a record."""
     totals = (
         endless
         | "all of time"
@@ -331,11 +331,11 @@ def test_a_watermark_with_a_hold_for_ever_is_refused_where_somebody_waits_for_it
             totals
             | "first"
             >> df.WindowInto(df.FixedWindows(60), trigger=df.AfterCount(1), accumulation_mode=mode)
-            | "speaks once" >> df.GroupByKey()
+            | "fires once" >> df.GroupByKey()
         )
     (
         totals
         | "always"
         >> df.WindowInto(df.FixedWindows(60), trigger=df.Always(), accumulation_mode=mode)
-        | "speaks" >> df.GroupByKey()
+        | "fires" >> df.GroupByKey()
     )

@@ -26,7 +26,7 @@ class Pair(NamedTuple):
 
 
 class Plain(df.DoFn):
-    """Says its element; what a test puts in is said by a method."""
+    """Emits its element; what a test puts in is returned by a method."""
 
     def process(self, element: Any, /) -> Any:
         yield element
@@ -52,7 +52,7 @@ class Stateful(df.DoFn):
 
 
 class Counting(Computation):
-    """A computation that says nothing."""
+    """A computation that emits nothing."""
 
     inputs = {"numbers": lambda value: value}
     outputs = ("counts",)
@@ -187,7 +187,7 @@ class Returning(df.DoFn):
 
 
 def retracted() -> list[Any]:
-    """A grouping that takes back what it says."""
+    """A grouping that retracts what it emits."""
     windows = df.WindowInto(df.FixedWindows(60), trigger=df.Always(), accumulation_mode=RETRACTING)
     return [windows, df.CombinePerKey(sum)]
 
@@ -258,7 +258,7 @@ def test_what_may_be_retracted_ends_no_bundle_with_outputs() -> None:
 
 
 class Sums(df.DoFn):
-    """Says the sum of a bundle at its end; some values it cannot take."""
+    """Emits the sum of a bundle at its end; some values it cannot take."""
 
     def start_bundle(self) -> None:
         self.total = 0

@@ -331,7 +331,7 @@ def retracting() -> tuple[Any, ...]:
 
 
 def test_a_do_fn_that_handles_retractions_sees_them() -> None:
-    """What it says is said for good: nothing after it is taken back."""
+    """What it emits is emitted for good: nothing after it is retracted."""
 
     class Changes(df.DoFn):
         handles_retractions = True
@@ -371,7 +371,7 @@ def test_order_can_be_asked_for() -> None:
 
 
 def test_lateness_of_timers_is_looked_at() -> None:
-    """They may speak until the window has expired, so a WindowInto after them must allow as much."""
+    """They may emit until the window has expired, so a WindowInto after them must allow as much."""
     pipeline = df.Pipeline(DirectRunner())
     discarding = df.AccumulationMode.DISCARDING
     collection: Any = (

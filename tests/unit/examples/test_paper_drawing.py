@@ -108,7 +108,7 @@ def test_a_label_goes_to_the_cheapest_place(
     assert picture.cost(place) > 0  # the next label keeps away from it
 
 
-# The figures themselves, each run and drawn once: what they say does not depend on who looks.
+# The figures themselves, each run and drawn once: what they show does not depend on who looks.
 
 
 run = functools.cache(Figure.run)

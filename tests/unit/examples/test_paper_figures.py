@@ -1,4 +1,4 @@
-"""The paper's figures: the points and the watermark agree with its text, and so does what the pipelines say."""
+"""The paper's figures: the points and the watermark agree with its text, and so does what the pipelines emit."""
 
 import ast
 import inspect
@@ -40,7 +40,7 @@ def clock(instant: datetime) -> str:
 
 
 def fired_at(figure: Figure) -> list[tuple[str, list[int]]]:
-    """What is said when, a moment at a time."""
+    """What is emitted when, a moment at a time."""
     moments = itertools.groupby(figure.run(), key=lambda pane: pane.at)
     return [(clock(at), numbers(list(panes))) for at, panes in moments]
 
@@ -71,7 +71,7 @@ def test_watermark_passes_the_session_of_the_8_between_the_8_and_the_9() -> None
     eight, nine = POINTS[5], POINTS[7]
     assert (eight.value, nine.value) == (8, 9)
     assert watermark_at(eight.arrival) < NOON + SESSION_OF_THE_8_ENDS
-    # Before the minute is full: it is the watermark that makes the session speak, not the clock.
+    # Before the minute is full: it is the watermark that makes the session fire, not the clock.
     assert watermark_at(BEGIN + 3 * MINUTE) > NOON + SESSION_OF_THE_8_ENDS
     assert nine.arrival > BEGIN + 3 * MINUTE
 
@@ -80,7 +80,7 @@ def test_the_5_is_emitted_by_the_clock() -> None:
     assert watermark_at(BEGIN + MINUTE) < NOON + SESSION_OF_THE_5_ENDS
 
 
-# What the pipelines say.
+# What the pipelines emit.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The histogram of session lengths follows what the sessions take back."""
+"""The histogram of session lengths follows what the sessions retract."""
 
 import runpy
 

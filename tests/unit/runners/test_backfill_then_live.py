@@ -1,4 +1,4 @@
-"""Runners of one job: what is said once reaches all of them, and what cannot be is refused before anything starts."""
+"""Runners of one job: an option given once reaches all of them, what cannot be is refused before anything starts."""
 
 import inspect
 from pathlib import Path

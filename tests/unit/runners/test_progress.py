@@ -1,4 +1,4 @@
-"""Progress says as much as the place it is written to can take."""
+"""Progress shows as much as the place it is written to can take."""
 
 import io
 
@@ -10,7 +10,7 @@ from runners.progress import LINE_INTERVAL_MS, Progress, print_line
 
 @attrs.define
 class HandClock:
-    """Time moves when told to."""
+    """Time moves when a test moves it."""
 
     ms: int = 0
 

@@ -1,4 +1,4 @@
-"""What a worker says of what is logged in it."""
+"""What a worker prints of what is logged in it."""
 
 import io
 import logging

@@ -21,6 +21,6 @@ def test_triggers_follow_the_percentile_where_it_is_ahead(
 
 
 def test_no_clock_is_given_in_place_of_another() -> None:
-    """Which is which is always said."""
+    """The two clocks are always named."""
     with pytest.raises(TypeError):
         df.Clocks(10, 7)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""When windows speak: each trigger on one window, with both clocks moved by hand."""
+"""When windows fire: each trigger on one window, with both clocks moved by hand."""
 
 import pickle
 from typing import Any
@@ -76,7 +76,7 @@ class Stage:
 
 
 def emitted_by_trigger(trigger: df.Trigger, *steps: tuple[str, Any], **options: Any) -> list[str]:
-    """What a window tells in the course of steps: ("add", "xyz"), ("watermark", s), ("now", s)."""
+    """What a window emits in the course of steps: ("add", "xyz"), ("watermark", s), ("now", s)."""
     stage = Stage(trigger, **options)
     for verb, argument in steps:
         getattr(stage, verb)(*argument if verb == "add" else (argument,))
@@ -99,7 +99,7 @@ def test_early_on_time_and_late() -> None:
 
 
 def test_a_backlog_is_early_and_not_late() -> None:
-    """Processing time far past the end of the window says nothing about the watermark."""
+    """Processing time far past the end of the window does not move the watermark."""
     trigger = df.AfterWatermark(early=df.AfterCount(2))
 
     assert ["abE", "cdE", "eO"] == emitted_by_trigger(
@@ -131,11 +131,11 @@ def test_a_backlog_is_early_and_not_late() -> None:
     ids=shown,
 )
 def test_by_count(trigger: df.Trigger, expected: list[str]) -> None:
-    """Four records one by one; what no firing has said is said when the window expires, never lost."""
+    """Four records one by one; what no firing has emitted is emitted when the window expires, never lost."""
     steps = [("add", value) for value in "abcd"]
     emitted = emitted_by_trigger(trigger, *steps, ("watermark", END_S - 1), ("watermark", END_S))
 
-    # What is first said after the end of the window is on time if nothing was said there before.
+    # What is first emitted after the end of the window is on time if nothing was emitted there before.
     assert [each.replace("L", "O") for each in expected] == [
         each.replace("L", "O") for each in emitted
     ]
@@ -183,7 +183,7 @@ def test_what_comes_late_to_a_finished_trigger_is_emitted_at_expiry() -> None:
     [("FIRE_ALWAYS", ["aE", "O", "bL"]), ("FIRE_IF_NON_EMPTY", ["aE", "bL"])],
 )
 def test_an_on_time_moment_with_nothing_new(on_time: str, emitted: list[str]) -> None:
-    """It is news that it has come, unless one says otherwise; what comes after it is late."""
+    """It is news that it has come, unless one asks otherwise; what comes after it is late."""
     trigger = df.AfterWatermark(early=df.AfterCount(1), late=df.AfterCount(1))
     steps = ("add", "a"), ("watermark", END_S), ("add", "b")
 
@@ -205,7 +205,7 @@ def test_an_on_time_moment_that_the_watermark_jumps_over() -> None:
     ("closing", "emitted"), [("FIRE_ALWAYS", ["aO", "L"]), ("FIRE_IF_NON_EMPTY", ["aO"])]
 )
 def test_a_window_that_expires_with_nothing_new(closing: str, emitted: list[str]) -> None:
-    """One pane more, if one says so."""
+    """One pane more, if one asks for it."""
     behavior = df.FiringBehavior[closing]
 
     assert emitted == emitted_by_trigger(
@@ -290,7 +290,7 @@ FIVE = df.AfterCount(5)
     ids=shown,
 )
 def test_a_session_that_has_fired_and_grows_fires_at_its_new_end(trigger: df.Trigger) -> None:
-    """Wherever in the trigger `AfterWatermark` stands, with one source, and with two that have both spoken."""
+    """Wherever in the trigger `AfterWatermark` stands, with one source, and with two that have both fired."""
     stage = Stage(trigger, df.Sessions(10))
     stage.add("a", at_s=1).watermark(11).add("b", at_s=5).watermark(14)
 
@@ -399,7 +399,7 @@ def test_the_late_phase_is_notified_that_the_window_has_grown() -> None:
 
 @attrs.frozen
 class At(df.Trigger):
-    """Fires once two records have come and the watermark is at an instant; always says when that is."""
+    """Fires once two records have come and the watermark is at an instant; always reports when that is."""
 
     at_s: int
 
@@ -442,7 +442,7 @@ def test_an_instant_of_one_part_that_has_passed_does_not_hide_that_of_another(
 
 
 def test_a_part_that_is_due_together_with_the_last_firing_begins_anew() -> None:
-    """When the window has grown, what was counted before has been said."""
+    """When the window has grown, what was counted before has been emitted."""
     trigger = df.OrFinally(df.Repeatedly(df.AfterCount(2)), ON_TIME)
     stage = Stage(trigger, df.Sessions(10)).watermark(15).add("a", "b", at_s=1)
     assert ["abL"] == stage.emitted

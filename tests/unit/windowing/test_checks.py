@@ -14,7 +14,7 @@ from windowing.window import Window
 
 @attrs.frozen
 class Answering(df.MergingWindowFn):
-    """Assigns and merges as it was told."""
+    """Assigns and merges as a test asks it to."""
 
     windows: Callable[[int, Any], Any] = lambda timestamp_us, _: [Window(timestamp_us, 100)]
     merges: Callable[[Sequence[Window]], Any] = lambda windows: []

@@ -1,4 +1,4 @@
-"""Merging that is not that of overlaps, though the class says so of its base."""
+"""Merging that is not that of overlaps, though its base declares it."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby

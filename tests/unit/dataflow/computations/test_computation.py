@@ -23,7 +23,7 @@ from runners.direct.job import Job
 
 
 class Scripted(Computation):
-    """Does what a function says."""
+    """Does what a function of the test does."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ def events(*pairs: tuple[float, Any]) -> df.PTransform[Any, Any]:
 
 
 def run(computation: Computation, source: Any, *, key: Any = lambda value: value[0]) -> list[Any]:
-    """What a computation says to its stream "out", with event times."""
+    """What a computation emits to its stream "out", with event times."""
     pipeline = df.Pipeline(DirectRunner(bundle_records=2))
     streams = pipeline | Topology().injector("in", source).computation(
         "computation", computation, inputs={"in": key}, outputs=["out", "other"]
@@ -174,7 +174,7 @@ class Json:
 
 
 def test_state_may_be_bytes_of_ones_own() -> None:
-    """What it was made of comes back as the coder says it: here tuples as lists; also what was changed in place."""
+    """What it was made of comes back as the coder makes it: here tuples as lists; also what was changed in place."""
 
     def collect(self: Computation, record: Record) -> None:
         if self.state is None:
@@ -203,7 +203,7 @@ def test_a_coder_makes_bytes() -> None:
 
 
 def test_timers_of_many_tags_fire_in_time_order() -> None:
-    """Each with its tag, the time it was set for, and that as the event time of what it says."""
+    """Each with its tag, the time it was set for, and that as the event time of what it emits."""
 
     def process(self: Computation, record: Record) -> None:
         for second in (40, 10, 30, 20):
@@ -236,7 +236,7 @@ def test_a_timer_is_moved_and_deleted_by_its_tag() -> None:
 
 
 def test_a_timer_for_the_past_fires_at_the_record_that_set_it() -> None:
-    """Its time says what it was set for, its timestamp from when on it may produce."""
+    """Its time is what it was set for, its timestamp from when on it may produce."""
     timers: list[Timer] = []
 
     def fired(self: Computation, timer: Timer) -> None:
@@ -279,7 +279,7 @@ def test_wall_time_timers_follow_the_clock() -> None:
 
 
 def test_a_late_record_is_handed_over_like_others() -> None:
-    """The user decides: it is the low watermark that tells."""
+    """The user decides: it is the low watermark that decides."""
     source = (
         TestStream()
         .add_elements([df.TimestampedValue("a1", 10)])

@@ -27,7 +27,7 @@ def time_of(record: dict[str, float]) -> float:
 
 
 def watermarks(source: df.Source, reads: int, position: Any = None) -> list[list[int]]:
-    """What each split says in turn, in seconds; the end of time is 10 ** 9."""
+    """What each split reports in turn, in seconds; the end of time is 10 ** 9."""
     described = []
     for split in source.splits(1):
         reader = source.open(split, position)

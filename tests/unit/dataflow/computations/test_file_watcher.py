@@ -1,4 +1,4 @@
-"""Watching a folder: what it takes, what it says of itself, and what it refuses."""
+"""Watching a folder: what it takes, what it reports of itself, and what it refuses."""
 
 import json
 from collections.abc import Callable, Iterator

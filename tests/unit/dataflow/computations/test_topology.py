@@ -65,7 +65,7 @@ class Repeat(Computation):
 
 
 def declared(*computations: Computation, **arguments: Any) -> set[Any]:
-    """What is told in a topology of words and numbers."""
+    """What is emitted in a topology of words and numbers."""
     pipeline = df.Pipeline(DirectRunner())
     topology = Topology().injector("words", df.Create(["tea"])).injector("numbers", df.Create([7]))
     for number, each in enumerate(computations):

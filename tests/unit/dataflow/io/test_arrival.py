@@ -93,7 +93,7 @@ def test_a_split_with_nothing_to_read_still_knows_the_time() -> None:
 
 
 def test_what_is_read_again_happened_when_the_job_began() -> None:
-    """A batch may read a part again after its first attempt was seen; and there it may say that it is idle."""
+    """A batch may read a part again after its first attempt was seen; and there it may report that it is idle."""
     script = [Batch("a", [5]), Batch([], [], status=IDLE)]
     source = arriving(ScriptedSource(script), 7, 100, 200).repeatable()
     splits = pickle.loads(pickle.dumps(source.splits(1)))

@@ -1,4 +1,4 @@
-"""ReadFromCsv and ReadFromJsonLines: what they read, and what they say when they cannot."""
+"""ReadFromCsv and ReadFromJsonLines: what they read, and their errors when they cannot."""
 
 from pathlib import Path
 from typing import Any

@@ -162,7 +162,7 @@ def test_each_is_handed_over_or_set_aside_by_the_clock_alone(
     most: int,
     passed: int,
 ) -> None:
-    """At the limit exactly it is taken; read again by who has to say the same, it is judged as when the job began."""
+    """At the limit exactly it is taken; read again by who has to send the same, it is taken as when the job began."""
     path = write(tmp_path_factory.mktemp("ahead") / "a.jsonl", [1000.0 + each for each in aheads])
     clock = [1000 * US]
     source = JsonLinesSource(

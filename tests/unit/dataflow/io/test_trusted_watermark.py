@@ -19,7 +19,7 @@ from runners.direct import DirectRunner
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 US, DAY_US = 1_000_000, 86_400_000_000
-#: As the clock of the computer these tests run on would say it, about.
+#: The time on the clock of the computer these tests run on, about.
 NOW_US = 1_900_000_000 * US
 
 
@@ -166,7 +166,7 @@ def ahead_of_us(**options: Any) -> int | None:
 
 
 def test_who_has_a_limit() -> None:
-    """A source of one's own, unless it is told otherwise, or its times are those of its arrival."""
+    """A source of one's own, unless it is declared otherwise, or its times are those of its arrival."""
     assert ahead_of_us() == DAY_US
     assert ahead_of_us(max_ahead=3600) == 3600 * US
     assert ahead_of_us(max_ahead=None) is None

@@ -31,7 +31,7 @@ from dataflow.testing import (
 from runners.direct import DirectRunner
 
 Mode = df.AccumulationMode
-#: Two minutes; the first is speculated about, said on time, and corrected twice.
+#: Two minutes; the first has an early pane, one on time, and two corrections.
 SCORES = (
     TestStream()
     .add_elements([df.TimestampedValue(("red", 5), 30)])
@@ -124,7 +124,7 @@ def test_discarded_panes_fold_as_the_user_asks() -> None:
 
 @pytest.mark.parametrize("mode", Mode)
 def test_the_fold_of_merged_windows_has_no_stale_sessions(mode: Mode) -> None:
-    """In whatever order they were merged; the last 20 joins two sessions that have spoken."""
+    """In whatever order they were merged; the last 20 joins two sessions that have fired."""
     stream = TestStream()
     for second in (0, 35, 20):
         stream = stream.add_elements([df.TimestampedValue(("red", second + 1), second)])

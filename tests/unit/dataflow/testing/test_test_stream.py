@@ -1,4 +1,4 @@
-"""TestStream: what a script says, step by step, and what it refuses."""
+"""TestStream: what a script hands over, step by step, and what it refuses."""
 
 import importlib
 import pickle
@@ -16,7 +16,7 @@ DISCARDING = df.AccumulationMode.DISCARDING
 
 
 def emitted(stream: TestStream, *transforms: Any) -> list[tuple[Any, str, float]]:
-    """What a pipeline over the stream tells: value, timing of the pane, seconds on the clock."""
+    """What a pipeline over the stream emits: value, timing of the pane, seconds on the clock."""
     with df.Pipeline(DirectRunner()) as p:
         pcoll = p | stream
         for transform in transforms:

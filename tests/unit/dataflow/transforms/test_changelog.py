@@ -1,4 +1,4 @@
-"""ToChangelog: retractions become ordinary elements that say what they were."""
+"""ToChangelog: retractions become ordinary elements that show what they were."""
 
 import pickle
 from typing import Any

@@ -83,7 +83,7 @@ def test_without_aggregates_elements_are_grouped() -> None:
 
 
 def test_rows_are_retracted_like_other_results() -> None:
-    """A second grouping counts the shops by their totals; totals that were said early are taken back."""
+    """A second grouping counts the shops by their totals; totals that were emitted early are retracted."""
     with df.Pipeline() as p:
         found = (
             p

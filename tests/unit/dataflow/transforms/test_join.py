@@ -1,4 +1,4 @@
-"""Join: what is refused, what its other modes say, and code behind it that does not say the same twice."""
+"""Join: what is refused, what its other modes emit, and code behind it that does not return the same twice."""
 
 import itertools
 from collections import Counter
@@ -54,7 +54,7 @@ def test_collections_in_other_windows_are_refused() -> None:
     ids=str,
 )
 def test_windows_that_discard_what_others_would_have_met_are_refused(windowing: Any) -> None:
-    """Each of them can speak twice."""
+    """Each of them can fire twice."""
     pipeline = df.Pipeline(DirectRunner())
     with pytest.raises(df.PipelineError, match="would lose pairs") as caught:
         _ = both(pipeline, accumulation_mode=Mode.DISCARDING, **windowing) | "lost" >> df.Join()

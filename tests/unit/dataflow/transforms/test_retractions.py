@@ -1,4 +1,4 @@
-"""What may be taken back, through user code, joins and further groupings."""
+"""What may be retracted, through user code, joins and further groupings."""
 
 import itertools
 from collections import Counter
@@ -22,7 +22,7 @@ SESSIONS = Windowing("sessions", 10, 0, 100)
 
 
 def emitted_sessions(pipeline: df.Pipeline, arrivals: list[Arrivals] = BRIDGED) -> Any:
-    """Two sessions that are said, then bridged by a late record."""
+    """Two sessions that are emitted, then bridged by a late record."""
     return windowed(pipeline, SESSIONS, arrivals, RETRACTING) | "sessions" >> df.GroupByKey()
 
 
@@ -100,7 +100,7 @@ def test_a_multiset_finds_again_what_it_was_given(values: list[Any]) -> None:
 
 
 class Guess(df.DoFn):
-    """Says something else every time."""
+    """Returns something else every time."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -134,7 +134,7 @@ def guesses(draw: st.DrawFn) -> Any:
 def test_what_cannot_be_made_again_is_remembered(
     windowing: Windowing, arrivals: list[Arrivals], trigger: df.Trigger, guess: Any
 ) -> None:
-    """Every retraction of a guess takes back a guess that was made, and what is left was made of what is left."""
+    """Every retraction of a guess retracts a guess that was made, and what is left was made of what is left."""
     several, unsure = guess
     pipeline = df.Pipeline(DirectRunner())
     results = windowed(pipeline, windowing, arrivals, Mode.ACCUMULATING_AND_RETRACTING, trigger)
@@ -145,7 +145,7 @@ def test_what_cannot_be_made_again_is_remembered(
         emitted[change.value, change.window] += change.sign
         windows[change.value[0], change.window] += change.sign
 
-        assert emitted[change.value, change.window] >= 0, "what is taken back was said"
+        assert emitted[change.value, change.window] >= 0, "what is retracted was emitted"
     places = {(g.key, g.start_us, g.end_us) for g in evaluate(windowing, arrivals).groups}
 
     assert {(key, *window) for (key, window), count in windows.items() if count} <= places

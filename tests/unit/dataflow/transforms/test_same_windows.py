@@ -78,7 +78,7 @@ def test_grouped_and_not_grouped_elements_flatten(window_fn: df.WindowFn) -> Non
 
 
 def joined(p: df.Pipeline) -> None:
-    """Every value beside its window's sum, which may be taken back."""
+    """Every value beside its window's sum, which may be retracted."""
     values = [df.TimestampedValue((at % 2, at), at) for at in range(40)]
     each = (
         p

@@ -121,7 +121,7 @@ def partials_sent(pairs: Sequence[tuple[Any, Any]], combine_fn: Any) -> tuple[li
 @pytest.mark.parametrize("combine_fn", [sum, df.SumCombineFn(), df.MeanCombineFn()], ids=shown)
 @pytest.mark.usefixtures("small_bounds")
 def test_what_does_not_grow_waits_for_the_end(combine_fn: Any) -> None:
-    """One partial for a key of a whole split, however many records it has; but for the first, which tells the size."""
+    """One partial for a key of a whole split, however many records it has; but for the first, which shows the size."""
     assert partials_sent([("k", value) for value in range(1_000)], combine_fn) == ([1], 1)
 
 

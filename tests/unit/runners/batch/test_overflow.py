@@ -1,4 +1,4 @@
-"""What a single element causes for groupings gets there, also where it is more than should be held."""
+"""What a single element causes for groupings gets there, also where it is more than should be in memory."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -181,7 +181,7 @@ def test_letters_of_one_commit_are_those_that_the_next_one_comes_upon_again(
 
 @attrs.define
 class Lossy(MemoryStore):
-    """The answer to a commit is lost; ``lands`` says whether the commit was."""
+    """The answer to a commit is lost; ``lands``: whether the commit was made."""
 
     lands: bool = True
     is_down: bool = False

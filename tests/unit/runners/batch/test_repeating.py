@@ -1,4 +1,4 @@
-"""A run that goes on behind another: who may still commit, and what must be said again."""
+"""A run that goes on behind another: who may still commit, and what must be sent again."""
 
 import attrs
 import pytest
@@ -87,7 +87,7 @@ def test_what_binds_must_be_sent_again_and_what_does_not_is_overwritten() -> Non
     with RangeWriter(store, "job", range_id, "free", run=run, is_binding=False) as writer:
         assert writer.read_so_far == ReadSoFar()
         writer.commit(is_last=True, sent={0: 8})
-    # From here on it is what this run has said.
+    # From here on it is what this run has sent.
     with (
         RangeWriter(store, "job", range_id, "again", run=run, is_binding=False) as writer,
         pytest.raises(UnrepeatableError, match="gave other records"),

@@ -236,7 +236,7 @@ def test_message_stays_short_and_printable() -> None:
 
 @given(st.lists(st.tuples(st.text(), st.integers())))
 def test_fast_check_agrees_with_the_slow_one(rows: list[Row]) -> None:
-    """A column is first looked at as a whole; rows alone must be judged the same."""
+    """A column is first looked at as a whole; rows alone must be taken the same."""
 
     def refusal(some: list[Row]) -> bool:
         try:

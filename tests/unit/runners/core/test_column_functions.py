@@ -197,7 +197,7 @@ def test_a_run_that_stays_in_columns_calls_no_method_for_rows() -> None:
 
 @pytest.mark.parametrize("is_window", [True, False])
 def test_a_subclass_that_overrides_rows_alone_is_asked_for_rows(is_window: bool) -> None:
-    """In a whole run; the columns of its base would say something else."""
+    """In a whole run; the columns of its base would make something else."""
 
     class All(df.FixedWindows):
         def assign_bundle(

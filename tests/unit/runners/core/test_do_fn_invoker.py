@@ -14,7 +14,7 @@ from runners.direct import DirectRunner
 
 
 class EmitBoth(df.DoFn):
-    """Says numbers of several kinds."""
+    """Emits numbers of several kinds."""
 
     def process(self, element: list[int], at: Any = df.DoFn.TimestampParam) -> Iterator[Any]:
         for each in element:
@@ -51,7 +51,7 @@ def test_parts_come_to_what_the_whole_comes_to(
         patch.setattr(do_fn_invoker, "PART_OUTPUTS", 3)
         in_parts = emitted(elements, bundle_records)
 
-    # One bundle says what comes without a time of its own first; parts are in the order of the outputs.
+    # One bundle emits what comes without a time of its own first; parts are in the order of the outputs.
     assert [sorted(each) for each in whole] == [sorted(each) for each in in_parts]
 
 

@@ -89,7 +89,7 @@ def test_a_window_waits_for_its_end_and_is_gone() -> None:
 
 
 def test_corrections_until_the_lateness_has_passed() -> None:
-    """On time, then late panes at once, each taking back the one before, counted and labelled."""
+    """On time, then late panes at once, each retracting the one before, counted and labelled."""
     driver = Driver(FIXED, lateness_us=5)
     driver.add((3, "a"), watermark_us=0)
     on_time = driver.fire((0, 10), watermark_us=10)
@@ -114,7 +114,7 @@ def test_corrections_until_the_lateness_has_passed() -> None:
 
 
 def test_a_late_first_record_makes_a_late_pane() -> None:
-    """Its window's on-time moment is behind, although nothing was said then."""
+    """Its window's on-time moment is behind, although nothing was emitted then."""
     late = Driver(FIXED, lateness_us=50).add((3, "a"), watermark_us=20)
 
     assert ["late"] == timings(late)
@@ -133,7 +133,7 @@ def test_other_modes_take_nothing_back(mode: Mode, second: list[str]) -> None:
 
 
 def test_sessions_retract_each_window_they_absorb() -> None:
-    """The paper's figure 14: two said sessions, one late event between them."""
+    """The paper's figure 14: two sessions that were emitted, one late event between them."""
     driver = Driver(SESSIONS, lateness_us=100)
     driver.add((0, "a"), (15, "c"), watermark_us=0)
     emitted = driver.fire((0, 10), (15, 25), watermark_us=30)
@@ -155,7 +155,7 @@ def test_sessions_retract_each_window_they_absorb() -> None:
 
 
 def test_a_session_that_grows_past_the_watermark_fires_again_on_time() -> None:
-    """It keeps what it said until then, so that the answer does not flicker."""
+    """It keeps what it emitted until then, so that the answer does not flicker."""
     driver = Driver(SESSIONS, lateness_us=100)
     driver.add((0, "a"), watermark_us=0)
     driver.fire((0, 10), watermark_us=12)
@@ -285,7 +285,7 @@ def test_what_was_emitted_and_is_retracted_is_kept_where_it_expires(
 
 
 class Retracted:
-    """Sessions of a key whose records may be taken back."""
+    """Sessions of a key whose records may be retracted."""
 
     def __init__(self, trigger: df.Trigger) -> None:
         strategy = WindowingStrategy(window_fn=SESSIONS, trigger=trigger)
@@ -294,7 +294,7 @@ class Retracted:
         self.cells: dict[CellId, Cell] = {}
 
     def add(self, *records: tuple[int, str], sign: int = +1) -> list[list[str]]:
-        """Records at instants; what is said of them."""
+        """Records at instants; what is emitted for them."""
         partials = []
         for at_us, value in records:
             inputs: Any = [(value, sign)]
@@ -325,7 +325,7 @@ def test_a_trigger_sees_the_values_of_every_part_of_a_session() -> None:
 @pytest.mark.parametrize(
     ("mode", "hold_us", "emitted_us"),
     [
-        # What is said again has the event time of what was said, for which the watermark waits already.
+        # What is emitted again has the event time of what was emitted, for which the watermark waits already.
         (Mode.ACCUMULATING_AND_RETRACTING, [3, 3 + 20], [3, 3, 3]),
         (Mode.ACCUMULATING, [3, None, 7, None], [3, 7]),
         (Mode.DISCARDING, [3, None, 7, None], [3, 7]),
@@ -334,7 +334,7 @@ def test_a_trigger_sees_the_values_of_every_part_of_a_session() -> None:
 def test_the_watermark_behind_waits_for_what_may_be_retracted(
     mode: Mode, hold_us: list[int | None], emitted_us: list[int]
 ) -> None:
-    """As long as whoever has it allows; before it is said, at its event time; and for nothing else."""
+    """As long as whoever has it allows; before it is emitted, at its event time; and for nothing else."""
     strategy = WindowingStrategy(
         window_fn=FIXED,
         trigger=df.Repeatedly(df.AfterCount(2)),

@@ -22,7 +22,7 @@ def sketch(timestamps_us: Sequence[int], batch: int = 100) -> ProgressSketch:
 
 
 def quantile_us(percentile: float, *sketches: ProgressSketch) -> int:
-    """The percentile watermark of a consumer of sources alone, where the watermark says nothing."""
+    """The percentile watermark of a consumer of sources alone, where the watermark does not count."""
     return percentile_watermark_us(
         percentile,
         watermark_us=MIN_TIMESTAMP_US,
@@ -90,7 +90,7 @@ def test_a_split_that_hangs_back_counts_by_its_records() -> None:
 
 
 def test_too_little_is_known_at_first() -> None:
-    """One record in a hundred cannot be told from ten, nor anything of a split that has said nothing."""
+    """One record in a hundred looks like ten, and of a split that has reported nothing, nothing is known."""
     assert MIN_TIMESTAMP_US == quantile_us(99, sketch([1] * 10))
     assert MIN_TIMESTAMP_US == quantile_us(50, sketch([1] * 10), ProgressSketch())
     assert quantile_us(50, sketch([1] * 10)) == 1

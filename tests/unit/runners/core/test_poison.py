@@ -123,7 +123,7 @@ def test_poison_of_many_kinds_leaves_what_is_only_strange() -> None:
 
 
 def test_behind_a_grouping_the_record_is_what_the_grouping_emitted() -> None:
-    """With its window and time, and its sign when it is taken back."""
+    """With its window and time, and its sign when it is retracted."""
     retracting = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
     letters = dead(
         df.WindowInto(
@@ -142,7 +142,7 @@ def test_behind_a_grouping_the_record_is_what_the_grouping_emitted() -> None:
 
 
 def test_what_is_remembered_for_retractions_is_not_remembered_twice() -> None:
-    """A neighbour fails, so non-deterministic code runs again; it is taken back as it was said last."""
+    """A neighbour fails, so non-deterministic code runs again; it is retracted as it was emitted last."""
     counter = iter(range(1_000))
 
     @df.nondeterministic
@@ -176,7 +176,7 @@ def test_what_is_remembered_for_retractions_is_not_remembered_twice() -> None:
         if sign > 0:
             standing.append(value)
         else:
-            standing.remove(value)  # it takes back what was said
+            standing.remove(value)  # it retracts what was emitted
 
     assert len(standing) == 1
 

@@ -125,7 +125,7 @@ def test_what_expires_keeps_nothing() -> None:
 
 
 def test_a_timer_for_after_the_expiry_fires_at_it() -> None:
-    """What it says lies in the window, as what a grouping says at expiry."""
+    """What it emits lies in the window, as what a grouping emits at expiry."""
     engine = Engine.of(Countdown(), fixed(lateness=5))
     engine.add(("a", W1, [100], US), ("b", W1, [12], US))
     engine.advance(15 * US)
@@ -159,7 +159,7 @@ class Reminders(df.DoFn):
 
 
 def test_the_timers_of_a_family_are_distinguished_by_their_tags() -> None:
-    """Each is told what it was set for, which may be in the past, and how far event time is."""
+    """Each is given what it was set for, which may be in the past, and how far event time is."""
     engine = Engine.of(Reminders(), fixed())
     for tag, second in (("a", 7), ("b", 5), ("a", 6)):
         engine.add(("k", W1, (tag, second), US))

@@ -137,7 +137,7 @@ def test_after_a_replay_the_watermark_is_what_it_is() -> None:
 
 
 def test_what_may_be_retracted_stays_in_the_order_of_arrival() -> None:
-    """At one instant: first it is said, then it is taken back, whatever the values."""
+    """At one instant: first it is emitted, then it is retracted, whatever the values."""
     pipeline = df.Pipeline(DirectRunner())
     mode = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
     (

@@ -42,7 +42,7 @@ def bundle(changes: list[tuple[int, int, int]]) -> Bundle:
         ([(1, 1, 5), (-1, 1, 5)], []),
         ([(-1, 1, 5), (1, 1, 5)], []),
         ([(-1, 1, 5), (-1, 2, 6), (1, 1, 11)], [((1, 5), (1, 11)), ((2, 6), None)]),
-        # Another's row comes before this one is taken back.
+        # Another's row comes before this one is retracted.
         ([(1, 1, 6), (-1, 1, 5)], [((1, 5), (1, 6))]),
     ],
     ids=shown,
@@ -63,14 +63,14 @@ def test_of_rows_that_are_never_retracted_the_last_counts() -> None:
 
 @pytest.mark.parametrize("other", [5, 6])
 def test_two_rows_of_one_key_name_the_transform(other: int) -> None:
-    """Also where they are equal: when one is taken back, the other is still there."""
+    """Also where they are equal: when one is retracted, the other is still there."""
     with pytest.raises(
         df.TableConflictError, match=rf"(?s)'write'.*two results.*\(1, 5\).*\(1, {other}\)"
     ):
         table_write(NODE, TABLE, bundle([(1, 1, 5), (1, 1, other)]), is_retracted=True)
 
 
-#: What each of some groups says: of one row after the other, each of some key.
+#: What each of some groups emits: of one row after the other, each of some key.
 GROUPS = st.lists(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=4), min_size=1, max_size=3
 )
@@ -80,7 +80,7 @@ GROUPS = st.lists(
 def test_any_changes_leave_the_rows_of_the_multiset_or_are_refused(
     groups: list[list[tuple[int, int]]], data: st.DataObject
 ) -> None:
-    """Whoever says and takes back, in whatever order, in whatever bundles."""
+    """Whoever emits and retracts, in whatever order, in whatever bundles."""
     changes = data.draw(interleaved(groups))
     emitted = Counter[tuple[int, int]]()
     for sign, *row in changes:
@@ -106,7 +106,7 @@ def test_any_changes_leave_the_rows_of_the_multiset_or_are_refused(
 def test_changes_that_wait_for_each_other_lose_nothing(
     retracted: set[tuple[int, int]], emitted: dict[int, int]
 ) -> None:
-    """Several rows of a key may be taken back before the one or the other is said, by a bundle still to come."""
+    """Several rows of a key may be retracted before the one or the other is emitted, by a bundle still to come."""
     table = TableSpec(name="t", columns={"key": int, "value": int}, key=("key",))
     changes = RowChanges(table)
     changes.add(retracted, [-1] * len(retracted))
@@ -127,7 +127,7 @@ def test_changes_that_wait_for_each_other_lose_nothing(
 
 @st.composite
 def interleaved(draw: st.DrawFn, groups: list[list[tuple[int, int]]]) -> list[tuple[int, int, int]]:
-    """What the groups say, each in its order; before a row comes the one before it is taken back, or goes with it."""
+    """What the groups emit, each in its order; before a row comes the one before it is retracted, or goes with it."""
     waiting = []
     for group in groups:
         steps = []
@@ -179,7 +179,7 @@ MOMENTS = TableSpec(name="moments", columns={"at": datetime, "flag": bool}, key=
 
 
 def test_two_moments_that_a_clock_shows_alike_are_two_rows() -> None:
-    """In one bundle as in two: rows are held, and compared, in UTC."""
+    """In one bundle as in two: rows are kept, and compared, in UTC."""
     changes = [{"at": at, "flag": True} for at in (TWICE, TWICE.replace(fold=1))]
     whole: Rows = {}
     apply_table_write(whole, table_write(NODE, MOMENTS, Bundle(changes, [0, 0])))

@@ -42,7 +42,7 @@ def sums(
     mode: df.AccumulationMode,
     trigger: df.Trigger | None = None,
 ) -> list[str]:
-    """What is said, signed, with the start of its window and the time on the clock."""
+    """What is emitted, signed, with the start of its window and the time on the clock."""
     p = df.Pipeline(runner)
     grouped = (
         p
@@ -137,7 +137,7 @@ def test_figure_7_of_the_paper() -> None:
 
 
 def test_figure_11_of_the_paper() -> None:
-    """Micro-batches of one minute: the first two windows are corrected once each, as the paper says of the late 9."""
+    """Micro-batches of one minute: the first two windows are corrected once each, as in the paper for the late 9."""
     assert [
         "+5 for 12:00 at 12:06:00",
         "+7 for 12:02 at 12:06:00",

@@ -1,4 +1,4 @@
-"""Which Java is chosen, what is said when there is none, and what the launcher passes on."""
+"""Which Java is chosen, which error there is when there is none, and what the launcher passes on."""
 
 import shutil
 import subprocess
@@ -24,7 +24,7 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fake_jdk(home: Path, version: str, *, release: bool = True) -> Path:
-    """A directory like a JDK's; its java tells its name and its arguments, or its version."""
+    """A directory like a JDK's; its java prints its name and its arguments, or its version."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(

@@ -1,4 +1,4 @@
-"""What is looked up before Postgres is started, and what is said when it is missing."""
+"""What is looked up before Postgres is started, and which error there is when it is missing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the store says of a backfill: begun, half, loaded, live; and what may be done with it then."""
+"""What the store has of a backfill: begun, half, loaded, live; and what may be done with it then."""
 
 from collections.abc import Iterator
 
@@ -130,7 +130,7 @@ def test_an_attempt_that_comes_second_with_another_end_is_given_up(store: Memory
     split = opened(store).ranges[source].split
     assert split is not None
     shorter = task(store, SCRIPT[:2], source, "second")
-    # Its history is that of the same job, in which there was less to read then.
+    # Its backfill is that of the same job, in which there was less to read then.
     attempt: Iterator[object] = shorter.read_split(split)
     sent = next(attempt)
     assert isinstance(sent, tuple)

@@ -1,4 +1,4 @@
-"""What is told of those who wait: what lasts, once, and when it is over."""
+"""What is reported of those who wait: what lasts, once, and when it is over."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ LONG_MS = 1_000
     )
 )
 def test_a_long_wait_is_reported_once_and_so_is_its_end(steps: list[tuple[str, bool, int]]) -> None:
-    """A short one is not, and whoever goes on without having waited says nothing."""
+    """A short one is not, and whoever goes on without having waited reports nothing."""
     clock, reported = ManualClock(), list[tuple[str, str, bool]]()
     waits = LongWaits(
         clock, LONG_MS, lambda place, why, *, is_over: reported.append((place, why, is_over))

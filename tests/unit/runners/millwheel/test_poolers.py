@@ -1,4 +1,4 @@
-"""A pooler in front of Postgres is told from Postgres, and refused if it shares sessions; without either of them.
+"""A pooler in front of Postgres is recognized, and refused if it shares sessions; without either of them.
 
 `tests/integration/faults/test_failover.py` asks a real one.
 """
@@ -16,7 +16,7 @@ from runners.millwheel.store.postgres.poolers import refuse_shared_session
 
 
 class Client:
-    """A connection that is told by which process of the server each of its statements is done."""
+    """A connection to which the test gives the process of the server that does each of its statements."""
 
     def __init__(self, reported_pid: int, pids: Iterator[int]) -> None:
         self.info, self._pids = SimpleNamespace(backend_pid=reported_pid), pids
@@ -43,7 +43,7 @@ def refuse(
 
 
 def test_sessions_of_ones_own_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Postgres itself, which has told its process beforehand; and a pooler that keeps the session."""
+    """Postgres itself, which has reported its process beforehand; and a pooler that keeps the session."""
     refuse(monkeypatch, 7, [7], theirs=0)
     refuse(monkeypatch, 1, [7, 7], theirs=8)
 

@@ -177,7 +177,7 @@ def test_a_merge_that_only_the_store_knew_of_is_found() -> None:
 
     assert found == {SECOND: FIRST}
     assert known.is_in_handover(SECOND)
-    # Said again by somebody else, it is no news.
+    # Reported again by somebody else, it is no news.
     assert not known.learn({SECOND: RangeShape(None, FIRST)})
 
 

@@ -1,4 +1,4 @@
-"""SignalBoard, and what a range passes on: signals follow the data, and nothing hears one twice."""
+"""SignalBoard, and what a range passes on: signals follow the data, and nothing gets one twice."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +55,7 @@ def passes_on(ours: SignalBoard, report: dict[RangeId, int]) -> bool:
 
 
 def sent(ours: SignalBoard) -> list[int]:
-    """The numbers of the signals that workers hear of."""
+    """The numbers of the signals that are sent to workers."""
     return [signal.number for signal in ours.news.signals]
 
 
@@ -75,7 +75,7 @@ def test_a_signal_passes_through_the_stages_one_after_the_other() -> None:
 
 
 def test_workers_are_sent_a_signal_until_all_who_listen_have_processed_it() -> None:
-    """So that whoever takes a range over hears of it, and nobody has to remember them for ever."""
+    """So that whoever takes a range over gets it, and nobody has to remember them for ever."""
     ours = board()
     ours.post([FLUSH, Signal(2, "flush")])
     passes_on(ours, dict.fromkeys([*READ, *FIRST], 2))
@@ -105,7 +105,7 @@ def test_a_pipeline_that_does_not_listen_is_left_alone() -> None:
 
 
 def test_a_new_driver_reads_from_the_range_that_is_furthest_behind() -> None:
-    """It tells again what some have not acted on, and holds back no stage that has gone on."""
+    """It sends again what some have not processed, and delays no stage that has gone on."""
     ours = board(committed={FIRST[0]: 4, FIRST[1]: 3, SECOND[0]: 2})
     assert 2 == ours.latest
     ours.post([Signal(3, "flush"), Signal(4, "flush"), Signal(5, "flush")])

@@ -224,7 +224,7 @@ def test_an_error_that_only_another_version_has_keeps_its_words() -> None:
     assert "LaterError" in found.__notes__[0]
 
 
-def test_an_error_is_told_from_everything_else_by_its_beginning() -> None:
+def test_an_error_is_distinguished_from_everything_else_by_its_beginning() -> None:
     assert is_error(encode_error(df.InputError("fact")))
     assert not any(
         map(is_error, (b"", frame("split", b"x"), frame("errors"), msgspec.msgpack.encode(ERROR)))

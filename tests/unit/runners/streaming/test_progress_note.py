@@ -1,4 +1,4 @@
-"""What the progress bar of a stream says beside its count."""
+"""What the progress bar of a stream shows beside its count."""
 
 import attrs
 
@@ -28,7 +28,7 @@ def statistics() -> MasterStatistics:
 
 
 def test_workers_that_are_not_there_are_missed() -> None:
-    """A stream that asked for more workers than there are cores waits, and says for what."""
+    """A stream that asked for more workers than there are cores waits, and shows for what."""
     none = statistics()
 
     assert _note(none, 2, now_us=NOW_US) == "records, workers are starting"

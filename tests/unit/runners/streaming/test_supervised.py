@@ -27,7 +27,7 @@ _NUMBER = struct.Struct("<q")
 
 
 def crash() -> None:
-    faulthandler.disable()  # of pytest, which would say at length what is meant to happen
+    faulthandler.disable()  # of pytest, which would print at length what is meant to happen
     ctypes.string_at(0)
 
 
@@ -42,7 +42,7 @@ def caught(kind: type[_T], act: Callable[[], object]) -> _T:
     return raised.value
 
 
-#: What ends a process, how long it may be at work, and what is said of it.
+#: What ends a process, how long it may be at work, and what is reported of it.
 ENDINGS: list[tuple[Callable[[], object], int, str]] = [
     (lambda: os._exit(3), LONG_MS, "exit code 3"),
     (lambda: os._exit(0), LONG_MS, "exit code 0"),
@@ -176,7 +176,7 @@ def test_a_worker_that_is_killed_outside_of_user_code_accuses_no_range() -> None
 def test_the_last_words_of_a_worker_are_its_first_cause(
     error: Exception, at: dict[RangeId, int]
 ) -> None:
-    """A store that refuses what a step says refuses it of the next worker, too; one that is away does not."""
+    """A store that refuses what a step writes refuses it of the next worker, too; one that is away does not."""
 
     def work(watch: PageWatch) -> None:
         watch.begin(AT)

@@ -102,7 +102,7 @@ class Begun:
         return cls(store, execution, backfill, sent)
 
     def attempt(self, store: Any, spill_bytes: int) -> list[Any]:
-        """What one attempt at the range says."""
+        """What one attempt at the range sends."""
         owner = f"attempt {id(store)}"
         settings = attrs.evolve(self.backfill, spill_bytes=spill_bytes)
         task = RangeTask(settings, self.execution, SUM, lambda: store, owner)
@@ -157,7 +157,7 @@ def test_an_attempt_that_dies_at_any_commit_is_continued(
         mark = mark_of(begun.row)
         assert mark is not None
         assert (mark.records, mark.is_end) == (PARTS, True)
-        # Somebody who is behind needs all of it once more; else there is nobody to hear it.
+        # Somebody who is behind needs all of it once more; else there is nobody to receive it.
         assert again == first
     assert whole.store.statistics("sim")["cells"] == KEYS
 
@@ -241,7 +241,7 @@ def test_a_group_that_fails_is_one_letter_wherever_an_attempt_dies(
 
 
 def test_groups_that_fail_in_place_of_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many in each window: what is sent to one key for them cannot be told apart."""
+    """As many in each window: what is sent to one key for them cannot be distinguished."""
     begun = Begun.of(graph_of(is_chained=True, roll=Victims()), tries=1)
     begun.attempt(begun.store, 0)
     monkeypatch.setattr(Victims, "rest", Victims.rest + 1)

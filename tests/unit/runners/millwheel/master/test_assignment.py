@@ -15,7 +15,7 @@ slots = st.integers(0, SLOTS - 1)
 
 
 class Assigning(RuleBasedStateMachine):
-    """A master with workers that do what they are told, sooner or later, or die."""
+    """A master with workers that do what they are asked to, sooner or later, or die."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ def all_owned(slots: int = 2) -> Assignment:
 
 
 def test_a_range_in_a_handover_goes_to_where_the_other_is() -> None:
-    """It was found out that they are tied; until its new owner has it nothing is sent to it."""
+    """It was found out that they are in a handover; until its new owner has it nothing is sent to it."""
     assignment = all_owned()
     assignment.handover(SECOND, FIRST)
 
@@ -210,7 +210,7 @@ def test_ranges_come_home_to_a_worker_that_has_been_replaced() -> None:
 
 
 def test_a_range_in_a_handover_is_not_asked_for_on_its_own_account() -> None:
-    """It was on its way to another place, and stays with the one that it is tied to; or goes with that."""
+    """It was on its way to another place, and stays with the one that it has a handover with; or goes with that."""
     assignment = all_owned()
     assignment.move([THIRD], 1)
     assignment.handover(THIRD, FIRST)

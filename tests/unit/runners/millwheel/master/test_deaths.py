@@ -44,7 +44,7 @@ def test_who_was_at_no_range_accuses_none() -> None:
 
 
 def test_only_what_ended_its_process_is_run_on_trial() -> None:
-    """An error says what it is about by itself."""
+    """An error names what it is about by itself."""
     deaths = Deaths("job", TroubleBook())
     deaths.note(died({READ: 3}))
     deaths.note(died({OTHER: 5}, is_silent=False))

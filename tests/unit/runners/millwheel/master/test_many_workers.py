@@ -1,4 +1,4 @@
-"""A master of many workers that all start at once: each hears once who has what, and each is given its ranges."""
+"""A master of many workers that all start at once: each is sent once who has what, and each is given its ranges."""
 
 import dataflow as df
 from runners.core.stages.plan import plan

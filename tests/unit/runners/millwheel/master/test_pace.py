@@ -1,4 +1,4 @@
-"""Pace: few workers hear news at once, many now and then, and all of them that the master is alive."""
+"""Pace: few workers get news at once, many now and then, and all of them that the master is alive."""
 
 from itertools import pairwise
 

@@ -18,7 +18,7 @@ def authority(committed_us: dict[RangeId, int]) -> WatermarkAuthority:
 
 
 def test_a_range_that_has_not_reported_holds_time_still() -> None:
-    """The consumer's input is the minimum over every sending range, heard of or not."""
+    """The consumer's input is the minimum over every sending range, whether it has reported or not."""
     ours = authority({})
     ours.report({READ[0]: 100})
     moved_alone = ours.advance()
@@ -31,14 +31,14 @@ def test_a_range_that_has_not_reported_holds_time_still() -> None:
 
 
 def test_a_restart_begins_at_the_furthest_commit() -> None:
-    """What one range has acted on is true for its whole computation, so nothing on time becomes late by a restart."""
+    """The input watermark of one range is that of its computation, so nothing on time becomes late by a restart."""
     ours = authority({SUM[0]: 70, SUM[1]: 40, READ[0]: 90, READ[1]: 80})
 
     assert {"sum": 70} == ours.inputs_us
 
 
 def test_a_restart_begins_at_the_furthest_percentile_that_was_processed() -> None:
-    """Although nobody can work it out before workers have told where their splits are."""
+    """Although nobody can work it out before workers have reported where their splits are."""
     ours = WatermarkAuthority(
         {"read": (), "sum": ("read",)},
         RANGES,
@@ -53,7 +53,7 @@ def test_a_restart_begins_at_the_furthest_percentile_that_was_processed() -> Non
 
 
 def test_a_restart_begins_no_further_back_than_the_last_computation() -> None:
-    """What somebody has acted on, everybody before it had acted on too, although with nothing to commit."""
+    """The input watermark of somebody was reached by everybody before it too, although with nothing to commit."""
     senders = {"read": (), "first": ("read",), "second": ("first",), "third": ("second", "first")}
     ranges = tuple(RangeId(name, 0) for name in senders)
     ours = WatermarkAuthority(senders, ranges, {RangeId("third", 0): 60, RangeId("first", 0): 20})
@@ -136,7 +136,7 @@ def test_who_waits_for_the_slowest_source_is_notified_when_it_moves() -> None:
 
 
 def test_two_groupings_may_follow_the_same_percentile() -> None:
-    """The second goes by what the first has acted on, not by the watermark that the first still waits for."""
+    """The second goes by the output watermark of the first, not by the watermark that the first still waits for."""
     senders = {"read": (), "first": ("read",), "second": ("first",)}
     ranges = tuple(RangeId(name, 0) for name in senders)
     for behind, known_us in ((50, 100), (49, 100), (51, MIN_TIMESTAMP_US)):

@@ -1,4 +1,4 @@
-"""What a worker has said counts while it is the worker of its slot, has its ranges, and is heard; and no longer."""
+"""What a worker has reported counts while it is the worker of its slot, has its ranges, and sends; and no longer."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -38,12 +38,12 @@ from windowing.timestamps import MIN_TIMESTAMP_US
 
 QUIET, BUSY = (RangeId("read", index) for index in range(2))
 HEAD, GONE = (RangeId("group", index) for index in range(2))
-#: What the splits have told: one is far behind, and idle.
+#: What the splits have reported: one is far behind, and idle.
 QUIET_US, BUSY_US = 10, 1_000
 
 
 class Job:
-    """A master of two splits, each with a worker of its own, for which the test speaks."""
+    """A master of two splits, each with a worker of its own, for which the test reports."""
 
     def __init__(self, ranges_per_grouping: int = 1) -> None:
         p = df.Pipeline()
@@ -81,14 +81,14 @@ class Job:
         self.send(name, Register(slot=slot, worker=name, address=name))
 
     def take_over(self, slot: int, name: str) -> None:
-        """A worker says that it has what it was given."""
+        """A worker reports that it has what it was given."""
         for news in self.received(name):
             if isinstance(news, Assign):
                 self.owned[name] = tuple(dict.fromkeys([*self.owned.get(name, ()), *news.ranges]))
                 self.send(name, Ready(slot=slot, worker=name, ranges=news.ranges, shapes={}))
 
     def move(self, range_id: RangeId, target: int) -> None:
-        """A range goes to another slot; its new worker has not said yet that it has it."""
+        """A range goes to another slot; its new worker has not reported yet that it has it."""
         source = self.master.ranges[range_id]
         name = self.worker_of(source)
         self.master.move([range_id], target)
@@ -134,7 +134,7 @@ class Job:
         is_paused: bool = False,
         as_of_ms: int | None = None,
     ) -> None:
-        """A worker reports, by default on what it has just heard of the master."""
+        """A worker reports, by default on what it has just received from the master."""
         if as_of_ms is None:
             list(self.received(name))
             as_of_ms = self.sent_ms[name]
@@ -167,7 +167,7 @@ class Job:
         return self.master._authority.inputs_us["group"]
 
     def wait(self, ms: int) -> None:
-        """Time goes by in which the busy worker says that it is alive."""
+        """Time goes by in which the busy worker reports that it is alive."""
         for _ in range(0, ms, 100):
             self.clock.advance(100)
             self.master.step()
@@ -187,7 +187,7 @@ def test_a_split_with_nothing_holds_nobody_back(job: Job) -> None:
 
 
 def test_a_split_whose_worker_is_replaced_holds_everybody_back(job: Job) -> None:
-    """Until the new one has polled it: what it has to say nobody knows."""
+    """Until the new one has polled it: what it has nobody knows."""
     slot = job.slot_of[QUIET]
     job.register(slot, "new")
 
@@ -245,7 +245,7 @@ def test_a_report_that_was_long_on_its_way_does_not_count_for_now(job: Job) -> N
 
 
 def test_a_worker_that_was_replaced_is_not_believed_any_more(job: Job) -> None:
-    """Neither how far it says to be, nor that it is alive, nor that it has nothing."""
+    """Neither how far it reports to be, nor that it is alive, nor that it has nothing."""
     slot = job.slot_of[QUIET]
     job.begin(slot, "new")
     job.owned[job.quiet] = (QUIET,)
@@ -281,7 +281,7 @@ def pause(job: Job, name: str, *, is_paused: bool = True) -> None:
 
 
 def both_paused(job: Job, ms: int) -> None:
-    """Both say again and again for some time that they are paused."""
+    """Both report again and again for some time that they are paused."""
     for _ in range(0, ms, 50):
         pause(job, job.quiet)
         pause(job, job.busy)
@@ -298,7 +298,7 @@ def test_a_job_is_paused_when_all_have_reported_it_for_a_while(job: Job) -> None
 
 
 def test_workers_are_asked_to_pause_again_and_again(job: Job) -> None:
-    """The message that said so first may have been lost, and a worker that comes later has not heard it."""
+    """The first message about it may have been lost, and a worker that comes later has not received it."""
     job.master.is_pausing = True
     for _ in range(3):
         job.clock.advance(1_000)
@@ -335,7 +335,7 @@ def test_a_pause_ends_with_the_ranges_that_were_reported(job: Job, what: str) ->
 
 
 def test_a_pause_ends_when_somebody_is_silent(job: Job) -> None:
-    """One worker that has said so long ago may work meanwhile."""
+    """One worker that has reported it long ago may work meanwhile."""
     pause(job, job.quiet)
     for _ in range(0, PAUSE_TTL_MS + 100, 50):
         pause(job, job.busy)
@@ -346,7 +346,7 @@ def test_a_pause_ends_when_somebody_is_silent(job: Job) -> None:
 
 
 def test_a_worker_that_became_silent_is_sent_nothing_even_if_all_are(job: Job) -> None:
-    """It may hear the master well: it would go on for ever in a slot that nobody else can have."""
+    """It may receive what the master sends: it would go on for ever in a slot that nobody else can have."""
     for _ in range(0, LEASE_TTL_MS + 200, 100):
         job.clock.advance(100)
         job.master.step()
@@ -398,10 +398,10 @@ def test_what_a_worker_waits_for_is_noted_at_its_place(job: Job) -> None:
 
 @pytest.mark.parametrize("where", ["in another slot", "retired"])
 def test_a_worker_that_reports_what_it_should_not_have_is_asked_to_let_go(where: str) -> None:
-    """A range came with one that is tied to it, or was retired by another while its worker slept.
+    """A range came with one that it has a handover with, or was retired by another while its worker slept.
 
-    Nothing of the report counts: the range's owner, or nobody, speaks for it.  Until the worker has let go of it it
-    would say it again and again.
+    Nothing of the report counts: the range's owner, or nobody, reports for it.  Until the worker has let go of it it
+    would report it again and again.
     """
     job = Job(ranges_per_grouping=2)
     stray = QUIET if where == "in another slot" else job.retire_one()
@@ -421,7 +421,7 @@ def test_a_worker_that_reports_what_it_should_not_have_is_asked_to_let_go(where:
 
 
 def test_a_worker_keeps_a_range_that_the_master_does_not_know_yet() -> None:
-    """It has divided one of its own, and the message that says so is not here; what it says counts when it is."""
+    """It has divided one of its own, and the message about that has not come; what it reports counts when it has."""
     job = Job(ranges_per_grouping=2)
     list(job.received(job.busy))
     owned = job.owned[job.busy]

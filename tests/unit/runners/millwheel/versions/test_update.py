@@ -1,4 +1,4 @@
-"""What an update is said to keep, begin anew and lose."""
+"""What the plan of an update names as kept, begun anew and lost."""
 
 import subprocess
 import sys
@@ -135,7 +135,7 @@ def test_state_that_new_code_cannot_read(change: dict[str, Any], part: str) -> N
 
 
 def test_other_accumulators_under_the_same_name_are_noticed() -> None:
-    """As code that has changed has the same name, what an empty accumulator is made of tells."""
+    """As code that has changed has the same name, what an empty accumulator is made of shows it."""
 
     def combining(empty: Any) -> Any:
         class Mine(df.CombineFn):
@@ -193,7 +193,7 @@ def test_columns_that_no_function_reads_any_more_are_noticed() -> None:
 
 
 def test_functions_that_one_is_made_of_are_noticed() -> None:
-    """A sum and a count have accumulators that look alike, so these do not tell; at any depth."""
+    """A sum and a count have accumulators that look alike, so these do not show it; at any depth."""
 
     def by(*combine_fns: df.CombineFn) -> Build:
         return grouped(combine=tuple_of(combine_fns))
@@ -239,7 +239,7 @@ def combining_state(combine_fn: df.CombineFn) -> Build:
 
 
 class Named(ScriptedSource):
-    """A source that says what it reads."""
+    """A source that declares what it reads."""
 
     def __init__(self, name: str) -> None:
         super().__init__([])
@@ -334,7 +334,7 @@ def corrected(
 
 
 def test_what_other_functions_must_not_change_is_announced() -> None:
-    """Rows, and what is grouped again, that the old version has said and the new one may have to take back."""
+    """Rows, and what is grouped again, that the old version has emitted and the new one may have to retract."""
     store = MemoryStore()
     opened(corrected(), store)
     used(store)
@@ -536,7 +536,7 @@ def test_a_kept_a_changed_and_a_new_computation() -> None:
 
 
 def test_without_being_asked_nothing_is_updated() -> None:
-    """The hint shows the plan, and what to say."""
+    """The hint shows the plan, and what to pass."""
     store = MemoryStore()
     opened(grouped(), store)
     used(store)

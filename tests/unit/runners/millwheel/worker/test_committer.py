@@ -1,4 +1,4 @@
-"""Committer: a worker that cannot go on says why, also what the commit was answered with before it was looked up."""
+"""Committer: a worker that cannot go on reports why, also what the commit was answered with before it was looked up."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ CUT = Indeterminate("connection not in pipeline mode")
 
 
 class ScriptedStore(MemoryStore):
-    """Answers as it is told."""
+    """Answers as the test asks it to."""
 
     def __init__(self, committed: CommitOutcome, resolved: CommitOutcome) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Weak:
         self.committer.commit(step, [channel])
 
     def is_sender_answered(self) -> bool:
-        """Whether whoever sent the input has been told that it is taken in, since the last time."""
+        """Whether whoever sent the input has got an acknowledgement since the last time."""
         return bool(self.answers())
 
     def is_at_rest(self) -> bool:
@@ -109,7 +109,7 @@ class Weak:
         return self.committer.is_idle
 
     def answers(self) -> dict[Channel, int]:
-        """How far senders have been told that their channels are taken in, since the last time."""
+        """How far the channels of senders have been acknowledged since the last time."""
         messages = [decode(each) for each in self._sender.receive(0)]
         return {each.channel: each.sequence for each in messages if isinstance(each, Acknowledge)}
 
@@ -120,7 +120,7 @@ SECOND_INPUT = Channel(OTHER, RANGE)
 
 
 def test_a_straggler_is_made_durable_after_exactly_its_time() -> None:
-    """MillWheel, figure 11: the sender before it is answered, although the receiver has said nothing."""
+    """MillWheel, figure 11: the sender before it is answered, although the receiver has sent nothing."""
     weak = Weak()
     weak.step(1)
     # Nothing newer may become durable before it, and nobody may take the worker's word that it is at rest.
@@ -231,7 +231,7 @@ def test_what_is_too_late_or_fails_is_counted_once_it_is_durable(*, is_weak: boo
 def test_a_step_that_is_a_commit_of_its_own_is_never_added_to_another(
     *, is_first_alone: bool, alone: dict[str, Any]
 ) -> None:
-    """The steps that wait are older than what only one commit can say."""
+    """The steps that wait are older than what only one commit can write."""
     weak = Weak()
     steps = [
         WorkerStep(

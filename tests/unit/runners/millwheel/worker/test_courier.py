@@ -42,7 +42,7 @@ def test_what_is_sent_again_waits_once() -> None:
 
 
 def test_what_a_range_has_accepted_does_not_wait_again() -> None:
-    """Its new owner knows it from the store; who sends it again has not heard so yet."""
+    """Its new owner knows it from the store; who sends it again does not know that yet."""
     ranges = {SUM: owned(SUM)}
     ranges[SUM].accepted[CHANNEL] = 3
 

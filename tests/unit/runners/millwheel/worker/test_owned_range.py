@@ -1,4 +1,4 @@
-"""OwnedRange: what it tells of itself never overtakes what it has sent, and waits for nothing else."""
+"""OwnedRange: what it reports of itself never overtakes what it has sent, and waits for nothing else."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ ACTS = st.lists(
         ),
         st.tuples(st.sampled_from(["hold", "send", "acknowledge", "commit"]), st.integers(0, 9)),
     ),
-    # A short list says nothing: something is sent, something else noted, and only then acknowledged.
+    # A short list shows nothing: something is sent, something else noted, and only then acknowledged.
     min_size=30,
     max_size=60,
 )
@@ -95,7 +95,7 @@ class Model:
         self.look()
 
     def look(self) -> None:
-        """What is heard is right, however often it is asked for."""
+        """What is reported is right, however often it is asked for."""
         owned = self.owned
         progress, percentile_us = owned.passed_progress(), owned.passed_percentile_us()
         reported = Known(
@@ -108,7 +108,7 @@ class Model:
         may = Known(*map(min, zip(*[*self.unacknowledged.values(), self.known], strict=True)))
         kept = Known(*map(min, zip(*[*self.stored.values(), self.known], strict=True)))
         holds = [] if self.hold_us is None else [self.hold_us]
-        # A hold may come behind what was told before; that is not taken back.
+        # A hold may come behind the output watermark, which does not move back.
         self.output_watermark_us = max(self.output_watermark_us, min([may.watermark, *holds]))
         percentile = may.percentile if may.percentile < 0 else min([may.percentile, *holds])
 

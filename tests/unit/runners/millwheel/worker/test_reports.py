@@ -1,4 +1,4 @@
-"""Reporter: what is new at once, but of many workers all together no more than a driver can hear."""
+"""Reporter: what is new at once, but of many workers all together no more than a driver can take."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def owned(watermark_us: int) -> OwnedRange:
 
 
 def reports(workers: int, *, is_busy: bool, has_news: bool = True) -> list[Report]:
-    """What a worker says in a second in which it makes a step every millisecond."""
+    """What a worker reports in a second in which it makes a step every millisecond."""
     clock, found = ManualClock(), list[Report]()
     reporter = Reporter(0, "w", workers, clock, found.append, Counts)
     for ms in range(SECOND_MS):

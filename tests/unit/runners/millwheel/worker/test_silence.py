@@ -127,7 +127,7 @@ def test_long_steps_are_no_silence() -> None:
 
 
 def test_setting_up_for_long_is_no_silence() -> None:
-    """A model that is loaded for minutes: the master hears of the worker only afterwards, and then answers."""
+    """A model that is loaded for minutes: the worker reports to the master only afterwards, and then answers."""
     job = Job(read_ms=10, setup_ms=60 * MASTER_SILENCE_MS)
 
     assert job.worker.step() is False
