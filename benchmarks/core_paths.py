@@ -98,7 +98,7 @@ def _directly(given: Input) -> None:
 
 def _in_batch(given: Input) -> None:
     (stage,) = given.plan.groupings()
-    grouping = GroupingStage(given.plan, stage, is_replay=True)
+    grouping = GroupingStage(given.plan, stage, is_time_sorted=True)
     groups = SpilledGroups(grouping, _at(MIN_TIMESTAMP_US), _at(MAX_TIMESTAMP_US), 1 << 40)
     for _ in groups.steps(given.blobs):
         pass

@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 
 import dataflow as df
+from runners.core.open_windows.cells import Cells
 from runners.core.stages.grouping import Step
 from runners.core.stages.plan import plan
 from runners.direct.job import Job, OpenGrouping
@@ -69,11 +70,17 @@ class _LoggingJob(Job):
         self._log.steps.append(len(self._log.panes))
 
 
+def in_cells(grouping: OpenGrouping) -> Cells:
+    """The open windows of a grouping, which the direct runner keeps in cells."""
+    assert isinstance(grouping.windows, Cells)
+    return grouping.windows
+
+
 def run_logged(pipeline: df.Pipeline) -> PaneLog:
     """Run a pipeline to its end."""
     log = PaneLog()
     job = _LoggingJob(pipeline, log)
     log.result = job.run(1_000)
-    log.cells_left = sum(len(grouping.cells) for grouping in job._groupings.values())
-    log.timers_left = sum(len(grouping.timers) for grouping in job._groupings.values())
+    log.cells_left = sum(len(grouping.windows) for grouping in job._groupings.values())
+    log.timers_left = sum(len(in_cells(grouping).timers) for grouping in job._groupings.values())
     return log

@@ -275,14 +275,16 @@ class Engine:
 
     @classmethod
     def of(
-        cls, fn: df.DoFn, window_into: df.WindowInto | None = None, *, is_replay: bool = False
+        cls, fn: df.DoFn, window_into: df.WindowInto | None = None, *, is_time_sorted: bool = False
     ) -> "Engine":
         pipeline = df.Pipeline(DirectRunner())
         collection: Any = pipeline | df.Read(ScriptedSource([]))
         collection = collection | window_into if window_into else collection
         collection | "stateful" >> df.ParDo(fn)
         execution = plan(pipeline.graph())
-        return cls(GroupingStage(execution, execution.stages["stateful"], is_replay=is_replay))
+        return cls(
+            GroupingStage(execution, execution.stages["stateful"], is_time_sorted=is_time_sorted)
+        )
 
     def add(self, *elements: tuple[Any, Window, Any, int]) -> None:
         """Key, window, value and event time of elements that come in one bundle."""

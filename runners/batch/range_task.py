@@ -286,7 +286,9 @@ class RangeTask:
         with ExitStack() as stack:
             if not self._begin(stack):
                 return
-            grouping = GroupingStage(self.plan, self.stage, is_replay=True, tries=settings.tries)
+            grouping = GroupingStage(
+                self.plan, self.stage, is_time_sorted=True, tries=settings.tries
+            )
             grouping.try_first(self.watch.trial)
             overflow = self._overflow(grouping.executor, stack)
             groups = settings.end.groups(self, grouping)

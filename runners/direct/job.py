@@ -10,9 +10,10 @@ import attrs
 from dataflow.io.trusted_watermark import opened
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.table import TableSpec
-from runners.core.ground.cells import Cell, CellId, LateArrival
+from runners.core.ground.cells import LateArrival
 from runners.core.ground.dead_letters import DeadLetter
-from runners.core.ground.timers import TimerQueue, Timers
+from runners.core.open_windows.choice import opened as opened_windows
+from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.panes.signal_delivery import unknown_signal
 from runners.core.stages.deduplication import SplitIds
 from runners.core.stages.grouping import GroupingStage, Step
@@ -21,14 +22,13 @@ from runners.core.stages.percentile_watermark import (
     SplitProgress,
     percentile_watermark_us,
 )
-from runners.core.stages.plan import ExecutionPlan
+from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.source_stage import Admitted, SourceStage
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageOutputs
 from runners.core.tables.changelog import Rows, apply_table_write
 from runners.direct.result import DirectResult
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
-from windowing.window import Window
 
 
 @attrs.define
@@ -71,10 +71,20 @@ class OpenGrouping:
     """One grouping with its state."""
 
     stage: GroupingStage
+    windows: OpenWindows
     senders: tuple[str, ...]
-    cells: dict[CellId, Cell] = attrs.field(factory=dict)
-    timers: Timers = attrs.field(factory=Timers)
-    holds: TimerQueue[tuple[CellId, Window]] = attrs.field(factory=TimerQueue)
+
+    @classmethod
+    def of(cls, execution: ExecutionPlan, stage: Stage, tries: int | None) -> "OpenGrouping":
+        """A grouping with nothing in it.
+
+        Args:
+            execution: the plan.
+            stage: of the plan.
+            tries: see `GroupingStage`.
+        """
+        grouping = GroupingStage(execution, stage, tries=tries)
+        return cls(grouping, opened_windows(grouping), execution.senders(stage.name))
 
 
 class Job:
@@ -90,10 +100,7 @@ class Job:
             stage.name: SourceStage(execution, stage, tries=tries) for stage in execution.sources()
         }
         self._groupings = {
-            stage.name: OpenGrouping(
-                GroupingStage(execution, stage, tries=tries), execution.senders(stage.name)
-            )
-            for stage in execution.groupings()
+            stage.name: OpenGrouping.of(execution, stage, tries) for stage in execution.groupings()
         }
         # Input and output watermark of each stage: the same unless windows hold the output watermark back.
         self._watermarks_us = dict.fromkeys(execution.stages, MIN_TIMESTAMP_US)
@@ -161,7 +168,7 @@ class Job:
         self._now_us = max(self._now_us, until_us)
 
     def _next_processing_us(self) -> int | None:
-        waiting = [grouping.timers.next_processing_us() for grouping in self._groupings.values()]
+        waiting = [grouping.windows.next_processing_us for grouping in self._groupings.values()]
         return min((next_us for next_us in waiting if next_us is not None), default=None)
 
     def _take(self, split: SplitInput, batch: SourceBatch, admitted: Admitted) -> None:
@@ -193,8 +200,7 @@ class Job:
             watermark_us = min(self._output_watermark_us[sender] for sender in grouping.senders)
             self._raise_percentile(name, grouping, watermark_us)
             clocks = self._clocks(name, watermark_us, self._now_us)
-            while due := grouping.timers.pop_due(clocks):
-                step = grouping.stage.fire_timers(grouping.cells, due, clocks)
+            while (step := grouping.windows.advance(clocks)) is not None:
                 self._apply(name, grouping, step)
             self._raise_watermark(name, watermark_us)
 
@@ -206,14 +212,13 @@ class Job:
         for name, grouping in self._groupings.items():
             if signal in grouping.stage.signals:
                 clocks = self._clocks(name, self._watermarks_us[name], self._now_us)
-                step = grouping.stage.signal(grouping.cells, list(grouping.cells), signal, clocks)
-                self._apply(name, grouping, step)
+                self._apply(name, grouping, grouping.windows.signal(signal, clocks))
         self._advance()
 
     def _raise_watermark(self, name: str, watermark_us: int) -> None:
         self._watermarks_us[name] = max(self._watermarks_us[name], watermark_us)
         grouping = self._groupings.get(name)
-        hold_us = grouping.holds.next_us() if grouping else None
+        hold_us = grouping.windows.hold_us if grouping else None
         output_watermark_us = watermark_us if hold_us is None else min(watermark_us, hold_us)
         self._output_watermark_us[name] = max(self._output_watermark_us[name], output_watermark_us)
 
@@ -241,7 +246,7 @@ class Job:
         """Up to where a grouping has emitted what a follower of some percentile waits for."""
         if (self._groupings[sender].stage.percentile or 0) < percentile:
             return self._output_watermark_us[sender]
-        hold_us = self._groupings[sender].holds.next_us()
+        hold_us = self._groupings[sender].windows.hold_us
         input_watermark_us = self._percentiles_us[sender]
         return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
 
@@ -255,13 +260,9 @@ class Job:
             for partial in partials:
                 # What could not be routed on a cluster is refused here too.
                 grouping.stage.codec.encode(partial[0])
-            self._apply(name, grouping, grouping.stage.add(grouping.cells, partials, clocks))
+            self._apply(name, grouping, grouping.windows.take([Arrival(partials)], clocks))
 
     def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:
-        for timer, fire_us in step.effects.timers.items():
-            grouping.timers.set(timer, fire_us)
-        for place, hold_us in step.effects.holds.items():
-            grouping.holds.set(place, hold_us)
         self._late.extend((name, arrival) for arrival in step.effects.late)
         self._route(step.outputs)
 

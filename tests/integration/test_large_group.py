@@ -84,7 +84,7 @@ def run(kind: str) -> None:
         groups | df.ParDo(Each()) | "next" >> df.GroupByKey()
     planned = plan(p.graph())
     stage = next(iter(planned.groupings()))
-    grouping = GroupingStage(planned, stage, is_replay=True)
+    grouping = GroupingStage(planned, stage, is_time_sorted=True)
     gatherer = Gatherer(planned, stage, LAYOUT)
     overflow = Overflow(grouping.executor, gatherer)
     before_mib = peak_mib()

@@ -19,6 +19,7 @@ from tests.effort import costly
 from tests.ids import shown
 from tests.oracle.evaluator import Arrivals, Windowing, closes_us, evaluate
 from tests.oracle.laws import microseconds, window_fn, windowed
+from tests.pane_log import in_cells
 from tests.strategies import (
     NOTHING_EMITTED_US,
     US_PER_SECOND,
@@ -92,18 +93,18 @@ class WatchedJob(Job):
         self.footprints: list[Footprint] = []
         self._work = 0
         for grouping in self._groupings.values():
-            grouping.cells = CountedCells()
+            in_cells(grouping).cells = CountedCells()
 
     def _apply(self, name: str, grouping: OpenGrouping, step: Step) -> None:
         effects = step.effects
-        touched = [dict.get(grouping.cells, cell_id) for cell_id in effects.touched]
+        touched = [dict.get(in_cells(grouping).cells, cell_id) for cell_id in effects.touched]
         self._work += sum(map(window_count, touched)) + len(effects.timers) + len(effects.values)
         super()._apply(name, grouping, step)
 
     def _take(self, *args: Any) -> None:
         super()._take(*args)
         super()._advance()
-        groupings = list(self._groupings.values())
+        groupings = list(map(in_cells, self._groupings.values()))
         looks = sum(each.cells.looks for each in groupings if isinstance(each.cells, CountedCells))
         queues: list[Any] = [
             queue for each in groupings for queue in (*each.timers.queues.values(), each.holds)

@@ -24,6 +24,7 @@ from runners.stored.cells import decode_cell, encode_cell
 from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.laws import microseconds, window_fn
+from tests.pane_log import in_cells
 from tests.strategies import streams, triggers, windowings
 
 #: The nightly profile digs for minutes.
@@ -54,16 +55,17 @@ class LoggedJob(Job):
         super()._apply(name, grouping, step)
 
     def _store(self, stored: dict[CellId, bytes], grouping: OpenGrouping, step: Step) -> None:
+        cells = in_cells(grouping).cells
         for cell_id in step.effects.touched:
-            if cell_id in grouping.cells:
-                stored[cell_id] = encode_cell(grouping.cells[cell_id])
+            if cell_id in cells:
+                stored[cell_id] = encode_cell(cells[cell_id])
             else:
                 stored.pop(cell_id, None)
         # Cells stay in their order, in which they get a signal.
-        order = dict.fromkeys([*grouping.cells, *stored])
+        order = dict.fromkeys([*cells, *stored])
         kept = {each: decode_cell(stored[each]) for each in order if each in stored}
-        grouping.cells.clear()
-        grouping.cells.update(kept)
+        cells.clear()
+        cells.update(kept)
 
 
 class Clocked(ScriptedSource):

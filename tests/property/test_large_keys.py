@@ -18,6 +18,7 @@ from runners.batch.spill.file_values import FileValues
 from runners.batch.spill.large_key import PIECE_BYTES, LargeKey
 from runners.batch.spill.spilled_groups import SpilledGroups
 from runners.core.ground.bundle import Bundle
+from runners.core.partials.merging import PartialMerging
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import plan
 from tests.columnar import note_bundles
@@ -129,7 +130,7 @@ class Run:
         windowed | GROUPINGS[kind] | df.Map(lambda pair: pair)
         planned = plan(p.graph())
         (stage,) = planned.groupings()
-        grouping = GroupingStage(planned, stage, is_replay=True)
+        grouping = GroupingStage(planned, stage, is_time_sorted=True)
         self.groups = SpilledGroups(
             grouping, clock(MIN_TIMESTAMP_US), clock(MAX_TIMESTAMP_US), spill_bytes
         )
@@ -137,17 +138,16 @@ class Run:
         note_bundles(grouping.executor, self.bundles)
         #: How many accumulators were merged in one go, each time.
         self.merged: list[int] = []
-        assert grouping.replay is not None
-        merge = grouping.replay.merged
+        merge = PartialMerging.accumulator
 
-        def merged(accumulators: Sequence[Any]) -> Any:
+        def merged(merging: PartialMerging, accumulators: Sequence[Any]) -> Any:
             self.merged.append(len(accumulators))
-            return merge(accumulators)
+            return merge(merging, accumulators)
 
         small = partial(LargeKey, piece_bytes=piece_bytes)
         with (
             patch.object(spilled_groups, "LargeKey", small),
-            patch.object(grouping.replay, "merged", merged),
+            patch.object(PartialMerging, "accumulator", merged),
         ):
             for _ in self.groups.steps(blobs(planned, chunks)):
                 pass

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from runners.core.stages.stage_executor import StageExecutor
 from runners.core.tables.changelog import apply_table_write
 from runners.direct import DirectRunner
 from runners.stored.partials import encode_partials
-from tests.columnar import note_bundles
+from tests.columnar import kept_in_cells, note_bundles
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window_fn import MergingWindowFn
 
@@ -127,19 +128,18 @@ def run(
     planned = plan(p.graph())
     (stage,) = planned.groupings()
     window_fn = planned.graph.pcollections[stage.root.inputs[0]].strategy.window_fn
-    grouping = GroupingStage(planned, stage, is_replay=True)
+    grouping = GroupingStage(planned, stage, is_time_sorted=True)
     grouping.setup()
     groups = SpilledGroups(
         grouping, clock(MIN_TIMESTAMP_US), clock(MAX_TIMESTAMP_US), spill_bytes=spill_bytes
     )
     rows: dict[Any, Any] = {}
-    if by_machine:
-        grouping.replay = None
     bundles: list[Bundle] = []
     note_bundles(grouping.executor, bundles)
-    for step in groups.steps(blobs(planned, chunks)):
-        for write in step.outputs.tables:
-            apply_table_write(rows, write)
+    with kept_in_cells() if by_machine else nullcontext():
+        for step in groups.steps(blobs(planned, chunks)):
+            for write in step.outputs.tables:
+                apply_table_write(rows, write)
     grouping.teardown()
     emitted: dict[Any, list[Any]] = defaultdict(list)
     for bundle in bundles:

@@ -188,7 +188,7 @@ def test_in_time_order_arrival_and_watermark_do_not_matter(
     """
     window = WINDOWS[0]
     elements = list({at: (program, at) for program, at in elements}.values())
-    engine = Engine.of(Interpreted() if is_replay else Sorting(), into(0), is_replay=is_replay)
+    engine = Engine.of(Interpreted() if is_replay else Sorting(), into(0), is_time_sorted=is_replay)
     model = Interpreter(window.end_us, window.max_timestamp_us)
     for program, at in sorted(elements, key=lambda each: each[1]):
         model.advance(at)
@@ -220,7 +220,9 @@ def test_elements_of_one_instant_are_ordered_by_value(
     emitted = []
     for _ in range(2):
         chance.shuffle(elements)
-        engine = Engine.of(Interpreted() if is_replay else Sorting(), into(), is_replay=is_replay)
+        engine = Engine.of(
+            Interpreted() if is_replay else Sorting(), into(), is_time_sorted=is_replay
+        )
         programs = [((("add", value), ("read",)), at) for value, at in elements]
         engine.add(*(("a", WINDOWS[0], program, at) for program, at in programs))
         engine.advance(MAX_TIMESTAMP_US)

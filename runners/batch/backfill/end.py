@@ -29,8 +29,8 @@ from runners.batch.backfill.split_reader import SplitReader
 from runners.batch.backfill.writer import BackfillWriter
 from runners.batch.letter_digests import Repeated
 from runners.batch.range_task import Portion, RangeTask, Shipment
-from runners.core.ground.cells import Cell, CellId, window_holds
-from runners.core.ground.timers import Timers
+from runners.core.open_windows.choice import opened
+from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.partials.partial import Partial
 from runners.core.stages.deduplication import SplitIds
 from runners.core.stages.grouping import GroupingStage, Step
@@ -246,16 +246,16 @@ class GroupsInParts:
         """Everything, in the order of the parts; what is to be left of some is committed before the next ones."""
         self._take_in(contents)
         for batch in self._parts.batches(self._end.batch_records, cut=self._written):
-            cells: dict[CellId, Cell] = {}
-            timers = Timers()
+            windows = opened(self._grouping)
             is_written = batch.end <= self._written
-            yield Portion(self._steps(batch.blobs, cells, timers), is_written=is_written)
+            yield Portion(self._steps(batch.blobs, windows), is_written=is_written)
             if batch.end == self._written:
                 self._writer.check_sent(self._task.gatherer.digests())
-            holds_us = [us for item in cells.items() for _, us in window_holds(*item)]
-            self._hold_us = min([self._hold_us, *holds_us])
+            if windows.hold_us is not None:
+                self._hold_us = min(self._hold_us, windows.hold_us)
             if not is_written and not self._writer.is_finished:
-                self._left.add(cells, timers)
+                for changes in windows.spill():
+                    self._left.add(changes)
                 is_much = self._left.size_bytes > self._task.settings.spill_bytes
                 if self._writer.is_full or is_much:
                     self._leave(batch.end)
@@ -287,32 +287,24 @@ class GroupsInParts:
         assert progress.keys() == self._end.senders[self._task.stage.name], progress.keys()
         self._watermark_us = self._hold_us = input_watermark_us(progress.values())
 
-    def _steps(
-        self, blobs: list[bytes], cells: dict[CellId, Cell], timers: Timers
-    ) -> Iterator[Step]:
-        """The output for some keys; their cells and timers are then as the stream is to find them."""
+    def _steps(self, blobs: list[bytes], windows: OpenWindows) -> Iterator[Step]:
+        """The output for some keys; their windows are then as the stream is to find them."""
         clocks, partials = self._end.while_input, list[Partial]()
         while blobs:
             partials += decode_partials(blobs.pop(), self._grouping.combiners)
             if len(partials) >= self._end.batch_records or not blobs:
-                step = self._grouping.add(cells, partials, clocks)
+                arrival = Arrival(partials)
                 partials = []
-                yield _noted(step, timers)
+                yield windows.take([arrival], clocks)
         # Event time advances to where the sources are.
         clocks = attrs.evolve(
             clocks, watermark_us=self._watermark_us, percentile_us=self._watermark_us
         )
-        while due := timers.pop_due(clocks, BUNDLE_TIMERS):
-            yield _noted(self._grouping.fire_timers(cells, due, clocks), timers)
+        while (step := windows.advance(clocks, timers_max=BUNDLE_TIMERS)) is not None:
+            yield step
 
     def _leave(self, parts: int, **at_last: Any) -> None:
         """Commit what is to be left of the parts before this one, as far as that is not done."""
         self._writer.left = {**self._left.take(), **at_last}
         sent = self._task.gatherer.digests()
         self._writer.commit(ReadSoFar(parts), is_last=bool(at_last), sent=sent)
-
-
-def _noted(step: Step, timers: Timers) -> Step:
-    for timer, fire_us in step.effects.timers.items():
-        timers.set(timer, fire_us)
-    return step

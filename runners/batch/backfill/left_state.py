@@ -1,11 +1,10 @@
 """LeftState: cells and timers that a backfill leaves to the stream, as the store keeps them."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from runners.core.ground.cells import Cell, CellId
+from runners.core.ground.cells import CellId
 from runners.core.ground.key_codec import KeyCodec
-from runners.core.ground.timers import Timers
+from runners.core.open_windows.entries import Changes
 from runners.millwheel.cell_codec import encode_cell_key, encode_window
 from runners.millwheel.model.production import CellWrite, TimerWrite
 from runners.stored.cells import encode_cell
@@ -29,19 +28,14 @@ class LeftState:
         #: The size of what waits for a commit, in bytes.
         self.size_bytes = 0
 
-    def add(self, cells: Mapping[CellId, Cell], timers: Timers) -> None:
-        """Keep the state of some keys as it is when the backfill ends.
-
-        Args:
-            cells: by cell id.
-            timers: their instants, in microseconds.
-        """
-        for cell_id, cell in cells.items():
+    def add(self, changes: Changes) -> None:
+        """Keep cells and timers as they are when the backfill ends."""
+        for cell_id, cell in changes.cells:
             key_hash, cell_key = self._key(cell_id)
             value = encode_cell(cell)
             self._cells.append(CellWrite(self._computation, key_hash, cell_key, value))
             self.size_bytes += len(cell_key) + len(value) + _WRITE_BYTES
-        for (cell_id, window, domain), fire_us in timers.items():
+        for (cell_id, window, domain), fire_us in changes.timers:
             key_hash, cell_key = self._key(cell_id)
             tag = encode_window(window)
             self._timers.append(

@@ -8,16 +8,18 @@ A group of values that fits is given as a list, one that does not as `FileValues
 part of them at a time, so the one that comes out must fit.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from heapq import merge
 from operator import itemgetter
 from typing import Any
 
 from runners.batch.spill.file_values import FileValues, Stored
 from runners.batch.spill.run_file import RunFile, Stretch
+from runners.core.open_windows.open_windows import OneKey
 from runners.core.partials.partial import Partial
-from runners.core.single_firing.replay_panes import ReplayPanes
 from runners.core.single_firing.single_panes import BUNDLE_PANES
+from runners.core.stages.grouping import Step
+from runners.core.stages.stage_clocks import StageClocks
 from runners.stored.runs import encode_own, encode_run_frame
 
 #: Values that are read in one go, in bytes of pickles; a larger value is read alone.
@@ -34,9 +36,7 @@ class LargeKey:
     """Takes partials of one key, and gives them back as one for each window.
 
     Args:
-        key: of the partials.
-        replay: the grouping.
-        order: the order in which the grouping takes partials.
+        windows: those of the key.
         kept_bytes: how much to keep in memory, in bytes of pickles: of partials on their way in, and of groups on their
             way out.
         piece_bytes: see `PIECE_BYTES`.
@@ -44,16 +44,14 @@ class LargeKey:
 
     def __init__(
         self,
-        key: Any,
-        replay: ReplayPanes,
-        order: Callable[[Partial], tuple[int, int]],
+        windows: OneKey,
         *,
         kept_bytes: int,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
-        self.key = key
+        self.key = windows.key
         self.file = RunFile()
-        self._replay, self._order = replay, order
+        self._windows, self._order = windows, windows.order
         self._kept_bytes, self._piece_bytes = kept_bytes, piece_bytes
         self._frames: list[tuple[tuple[int, int], bytes]] = []
         self._frames_bytes = 0
@@ -70,18 +68,25 @@ class LargeKey:
         if self._frames_bytes > self._kept_bytes:
             self._write_run()
 
-    def parts(self) -> Iterator[list[Partial]]:
-        """One partial for each window, in order; as many at a time as memory allows.
+    def steps(self, clocks: StageClocks) -> Iterator[Step]:
+        """Fire the windows, in order; as many at a time as memory allows.
+
+        Args:
+            clocks: the clocks, with the watermark at the end of time.
 
         Raises:
             TransformError: the `CombineFn` failed.
         """
+        for part in self._parts():
+            yield self._windows.fire(part, clocks)
+
+    def _parts(self) -> Iterator[list[Partial]]:
         self._write_run()
         part: list[Partial] = []
         part_bytes = 0
         runs = [self._partials(run) for run in self._runs]
         sorted_partials = merge(*runs, key=self._order)
-        for key, window, stored, count in self._replay.joined(sorted_partials, Stored.join):
+        for key, window, stored, count in self._windows.joined(sorted_partials, Stored.join):
             is_full = part_bytes + stored.size_bytes > self._kept_bytes
             if part and (is_full or len(part) == BUNDLE_PANES):
                 yield part
@@ -94,7 +99,7 @@ class LargeKey:
     def _pieces(self, accumulator: Any, count: int) -> Iterator[tuple[bytes, int]]:
         blob = encode_own(accumulator)
         excess = len(blob) // self._piece_bytes
-        if not (self._replay.is_list and excess and len(accumulator) > 1):
+        if not (self._windows.is_list and excess and len(accumulator) > 1):
             yield blob, count
             return
         step = max(1, len(accumulator) // (excess + 1))
@@ -115,7 +120,7 @@ class LargeKey:
             yield self.key, head.window, stored, head.records
 
     def _accumulator(self, stored: Stored) -> Any:
-        if self._replay.is_list:
+        if self._windows.is_list:
             values = FileValues(stored)
             return values if stored.size_bytes > self._kept_bytes else list(values)
         batch: list[Any] = []
@@ -124,5 +129,5 @@ class LargeKey:
             batch.append(self.file.content(head))
             batch_bytes += head.end - head.at
             if len(batch) == _MERGED_MAX or batch_bytes > self._kept_bytes:
-                batch, batch_bytes = [self._replay.merged(batch)], 0
-        return self._replay.merged(batch)
+                batch, batch_bytes = [self._windows.merged(batch)], 0
+        return self._windows.merged(batch)

@@ -9,6 +9,7 @@ than timers.
 from collections.abc import Callable, Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from runners.core.ground.cells import TimerId
@@ -19,6 +20,8 @@ TimerT = TypeVar("TimerT", bound=Hashable)
 
 #: The number of outdated entries, in addition to as many as there are timers, at which the heap is rebuilt.
 OUTDATED_MAX = 64
+
+_place = itemgetter(1)
 
 
 class TimerQueue(Generic[TimerT]):
@@ -40,6 +43,11 @@ class TimerQueue(Generic[TimerT]):
     def items(self) -> Iterator[tuple[TimerT, int]]:
         """Every timer that is set, and when it is due, in microseconds."""
         return ((timer, fire_us) for timer, (fire_us, _) in self._set.items())
+
+    def in_order(self) -> list[tuple[TimerT, int]]:
+        """Every timer that is set, in the order in which they are due."""
+        in_order = sorted(self._set.items(), key=_place)
+        return [(timer, fire_us) for timer, (fire_us, _) in in_order]
 
     def set(self, timer: TimerT, fire_us: int | None) -> None:
         """Set, move, or (None) clear a timer.
@@ -109,6 +117,10 @@ class Timers:
     def items(self) -> Iterator[tuple[TimerId, int]]:
         """Every timer that is set, and when it is due, in microseconds."""
         return chain.from_iterable(queue.items() for queue in self.queues.values())
+
+    def in_order(self) -> Iterator[tuple[TimerId, int]]:
+        """Every timer that is set, in the order in which they are due in each domain."""
+        return chain.from_iterable(queue.in_order() for queue in self.queues.values())
 
     def set(self, timer: TimerId, fire_us: int | None) -> None:
         """Set, move, or (None) clear a timer.

@@ -1,7 +1,4 @@
-"""Entries: what was changed in open windows, as values; `runners.stored.journal` makes bytes of them.
-
-Besides these three there are partials that were taken in, which are entries as they are.
-"""
+"""Entries: what is kept of open windows, or has changed there, as values; `runners.stored.journal` has their bytes."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,6 +7,7 @@ import attrs
 
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import CellId, TimerId
+from runners.core.partials.partial import Partial
 from windowing.window import Window
 
 
@@ -35,3 +33,7 @@ class Released:
     """Windows that have no columns any more, because they are in cells."""
 
     windows: Sequence[Window]
+
+
+#: Any of these; or partials, which were added.
+Entry = Changes | Whole | Released | Sequence[Partial]

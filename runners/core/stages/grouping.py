@@ -1,7 +1,8 @@
 """GroupingStage: a grouping and all transforms up to the next one, as every engine runs it.
 
-Joins the state machine (`GroupAlsoByWindow`; `StatefulDoFnMachine` for a stateful DoFn), its cells and timers, and the
-fused transforms after it into one step, which takes partials or a watermark, and returns effects and stage outputs.
+Joins the state machine (`GroupAlsoByWindow`; `StatefulDoFnMachine` for a stateful DoFn) and the fused transforms after
+it into one step, which takes partials, due timers or a signal, and returns effects and stage outputs.  It keeps no
+state: `runners.core.open_windows` does, and is what engines drive.
 
 The five parts of the paper's GroupByKeyAndWindow, in the order in which a record meets them:
 
@@ -23,7 +24,6 @@ import attrs
 
 from dataflow.errors import TransformError, WindowError
 from dataflow.graph import StatefulParDo
-from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.key_codec import KeyCodec
@@ -31,8 +31,6 @@ from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation, combiners_of
 from runners.core.partials.partial import Partial
-from runners.core.single_firing.replay_panes import ReplayPanes
-from runners.core.single_firing.single_panes import SinglePanes
 from runners.core.stages.percentile_watermark import percentile_of
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.stage_clocks import StageClocks
@@ -44,10 +42,18 @@ from windowing.errors import error_text
 
 @attrs.frozen
 class Step:
-    """The effects of one step on the cells, and its outputs for the stages downstream."""
+    """The effects of one step on the cells, and its outputs for the stages downstream.
 
-    effects: Effects
-    outputs: StageOutputs
+    Attributes:
+        fired: the timers that have fired; one that is not set again in ``effects`` is gone.
+        reached_us: the event time up to which everything that was due has fired, in microseconds; None: more may be
+            due at the same instant, and at any after it.
+    """
+
+    effects: Effects = attrs.field(factory=Effects)
+    outputs: StageOutputs = attrs.field(factory=StageOutputs)
+    fired: Sequence[TimerId] = ()
+    reached_us: int | None = None
 
 
 class GroupingStage:
@@ -56,8 +62,8 @@ class GroupingStage:
     Args:
         plan: of the whole pipeline.
         stage: the stage of the plan to run.
-        is_replay: whether the watermark moves once, when all input is there; the elements of a key are then replayed in
-            the order of their event times, where that makes a difference (Dataflow Model, section 2.4).
+        is_time_sorted: whether a stateful DoFn gets the elements of a key in the order of their event times, which is
+            possible where the watermark moves once, when all input is there (Dataflow Model, section 2.4).
         tries: of a record on which user code after the grouping fails; see `StageExecutor`.
     """
 
@@ -66,14 +72,11 @@ class GroupingStage:
         plan: ExecutionPlan,
         stage: Stage,
         *,
-        is_replay: bool = False,
+        is_time_sorted: bool = False,
         tries: int | None = None,
     ) -> None:
-        #: Set in a replay whose windows all fire once: makes the panes in place of `add` and `fire_timers`.
-        self.replay = ReplayPanes.of(plan.graph, stage.root) if is_replay else None
-        #: Set in a stream whose windows all fire once, and can be buffered as columns: makes their panes.
-        self.panes = None if is_replay else SinglePanes.of_stream(plan.graph, stage.root)
-        self.machine = _machine(plan, stage, is_replay=is_replay, tries=tries)
+        self.graph, self.root = plan.graph, stage.root
+        self.machine = _machine(plan, stage, is_time_sorted=is_time_sorted, tries=tries)
         #: Fold columns of inputs; partials that were sent as columns are read with them.
         self.combiners = combiners_of(plan.graph, stage.root)
         self._trigger = trigger_of(plan.graph, stage.root)
@@ -118,44 +121,18 @@ class GroupingStage:
             effects = self._tried(act)
         return self._followed(effects, clocks)
 
-    def fire(self, clocks: StageClocks) -> Iterator[Step]:
-        """Fire all windows of `replay`, when all of its input is there."""
-        assert self.replay is not None
-        yield from self._stepped(self.replay.bundles(), clocks)
-
-    def fire_all_of(self, columns: Sequence[PartialColumns], clocks: StageClocks) -> Step:
-        """Fire windows of which these are all the partials; see `panes`.
+    def emit_next(self, bundles: Iterator[Bundle], clocks: StageClocks) -> Step | None:
+        """Emit the next bundle of panes that were made without the state machine; None: there is none.
 
         Args:
-            columns: the partials.
+            bundles: the panes; user code that makes them is called here.
             clocks: the clocks.
         """
-        assert self.panes is not None
-        outputs = StageOutputs()
-        for step in self._stepped(self.panes.bundles(columns), clocks):
-            outputs.add(step.outputs)
-            outputs.dead += step.outputs.dead
-        return Step(Effects(), outputs)
-
-    def _stepped(self, bundles: Iterator[Bundle], clocks: StageClocks) -> Iterator[Step]:
-        while True:
-            with self._naming_failures():
-                bundle = next(bundles, None)
-            if bundle is None:
-                return
-            yield self._replayed(bundle, clocks)
-
-    def fire_for(self, partials: Sequence[Partial], clocks: StageClocks) -> Step:
-        """Fire windows of which these are all the partials, none of which `replay` keeps.
-
-        Args:
-            partials: one for each window of a key.
-            clocks: the clocks.
-        """
-        assert self.replay is not None
         with self._naming_failures():
-            bundle = self.replay.bundle(partials)
-        return self._replayed(bundle, clocks)
+            bundle = next(bundles, None)
+        if bundle is None:
+            return None
+        return Step(outputs=self.executor.process(bundle, clocks))
 
     def fire_timers(
         self,
@@ -239,10 +216,6 @@ class GroupingStage:
                 hint="correct the CombineFn",
             ) from error
 
-    def _replayed(self, bundle: Bundle, clocks: StageClocks) -> Step:
-        outputs = self.executor.process(bundle, clocks)
-        return Step(Effects(), outputs)
-
     def _followed(self, effects: Effects, clocks: StageClocks) -> Step:
         outputs = self.executor.process(effects.bundle(), clocks)
         outputs.dead[:0] = effects.dead
@@ -250,7 +223,7 @@ class GroupingStage:
 
 
 def _machine(
-    plan: ExecutionPlan, stage: Stage, *, is_replay: bool, tries: int | None
+    plan: ExecutionPlan, stage: Stage, *, is_time_sorted: bool, tries: int | None
 ) -> GroupAlsoByWindow | StatefulDoFnMachine:
     if not isinstance(stage.root.operation, StatefulParDo):
         return GroupAlsoByWindow(Accumulation.of(plan.graph, stage.root))
@@ -258,7 +231,7 @@ def _machine(
     return StatefulDoFnMachine(
         stage.root,
         pcollection.strategy,
-        is_time_sorted=is_replay,
+        is_time_sorted=is_time_sorted,
         is_retracted=pcollection.retracted_by is not None,
         tries=tries,
     )

@@ -6,6 +6,7 @@ import attrs
 
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.stage_clocks import StageClocks
+from runners.core.stages.stage_executor import StageOutputs
 from runners.millwheel.model.signals import Signal, SignalMark, SignalNews
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.sizes import StepSize
@@ -84,7 +85,11 @@ class Firing:
         noted = merged([state.journal.note_fired(state.ranges[each]) for each in popped])
         state.time.act_in_part(until_us)
         columns = [each for parts in popped.values() for each in parts]
-        return noted, self._stage.fire_all_of(columns, clocks)
+        bundles, outputs = state.columns.bundles(columns), StageOutputs()
+        while (step := self._stage.emit_next(bundles, clocks)) is not None:
+            outputs.add(step.outputs)
+            outputs.dead += step.outputs.dead
+        return noted, Step(outputs=outputs)
 
     def on_signals(self, news: SignalNews, now_us: int) -> Iterator[WorkerStep]:
         """Fire windows by the signals that are due here, one signal after the other, a bounded number of cells at once.

@@ -7,6 +7,7 @@ import attrs
 
 from runners.core.ground.cells import CellId, Effects, TimerId, window_holds
 from runners.core.ground.timers import TimerQueue, Timers
+from runners.core.single_firing.single_panes import SinglePanes
 from runners.core.stages.grouping import GroupingStage
 from runners.errors import WorkerStoppedError
 from runners.millwheel.cell_codec import decode_timer
@@ -74,7 +75,9 @@ class OwnedState:
         )
         self.cells = CellCache(self.stored.read, cache_bytes)
         #: The state that is kept as columns, in place of cells and timers.
-        self.columns = ColumnState(stage.panes, cache_bytes, steps)
+        self.columns = ColumnState(
+            SinglePanes.of_stream(stage.graph, stage.root), cache_bytes, steps
+        )
         #: State that is durable and not in cells and timers yet.
         self.journal = Journal(
             name, self.cells, self.stored, self.columns, self.locate, pieces, steps

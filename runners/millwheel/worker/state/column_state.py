@@ -14,6 +14,7 @@ import numpy as np
 
 from dataflow.column_combine_fn import ColumnCombineFn
 from runners.core.columns.partials import PartialColumns
+from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import TimerId
 from runners.core.open_windows.entries import Released, Whole
 from runners.core.partials.partial import Partial
@@ -168,6 +169,11 @@ class ColumnState:
             range_id: buffered.pop_due(until_us) for range_id, buffered in self._buffered.items()
         }
         return {range_id: parts for range_id, parts in popped.items() if parts}, until_us
+
+    def bundles(self, columns: Sequence[PartialColumns]) -> Iterator[Bundle]:
+        """The panes of windows of which these are all the columns."""
+        assert self._panes is not None
+        return self._panes.bundles(columns)
 
     def release(
         self, windows: Collection[Window] | None = None, range_id: RangeId | None = None

@@ -126,7 +126,7 @@ def test_a_state_that_equals_the_first_one_takes_no_room() -> None:
     job._process(split, split.stage.admit(batch, watermark_us=split.watermark_us, ids=None))
     (gather,) = job._groupings.values()
 
-    assert ["b"] == [key for key, _ in gather.cells]
+    assert ["b"] == list(gather.windows.keys())
 
 
 def test_a_record_comes_with_key_time_and_stream() -> None:
