@@ -15,7 +15,7 @@ _LENGTHY, _COSTLY, _STATED = 8, 60, 800
 #: And of each cell at least: as many as in the daily loop, or more.
 _LEAST_LENGTHY, _LEAST = 4, 15
 #: In the daily loop: of each cell.
-_DAILY_LENGTHY, _DAILY_COSTLY = 2, 5
+_DAILY_LENGTHY, _DAILY_COSTLY = 2, 3
 
 
 def by_profile(*, dev: int, ci: int, nightly: int) -> int:

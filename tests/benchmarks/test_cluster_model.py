@@ -72,6 +72,7 @@ def test_a_slow_disk_is_waited_for_twice() -> None:
     assert 7.5 < waited_ms < 20
 
 
+@pytest.mark.slow
 def test_latency_stays_when_workers_and_servers_grow_together() -> None:
     few = Cluster(Shape(workers=2, rate=100, seconds=0.3, warm_up_s=0.1), COSTS).run()
     many = Cluster(Shape(workers=12, rate=100, seconds=0.3, warm_up_s=0.1), COSTS).run()
@@ -79,6 +80,7 @@ def test_latency_stays_when_workers_and_servers_grow_together() -> None:
     assert median_ms(many) < 2 * median_ms(few)
 
 
+@pytest.mark.slow
 def test_one_core_for_all_is_not_enough() -> None:
     """More is asked of one core than it can do; then some is left, and what is done took long."""
     crowded = Shape(

@@ -58,6 +58,7 @@ def test_late_elements_can_be_asked_for() -> None:
     assert has_late(find(our.streams(late=True), has_late, settings=look))
 
 
+@pytest.mark.slow
 def test_streams_shrink_to_what_matters() -> None:
     """One element, in one bundle, and no clock that moves."""
     assert "TestStream().add_elements([TimestampedValue(('a', 1), 0)])" == repr(

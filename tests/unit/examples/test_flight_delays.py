@@ -260,6 +260,7 @@ def counted_sessions(flights: Iterable[Mapping[str, str]]) -> set[tuple[Any, ...
     return counted
 
 
+@pytest.mark.slow
 def test_hours_of_january_are_those_of_a_recount(
     january: list[dict[str, str]], answer: Answer
 ) -> None:
@@ -278,6 +279,7 @@ def test_hours_of_january_are_those_of_a_recount(
     assert all(row["window_end"] - row["window_start"] == HOUR for row in answer.hours)
 
 
+@pytest.mark.slow
 def test_sessions_of_january_are_those_of_a_recount(
     january: list[dict[str, str]], answer: Answer
 ) -> None:
@@ -287,6 +289,7 @@ def test_sessions_of_january_are_those_of_a_recount(
     assert len(answer.sessions) == len(found)
 
 
+@pytest.mark.slow
 def test_every_row_of_january_that_lacks_something_is_a_dead_letter(
     january: list[dict[str, str]], answer: Answer
 ) -> None:
@@ -300,6 +303,7 @@ def test_every_row_of_january_that_lacks_something_is_a_dead_letter(
     assert found == sorted(json.dumps(row, sort_keys=True) for row in lacking)
 
 
+@pytest.mark.slow
 def test_no_flight_of_january_is_dropped(january: list[dict[str, str]], answer: Answer) -> None:
     assert answer.late == []
     assert sum(row["flights"] for row in answer.hours) == len(january)

@@ -79,6 +79,7 @@ def test_equal_times_keep_the_order_of_the_package(february: Path) -> None:
     assert all(places == sorted(places) for places in places_by_arrival.values())
 
 
+@pytest.mark.slow
 def test_second_call_reads_the_cache_and_leaves_nothing_else_in_it(cache_dir: Path) -> None:
     path = flights_csv(2)
     written_ns = path.stat().st_mtime_ns
@@ -88,6 +89,7 @@ def test_second_call_reads_the_cache_and_leaves_nothing_else_in_it(cache_dir: Pa
     assert list(cache_dir.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_interrupted_write_leaves_no_file(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -1,6 +1,5 @@
 """The drawing of the paper's figures: what is written is read again, and no label covers anything."""
 
-import functools
 import itertools
 import math
 import re
@@ -12,9 +11,10 @@ from hypothesis import strategies as st
 
 from examples.paper_figures.figures import FIGURES, Figure
 from examples.paper_figures.labels import Box, Taken
-from examples.paper_figures.plot import describe, draw
+from examples.paper_figures.plot import describe
 from examples.paper_figures.style import CSS
 from examples.paper_figures.svg import Drawing, number
+from tests.paper_drawings import drawn, panes
 
 SVG = "{http://www.w3.org/2000/svg}"
 COORDINATES = st.floats(-1_000, 1_000)
@@ -108,15 +108,7 @@ def test_a_label_goes_to_the_cheapest_place(
     assert picture.cost(place) > 0  # the next label keeps away from it
 
 
-# The figures themselves, each run and drawn once: what they show does not depend on who looks.
-
-
-run = functools.cache(Figure.run)
-
-
-@functools.cache
-def drawn(figure: Figure) -> ET.Element:
-    return ET.fromstring(draw(figure, run(figure)))
+# The figures themselves.
 
 
 def texts(root: ET.Element, css: str) -> list[tuple[Box, str]]:
@@ -137,7 +129,7 @@ def texts(root: ET.Element, css: str) -> list[tuple[Box, str]]:
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: str(figure.number))
 def test_no_sum_covers_a_point_or_another_sum(figure: Figure) -> None:
-    root = drawn(figure)
+    root = ET.fromstring(drawn(figure))
     sums = [box for css in ("now", "taken-back") for box, _ in texts(root, css)]
     points = [
         Box.around((float(each.get("cx", "")), float(each.get("cy", ""))), 20, 20)
@@ -150,21 +142,21 @@ def test_no_sum_covers_a_point_or_another_sum(figure: Figure) -> None:
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: str(figure.number))
 def test_every_sum_and_every_retraction_is_drawn(figure: Figure) -> None:
-    panes = run(figure)
-    root = drawn(figure)
+    of_figure = panes(figure)
+    root = ET.fromstring(drawn(figure))
 
-    assert [text for _, text in texts(root, "now")] == [str(pane.value) for pane in panes]
+    assert [text for _, text in texts(root, "now")] == [str(pane.value) for pane in of_figure]
     assert [text for _, text in texts(root, "taken-back")] == [
-        str(value) for pane in panes for value in pane.retracted
+        str(value) for pane in of_figure for value in pane.retracted
     ]
-    assert (root.findtext(f"{SVG}desc") or "") == describe(panes)
+    assert (root.findtext(f"{SVG}desc") or "") == describe(of_figure)
 
 
 @pytest.mark.slow
 def test_late_point_stands_out_where_there_is_a_watermark_to_be_behind() -> None:
     late = {}
     for figure in FIGURES:
-        root = drawn(figure)
+        root = ET.fromstring(drawn(figure))
         circles = [each.get("class") for each in root.iter(f"{SVG}circle")]
         # The ten points, and then the legend.
         late[figure.number] = [
@@ -176,7 +168,7 @@ def test_late_point_stands_out_where_there_is_a_watermark_to_be_behind() -> None
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: str(figure.number))
 def test_everything_is_inside_the_picture(figure: Figure) -> None:
-    root = drawn(figure)
+    root = ET.fromstring(drawn(figure))
     _, _, width, height = map(float, root.get("viewBox", "").split())
 
     for rect in root.iter(f"{SVG}rect"):
@@ -198,7 +190,7 @@ def test_every_class_that_is_drawn_has_a_style_in_light_and_in_dark() -> None:
     used = {
         name
         for figure in FIGURES
-        for element in drawn(figure).iter()
+        for element in ET.fromstring(drawn(figure)).iter()
         for name in element.get("class", "").split()
     }
     without_colour = {"middle", "end", "title", "value", "withdrawn"}

@@ -17,7 +17,6 @@ from examples.paper_figures import MINUTE, ten_points
 from examples.paper_figures.__main__ import main
 from examples.paper_figures.figures import FIGURES, Figure
 from examples.paper_figures.panes import Pane, numbers, panes_of
-from examples.paper_figures.plot import draw
 from examples.paper_figures.points import (
     BEGIN,
     END,
@@ -26,6 +25,7 @@ from examples.paper_figures.points import (
     is_late,
     watermark_at,
 )
+from tests.paper_drawings import drawn
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/paper-figures.md"
@@ -218,7 +218,7 @@ def test_committed_figure_is_what_is_drawn_now(figure: Figure) -> None:
     committed = (ROOT / "docs/figures" / figure.file_name).read_bytes()
     again = "draw it again: .venv/bin/python -m examples.paper_figures"
 
-    assert draw(figure, figure.run()).encode() == committed, again
+    assert drawn(figure).encode() == committed, again
 
 
 def test_no_other_figures_are_committed() -> None:

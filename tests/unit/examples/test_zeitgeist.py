@@ -51,6 +51,7 @@ def test_what_is_normal_is_not_reported() -> None:
     assert is_low(5, 30)
 
 
+@pytest.mark.slow
 def test_queries_are_those_of_the_seed(tmp_path: Path) -> None:
     """And a log is in the order of arrival: a few are late."""
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
