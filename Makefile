@@ -46,7 +46,7 @@ $(READY): pyproject.toml tools/setup.sh
 demo: setup ## Run the flights example: history, live, a crash, and the same answers
 	@$(BIN)/python -m examples.flight_delays --demo
 
-check: setup ## What to run before every commit; a minute and a half on two cores
+check: setup ## What to run before every commit; under a minute on two idle cores
 	@$(MAKE) static
 	@is_red=0; $(BIN)/pytest -q $(if $(K),-k "$(K)",$(ALL_CORES)) -m "$(FAST)" || is_red=1; \
 	 echo "checked in $$(($$(date +%s) - $(STARTED_S))) s"; exit $$is_red

