@@ -37,10 +37,25 @@ _IDS_MAX = 1 << 40
 
 
 class _Pending(NamedTuple):
-    """A production on its way: when the first window expires that it is about, and the first that had not by then."""
+    """A production on its way.
+
+    Attributes:
+        expiry_us: when the first window expires that it is about.
+        open_us: when those expire that had not when it was made, in their order, and that event time was not found to
+            have passed, rightly, while it was on its way.
+    """
 
     expiry_us: int
-    next_expiry_us: int
+    open_us: Sequence[int]
+
+    @property
+    def next_expiry_us(self) -> int:
+        """When the first of those expires."""
+        return self.open_us[0] if self.open_us else MAX_TIMESTAMP_US
+
+    def passed(self, watermark_us: int) -> "_Pending":
+        """The production once it is known that event time could not but pass it."""
+        return self._replace(open_us=[each for each in self.open_us if each > watermark_us])
 
 
 Before = Mapping[RangeId, RangeRow]
@@ -264,9 +279,12 @@ class Ledger:
             known_us = inputs_us.get(channel.receiver.computation, MIN_TIMESTAMP_US)
             for sequence, each in pending.items():
                 expiry_us = each.next_expiry_us if can_be_late else each.expiry_us
-                if expiry_us <= known_us and not (
-                    can_be_late and polls.may_be_unreported(channel.sender)
-                ):
+                if expiry_us > known_us:
+                    continue
+                if can_be_late and polls.may_be_unreported(channel.sender):
+                    # A watermark does not go back: later, when the silence is long over, this is still no mistake.
+                    pending[sequence] = each.passed(known_us)
+                else:
                     raise InvariantError(
                         f"I4: the input watermark of {channel.receiver.computation} is {known_us} us, but production "
                         f"{sequence} of {_shown(channel)} is not delivered, and its window expires at {expiry_us} us"
@@ -441,7 +459,7 @@ class Ledger:
         late_us = max(known_us, checkpoint.min_timestamp_us)
         self._open[channel][sequence] = self._made[channel, sequence] = _Pending(
             min(expiries_us, default=MAX_TIMESTAMP_US),
-            min((each for each in expiries_us if each > late_us), default=MAX_TIMESTAMP_US),
+            sorted({each for each in expiries_us if each > late_us}),
         )
 
     def lines_of(self, production: Production) -> Iterable[tuple[str, frozenset[str]]]:
