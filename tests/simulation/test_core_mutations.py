@@ -27,7 +27,7 @@ from runners.millwheel.store.memory.job import StoredJob, read_range
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Indeterminate, TakenRange
 from runners.millwheel.wire.messages import Deliver, EndHandover, Revoke
-from runners.millwheel.worker import committer
+from runners.millwheel.worker import committer, window_steps
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.inbox import Inbox
@@ -195,6 +195,13 @@ def report_for_a_range_what_others_have_reported(patch: Patch) -> None:
     patch.setattr(OwnedState, "output_watermark_us", property(output_watermark_us))
 
 
+def send_from_any_of_the_ranges(patch: Patch) -> None:
+    """What two ranges emit in one step is sent by the one that has reported more, which holds nothing back there."""
+    patch.setattr(
+        window_steps, "_sender_of", lambda touched: min(touched, key=lambda each: each.range_id)
+    )
+
+
 def take_deliveries_before_the_watermark(patch: Patch) -> None:
     """After a takeover a record is in time that by all that was reported before is late."""
 
@@ -227,13 +234,23 @@ def end_handovers_at_once(patch: Patch) -> None:
 
 def let_a_new_range_hold_nothing_back(patch: Patch) -> None:
     """Nobody waits for what a range that is born has sent, until it reports."""
-    add = WatermarkAuthority.add
+    add, report = WatermarkAuthority.add, WatermarkAuthority.report
 
-    def broken(authority: WatermarkAuthority, range_id: RangeId, like: RangeId) -> None:
-        add(authority, range_id, like)
+    def broken(authority: WatermarkAuthority, range_id: RangeId) -> None:
+        add(authority, range_id)
         authority._outputs_us[range_id] = MAX_TIMESTAMP_US
 
+    def reported(
+        authority: WatermarkAuthority, outputs_us: Mapping[RangeId, int], **more: Any
+    ) -> None:
+        furthest_us = {
+            each: max(us, authority._outputs_us[each]) for each, us in outputs_us.items()
+        }
+        report(authority, furthest_us, **more)
+
     patch.setattr(WatermarkAuthority, "add", broken)
+    patch.setattr(WatermarkAuthority, "report", reported)
+    patch.setattr(WatermarkAuthority, "begin_anew", lambda *_: None)
 
 
 def hand_out_ranges_in_handover_one_by_one(patch: Patch) -> None:
@@ -353,6 +370,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         "faults": {Fault.MERGE: 0.1, Fault.SPLIT: 0.1, Fault.HALF_OPEN: 0.1}
     },
     report_for_a_range_what_others_have_reported: {"faults": {Fault.MOVE: 0.1, Fault.DELAY: 0.1}},
+    send_from_any_of_the_ranges: {"faults": {Fault.MERGE: 0.1, Fault.SPLIT: 0.1, Fault.MOVE: 0.2}},
     send_routes_once: {"faults": {Fault.LOSS: 0.02, Fault.MOVE: 0.1}},
     scan_before_moving_the_token: {
         "faults": {Fault.PAUSE: 0.02, Fault.ZOMBIE: 0.05, Fault.MOVE: 0.1}
@@ -393,6 +411,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (process_what_is_sent_again, "sums", "I8"),
         (retire_what_is_not_acknowledged, dense.always_sending, "I10"),
         (restore_the_watermark_one_bundle_ahead, dense.chain, "I"),
+        (send_from_any_of_the_ranges, "stamped", "I4"),
         (send_routes_once, dense.chain, "I11"),
         (scan_before_moving_the_token, dense.chain, "I"),
         (send_before_the_commit, "sums", "I9"),

@@ -1,7 +1,5 @@
 """What the ledger takes for a mistake, and what it does not: a watermark that passes a production on its way."""
 
-from collections.abc import Iterator
-
 import attrs
 import pytest
 
@@ -17,11 +15,11 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed
 from runners.stored.partials import encode_partials
 from runners.testing.manual_clock import ManualClock
+from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.panes import PaneLog
 from runners.testing.simulator.polls import Polls
-from tests.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MIN_TIMESTAMP_US, US_PER_SECOND
 from windowing.window import Window
 
@@ -50,7 +48,7 @@ class Watched:
 
 
 @pytest.fixture
-def watched() -> Iterator[Watched]:
+def watched() -> Watched:
     """With a production on its way whose windows end at 60 and 120."""
     pipeline = df.Pipeline(DirectRunner())
     (
@@ -96,12 +94,12 @@ def test_what_is_passed_after_a_silence_is_a_mistake(watched: Watched) -> None:
     watched.advance(60)
     watched.clock.advance(2 * LEASE_TTL_MS)
 
-    with pytest.raises(InvariantError, match="I4: .* is 120000000 us, but production 1"):
+    with pytest.raises(InvariantError, match=r"I4: .* is 120000000 us, but production 1"):
         watched.advance(120)
 
 
 def test_what_is_passed_without_a_silence_is_a_mistake(watched: Watched) -> None:
     watched.poll(SplitStatus.ACTIVE)
 
-    with pytest.raises(InvariantError, match="I4: .* is 60000000 us, but production 1"):
+    with pytest.raises(InvariantError, match=r"I4: .* is 60000000 us, but production 1"):
         watched.advance(60)

@@ -55,7 +55,7 @@ from runners.millwheel.wire.messages import (
 )
 from runners.millwheel.wire.transport import Transport
 from runners.stored.errors import decode_error
-from windowing.timestamps import MAX_TIMESTAMP_US
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: A worker that does not answer is asked again after this long; only a lost message needs it.
 ASK_AGAIN_MS = 2_000
@@ -107,6 +107,8 @@ class Master:
         self._has_moved = False
         #: The counts of workers that are gone.
         self._counts_before, self._workers_replaced = Counts(), 0
+        #: The watermark of the whole job, as it was shown last.
+        self._shown_us = MIN_TIMESTAMP_US
         self.failure: Exception | None = None
         #: The commits that workers have reported, to compare with a store that has restarted.
         self.witness = Witness(job)
@@ -264,11 +266,13 @@ class Master:
 
     def statistics(self) -> MasterStatistics:
         """Counts since this master started."""
+        # Of a range that has just got another owner nothing is known, which says nothing of the job.
+        self._shown_us = max(self._shown_us, self._authority.lowest_output_us())
         return MasterStatistics.of(
             self._slots,
             before=self._counts_before,
             workers_replaced=self._workers_replaced,
-            watermark_us=self._authority.lowest_output_us(),
+            watermark_us=self._shown_us,
         )
 
     def _handle(self, message: object) -> None:
@@ -343,6 +347,8 @@ class Master:
         slot.last_seen_ms = self._clock.monotonic_ms()
         if isinstance(message, Ready):
             slot.confirm()
+            # Also its own worker may have taken them once more, to reshape them.
+            self._authority.begin_anew(message.ranges)
             for range_id, head in self._shapes.learn(message.shapes).items():
                 self._adopt(range_id, head)
             self._assignment.confirm(message.slot, message.ranges)
@@ -368,7 +374,7 @@ class Master:
     def _adopt(self, range_id: RangeId, head: RangeId) -> None:
         self._assignment.handover(range_id, head)
         if not self._authority.knows(range_id):
-            self._authority.add(range_id, head)
+            self._authority.add(range_id)
             self._signals.add(range_id, head)
 
     def _end_handovers(self) -> None:
@@ -418,6 +424,7 @@ class Master:
 
     def _assign(self, given: BySlot) -> None:
         for index, ranges in given.items():
+            self._authority.begin_anew(ranges)
             assign = Assign(
                 ranges=tuple(each for each in ranges if each not in self._shapes.unborn),
                 routing=self._shapes.routing,

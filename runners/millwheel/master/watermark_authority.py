@@ -1,7 +1,8 @@
 """WatermarkAuthority: input watermarks of all computations, from the output watermarks of all ranges.
 
 A consumer's input watermark is the minimum over every range of every computation that sends to it.  A range that has
-not reported counts with its last value, so a lost worker stops the watermark instead of letting it jump.
+not reported counts with its last value, so a lost worker stops the watermark instead of letting it jump.  What an owner
+of a key range has reported says nothing of what the next one sends from it (ADR 0050).
 A consumer that follows a percentile has a second watermark, which leaves the slowest records out of account
 (`runners.core.stages.percentile_watermark`).
 
@@ -82,17 +83,27 @@ class WatermarkAuthority:
         """Whether the range is one whose watermark counts."""
         return range_id in self._outputs_us
 
-    def add(self, range_id: RangeId, like: RangeId) -> None:
-        """Add a range that comes from another, with the watermarks of that one.
+    def add(self, range_id: RangeId) -> None:
+        """Add a key range that comes from another; until it is reported on, the watermarks behind it stay.
 
         Args:
             range_id: of the new range.
-            like: the range that it comes from.
         """
-        self._outputs_us[range_id] = self._outputs_us[like]
+        self._outputs_us[range_id] = MIN_TIMESTAMP_US
         self._ranges[range_id.computation].append(range_id)
-        if like in self._followed_percentiles_us:
-            self._followed_percentiles_us[range_id] = self._followed_percentiles_us[like]
+
+    def begin_anew(self, range_ids: Iterable[RangeId]) -> None:
+        """Count nothing that was reported on key ranges: they have another owner, or it has taken them once more.
+
+        The watermarks behind them stay until it reports.
+
+        Args:
+            range_ids: the ranges, known or not; a source split sends only what it has read itself, and is left out.
+        """
+        for range_id in range_ids:
+            if range_id in self._outputs_us and self._senders[range_id.computation]:
+                self._outputs_us[range_id] = MIN_TIMESTAMP_US
+                self._followed_percentiles_us.pop(range_id, None)
 
     def retire(self, range_id: RangeId) -> None:
         """Remove a range that has nothing left to do, so that no watermark waits for it."""
@@ -118,7 +129,9 @@ class WatermarkAuthority:
             progress: where they are, of source splits of which a grouping follows a percentile.
         """
         for range_id, watermark_us in outputs_us.items():
-            self._outputs_us[range_id] = max(self._outputs_us[range_id], watermark_us)
+            is_source = not self._senders[range_id.computation]
+            before_us = self._outputs_us[range_id] if is_source else watermark_us
+            self._outputs_us[range_id] = max(before_us, watermark_us)
         for range_id, percentile_us in percentiles_us.items():
             self._followed_percentiles_us[range_id] = max(
                 self._followed_percentiles_us.get(range_id, percentile_us), percentile_us

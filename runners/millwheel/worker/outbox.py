@@ -38,6 +38,8 @@ class Outbox:
         #: Productions that are not durable.
         self._volatile: set[tuple[Channel, int]] = set()
         self._open: dict[Channel, deque[Checkpoint]] = {}
+        #: Of each channel the open entries before which no later one holds less: the first has the lowest hold.
+        self._holding: dict[Channel, deque[Checkpoint]] = {}
         self._sent = dict(sent)
         self._acknowledged: dict[Channel, int] = {}
         #: The receipts that came with acknowledgements, of channels that are in the outbox or were.
@@ -74,8 +76,9 @@ class Outbox:
     @property
     def hold_us(self) -> int | None:
         """The event time at which unacknowledged work holds the output watermark; None if there is none."""
-        # The hold of a channel's entries never goes back from one to the next, so that of its oldest is the lowest.
-        return min((entries[0].min_timestamp_us for entries in self._open.values()), default=None)
+        # The hold of the next entry can be lower, where its range has been joined by one that is behind it.
+        holding = self._holding.values()
+        return min((entries[0].min_timestamp_us for entries in holding), default=None)
 
     def create(self, channel: Channel, min_timestamp_us: int, payload: bytes) -> Checkpoint:
         """Create the next production on a channel; to be sent after it is committed.
@@ -114,7 +117,11 @@ class Outbox:
                 self._acknowledged[channel] = checkpoint.sequence
                 self._undeleted.setdefault(channel, checkpoint.sequence)
         if entries is not None and not entries:
-            del self._open[channel]
+            del self._open[channel], self._holding[channel]
+        elif entries:
+            holding = self._holding[channel]
+            while holding[0].sequence < entries[0].sequence:
+                holding.popleft()
 
     def is_open(self, checkpoint: Checkpoint) -> bool:
         """Whether a production has not been acknowledged."""
@@ -167,6 +174,10 @@ class Outbox:
 
     def _add(self, checkpoint: Checkpoint) -> None:
         self._open.setdefault(checkpoint.channel, deque()).append(checkpoint)
+        holding = self._holding.setdefault(checkpoint.channel, deque())
+        while holding and holding[-1].min_timestamp_us >= checkpoint.min_timestamp_us:
+            holding.pop()
+        holding.append(checkpoint)
         self._open_bytes += len(checkpoint.payload)
 
 

@@ -71,6 +71,10 @@ class Reporter:
             self._last, self._reported_ms = report, now_ms
             self._send(report)
 
+    def forget(self) -> None:
+        """Repeat nothing that was reported so far: ranges have been taken over since then."""
+        self._last = None
+
     def repeat(self) -> None:
         """Send the last report again, if it is time: there is no news, but it shows that the worker lives.
 

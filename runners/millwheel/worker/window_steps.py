@@ -6,6 +6,7 @@ from runners.core.ground.cells import TimerId
 from runners.core.partials.partial import Partial
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.millwheel.model.production import LateRecord, StoredDeadLetter
+from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.state.column_state import Release
@@ -79,8 +80,7 @@ class WindowSteps:
         outputs = step.outputs
         steps = [*before, self._state.apply(step.effects, fired)]
         touched = {range_id: owned for each in steps for range_id, owned in each.ranges.items()}
-        # Which of the ranges is the sender does not matter, as long as it is fenced.
-        sender = touched[min(touched)]
+        sender = _sender_of(touched.values())
         steps.append(
             WorkerStep(
                 late=[LateRecord.of(self._name, arrival) for arrival in step.effects.late],
@@ -90,3 +90,14 @@ class WindowSteps:
             )
         )
         return merged(steps)
+
+
+def _sender_of(touched: Iterable[OwnedRange]) -> OwnedRange:
+    """The range that sends what several of them have emitted: the one that has reported least.
+
+    What another one has emitted may be behind the output watermark that this one has reported, as where it has come
+    here later, and then nothing would hold back whoever is to receive it (ADR 0050).
+    """
+    return min(
+        touched, key=lambda owned: (owned.output_watermark_us, owned.signal_mark, owned.range_id)
+    )

@@ -413,6 +413,7 @@ class Worker:
         if not range_ids:
             return ()
         spec = self._spec
+        self._reporter.forget()
         taken = self._store.acquire(spec.job, range_ids, spec.worker, spec.version)
         known = {each: self._ranges.pop(each) for each in taken if each in self._ranges}
         for reported in (commits, {each: owned.mark for each, owned in known.items()}):

@@ -145,3 +145,41 @@ def test_two_groupings_may_follow_the_same_percentile() -> None:
         ours.advance()
 
         assert ours.percentiles_us["second"] == max(known_us, ours.inputs_us["second"])
+
+
+def test_a_key_range_that_is_new_holds_time_still_until_it_is_reported_on() -> None:
+    """Nobody knows yet what its owner sends from there."""
+    senders = {"read": (), "sum": ("read",), "all": ("sum",)}
+    ours = WatermarkAuthority(senders, (*RANGES, RangeId("all", 0)), {})
+    ours.report(dict.fromkeys(SUM, 10))
+    ours.advance()
+    born = RangeId("sum", 2)
+    ours.add(born)
+    ours.report(dict.fromkeys(SUM, 50))
+    ours.advance()
+
+    assert ours.inputs_us["all"] == 10
+    ours.report({born: 30})
+    ours.advance()
+    assert ours.inputs_us["all"] == 30
+
+
+@given(
+    acts=st.lists(st.tuples(st.booleans(), st.sampled_from(SUM), st.integers(0, 100)), max_size=20)
+)
+def test_a_key_range_counts_as_its_owner_reports_it(acts: list[tuple[bool, RangeId, int]]) -> None:
+    """Also where that is less than before; what it sends to has come as far as it has come."""
+    ours = WatermarkAuthority(
+        {"read": (), "sum": ("read",), "all": ("sum",)}, (*RANGES, RangeId("all", 0)), {}
+    )
+    now, before_us = dict.fromkeys(SUM, MIN_TIMESTAMP_US), MIN_TIMESTAMP_US
+    for is_taken, range_id, watermark_us in acts:
+        if is_taken:
+            ours.begin_anew([range_id, RangeId("nobody's", 0)])
+        else:
+            ours.report({range_id: watermark_us})
+        now[range_id] = MIN_TIMESTAMP_US if is_taken else watermark_us
+        ours.advance()
+
+        before_us = max(before_us, min(now.values()))
+        assert ours.inputs_us["all"] == before_us

@@ -430,3 +430,46 @@ def test_a_worker_keeps_a_range_that_the_master_does_not_know_yet() -> None:
 
     assert not [each for each in job.received(job.busy) if isinstance(each, Revoke)]
     assert job.master._authority._outputs_us[BUSY] < BUSY_US
+
+
+def outputs_of(job: Job, range_id: RangeId) -> int:
+    return job.master._authority._outputs_us[range_id]
+
+
+def test_what_an_owner_has_reported_of_a_key_range_does_not_count_for_the_next_one() -> None:
+    """It may send from there what belongs to another range that was behind, and has come to it too."""
+    job = Job(ranges_per_grouping=2)
+    source = job.master.ranges[HEAD]
+    name, other = job.worker_of(source), job.worker_of(1 - source)
+    job.report(name, dict.fromkeys(job.owned[name], BUSY_US))
+    assert outputs_of(job, HEAD) == BUSY_US
+    job.move(HEAD, 1 - source)
+
+    assert outputs_of(job, HEAD) == MIN_TIMESTAMP_US
+    job.take_over(1 - source, other)
+    job.report(other, {HEAD: QUIET_US})
+    assert outputs_of(job, HEAD) == QUIET_US
+    # Also its own worker begins anew where it has taken the range once more, to reshape it.
+    job.report(other, {HEAD: BUSY_US})
+    job.send(other, Ready(slot=1 - source, worker=other, ranges=(HEAD,), shapes={}))
+    assert outputs_of(job, HEAD) == MIN_TIMESTAMP_US
+
+
+def test_the_watermark_of_a_job_does_not_go_back_where_a_range_moves() -> None:
+    """It is said to people, and of a range on its way it is only not known."""
+    job = Job(ranges_per_grouping=2)
+    for name in (job.busy, job.quiet):
+        job.report(name, dict.fromkeys(job.owned[name], BUSY_US))
+    assert job.master.statistics().watermark_us == BUSY_US
+    job.move(HEAD, 1 - job.master.ranges[HEAD])
+
+    assert job.master.statistics().watermark_us == BUSY_US
+
+
+def test_what_was_reported_of_a_split_counts_for_its_next_owner() -> None:
+    """What is read from a split is sent from nowhere else."""
+    job = Job()
+    job.report(job.quiet, {QUIET: QUIET_US})
+    job.move(QUIET, job.slot_of[BUSY])
+
+    assert outputs_of(job, QUIET) == QUIET_US
