@@ -349,8 +349,8 @@ MESSAGES: dict[str, Any] = {
     ),
     "revoke": messages.Revoke(ranges=(LOW,)),
     "released": messages.Released(**WORKER, ranges=(LOW,)),
-    "untie": messages.EndHandover(ranges=(LOW,)),
-    "untied": messages.HandoverEnded(**WORKER, ranges=(LOW,)),
+    "end handover": messages.EndHandover(ranges=(LOW,)),
+    "handover ended": messages.HandoverEnded(**WORKER, ranges=(LOW,)),
     "routes": messages.Routes(addresses={LOW: "tcp://host:1"}, routing=ROUTING),
     "watermarks": messages.Watermarks(
         inputs_us={"sum": 5},

@@ -14,12 +14,12 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 
-from dataflow.serialization import dumps, loads
 from runners.core.user_code.poison import Trial
 from runners.errors import StoreError, StoreRestartedError, StoreUnreachableError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.troubles import reason_of
 from runners.spark.trials import ForkedTrial, ending, fork, kill, wait_for
+from runners.stored.framing import frame, unframed
 from runners.system_clock import SystemClock
 
 _PAGE_BYTES, _AT_BYTES = 64 << 10, 32 << 10
@@ -27,6 +27,8 @@ _HEAD = struct.Struct(
     "<qii"
 )  # since when user code is at work (0: it is not; -1: a trial is), and the lengths of both texts
 _ON_TRIAL = -1
+#: The kind of frame that has the ranges: computation, index and bundle of each.
+_AT = "at"
 _LOOK_INTERVAL_MS = 100
 _FINE, _FAILED = 0, 1
 #: SQLSTATE classes of errors that pass by themselves.
@@ -43,7 +45,7 @@ class SharedPage:
 
     def begin(self, at: Mapping[RangeId, int]) -> None:
         """User code works on ranges from here on."""
-        packed = dumps({(each.computation, each.index): bundle for each, bundle in at.items()})
+        packed = frame(_AT, [(each.computation, each.index, bundle) for each, bundle in at.items()])
         if len(packed) > _AT_BYTES:
             packed = b""
         self._map[_HEAD.size : _HEAD.size + len(packed)] = packed
@@ -88,8 +90,8 @@ class SharedPage:
         since_ms, at_bytes, reason_bytes = _HEAD.unpack_from(self._map)
         at: Mapping[RangeId, int] = {}
         if (since_ms or reason_bytes) and at_bytes:
-            packed = loads(self._map[_HEAD.size : _HEAD.size + at_bytes])
-            at = {RangeId(*each): bundle for each, bundle in packed.items()}
+            (places,) = unframed(_AT, self._map[_HEAD.size : _HEAD.size + at_bytes])
+            at = {RangeId(computation, index): bundle for computation, index, bundle in places}
         reason = self._map[_PAGE_BYTES - reason_bytes :] if reason_bytes else b""
         return at, reason.decode("utf-8", "replace")
 

@@ -6,16 +6,13 @@ from typing import Any
 
 import attrs
 
-from dataflow.serialization import dumps, loads
-from dataflow.value_tags import tag_attrs, tag_tuples
 from runners.core.stages.percentile_watermark import SplitProgress
 from runners.errors import StoredFormatError
 from runners.millwheel.control.shapes import Merge, RangeShape, Routing, Split
-from runners.millwheel.model.counts import CacheCounts, Counts, IdCounts
+from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
-from runners.millwheel.model.key_range import KeyRange
-from runners.millwheel.model.loads import RangeLoad
-from runners.millwheel.model.signals import Signal, SignalNews
+from runners.millwheel.model.signals import SignalNews
+from runners.millwheel.wire.plain_fields import layout_of
 from runners.stored.framing import current_format, frame, number_of, opened
 
 
@@ -240,15 +237,15 @@ class Acknowledge:
     receipt: Receipt
 
 
-#: The tag, in the bytes, of each message and of each kind of value in messages.
-_TAGS: dict[str, type] = {
+#: The kinds of messages, by their names in the bytes, but for `Deliver` and `Acknowledge`.
+_MESSAGES: dict[str, type] = {
     "register": Register,
     "assign": Assign,
     "ready": Ready,
     "revoke": Revoke,
     "released": Released,
-    "untie": EndHandover,
-    "untied": HandoverEnded,
+    "end handover": EndHandover,
+    "handover ended": HandoverEnded,
     "routes": Routes,
     "watermarks": Watermarks,
     "report": Report,
@@ -258,33 +255,13 @@ _TAGS: dict[str, type] = {
     "stop": Stop,
     "split range": Split,
     "merge ranges": Merge,
-    "range": RangeId,
-    "key range": KeyRange,
-    "routing": Routing,
-    "signal news": SignalNews,
-    "counts": Counts,
-    "id counts": IdCounts,
-    "cache counts": CacheCounts,
-    "range load": RangeLoad,
-    "split progress": SplitProgress,
 }
-_TUPLE_TAGS: dict[str, type] = {
-    "channel": Channel,
-    "commit mark": CommitMark,
-    "range shape": RangeShape,
-    "signal": Signal,
-}
-KINDS = {kind: tag for tag, kind in _TAGS.items()}
+KINDS = {kind: name for name, kind in _MESSAGES.items()}
 DELIVER, ACKNOWLEDGE = "deliver", "acknowledge"
+_LAYOUTS = {name: layout_of(kind) for name, kind in _MESSAGES.items()}
+_WRITERS = {kind: (name, _LAYOUTS[name].write) for kind, name in KINDS.items()}
 #: Changes with the fields of messages, whose layout is not stored and so has no number.
-_PROTOCOL = zlib.crc32(
-    repr(
-        [(tag, [field.name for field in attrs.fields(kind)]) for tag, kind in _TAGS.items()]
-        + [(tag, list(kind.__annotations__)) for tag, kind in _TUPLE_TAGS.items()]
-    ).encode()
-)
-tag_attrs(_TAGS)
-tag_tuples(_TUPLE_TAGS)
+_PROTOCOL = zlib.crc32(repr([(name, each.shape) for name, each in _LAYOUTS.items()]).encode())
 
 
 def encode(message: Any) -> bytes:
@@ -298,30 +275,43 @@ def encode(message: Any) -> bytes:
         return frame(
             ACKNOWLEDGE, *_channel_fields(message.channel), message.sequence, *message.receipt
         )
-    return frame(KINDS[kind], _PROTOCOL, dumps(message))
+    name, write = _WRITERS[kind]
+    return frame(name, _PROTOCOL, write(message))
 
 
 def decode(blob: bytes) -> Any:
-    """The inverse of `encode`; only for bytes that the transport has authenticated.
+    """The inverse of `encode`.  Only messages are made of the bytes; nothing in them is unpickled.
 
     Raises:
-        StoredFormatError: the sender is of a version of this package with another format.
+        StoredFormatError: the sender is of a version of this package with another format, or it is no message.
     """
     number = number_of(blob)
     if number != current_format().number:
         raise _other_version(f"it sends format {number}, this one {current_format().number}")
     kind, fields = opened(blob)
+    try:
+        return _message(kind, fields)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoredFormatError(
+            f"a message between processes of a job cannot be read: {kind!r}",
+            detail=str(error),
+            hint="this should be impossible: report it",
+        ) from error
+
+
+def _message(kind: str, fields: list[Any]) -> Any:
     if kind == DELIVER:
         *channel, sequence, is_oldest, origin, payload = fields
         mark = None if origin is None else CommitMark(*origin)
         return Deliver(_channel_of(channel), sequence, payload, is_oldest, mark)
     if kind == ACKNOWLEDGE:
-        *channel, sequence, mark, is_remembered = fields
-        receipt = Receipt(CommitMark(*mark), is_remembered)
-        return Acknowledge(_channel_of(channel), sequence, receipt)
+        *channel, sequence, commit, is_remembered = fields
+        return Acknowledge(
+            _channel_of(channel), sequence, Receipt(CommitMark(*commit), is_remembered)
+        )
     if len(fields) != len(("protocol", "message")) or fields[0] != _PROTOCOL:
         raise _other_version(f"its messages ({kind}) have other fields than those of this one")
-    return loads(fields[1])
+    return _LAYOUTS[kind].read(fields[1])
 
 
 def _other_version(detail: str) -> StoredFormatError:
