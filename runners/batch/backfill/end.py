@@ -281,9 +281,11 @@ class GroupsInParts:
             kind, (computation, index, *fields) = decode_shipped(content)
             sender = RangeId(computation, index)
             if kind == REACHED:
-                progress[sender] = SenderProgress(*fields)
+                watermark_us, is_finished = fields
+                progress[sender] = SenderProgress(watermark_us, is_finished)
             else:
-                self._parts.take(sender, *fields)
+                number, blob = fields
+                self._parts.take(sender, number, blob)
         assert progress.keys() == self._end.senders[self._task.stage.name], progress.keys()
         self._watermark_us = self._hold_us = input_watermark_us(progress.values())
 
