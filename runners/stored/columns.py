@@ -1,14 +1,23 @@
 """Columns of keys and windows as fields; what is not plain is appended to the users' own values."""
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
 from itertools import chain
+from operator import countOf
 from typing import Any
 
+from dataflow.serialization import PICKLE_PROTOCOL, dumps, loads
 from windowing.window import Window, windows_of
 
 #: Keys of exactly these types are plain; so are tuples of these, all of the same length.
 _PLAIN = frozenset((str, int, float, bytes))
-_WINDOW = frozenset((Window,))
+#: Values of exactly these types are pickled in the same way everywhere.
+_ATOMS = frozenset((str, int, float, bytes, bool, type(None)))
+_BOUNDS = len(("start", "end"))
+#: Faster than the class, which calls it.
+_new_window = tuple.__new__
+#: The users' own values of a frame: takes the next one, in the order in which they were appended.
+Own = Callable[[], Any]
 #: Stands for a column that is among the users' own values.
 _OWN = None
 #: Keys that are not tuples.
@@ -23,8 +32,11 @@ def keys_column(keys: Sequence[Any], own: list[Any], *, is_plain: bool) -> list[
         own: users' values are appended to it.
         is_plain: whether plain keys may be written as plain fields; False if they have turned out not to fit there.
     """
-    kinds = set(map(type, keys))
     if is_plain:
+        if keys and countOf(map(type, keys), type(keys[0])) == len(keys):
+            kinds = {type(keys[0])}
+        else:
+            kinds = set(map(type, keys))
         if kinds <= _PLAIN:
             return [_SINGLE, keys]
         if kinds == {tuple} and set(map(type, chain.from_iterable(keys))) <= _PLAIN:
@@ -35,7 +47,7 @@ def keys_column(keys: Sequence[Any], own: list[Any], *, is_plain: bool) -> list[
     return _OWN
 
 
-def keys_of(column: list[Any] | None, own: "Own") -> list[Any]:
+def keys_of(column: list[Any] | None, own: Own) -> list[Any]:
     """The inverse of `keys_column`.
 
     Args:
@@ -43,7 +55,7 @@ def keys_of(column: list[Any] | None, own: "Own") -> list[Any]:
         own: users' values, from which the keys are taken if the field is None.
     """
     if column is _OWN:
-        found: list[Any] = own.next()
+        found: list[Any] = own()
         return found
     if column[0] == _SINGLE:
         keys: list[Any] = column[1]
@@ -61,20 +73,22 @@ def windows_column(windows: Sequence[Window], own: list[Any]) -> list[Any] | Non
         windows: the windows.
         own: users' values are appended to it.
     """
-    if not set(map(type, windows)) <= _WINDOW:
+    count = len(windows)
+    # Counting is faster than a set of them, here and for keys; subclasses do not count.
+    if countOf(map(type, windows), Window) != count:
         own.append(list(windows))
         return _OWN
+    if count > 1 and windows.count(windows[0]) == count:
+        return [list(windows[0]), count]
     distinct = dict.fromkeys(windows)
-    if 2 * len(distinct) > len(windows):
+    if 2 * len(distinct) > count:
         return [list(chain.from_iterable(windows)), _OWN]
     bounds = list(chain.from_iterable(distinct))
-    if len(distinct) == 1:
-        return [bounds, len(windows)]
     numbers = dict(zip(distinct, range(len(distinct)), strict=True))
     return [bounds, [numbers[window] for window in windows]]
 
 
-def windows_from(column: list[Any] | None, own: "Own") -> list[Window]:
+def windows_from(column: list[Any] | None, own: Own) -> list[Window]:
     """The inverse of `windows_column`.
 
     Args:
@@ -82,9 +96,11 @@ def windows_from(column: list[Any] | None, own: "Own") -> list[Window]:
         own: users' values, from which the windows are taken if the field is None.
     """
     if column is _OWN:
-        found: list[Window] = own.next()
+        found: list[Window] = own()
         return found
     bounds, numbers = column
+    if len(bounds) == _BOUNDS and type(numbers) is not list:
+        return [_new_window(Window, bounds)] * (numbers or 1)
     distinct = list(windows_of(bounds[::2], bounds[1::2]))
     if numbers is None:
         return distinct
@@ -93,12 +109,21 @@ def windows_from(column: list[Any] | None, own: "Own") -> list[Window]:
     return [distinct[number] for number in numbers]
 
 
-class Own:
-    """The users' own values of a frame, taken in the order in which they were appended."""
+def own_blob(own: list[Any]) -> bytes:
+    """Users' own values as a field of a frame.
 
-    def __init__(self, values: Sequence[Any]) -> None:
-        self._values = iter(values)
+    Raises:
+        PipelineError: one of them is not plain data.
+    """
+    if not own:
+        return b""
+    for value in own:
+        if type(value) not in _ATOMS:
+            return dumps(own)
+    # The same bytes, in half the time where there are few of them.
+    return pickle.dumps(own, PICKLE_PROTOCOL)
 
-    def next(self) -> Any:
-        """The next value."""
-        return next(self._values)
+
+def own_of(blob: bytes) -> Own:
+    """The inverse of `own_blob`."""
+    return iter(loads(blob) if blob else ()).__next__

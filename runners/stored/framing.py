@@ -49,9 +49,10 @@ FORMAT = Format(number=1)
 _current = FORMAT
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
-#: The length of an array with at most so many elements is in its first byte.
-_SHORT_ARRAY_MAX = 15
-_SHORT_ARRAY = 0x90
+#: The first byte of an array with 2 to 15 elements.
+_FRAME_MIN, _FRAME_MAX = 0x92, 0x9F
+#: The largest number that is one byte in MessagePack.
+_NUMBER_MAX = 0x7F
 
 
 def current_format() -> Format:
@@ -113,13 +114,12 @@ def opened(blob: bytes) -> tuple[str, list[Any]]:
     if number is None:
         raise _no_frame(blob)
     try:
-        fields = _decode(blob)
+        _, kind, *fields = _decode(blob)
     except msgspec.DecodeError as error:
         raise _no_frame(blob) from error
-    kind: str = fields[1]
-    del fields[:2]
-    if number == _current.number:
-        return kind, fields if _current.restored is None else _current.restored(kind, fields)
+    current = _current
+    if number == current.number:
+        return kind, fields if current.restored is None else current.restored(kind, fields)
     check_number(number, f"stored bytes of the kind {kind!r}")
     for older in range(number, _current.number):
         fields = _current.readers[older](kind, fields)
@@ -128,8 +128,9 @@ def opened(blob: bytes) -> tuple[str, list[Any]]:
 
 def number_of(blob: bytes) -> int | None:
     """The number of the format of a frame; None if the bytes are not a frame."""
-    is_frame = len(blob) > 1 and _SHORT_ARRAY + 2 <= blob[0] <= _SHORT_ARRAY + _SHORT_ARRAY_MAX
-    return blob[1] if is_frame and 0 < blob[1] < _SHORT_ARRAY - 16 else None
+    if len(blob) > 1 and _FRAME_MIN <= blob[0] <= _FRAME_MAX and 0 < blob[1] <= _NUMBER_MAX:
+        return blob[1]
+    return None
 
 
 def kind_of(blob: bytes) -> str | None:

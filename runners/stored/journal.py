@@ -8,12 +8,18 @@ have no buffered columns any more.
 from collections.abc import Sequence
 from typing import Any
 
-from dataflow.serialization import dumps, loads
 from runners.core.ground.cells import CellId, TimerId
 from runners.core.open_windows.entries import Changes, Released, Whole
 from runners.core.partials.partial import Partial
 from runners.stored.cells import cell_fields, cell_of
-from runners.stored.columns import Own, keys_column, keys_of, windows_column, windows_from
+from runners.stored.columns import (
+    keys_column,
+    keys_of,
+    own_blob,
+    own_of,
+    windows_column,
+    windows_from,
+)
 from runners.stored.framing import frame, opened, wrong_kind
 from runners.stored.partials import PARTIALS, Combiners, columns_fields, columns_of, partials_of
 from windowing.time_domain import TimeDomain
@@ -48,34 +54,37 @@ def _encoded(
     *,
     is_plain: bool,
 ) -> bytes:
+    own: list[Any] = []
     places = _Places()
-    number_of, own = places.number_of, list[Any]()
-    cells_found = [
-        (*number_of(cell_id), None if cell is None else cell_fields(cell, own))
-        for cell_id, cell in cells
-    ]
-    timers_found = [
-        (*number_of(cell_id), places.window_number(window), domain, fire_us)
-        for (cell_id, window, domain), fire_us in timers
-    ]
-    keys = keys_column(list(places.keys), own, is_plain=is_plain)
+    numbers, window_number = places.keys, places.window_number
+    cells_found = []
+    for (key, window), cell in cells:
+        cells_found.append(
+            (
+                numbers.setdefault(key, len(numbers)),
+                None if window is None else window_number(window),
+                None if cell is None else cell_fields(cell, own),
+            )
+        )
+    timers_found = []
+    for ((key, window), about, domain), fire_us in timers:
+        number = numbers.setdefault(key, len(numbers))
+        at = None if window is None else window_number(window)
+        timers_found.append((number, at, window_number(about), domain, fire_us))
+    keys = keys_column(list(numbers), own, is_plain=is_plain)
     windows = windows_column(places.all_windows, own)
-    return frame(CHANGES, keys, windows, cells_found, timers_found, dumps(own) if own else b"")
+    return frame(CHANGES, keys, windows, cells_found, timers_found, own_blob(own))
 
 
 class _Places:
     """The keys and windows of cells and timers, numbered, as most of them occur several times."""
 
+    __slots__ = ("_windows", "all_windows", "keys")
+
     def __init__(self) -> None:
         self.keys: dict[Any, int] = {}
         self.all_windows: list[Window] = []
         self._windows: dict[Any, int] = {}
-
-    def number_of(self, cell_id: CellId) -> tuple[int, int | None]:
-        key, window = cell_id
-        keys = self.keys
-        number = keys.setdefault(key, len(keys))
-        return number, None if window is None else self.window_number(window)
 
     def window_number(self, window: Window) -> int:
         # A window of a user's class equals a plain one with the same bounds.
@@ -88,27 +97,19 @@ class _Places:
 
 
 def _changes_of(fields: list[Any]) -> Changes:
-    key_column, window_column, cells, timers, own_blob = fields
-    own = Own(loads(own_blob) if own_blob else ())
+    key_column, window_column, cells, timers, blob_of_own = fields
+    own = own_of(blob_of_own)
     states = [None if fields is None else cell_of(fields, own) for _, _, fields in cells]
     keys, windows = keys_of(key_column, own), windows_from(window_column, own)
-    return Changes(
-        [
-            ((keys[key], None if window is None else windows[window]), state)
-            for (key, window, _), state in zip(cells, states, strict=True)
-        ],
-        [
-            (
-                (
-                    (keys[key], None if window is None else windows[window]),
-                    windows[about],
-                    _DOMAINS[domain],
-                ),
-                fire_us,
-            )
-            for key, window, about, domain, fire_us in timers
-        ],
-    )
+    found = [
+        ((keys[key], None if window is None else windows[window]), state)
+        for (key, window, _), state in zip(cells, states, strict=True)
+    ]
+    set_timers: list[tuple[TimerId, int | None]] = []
+    for key, window, about, domain, fire_us in timers:
+        cell_id = keys[key], None if window is None else windows[window]
+        set_timers.append(((cell_id, windows[about], _DOMAINS[domain]), fire_us))
+    return Changes(found, set_timers)
 
 
 def encode_whole(entry: Whole) -> bytes:
@@ -120,7 +121,7 @@ def encode_released(entry: Released) -> bytes:
     """Windows that are in cells from here on, as an entry."""
     own: list[Any] = []
     windows = windows_column(entry.windows, own)
-    return frame(RELEASED, windows, dumps(own) if own else b"")
+    return frame(RELEASED, windows, own_blob(own))
 
 
 def decode_entry(
@@ -141,8 +142,8 @@ def decode_entry(
     if kind == WHOLE:
         return Whole([columns_of(each, combiners) for each in fields[0]])
     if kind == RELEASED:
-        windows, own_blob = fields
-        return Released(windows_from(windows, Own(loads(own_blob) if own_blob else ())))
+        windows, blob_of_own = fields
+        return Released(windows_from(windows, own_of(blob_of_own)))
     if kind == PARTIALS:
         return partials_of(fields, combiners)
     raise wrong_kind(kind, "an entry of the journal")

@@ -1,6 +1,7 @@
 """Partials as bytes, as one range sends them to another, and as the journal stores them."""
 
 from collections.abc import Sequence
+from operator import countOf
 from typing import Any
 
 from dataflow.column_combine_fn import ColumnCombineFn
@@ -12,13 +13,20 @@ from dataflow.combiner_columns import (
     MeanColumns,
     SumColumns,
 )
-from dataflow.serialization import dumps, loads
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import LateElement
 from runners.core.partials.partial import LatePartial, Partial
 from runners.core.partials.parts import PartialParts, parts_of
 from runners.errors import StoredFormatError
-from runners.stored.columns import Own, keys_column, keys_of, windows_column, windows_from
+from runners.stored.columns import (
+    Own,
+    keys_column,
+    keys_of,
+    own_blob,
+    own_of,
+    windows_column,
+    windows_from,
+)
 from runners.stored.framing import frame, unframed
 
 PARTIALS = "partials"
@@ -61,7 +69,7 @@ def _encoded(partials: Sequence[Partial], *, is_plain: bool) -> bytes:
         else _rows_fields(part, own, is_plain=is_plain)
         for part in parts_of(partials)
     ]
-    return frame(PARTIALS, parts, dumps(own) if own else b"")
+    return frame(PARTIALS, parts, own_blob(own))
 
 
 def decode_partials(blob: bytes, combiners: Combiners) -> Sequence[Partial]:
@@ -85,8 +93,8 @@ def partials_of(fields: list[Any], combiners: Combiners) -> Sequence[Partial]:
         fields: of the frame.
         combiners: of the grouping.
     """
-    parts, own_blob = fields
-    own = Own(loads(own_blob) if own_blob else ())
+    parts, blob_of_own = fields
+    own = own_of(blob_of_own)
     found = [
         columns_of(part, combiners) if part[0] == _COLUMNS else _rows_of(part, own)
         for part in parts
@@ -98,7 +106,8 @@ def _rows_fields(part: Sequence[Partial], own: list[Any], *, is_plain: bool) -> 
     rows = part if type(part) is list else list(part)
     if not rows:
         return [_ROWS]
-    keys, windows, accumulators, counts = zip(*rows, strict=True)
+    # Each has four fields; to check that would be a thirtieth of all.
+    keys, windows, accumulators, counts = zip(*rows, strict=False)
     own.append(accumulators)
     fields = [
         _ROWS,
@@ -106,8 +115,9 @@ def _rows_fields(part: Sequence[Partial], own: list[Any], *, is_plain: bool) -> 
         windows_column(windows, own),
         counts,
     ]
-    if LatePartial in set(map(type, rows)):
-        late = [(at, each.record) for at, each in enumerate(rows) if type(each) is LatePartial]
+    if countOf(map(type, rows), tuple) != len(rows) and (
+        late := [(at, each.record) for at, each in enumerate(rows) if type(each) is LatePartial]
+    ):
         own.append([record.value for _, record in late])
         fields.append([(at, record.timestamp_us, record.sign) for at, record in late])
     return fields
@@ -117,11 +127,11 @@ def _rows_of(fields: list[Any], own: Own) -> list[Partial]:
     if len(fields) == 1:
         return []
     _, key_column, window_column, counts, *late = fields
-    accumulators = own.next()
+    accumulators = own()
     keys, windows = keys_of(key_column, own), windows_from(window_column, own)
     rows: list[Partial] = list(zip(keys, windows, accumulators, counts, strict=True))
     for marks in late:
-        values = own.next()
+        values = own()
         for (at, timestamp_us, sign), value in zip(marks, values, strict=True):
             rows[at] = LatePartial.of(rows[at], LateElement(value, timestamp_us, sign))
     return rows

@@ -5,11 +5,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataflow.serialization import dumps
 from runners.core.ground.cells import NOTHING, EmittedPane, LateElement, WindowState, WindowTimers
 from runners.core.open_windows.entries import Changes
 from runners.core.partials.partial import LatePartial, Partial
 from runners.core.stateful.keyed_state import KeyedState
 from runners.stored.cells import decode_cell, encode_cell
+from runners.stored.columns import own_blob, own_of, windows_column, windows_from
 from runners.stored.journal import decode_entry, encode_changes
 from runners.stored.partials import decode_partials, encode_partials
 from triggers.after_watermark import Phases
@@ -156,3 +158,27 @@ def test_changes_come_back(cells: list[Any], timers: list[Any]) -> None:
     ]
     assert spelled(wanted) == spelled(found.cells)
     assert spelled(due) == spelled(found.timers)
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary())
+        | st.lists(st.integers())
+    )
+)
+def test_users_values_are_the_same_bytes_by_the_fast_way(own: list[Any]) -> None:
+    assert own_blob(own) == (dumps(own) if own else b"")
+    # What is long has a frame of its own in a pickle.
+    long = [*own, "x" * 100_000]
+    assert own_blob(long) == dumps(long)
+
+
+@given(st.lists(st.tuples(st.sampled_from([Window, Named]), st.integers(0, 2)), max_size=5))
+def test_a_window_that_equals_another_keeps_its_class(made: list[tuple[type[Window], int]]) -> None:
+    windows = [kind(start, 5) for kind, start in made]
+    own: list[Any] = []
+    column = windows_column(windows, own)
+    found = windows_from(column, own_of(own_blob(own)))
+
+    assert found == windows
+    assert list(map(type, found)) == list(map(type, windows))
