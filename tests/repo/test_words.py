@@ -215,11 +215,20 @@ def test_a_name_that_was_given_up_is_found(name: str) -> None:
     assert name not in identifiers(f'"""{name}"""\n# {name}\n')
 
 
+def named(path: Path) -> set[str]:
+    """The names in a program and its own, or those in the programs of a page."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        return {*identifiers(text), path.stem}
+    blocks = re.findall(r"^```(?:python|py)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return {name for block in blocks for name in identifiers(block)}
+
+
 def test_no_name_has_a_word_that_was_given_up() -> None:
     complaints = [
         f"{path.relative_to(ROOT)}: {name}: {', '.join(instead)}"
-        for path in programs()
-        for name in sorted({*identifiers(path.read_text(encoding="utf-8")), path.stem})
+        for path in [*programs(), *pages()]
+        for name in sorted(named(path))
         if (instead := retired_parts(name))
     ]
 
