@@ -28,7 +28,7 @@ from runners.testing.simulator.unanswered import Unanswered
 
 
 class CrashError(Exception):
-    """The whole backfill has died."""
+    """Raised where the whole backfill dies."""
 
 
 class FragileStore:
@@ -91,7 +91,7 @@ class LocalBackfill:
         self.crashes = 0
 
     def run(self, crashes_max: int | None = None) -> MemoryStore:
-        """Until it has come to its end, however often it dies; or until it has died so often."""
+        """Run until the backfill has come to its end, however often it dies; or until it has died so often."""
         while crashes_max is None or self.crashes < crashes_max:
             try:
                 self.run_once()
@@ -104,7 +104,7 @@ class LocalBackfill:
         return self._store
 
     def run_once(self) -> None:
-        """A run, which may die."""
+        """Run once; the run may die."""
         execution = plan(self._graph)
         spec = job_spec("sim", "streaming", execution, splits_desired=2, ranges_per_grouping=3)
         job = self._store.open_job(spec)
@@ -143,7 +143,7 @@ class LocalBackfill:
     def _outputs(
         self, backfill: TaskSettings, execution: ExecutionPlan, range_id: RangeId, given: Any
     ) -> list[Any]:
-        """What a task returns; now and then it is run again, because that has got lost, and must return the same."""
+        """The outputs of a task; now and then it is run again, as if they were lost, and must return the same."""
         outputs_of_all: list[list[Any]] = []
         for attempt in range(self._random.choice([1, 1, 2])):
             owner = f"{range_id} {attempt} {self._random.random()}"
@@ -168,7 +168,7 @@ class LocalBackfill:
 
 
 def left_behind(store: Store, name: str) -> dict[RangeId, Any]:
-    """All that a stream begins with, by range; of the stores that tests use, whoever asks has the ranges then."""
+    """All that a stream begins with, by range; the caller owns the ranges of the store afterwards."""
     job = store.read_job(name)
     assert job is not None
     found = {}

@@ -1,4 +1,4 @@
-"""Jobs of the batch runner, for tests: run one, compare it with direct, leave notes in it."""
+"""Jobs of the batch runner, for tests: run one, compare it with the direct runner, leave notes in it."""
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -70,7 +70,7 @@ def rows_of(result: df.PipelineResult, table: str) -> list[str]:
 
 
 def assert_same(batch: Batch, build: Build, *tables: str, **options: Any) -> df.PipelineResult:
-    """Both runners leave the same rows; nothing is ever late in a batch."""
+    """Check that both runners leave the same rows; nothing is ever late in a batch."""
     direct = df.Pipeline(DirectRunner(bundle_records=3))
     build(direct)
     expected = direct.run()

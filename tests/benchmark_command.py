@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 def run_command(
     module: str, folder: Path, *options: str, timeout_s: float
 ) -> tuple[str, list[dict[str, Any]]]:
-    """What it prints, and what it writes down of its runs; it must have been content with all."""
+    """Run a command; return what it prints, and its records of the runs, all of which must have succeeded."""
     results = folder / "results.jsonl"
     places = ["--cache", str(folder), "--results", str(results)]
     done = subprocess.run(

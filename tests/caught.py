@@ -1,4 +1,4 @@
-"""caught: what a law says about a mistake that it has to find."""
+"""caught: the message of a law about a mistake that it has to find."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ hard = settings(
 
 
 def caught(law: Callable[[Any], None], examples: st.SearchStrategy[Any]) -> str:
-    """What a law says about some of the examples."""
+    """Run a law over examples; return the message of the first that it refuses."""
 
     @hard
     @given(examples)

@@ -214,7 +214,7 @@ class TallyColumns(df.ColumnCombineFn):
 
 
 class Recorder(df.DoFn):
-    """Writes down everything that there is to know of an element."""
+    """Records everything that can be known of an element."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
@@ -291,13 +291,13 @@ def replayed(
 
 @contextmanager
 def kept_in_cells() -> Iterator[None]:
-    """Windows get a cell and timers also where they could be replayed without."""
+    """Give windows a cell and timers also where they could be replayed without."""
     with patch.object(spilled_groups, "opened_until_all_is_there", opened):
         yield
 
 
 def note_bundles(executor: StageExecutor, fired: list[Bundle]) -> None:
-    """Have a stage note what it is given, from here on."""
+    """Record the bundles that a stage is given, from here on."""
     process = executor.process
 
     def noting(bundle: Bundle, clocks: StageClocks) -> StageOutputs:

@@ -61,7 +61,7 @@ class FaultServer:
         return self._cluster.data
 
     def kill(self) -> None:
-        """SIGKILL to its main process; its children find out by themselves."""
+        """Send SIGKILL to its main process; its children find out by themselves."""
         self.stop(signal.SIGKILL)
 
     def stop(self, how: signal.Signals) -> None:
@@ -85,7 +85,7 @@ def _is_gone(process: psutil.Process) -> bool:
 
 
 def prepare_database(dsn: str) -> None:
-    """Put gate and journals in front of what the job will write; before the job runs for the first time."""
+    """Put gate and journals in front of the tables that the job will write, before it runs for the first time."""
     store = PostgresStore(dsn)
     store.connect()
     store.close()
@@ -124,7 +124,7 @@ class Watch:
             self._connection.close()
 
     def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
-        """Ask; again, if the connection was cut since the last time.
+        """The rows of a query, which is sent again if the connection was cut since the last time.
 
         Raises:
             psycopg.OperationalError: the server is not there; the next call connects again.
@@ -163,7 +163,7 @@ class Watch:
         return {name: row.bundle for name, row in self.fences().items() if row.is_source}
 
     def wait_for_sources(self, more: int = 3) -> float:
-        """Until every split has committed so many more bundles; how long that took, in seconds.
+        """Wait until every split has committed so many more bundles; return how long that took, in seconds.
 
         A split that has ended counts: the caller sees to it that there is enough left to read.
         """
@@ -182,7 +182,7 @@ class Watch:
         return self.wait(have_moved, what="progress of every source")
 
     def wait(self, happened: Callable[[], bool], *, what: str) -> float:
-        """Until it has happened, whatever becomes of the server; how long that took, in seconds."""
+        """Wait until a condition holds, whatever becomes of the server; return how long that took, in seconds."""
         started_s = time.monotonic()
         while time.monotonic() < started_s + WAIT_MAX_S:
             with contextlib.suppress(psycopg.OperationalError):
@@ -204,7 +204,7 @@ class Watch:
 
     @contextlib.contextmanager
     def closed_gate(self) -> Iterator[None]:
-        """No commit of the job gets through, and those under way wait inside COMMIT.
+        """Close the gate: no commit of the job gets through, and those under way wait inside COMMIT.
 
         For less than the store's lock timeout of five seconds.
         """
@@ -224,12 +224,12 @@ class Watch:
         return [row["pid"] for row in found]
 
     def wait_for_commits(self, count: int) -> list[int]:
-        """Until so many sessions wait inside COMMIT; their process numbers."""
+        """Wait until so many sessions wait inside COMMIT; return their process numbers."""
         self.wait(lambda: len(self.sessions_in_commit()) >= count, what="commit")
         return self.sessions_in_commit()
 
     def terminate(self, pid: int) -> None:
-        """What an administrator does to a session."""
+        """End a session, as an administrator does."""
         self.rows("SELECT pg_terminate_backend(%s)", pid)
 
     def job_sessions(self) -> list[int]:
@@ -261,7 +261,7 @@ class Watch:
         return self.rows(f"SELECT {columns} FROM {table}")
 
     def open_work(self) -> dict[str, int]:
-        """What should be nothing when the job has ended (invariant I10)."""
+        """Counts of all that must be gone when the job has ended (invariant I10)."""
         counts = {
             kind: self.rows(f"SELECT count(*) FROM dataflow.{kind}")[0]["count"]
             for kind in ("cells", "timers", "productions", "late_records")
@@ -274,5 +274,5 @@ class Watch:
 
 
 def within(limit_s: float) -> float:
-    """How long something may take that may take so long on a machine with nothing else to do."""
+    """The limit for something that takes so long on a machine with nothing else to do."""
     return limit_s * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

@@ -46,7 +46,7 @@ ANSWER_TABLES = {"totals": TOTAL, "visits": VISIT}
 
 
 def gate_at(path: Path) -> Gate:
-    """Until there is such a file, what is read is slow: a minute and more, however long the faults take."""
+    """A gate that makes reading slow until there is such a file: a minute and more, however long the faults take."""
     return Gate(path=path, records=1 << 60, records_per_second=40)
 
 
@@ -147,7 +147,7 @@ def pane_row(
 
 
 def main() -> None:
-    """Be the driver of the job until it has ended; an error of ours is printed in one line."""
+    """Drive the job until it has ended; an error of the SDK is printed in one line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", required=True)
     parser.add_argument("--job", required=True)

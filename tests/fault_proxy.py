@@ -19,7 +19,7 @@ _HOLD_MAX_S = 60.0
 
 
 class FaultProxy:
-    """What goes wrong is set by the thread of the test, and happens in those of the connections."""
+    """A proxy whose faults are set by the thread of the test, and happen in the threads of the connections."""
 
     def __init__(self, dsn: str) -> None:
         upstream = conninfo_to_dict(dsn)
@@ -45,7 +45,7 @@ class FaultProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> int:
-        """End every connection in both directions, with a reset; how many there were."""
+        """End every connection in both directions, with a reset; return how many there were."""
         with self._lock:
             pairs, self._pairs = self._pairs, []
         for pair in pairs:
@@ -53,7 +53,7 @@ class FaultProxy:
         return len(pairs)
 
     def lose_commits(self, count: int) -> None:
-        """The next answers to a COMMIT do not arrive, and their connections end."""
+        """Lose the next answers to a COMMIT, and end their connections."""
         with self._lock:
             self._lose_commits = count
 

@@ -35,11 +35,11 @@ class PostgresProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose_request(self) -> None:
-        """The next thing the client sends never arrives, and its connection ends."""
+        """Lose the next request of the client, and end its connection."""
         self._loses = "request"
 
     def lose_answer(self) -> None:
-        """The next thing arrives, but its answer does not, and the connection ends."""
+        """Lose the answer to the next request of the client, and end the connection."""
         self._loses = "answer"
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ def batch(store_dsn: str, spark_master: str) -> Batch:
 
 @contextmanager
 def _importable() -> Iterator[None]:
-    """Spark's workers are processes of their own and look for the packages again."""
+    """Put the packages on the path of Spark's workers, which are processes of their own."""
     with pytest.MonkeyPatch.context() as patch:
         inherited = os.environ.get("PYTHONPATH")
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), inherited])))
@@ -50,7 +50,7 @@ def _stop_spark() -> None:
 
 @contextmanager
 def _only_spark() -> Iterator[None]:
-    """With no context of another master before, and none of this one after."""
+    """Stop a context of another master before, and that of this one after."""
     with _importable():
         _stop_spark()
         try:
@@ -61,7 +61,7 @@ def _only_spark() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def spark_alone() -> Iterator[None]:
-    """For a module that starts Spark as it likes."""
+    """Leave Spark to a module that starts it as it likes."""
     with _only_spark():
         yield
 

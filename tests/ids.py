@@ -1,4 +1,4 @@
-"""Names for the cases of parametrized tests, the same in every process, so that tests can be dealt out to several."""
+"""Names for the cases of parametrized tests, the same in every process, so that several can share the tests."""
 
 import re
 

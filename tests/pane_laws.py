@@ -9,12 +9,12 @@ Answers = Mapping[tuple[Any, ...], str]
 
 
 def check_panes_are_those_of(expected: Sequence[PaneRow], emitted: Sequence[PaneRow]) -> None:
-    """Both have equal panes, each as often, and those of each key and window in one order."""
+    """Check that both have equal panes, each as often, and those of each key and window in one order."""
     assert _by_window(expected) == _by_window(emitted)
 
 
 def check_corrections(emitted: Sequence[PaneRow], answers: Answers) -> None:
-    """Panes of a window accumulate: numbered without a gap, never fewer ids than before, and the last is the answer."""
+    """Check accumulating panes: numbered without a gap, never fewer ids than before, and the last is the answer."""
     last: dict[tuple[Any, ...], str] = {}
     for (user, start, _), panes in _by_window(emitted).items():
         indexes = [index for _, index, _ in panes]

@@ -126,7 +126,7 @@ class Outcome:
 
 
 def outcome(result: df.PipelineResult) -> Outcome:
-    """Of a run that has ended; a letter by what does not depend on how often it is run."""
+    """The outcome of a run that has ended; of a letter only what does not depend on how often it is run."""
     result.wait_until_finish()
     return Outcome(
         {

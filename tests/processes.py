@@ -1,4 +1,4 @@
-"""Looking at processes that come and go, and ending them."""
+"""Processes that come and go: finding and ending them."""
 
 import signal
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def spark_workers(driver: psutil.Process) -> list[psutil.Process]:
 
 
 def workers_of(driver: psutil.Process) -> list[psutil.Process]:
-    """Wait until there are some: those that were ended are replaced after a while."""
+    """The workers of a process, once there are some: those that were ended are replaced after a while."""
     found: list[psutil.Process] = []
 
     def are_there() -> bool:

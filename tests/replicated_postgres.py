@@ -79,7 +79,7 @@ class ReplicatedServer:
         self._run("pg_basebackup", "-D", str(self.data), "-d", primary.dsn, *options)
 
     def take_data_of(self, other: "ReplicatedServer") -> None:
-        """Have the data of another one, which is not running, in place of one's own."""
+        """Take over a copy of the data of another server, which is not running."""
         assert self._process is None
         shutil.rmtree(self.data)
         shutil.copytree(other.data, self.data)
@@ -107,7 +107,7 @@ class ReplicatedServer:
             time.sleep(_POLL_S)
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End it, by default at once and without a word; nothing if it does not run."""
+        """End the server, by default at once; nothing happens if it does not run."""
         if self._process is None:
             return
         children = self.ask("SELECT pid FROM pg_stat_activity") if self.is_alive else []
@@ -126,7 +126,7 @@ class ReplicatedServer:
         return self._process is not None and self._process.poll() is None
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
-        """As a superuser, in a connection of its own."""
+        """The answer to a query, asked as a superuser in a connection of its own."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             cursor = connection.execute(query.encode())
             return cursor.fetchall() if cursor.description else []
@@ -137,14 +137,14 @@ class ReplicatedServer:
         self.ask("SELECT pg_reload_conf()")
 
     def wait_for(self, query: str, what: str) -> None:
-        """Until a query returns TRUE."""
+        """Wait until a query returns TRUE."""
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while self.ask(query) != [(True,)]:
             assert time.monotonic() < deadline_s, what
             time.sleep(_POLL_S)
 
     def promote(self) -> None:
-        """Of a standby, become a primary."""
+        """Make a primary of a standby."""
         self.ask("SELECT pg_promote()")
         self.wait_for("SELECT NOT pg_is_in_recovery()", "the standby is not promoted")
 

@@ -110,7 +110,7 @@ def _composites(parts: st.SearchStrategy[df.Trigger]) -> st.SearchStrategy[df.Tr
 def after_watermark(
     parts: st.SearchStrategy[df.Trigger] | None = None,
 ) -> st.SearchStrategy[df.AfterWatermark]:
-    """With and without early and late phases."""
+    """`AfterWatermark`, with and without early and late phases."""
     phases = st.none() | (triggers() if parts is None else parts)
     return st.builds(lambda early, late: df.AfterWatermark(early=early, late=late), phases, phases)
 
@@ -121,7 +121,7 @@ def is_third(value: object) -> bool:
 
 
 def is_even(value: object) -> bool:
-    """Another."""
+    """Another predicate for whatever values."""
     return hash(value) % 2 == 0
 
 

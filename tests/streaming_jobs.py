@@ -113,7 +113,7 @@ def direct(build: Callable[[df.Pipeline], object]) -> df.PipelineResult:
 
 
 def read_on(job: StreamingJob, records: int) -> None:
-    """Until a running job has read so much; what workers that are gone have read counts as well."""
+    """Wait until a running job has read so much; what workers that are gone have read counts as well."""
 
     def has_read() -> bool:
         counts = job.statistics()

@@ -36,7 +36,7 @@ Summary = tuple[Any, int, int, tuple[int, ...]]
 
 @attrs.frozen
 class Chain:
-    """What the second grouping is like.
+    """The parameters of the second grouping.
 
     ``windowing``: how it windows anew, or `FROZEN`.  ``combine``: None groups; ``answer`` is what the combination of
     some summaries must be.
@@ -140,7 +140,7 @@ def run_chain(
 
 
 class Summarize(df.DoFn):
-    """Under a key that results of several keys share."""
+    """Emits a result under a key that results of several keys share."""
 
     def process(self, element: Any, /, window: Any = df.DoFn.WindowParam) -> Any:
         key, values = element

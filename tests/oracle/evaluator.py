@@ -33,7 +33,7 @@ class Arrivals(NamedTuple):
 
 
 class Windowing(NamedTuple):
-    """How windows come about.
+    """How windows are assigned.
 
     ``kind`` is "fixed", "sliding", "sessions", "own gaps" (sessions with a gap for each record), "days", "span" (the
     one window from ``offset_us`` on) or "global"; ``size_us`` is a size or a gap.  ``percentile``: the watermark that
@@ -187,7 +187,7 @@ def _sliding(windowing: Windowing, key: Hashable, records: list[Record]) -> list
 
 
 def _days(windowing: Windowing, key: Hashable, records: list[Record]) -> list[Group]:
-    """By the date that clocks in the zone show."""
+    """Group by the date that clocks in the zone show."""
     by_date: dict[pendulum.DateTime, list[Record]] = defaultdict(list)
     for record in records:
         moment = pendulum.from_timestamp(record.timestamp_us // 10**6, tz=windowing.zone)

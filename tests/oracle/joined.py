@@ -25,7 +25,7 @@ Rows = Counter[Row]
 
 
 def is_left(value: int) -> bool:
-    """Whose a value is."""
+    """Whether a value is of the left side."""
     return value % 2 == 0
 
 

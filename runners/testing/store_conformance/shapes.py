@@ -62,7 +62,9 @@ def check_a_split_divides_what_a_range_has(connect: StoreFactory) -> None:
         "what the new range inherits",
     )
     expect_equal(taken[LOW].row.keys, KeyRange(0, _AT), "what is left of the old range")
-    expect_equal(taken[LOW].row.handover_with, None, "the tie of the range that keeps its place")
+    expect_equal(
+        taken[LOW].row.handover_with, None, "the handover of the range that keeps its place"
+    )
 
 
 def check_the_former_owner_is_fenced_after_a_split(connect: StoreFactory) -> None:
@@ -168,7 +170,7 @@ def check_ranges_after_a_handover_have_owners_of_their_own(connect: StoreFactory
     expect_equal(set(store.acquire(JOB, [_BORN], "other")), {_BORN}, "ranges acquired")
     del both.bundles[_BORN]
     both.commit(cells=[cell(b"a", b"1", 0)])
-    expect_equal(take_over(store, _BORN).row.handover_with, None, "the tie")
+    expect_equal(take_over(store, _BORN).row.handover_with, None, "the handover")
 
 
 def check_ranges_cover_the_same_keys_as_before(connect: StoreFactory) -> None:

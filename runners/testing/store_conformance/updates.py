@@ -230,7 +230,7 @@ def check_an_old_version_gets_no_range(connect: StoreFactory) -> None:
 
 
 def check_update_keeps_shapes(connect: StoreFactory) -> None:
-    """Ranges that were split stay as they are, with their ties, under a new name too."""
+    """Ranges that were split stay as they are, with their handovers, under a new name too."""
     store = connect()
     owner = _used(store)
     born, keys = RangeId("count", 2), even_ranges(4)
@@ -239,7 +239,7 @@ def check_update_keeps_shapes(connect: StoreFactory) -> None:
     job = store.update_job(_update(store, _second("number", "read"), count="number", read="read"))
     new = RangeId("number", 2)
     expect_equal(job.ranges[new].keys, keys[1], "a range that was born")
-    expect_equal(job.ranges[new].handover_with, _NEW_LOW, "its tie")
+    expect_equal(job.ranges[new].handover_with, _NEW_LOW, "its handover")
     expect_equal({*store.acquire(JOB, [new], "w")}, {new, _NEW_LOW}, "ranges in handover")
 
 

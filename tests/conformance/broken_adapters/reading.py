@@ -9,14 +9,14 @@ from runners.millwheel.store.port import CellKey, Fenced
 
 
 class ShowsCellsToFormerOwners(MemoryStore):
-    """Whoever asks is answered."""
+    """Answers whoever asks."""
 
     def _not_owned(self, job: str, tokens: Mapping[RangeId, int]) -> Fenced | None:
         return None if job in self._jobs else super()._not_owned(job, tokens)
 
 
 class LooksAtTheTokenFirst(MemoryStore):
-    """And then reads; a round trip later."""
+    """Looks at the token, and reads a round trip later."""
 
     def read_cells(
         self,
@@ -32,7 +32,7 @@ class LooksAtTheTokenFirst(MemoryStore):
 
 
 class LooksAtOneTokenOnly(MemoryStore):
-    """Who owns one of the ranges may read them all."""
+    """Lets the owner of one of the ranges read them all."""
 
     def _not_owned(self, job: str, tokens: Mapping[RangeId, int]) -> Fenced | None:
         last = list(tokens.items())[-1:]

@@ -50,7 +50,7 @@ class StartsNewRangesFromNothing(_Afterwards):
 
 
 class KeepsHandovers(MemoryStore):
-    """Ties are for ever."""
+    """Handovers never end."""
 
     def _apply(self, job: StoredJob, production: Production) -> None:
         super()._apply(job, attrs.evolve(production, ended_handovers=frozenset()))

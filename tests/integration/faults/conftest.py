@@ -60,7 +60,7 @@ def watch(fault_dsn: str) -> Iterator[Watch]:
 
 @attrs.define
 class FaultJob:
-    """Starts the job in this process, and judges what it left; ``gate``: of a file that does not exist."""
+    """Starts the job in this process, and checks what it left; ``gate``: of a file that does not exist."""
 
     dsn: str
     master: str

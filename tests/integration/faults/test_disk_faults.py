@@ -52,7 +52,7 @@ def small_server(small_disk: Path) -> FaultServer:
 
 @contextlib.contextmanager
 def full(disk: Path) -> Iterator[None]:
-    """There is no space left."""
+    """Fill the disk, so that no space is left."""
     filler = disk / "filler"
     with contextlib.suppress(OSError), filler.open("wb", buffering=0) as output:
         while True:
@@ -62,7 +62,7 @@ def full(disk: Path) -> Iterator[None]:
 
 
 def exhaust_log(dsn: str) -> None:
-    """Write to the log alone until the server gives up."""
+    """Write to the server's log until the server gives up."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         for _ in range(200):
             connection.execute("SELECT pg_logical_emit_message(FALSE, 'x', repeat('x', 1000000))")

@@ -38,7 +38,7 @@ class Pair:
 
     @property
     def dsn(self) -> str:
-        """Leads to whichever takes writes."""
+        """The DSN of whichever server takes writes."""
         hosts = f"host={self.primary.home},{self.standby.home} port=5432,5432"
         return f"{hosts} user=postgres dbname=postgres target_session_attrs=read-write"
 
@@ -56,14 +56,14 @@ class Pair:
         self.primary.wait_for("SELECT count(*) = 0 FROM pg_stat_replication", "it still follows")
 
     def fail_over(self) -> None:
-        """The primary is gone, and the standby takes its place."""
+        """End the primary, and promote the standby."""
         self.primary.stop()
         self.standby.promote()
 
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    """Both, of which the primary runs."""
+    """A primary that runs, and its standby."""
     # Not tmp_path: a socket's path must be short.
     home = Path(tempfile.mkdtemp(prefix="dataflow-pg-"))
     home.chmod(0o755)
@@ -82,7 +82,7 @@ def pair() -> Iterator[Pair]:
 
 @pytest.fixture
 def fault_dsn(pair: Pair) -> str:
-    """Where the job's store is, in place of the server of the other tests."""
+    """The DSN of the job's store, in place of the server of the other tests."""
     prepare_database(pair.dsn)
     return pair.dsn
 

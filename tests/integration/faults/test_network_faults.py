@@ -46,14 +46,14 @@ def test_answers_that_are_lost_many_times_in_a_row_are_asked_for_again(
 
 @pytest.fixture
 def fault_proxy(fault_dsn: str) -> Iterator[FaultProxy]:
-    """Between the job and the test's database."""
+    """A proxy between the job and the test's database."""
     proxy = FaultProxy(fault_dsn)
     yield proxy
     proxy.close()
 
 
 def wait_until_known(watch: Watch) -> set[str | None]:
-    """Until nobody is replaced any more; who the owners are.
+    """Wait until no worker is replaced any more; return the owners.
 
     Who was cut off before its COMMIT arrived is fenced by its own question whether it had, and replaced.
     """

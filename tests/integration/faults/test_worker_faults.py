@@ -26,7 +26,7 @@ def victim(watch: Watch, slot: int = 0) -> tuple[str, psutil.Process]:
 
 
 def wait_for_successor(watch: Watch, owner: str, killed_s: float) -> float:
-    """Until others have taken over everything that the worker owned and committed on its source; seconds since then."""
+    """Wait until others own all that the worker owned and have committed on its source; return the seconds."""
     mine = {name for name, row in watch.fences().items() if row.owner == owner}
     taken: Fences = {}
 
