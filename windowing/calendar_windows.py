@@ -92,7 +92,7 @@ class CalendarWindows(WindowFn):
         start = _checked_start(start)
         since_first = (start.weekday() - _WEEKDAYS.index(first_day)) % 7
         if start.toordinal() <= since_first:
-            since_first -= 7  # the first days of the year 1
+            since_first -= 7  # that day would be before the year 1
         first = date.fromordinal(start.toordinal() - since_first)
         return cls._of(CalendarUnit.DAYS, "weeks", n, 7, time_zone, first)
 

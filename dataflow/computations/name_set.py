@@ -26,7 +26,7 @@ class NameSet:
         bounds = self._bounds.setdefault(template, [])
         at = bisect_right(bounds, number)
         if at % 2 or bounds[at - 1 : at] == [number]:
-            return  # between a first and a last, or a last itself
+            return  # it is within the bounds of an interval already
         joins_before = bounds[at - 1 : at] == [number - 1]
         joins_after = bounds[at : at + 1] == [number + 1]
         bounds[at - joins_before : at + joins_after] = [

@@ -125,7 +125,7 @@ def _merged(window_fn: MergingWindowFn, windows: Sequence[Window]) -> list[Windo
     return list(remaining)
 
 
-def _check_same(  # the name of the function, the law, and both sides of it
+def _check_same(
     name: str,
     law: str,
     windows: Sequence[Window],

@@ -131,7 +131,7 @@ class _CountWindowsDoFn(DoFn):
             sequence.write(number)
             opened.write(windows)
             if self.emit_trailing:
-                rest.set(_END_OF_TIME)  # that is, when the window expires
+                rest.set(_END_OF_TIME)  # fires when the window expires
 
     @on_timer(_REST)
     def emit_the_rest(

@@ -81,7 +81,7 @@ class Digest:
 
     def salt(self, window: Window) -> int:
         """What to mix with the hash of a key."""
-        # Records that follow each other mostly share the very window.
+        # Records that follow each other mostly share one window object.
         if window is not self._window and self._with_windows:
             self._window, self._salt = window, salt_of(window)
         return self._salt

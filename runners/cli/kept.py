@@ -129,7 +129,7 @@ def _begin(
         rows = [shown(row) for row in stored if row["number"] <= up_to]
         if rows:
             return up_to, rows
-        # It was cut off after they were deleted.
+        # A replay was cut off after it had deleted its rows, so only its mark is left.
         store.end_replay(job, kind)
     return None, ()
 

@@ -30,7 +30,7 @@ def temporary_home() -> Iterator[Path]:
     """
     stop_abandoned_servers()
     directory = make_temporary_dir(_PREFIX)
-    # Where root runs this, the server runs as somebody else, who must get to his own part.
+    # Where root runs this, the server runs as somebody else, who must reach that user's part of it.
     directory.chmod(0o711)
     home = directory / "pg"
     try:

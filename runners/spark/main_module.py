@@ -48,7 +48,7 @@ def become_main(classes: Mapping[str, type]) -> None:
         return
     for name, value in classes.items():
         if "." in name:
-            value.__qualname__ = name  # of a class inside of another it does not come along
+            value.__qualname__ = name  # pickling loses it for a class inside of another
     module = ModuleType(_MAIN, "The classes of the user's script.")
     vars(module).update(outer)
     setattr(module, _WHAT_WAS_MAIN, getattr(main, _WHAT_WAS_MAIN, main))

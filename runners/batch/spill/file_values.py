@@ -57,7 +57,7 @@ class FileValues(Sequence[Any]):
         TransformError: whenever it is read after its time, which ends with the task.
     """
 
-    # As that of a list.
+    # Unhashable, as a list is.
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, stored: Stored) -> None:

@@ -19,7 +19,7 @@ def by_window_and_key(
     last: Window | None = None
     for partial in partials:
         window = partial[1]
-        # Partials that were sent together share the very window.
+        # Partials that were sent together share one window object.
         if window is not last:
             last, by_key = window, by_window[window]
         key = partial[0]

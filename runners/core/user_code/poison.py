@@ -74,7 +74,7 @@ def run_isolated(
         return _isolated(run, bundle, stage, tries)
 
     def renewing(part: Bundle) -> None:
-        # On trial all parts of a bundle have the time of one; here it would be up to chance whether that is enough.
+        # Each part has the time of a whole bundle: whether what is left of one is enough would be up to chance.
         trial.renew()
         run(part)
 

@@ -155,7 +155,7 @@ class Committer:
 
     def _finish(self, waiting: _Waiting) -> None:
         step = merged(waiting.steps)
-        # What has arrived need not become durable.
+        # What was acknowledged meanwhile need not become durable.
         stragglers = step.unacknowledged
         self.counts["stragglers"] += len(stragglers)
         self._make_durable(attrs.evolve(step, checkpoints=stragglers))

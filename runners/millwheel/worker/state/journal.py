@@ -159,7 +159,7 @@ class Journal:
             return
 
         def encode(some: Sequence[tuple[CellId, Any]]) -> bytes:
-            # Mostly there is one piece.
+            # Timers go with the first piece.
             return encode_changes(some, timers if some[0] is cells[0] else [])
 
         for some, payload in self._pieces.of(cells, encode):
