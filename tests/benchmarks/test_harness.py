@@ -133,12 +133,15 @@ def test_each_run_has_a_folder_and_a_database_and_both_go(server: _Databases) ->
 
 
 def test_a_run_that_leaves_no_report_names_the_reason(
-    server: _Databases, capfd: pytest.CaptureFixture[str]
+    server: _Databases, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    endless = tmp_path / "endless"
+    endless.write_text("#!/bin/sh\nexec sleep 600\n")
+    endless.chmod(0o755)
     with Runs(server, 60.0).prepared(task(), needs_store=False) as prepared:
         _, trouble = Runs(server, 60.0).measured(prepared, sys.executable, "no_such_module_here")
         assert trouble == "FAILED with status 1"
-        _, trouble = Runs(server, 0.0).measured(prepared, sys.executable, "no_such_module_here")
+        _, trouble = Runs(server, 0.1).measured(prepared, str(endless), "no_such_module_here")
         assert trouble is not None
         assert trouble.startswith("TIMEOUT")
     assert "no_such_module_here" in capfd.readouterr().out
