@@ -234,7 +234,11 @@ def report_the_furthest(patch: Patch) -> None:
 
 def hold_nothing_back(patch: Patch) -> None:
     """What a window is still to emit is late behind it."""
-    patch.setattr(backfill_end, "window_holds", lambda *_: ())
+    patch.setattr(
+        GroupsInParts,
+        "reports",
+        lambda range_: backfill_end._reports(range_._task, range_._watermark_us),
+    )
 
 
 def read_from_the_beginning(patch: Patch) -> None:
