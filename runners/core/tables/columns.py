@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow.arrow_numbers import array_of
 from dataflow.columns import ARROW_TYPES, Column, Rows, column_values
@@ -73,7 +72,9 @@ class TableColumns(Column[Row]):
         """The rows sorted by their keys."""
         names = [str(index) for index in self.table.key_indexes]
         keys = pa.table({name: self.arrays[int(name)] for name in names})
-        return self.take(pc.sort_indices(keys, [(name, "ascending") for name in names]).to_numpy())
+        return self.take(
+            _compute().sort_indices(keys, [(name, "ascending") for name in names]).to_numpy()
+        )
 
     def _make(self) -> list[Row]:
         return list(zip(*map(column_values, self.arrays), strict=True))
@@ -100,14 +101,22 @@ class TableColumns(Column[Row]):
         return self if len(lasts) == len(codes) else self.take(np.sort(lasts))
 
 
+def _compute() -> Any:
+    """The module `pyarrow.compute`, which makes three hundred functions when it is imported."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - 30 ms of the start of each process, and only columns need it
+
+    return pc
+
+
 def _fits(kind: ColumnType, array: pa.Array) -> bool:
     """Whether a column certainly fits; False means that its values must be checked."""
     if array.type != ARROW_TYPES.get(kind):
         return False
     if kind is str:
+        pc = _compute()
         return not pc.any(pc.match_substring(array, "\0")).as_py()
     if kind is datetime:
-        bounds = pc.min_max(array.cast(pa.int64())).as_py()
+        bounds = _compute().min_max(array.cast(pa.int64())).as_py()
         low, high = bounds["min"], bounds["max"]
         return low is None or (low >= MIN_TIMESTAMP_US and high <= MAX_TIMESTAMP_US)
     return True
@@ -116,6 +125,7 @@ def _fits(kind: ColumnType, array: pa.Array) -> bool:
 def _has_short_values(array: pa.Array) -> bool:
     if not pa.types.is_string(array.type):
         return True
+    pc = _compute()
     return (pc.max(pc.binary_length(array)).as_py() or 0) <= _KEY_TEXT_BYTES_MAX
 
 
