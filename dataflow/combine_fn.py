@@ -229,7 +229,7 @@ def associative(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """
     if isinstance(fn, CombineFn) or not callable(fn):
         raise PipelineError(
-            f"df.associative is for functions from values to a value, not {fn!r}",
+            f"df.associative is for a function of values that returns a value, not {fn!r}",
             hint="a CombineFn merges parts itself: pass it as it is",
         )
 
@@ -253,7 +253,8 @@ def as_combine_fn(fn: CombineFn | Callable[[list[Any]], Any]) -> CombineFn:
     if not callable(fn) or (isinstance(fn, type) and issubclass(fn, CombineFn)):
         raise PipelineError(
             f"values cannot be combined with {fn!r}",
-            hint="give a function from values to a value, such as sum, or a CombineFn, e.g. df.MeanCombineFn(); "
+            hint="give a function of values that returns a value, such as sum, or a CombineFn, e.g. "
+            "df.MeanCombineFn(); "
             "classes must be called",
         )
     is_associative = getattr(fn, "__dataflow_associative__", False)

@@ -163,12 +163,12 @@ def _check_that_the_watermark_comes(
     )
     if firings is EarlyFirings.NEVER:
         raise PipelineError(
-            f"{here} would never emit anything: the watermark does not come to it",
+            f"{here} would never emit anything: the watermark never reaches it",
             detail=detail,
             hint=what_to_do,
         )
     _warn(
-        f"{here} emits nothing any more after its trigger's last early pane: the watermark does not come to it",
+        f"{here} emits nothing any more after its trigger's last early pane: the watermark never reaches it",
         detail=detail,
         hint=f"{what_to_do}; if only the early panes matter, ignore df.DataLossWarning",
     )

@@ -104,7 +104,7 @@ class AfterPunctuation(DataDrivenTrigger):
     def _check(self, _: object, is_punctuation: object) -> None:
         if not callable(is_punctuation):
             raise WindowError(
-                f"AfterPunctuation needs a function from a value to a truth, not {is_punctuation!r}",
+                f"AfterPunctuation needs a function of a value that returns True or False, not {is_punctuation!r}",
                 hint='e.g. AfterPunctuation(lambda value: value == "end")',
             )
 
@@ -143,7 +143,7 @@ class AfterPattern(DataDrivenTrigger):
     def __init__(self, *predicates: Callable[[Any], object]) -> None:
         if not predicates or not all(map(callable, predicates)):
             raise WindowError(
-                f"AfterPattern needs functions from a value to a truth, not {predicates!r}",
+                f"AfterPattern needs functions of a value that return True or False, not {predicates!r}",
                 hint='e.g. AfterPattern(lambda v: v == "begin", lambda v: v == "end")',
             )
         self.__attrs_init__(predicates)

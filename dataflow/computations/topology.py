@@ -180,7 +180,8 @@ class Topology(PTransform["Pipeline", Streams]):
             raise PipelineError(
                 f"stream {name!r} ({user_location()}) may be retracted by {pcollection.node.retracted_by}",
                 detail="the state that a computation has made of a record would stay when the record is retracted",
-                hint="put df.ToChangelog() before it; or let that grouping accumulate or discard",
+                hint="put df.ToChangelog() before it; or set that grouping's accumulation_mode to "
+                "ACCUMULATING or DISCARDING",
             )
         return self._give(name, lambda _: pcollection)
 

@@ -88,7 +88,8 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
                 f"{pcoll.pipeline.here()} counts elements, and its input may be retracted by "
                 f"{pcoll.node.retracted_by}",
                 detail="without an element all windows of its key after it would be others",
-                hint="let that grouping accumulate or discard; or count changes, with df.ToChangelog() before it",
+                hint="set that grouping's accumulation_mode to ACCUMULATING or DISCARDING; or count "
+                "changes, with df.ToChangelog() before it",
             )
         return pcoll | "count" >> ParDo(self._fn)
 

@@ -72,7 +72,7 @@ def raise_failure(failure: Failure) -> NoReturn:
 def _described(error: Exception, where: str) -> DataflowError:
     described = TransformError(
         f"{where}, or what follows it, raised {type(error).__name__}: {error_text(error)}",
-        detail="outside of any element; the traceback above has the line",
+        detail="outside of any element; the traceback has the line",
         hint="correct the code there and run the same job again: what is finished is kept",
     )
     # So that the traceback is that of the user's own error.

@@ -326,8 +326,9 @@ class RangeTask:
         rolling = self.settings.nondeterministic
         if rolling is not None and self.gatherer.is_needed and self.writer.has_sent:
             raise self.settings.end.repeat_error(
-                f"{self.range_id} of job {self.settings.job!r} has been worked off before, and cannot be once more",
-                detail=f"{rolling} is marked as nondeterministic: run again, it would not return what it has returned",
+                f"{self.range_id} of job {self.settings.job!r} has been processed before, and cannot be "
+                "processed again",
+                detail=f"{rolling} is marked as nondeterministic: run again, it could return something else",
                 hint="start over with fresh=True",
             )
 

@@ -183,7 +183,7 @@ class RangeWriter:
             return
         if any(digest != before.get(target) for target, digest in sent.items()):
             raise UnrepeatableError(
-                f"{self._where} gave other records when it was run again",
+                f"{self._where} emitted other records when it was run again",
                 detail="results have a part of its former output already: together with the rest of its output now, "
                 "records would be lost, and others counted twice",
                 hint="let functions return the same for the same records (fixed seeds, no clock, no order of arrival); "
@@ -241,7 +241,8 @@ class RangeWriter:
             raise StoreUnreachableError(
                 f"it is not known whether {self._range_id} of job {self._job} was committed",
                 detail=result.detail,
-                hint="is the store up? run the same job again: it looks first whether that happened",
+                hint="check that the store is up, and run the same job again: it finds out first whether "
+                "that was committed",
             )
         self._pending, self._dead = [], []
         self._dead_behind, self._dead_waiting = met, Letters()
@@ -317,7 +318,8 @@ class RangeWriter:
                 raise FencedError(
                     f"this attempt no longer owns {self._range_id} of job {self._job}",
                     detail=f"owner: {row.owner if row else 'none, the job was reset'}",
-                    hint="nothing is lost; if this goes on, is the same job running twice?",
+                    hint="nothing is lost; if this happens again and again, check whether the same job is "
+                    "running twice",
                 )
             time.sleep(_FENCED_POLL_S)
             waited_s += _FENCED_POLL_S

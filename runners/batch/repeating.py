@@ -99,7 +99,7 @@ def check_continuable(plan: ExecutionPlan, job: JobRow, bound: frozenset[RangeId
     if rolling is not None and any(each.computation in senders for each in bound):
         raise UnrepeatableError(
             f"job {job.job!r} was interrupted, and cannot be continued",
-            detail=f"{rolling} is marked as nondeterministic: run again, it would make other outputs, "
-            "and results of both runs would be mixed",
+            detail=f"{rolling} is marked as nondeterministic: run again, it could return other "
+            "outputs, and results of both runs would be mixed",
             hint="start over with fresh=True",
         )

@@ -40,8 +40,8 @@ examples:
   dataflow forget scores
 """
 _STORE_HELP = (
-    f"a Postgres; by default ${STORE_VARIABLE}, where a password is better kept than on a command line, "
-    "else the one that comes with this package"
+    f"Postgres that is the store; by default ${STORE_VARIABLE}, which hides a password better than a command line, "
+    "else the embedded Postgres of this machine"
 )
 #: A password in a URI, or as a keyword.
 _SECRETS = re.compile(
@@ -229,7 +229,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="dataflow",
-        description="Look at the jobs in a store, send signals to them, and ask them for something.",
+        description="Look at the jobs in a store, and send signals and requests to them.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -238,100 +238,119 @@ def _parser() -> argparse.ArgumentParser:
         verbs,
         "signal",
         "send a signal to every open window of a streaming job",
-        "Its triggers listen with df.AfterSignal(NAME). A signal applies to what the job has read by then; "
-        "each window receives it once, whatever is killed. A job that does not run now receives it when it goes on.",
+        "Triggers fire by it with df.AfterSignal(NAME). It is for the windows of all that the job has read by "
+        "then, and each of them receives it once, even if workers die. A job that is not running receives it "
+        "when it is run again.",
         "dataflow signal scores flush",
     )
-    signal.add_argument("job", metavar="JOB", help="as given to the runner")
-    signal.add_argument("name", metavar="NAME", help="of the signal")
+    signal.add_argument("job", metavar="JOB", help="name of the job, as given to the runner")
+    signal.add_argument("name", metavar="NAME", help="name of the signal")
     signal.set_defaults(do=send_signal)
     jobs = _verb(
         verbs,
         "jobs",
         "list the jobs in a store",
-        "The watermark is the lowest that a part of the job has committed, its lag is by the clock of this machine. "
-        "A job is unfinished as long as it may go on, whether it runs now or not.",
+        "The watermark is the lowest that any range of the job has committed; its lag is by the clock of this machine. "
+        "An unfinished job goes on when it is run again; it may be running now or not.",
         "dataflow jobs --store postgresql://me@db.example.org/flights",
     )
     jobs.set_defaults(do=show_jobs)
     check = _verb(
         verbs,
         "check",
-        "show in which format of stored bytes jobs are, and whether this version can go on with them",
+        "show the stored format of each job, and whether this version of dataflow-sdk can go on with it",
         "Nothing is changed. Before an upgrade, run it with the new version: its exit status is 2 if a job that is "
         "unfinished could not go on.",
         "dataflow check --store postgresql://me@db.example.org/flights",
     )
     check.set_defaults(do=check_formats)
     add_kept_commands(_with_job(verbs))
+    _add_views(verbs)
+    _add_requests(verbs)
+    return parser
+
+
+def _add_views(verbs: Any) -> None:
+    """Add what shows or deletes a job, whether it runs or not."""
     why = _verb(
         verbs,
         "why",
         "show why workers of a job have ended, or wait",
-        "The latest reasons, each with where it was, how often and when; the full text is in the log of the driver.",
+        "Shows each of the latest reasons with its place, how often it occurred and when; the full text is "
+        "in the log of the program that runs the job.",
         "dataflow why scores",
     )
-    why.add_argument("job", metavar="JOB", help="as given to the runner")
+    why.add_argument("job", metavar="JOB", help="name of the job, as given to the runner")
     why.set_defaults(do=show_troubles)
     ranges = _verb(
         verbs,
         "ranges",
         "list the ranges of a job: splits of its sources, and key ranges of its groupings",
         "Each has one worker; its watermark shows how far it has come. "
-        "Those in handover with another one are being split or merged, and cannot move.",
+        "A range in handover with another one is being split or merged, and cannot be moved.",
         "dataflow ranges scores",
     )
-    ranges.add_argument("job", metavar="JOB", help="as given to the runner")
+    ranges.add_argument("job", metavar="JOB", help="name of the job, as given to the runner")
     ranges.set_defaults(do=show_ranges)
     forgotten = _verb(
         verbs,
         "forget",
-        "forget a job, and drop the result tables that are its own",
+        "delete a job from the store, and drop the result tables that are its own",
         "A table that another job writes to, or that was there before, stays as it is, with the job's rows. "
-        "The job must not run. Without --yes it only shows what would be deleted.",
+        "The job must not be running. Without --yes, only shows what would be deleted.",
         "dataflow forget scores --yes",
     )
-    forgotten.add_argument("job", metavar="JOB", help="as given to the runner")
-    forgotten.add_argument("--yes", action="store_true", help="do it")
+    forgotten.add_argument("job", metavar="JOB", help="name of the job, as given to the runner")
+    forgotten.add_argument(
+        "--yes",
+        action="store_true",
+        help="delete it, instead of only showing what would be deleted",
+    )
     forgotten.set_defaults(do=forget)
-    _add_requests(verbs)
-    return parser
 
 
 def _add_requests(verbs: Any) -> None:
     move = _request(
         verbs,
         Verb.MOVE,
-        "have a range go to another worker while the job runs",
+        "move a range to another worker while the job is running",
         "dataflow move scores 'sum[0]' 1 --wait",
         lambda asked: requests.move(asked.range, asked.slot),
     )
-    move.add_argument("range", metavar="RANGE", help="as `dataflow ranges` names it")
-    move.add_argument("slot", metavar="SLOT", type=int, help="of the worker, from 0")
+    move.add_argument(
+        "range", metavar="RANGE", help="name of the range, as `dataflow ranges` shows it"
+    )
+    move.add_argument(
+        "slot", metavar="SLOT", type=int, help="slot of the worker; slots count from 0"
+    )
     split = _request(
         verbs,
         Verb.SPLIT,
-        "have a key range divided while the job runs",
+        "divide a key range while the job is running",
         "dataflow split scores 'sum[0]' 0x4000000000000000",
         lambda asked: requests.split(asked.range, asked.at),
     )
-    split.add_argument("range", metavar="RANGE", help="as `dataflow ranges` names it")
+    split.add_argument(
+        "range", metavar="RANGE", help="name of the range, as `dataflow ranges` shows it"
+    )
     split.add_argument(
         "at",
         metavar="AT",
         nargs="?",
         type=lambda text: int(text, 0),
-        help="the first key hash of the new range; by default where half of the state is",
+        help="first key hash of the new range, e.g. 0x4000000000000000; by default the one that halves the state",
     )
     merge = _request(
         verbs,
         Verb.MERGE,
-        "have a key range take in its neighbour while the job runs",
+        "merge a key range with its neighbour while the job is running",
         "dataflow merge scores 'sum[0]' 'sum[1]'",
         lambda asked: requests.merge(asked.range, asked.other),
     )
-    merge.add_argument("range", metavar="RANGE", help="the one that stays")
-    merge.add_argument("other", metavar="OTHER", help="its neighbour, of the same computation")
+    merge.add_argument("range", metavar="RANGE", help="range that has all keys afterwards")
+    merge.add_argument(
+        "other", metavar="OTHER", help="its neighbour, which is deleted; of the same grouping"
+    )
     _request(
         verbs,
         Verb.DRAIN,
@@ -342,7 +361,7 @@ def _add_requests(verbs: Any) -> None:
     _request(
         verbs,
         Verb.CANCEL,
-        "have a job stop; running it again continues it",
+        "stop a job where it is; running it again continues it",
         "dataflow cancel scores --wait",
         lambda _: Request(Verb.CANCEL),
     )
@@ -356,15 +375,15 @@ def _request(
     make: Callable[[argparse.Namespace], Request],
 ) -> argparse.ArgumentParser:
     carried_out = (
-        "A job that does not run now does it when it goes on."
+        "A job that is not running does so when it is run again."
         if verb in (Verb.DRAIN, Verb.CANCEL)
-        else "If the program that runs the job dies over it, it is answered that it has gone."
+        else "If the program that runs the job ends before that, the answer is that it has gone."
     )
     # As text: argparse shows the names of a mistaken choice as Python would.
     parser = _verb(verbs, verb.value, what, carried_out, example)
-    parser.add_argument("job", metavar="JOB", help="as given to the runner")
+    parser.add_argument("job", metavar="JOB", help="name of the job, as given to the runner")
     parser.add_argument(
-        "--wait", action="store_true", help="until it is done, or it is known why not"
+        "--wait", action="store_true", help="wait until it is done or refused, and print the answer"
     )
     parser.set_defaults(do=send_request, make=make)
     return parser
@@ -375,7 +394,7 @@ def _with_job(verbs: Any) -> Callable[[str, str, str, str], argparse.ArgumentPar
 
     def add(name: str, what: str, more: str, example: str) -> argparse.ArgumentParser:
         parser = _verb(verbs, name, what, more, example)
-        parser.add_argument("job", metavar="JOB", help="as given to the runner")
+        parser.add_argument("job", metavar="JOB", help="name of the job, as given to the runner")
         return parser
 
     return add

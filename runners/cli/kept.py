@@ -195,43 +195,56 @@ def add_commands(add: Callable[[str, str, str, str], argparse.ArgumentParser]) -
     """Add the commands to a parser; ``add`` takes a name, what it does, more of that, and an example."""
     late = add(
         "late",
-        "show the records that a job dropped because their window was gone",
-        "How many there were is known for ever, also when they were purged.",
+        "show the records that a job dropped because they came after their window had expired",
+        "How many there were stays known when they are purged.",
         "dataflow late scores --contents --json | head",
     )
     late.set_defaults(do=show_late)
     dead = add(
         "dead",
-        "show the records that user code could not take, however often it was tried",
-        "With --json also the tracebacks.",
+        "show the dead letters of a job: records that user code or a reader failed on, however often it was tried",
+        "--json shows their tracebacks too.",
         "dataflow dead scores --json | jq -r .traceback",
     )
     dead.set_defaults(do=show_dead)
     purging = add(
         "purge",
-        "delete late records and dead letters of a job that are old enough",
-        "The job may run meanwhile. A runner does it by itself with keep_late= and keep_dead=.",
+        "delete the late records or dead letters of a job that are older than an age",
+        "The job may be running. The streaming runner does this by itself with keep_late= and keep_dead=.",
         "dataflow purge scores --late 30d --dead all",
     )
     purging.add_argument(
-        "--late", metavar="AGE", type=_age_s, help="late records: 12h, '30 days', P2W, all"
+        "--late",
+        metavar="AGE",
+        type=_age_s,
+        help="delete late records older than this: 12h, '30 days', P2W; or all",
     )
-    purging.add_argument("--dead", metavar="AGE", type=_age_s, help="dead letters: likewise")
+    purging.add_argument(
+        "--dead", metavar="AGE", type=_age_s, help="delete dead letters older than this, likewise"
+    )
     purging.set_defaults(do=purge)
     replaying = add(
         "replay",
         "hand late records to a function of yours, and delete them when it has returned",
-        "FUNCTION(rows, name) gets what late_records() or dead_letters() gives in Python. If it is cut "
-        "off, the same command hands it the same rows under the same name: as the name of a batch job, "
-        "that makes what it writes happen once. It runs your code in this process.",
+        "FUNCTION(rows, name) is called in this process, with what late_records() or dead_letters() of a result "
+        "return. If the command is interrupted, the same command calls it with the same rows and name again: a "
+        "batch job of that name writes its results once.",
         "dataflow replay scores corrections:add_late",
     )
-    replaying.add_argument("function", metavar="MODULE:FUNCTION", help="importable from here")
-    replaying.add_argument("--dead", action="store_true", help="dead letters, not late records")
-    replaying.add_argument("--keep", action="store_true", help="do not delete them")
+    replaying.add_argument(
+        "function",
+        metavar="MODULE:FUNCTION",
+        help="function to call; its module is found from this directory",
+    )
+    replaying.add_argument(
+        "--dead", action="store_true", help="hand over dead letters instead of late records"
+    )
+    replaying.add_argument(
+        "--keep", action="store_true", help="do not delete the records afterwards"
+    )
     replaying.set_defaults(do=replay)
     for parser in (late, dead):
-        parser.add_argument("--json", action="store_true", help="a JSON object on each line")
+        parser.add_argument("--json", action="store_true", help="print one JSON object per line")
         parser.add_argument(
-            "--contents", action="store_true", help="also the records themselves, shortened"
+            "--contents", action="store_true", help="show the records themselves too, shortened"
         )

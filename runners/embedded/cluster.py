@@ -190,7 +190,7 @@ class Cluster:
         return EmbeddedServiceError(
             fact,
             detail=f"{tail}\n(data: {self.data}, log: {self.log})",
-            hint="Name another server: --store postgresql://user@host/database",
+            hint="name another server: --store postgresql://user@host/database",
         )
 
 

@@ -66,9 +66,9 @@ def ensure_java_home() -> Path:
         except _UnsuitableError as reason:
             refused.append(f"{origin} ({java}): {reason}")
     raise EmbeddedServiceError(
-        f"No Java {JAVA_MAJOR_MIN} or newer was found, and Spark needs one.",
+        f"no Java {JAVA_MAJOR_MIN} or newer was found, and Spark needs one",
         detail="; ".join(refused) or "JAVA_HOME is not set and there is no java on the PATH",
-        hint='pip install "dataflow-sdk[local]" brings one, or set JAVA_HOME to a newer one.',
+        hint='pip install "dataflow-sdk[local]" brings one, or set JAVA_HOME to a newer one',
     )
 
 

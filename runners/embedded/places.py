@@ -36,9 +36,9 @@ def make_dir(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EmbeddedServiceError(
-            f"The directory {path} cannot be created.",
+            f"the directory {path} cannot be created",
             detail=str(error),
-            hint=f"Set {STATE_DIR_VARIABLE} to a directory that you may write to.",
+            hint=f"set {STATE_DIR_VARIABLE} to a directory that you may write to",
         ) from error
 
 
@@ -61,7 +61,7 @@ def write_executable(path: Path, text: str) -> None:
         Path(name).replace(path)
     except OSError as error:
         raise EmbeddedServiceError(
-            f"The file {path} cannot be written.",
+            f"the file {path} cannot be written",
             detail=str(error),
-            hint=f"Set {STATE_DIR_VARIABLE} to a directory that you may write to.",
+            hint=f"set {STATE_DIR_VARIABLE} to a directory that you may write to",
         ) from error

@@ -144,9 +144,9 @@ def _open_lock(home: Path) -> int:
         return os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise EmbeddedServiceError(
-            f"The directory {home} cannot be used for Postgres.",
+            f"the directory {home} cannot be used for Postgres",
             detail=str(error),
-            hint="Choose a directory of your own.",
+            hint="choose a directory of your own",
         ) from error
 
 

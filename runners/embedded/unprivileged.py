@@ -66,9 +66,9 @@ def _create_account() -> pwd.struct_passwd:
             return pwd.getpwnam(_ACCOUNT_NAME)
         except KeyError:
             raise EmbeddedServiceError(
-                "Postgres does not run as root, and no account could be made for it.",
+                "Postgres does not run as root, and no account could be made for it",
                 detail=getattr(error, "stderr", "") or str(error),
-                hint=f"Run as an ordinary user, or create the account {_ACCOUNT_NAME!r}, "
+                hint=f"run as an ordinary user, or create the account {_ACCOUNT_NAME!r}, "
                 "or name a server: --store postgresql://user@host/database",
             ) from error
 
@@ -125,9 +125,9 @@ def _let_through(path: Path) -> None:
             continue
         if parent == Path.home():
             raise EmbeddedServiceError(
-                f"Postgres cannot keep its data in {path}.",
-                detail=f"It does not run as root, and other accounts may not enter {parent}.",
-                hint="Choose a directory outside it.",
+                f"Postgres cannot keep its data in {path}",
+                detail=f"it does not run as root, and other accounts may not enter {parent}",
+                hint="choose a directory outside it",
             )
         parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
 

@@ -71,7 +71,11 @@ class JobKeeper:
                     # A driver that cannot reach the store cannot harm it; when it can again, it checks again whose job
                     # it is.
                     if not is_cut_off:
-                        _LOG.warning("the lock of job %s waits for the store: %s", self._job, error)
+                        _LOG.warning(
+                            "the lock of job %s cannot be renewed in the store, which is tried again: %s",
+                            self._job,
+                            error,
+                        )
                     is_cut_off = True
         except Exception as error:  # noqa: BLE001 - handed to the thread of the master
             self._failure = error

@@ -125,17 +125,17 @@ def _is_in_driver(master: str) -> bool:
 def _reused(active: SparkContext, master: str, wanted: Mapping[str, str]) -> SparkContext:
     if _started is None or active is not _started.context:
         raise EmbeddedServiceError(
-            "This process already has a Spark context that dataflow-sdk did not start.",
-            detail=f"Its name is {active.appName!r}, its master {active.master!r}.",
-            hint="Stop it first (context.stop()), or run the pipeline in a process of its own.",
+            "this process already has a Spark context that dataflow-sdk did not start",
+            detail=f"its name is {active.appName!r}, its master {active.master!r}",
+            hint="stop it first (context.stop()), or run the pipeline in a process of its own",
         )
     if (_started.master, _started.settings) != (master, wanted):
         theirs, ours = _started.settings.items(), wanted.items()
         differing = sorted({name for name, _ in theirs ^ ours})
         raise EmbeddedServiceError(
-            "Spark is already running in this process, with other settings.",
+            "Spark is already running in this process, with other settings",
             detail=f"master {_started.master!r}, wanted {master!r}; differing: {differing}",
-            hint="Stop the other run first: Spark allows one context in a process.",
+            hint="stop the other run first: Spark allows one context in a process",
         )
     return active
 
@@ -148,9 +148,9 @@ def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkCont
         # Java's own message is the first line; the rest is its stack.
         message = str(getattr(error, "java_exception", error)).split("\n", 1)[0]
         raise EmbeddedServiceError(
-            "Spark did not start.",
+            "Spark did not start",
             detail=f"{message} (master {master!r})",
-            hint="What Java printed above has the details; is there enough memory, is the master URL right?",
+            hint="what Java printed above has the details; is there enough memory, is the master URL right?",
         ) from error
 
 

@@ -134,7 +134,8 @@ def spark_gave_up(error: BaseException) -> JobFailedError | CodeMissingError:
     return JobFailedError(
         "Spark gave the job up",
         detail=f"{first} ({raised[-1]})" if raised else first,
-        hint="run the same job again, what is finished is kept; did workers run out of memory?",
+        hint="run the same job again: what is finished is kept; the log of Spark says whether workers ran "
+        "out of memory",
     )
 
 

@@ -124,7 +124,7 @@ class ForkedTrial:
             os.close(came_back)
             self._ends()
         raise TransformError(
-            f"user code does not come back: {why}",
+            f"user code does not return: {why}",
             detail="it was run in a process of its own, after a worker had ended at the same step",
         )
 

@@ -193,7 +193,7 @@ def wrong_kind(found: str, expected: str) -> StoredFormatError:
     """
     return StoredFormatError(
         f"stored bytes are of the kind {found!r} where {expected!r} was expected",
-        hint="this should be impossible: keep the database and report it",
+        hint="this is a bug in dataflow-sdk: keep the database and report it",
     )
 
 

@@ -147,7 +147,7 @@ class StoreReader:
                     # The store connects again by itself; what is sent meanwhile is kept there.
                     if not is_cut_off:
                         _LOG.warning(
-                            "signals and requests of job %s wait for the store: %s",
+                            "signals and requests of job %s cannot be read from the store, which is tried again: %s",
                             self._job,
                             error,
                         )

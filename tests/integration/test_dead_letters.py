@@ -238,7 +238,7 @@ def test_a_record_that_fails_only_when_it_is_repeated_is_not_lost(
         counts = p | "values" >> df.Create([1]) | df.ParDo(KillOnce()) | df.CombinePerKey(sum)
         counts | df.Map(lambda pair: {"total": pair[1]}) | write("rows", "total")
 
-    with pytest.raises(UnrepeatableError, match="gave other records when it was run again"):
+    with pytest.raises(UnrepeatableError, match="emitted other records when it was run again"):
         batch.run(build, partitions=1, tries_per_record=1)
     # Four attempts: the first one runs it as it is, the others on trial as well, as it may be what ends the process.
     assert len(notes(tried)) == 1 + 3 * 2

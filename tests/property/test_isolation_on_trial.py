@@ -75,7 +75,7 @@ class Process:
         try:
             run()
         except _GoneError as gone:
-            raise TransformError(f"user code does not come back: {gone}") from None
+            raise TransformError(f"user code does not return: {gone}") from None
         except Exception:  # noqa: BLE001 - it is raised again where it can be handled
             pass
         finally:

@@ -333,7 +333,7 @@ def test_a_difference_names_the_transforms() -> None:
     (fact,) = {error.fact for error in texts}
     assert "'read/" in fact
     assert "'Map(salted)'" in fact
-    assert fact.endswith("gave other records when it was run again")
+    assert fact.endswith("emitted other records when it was run again")
     assert all("fresh=True" in str(error) for error in texts)
 
 

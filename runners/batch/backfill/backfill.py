@@ -153,7 +153,6 @@ def check_continuable(graph: PipelineGraph, job: JobRow) -> None:
     if rolling is not None:
         raise BackfillError(
             f"the backfill of job {job.job!r} was interrupted, and cannot be continued",
-            detail=f"{rolling} is marked as nondeterministic: if its input were read again, its outputs "
-            "would be other ones",
+            detail=f"{rolling} is marked as nondeterministic: run again, it could return other outputs",
             hint="start over with fresh=True",
         )

@@ -129,7 +129,7 @@ class Cells(OpenWindows):
             raise StoreError(
                 f"there are columns of {owner}, which the grouping does not keep",
                 detail=f"an entry of type {type(entry).__name__}",
-                hint="this should be impossible: keep the database and report it",
+                hint="this is a bug in dataflow-sdk: keep the database and report it",
             )
         for cell_id, cell in entry.cells:
             if cell is None:

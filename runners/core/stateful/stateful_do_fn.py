@@ -321,9 +321,9 @@ class _Step:
         spec = self._machine.timers.get(spec_name(timer))
         if spec is None or isinstance(spec, TimerFamilySpec) is isinstance(timer, str):
             raise TransformError(
-                f"{self._machine.node} finds a timer {timer!r} set that its DoFn does not have any more",
+                f"{self._machine.node} has a timer {timer!r} set that its DoFn does not declare any more",
                 detail=f"timers now: {sorted(self._machine.timers)}",
-                hint="put the timer back until none of it is set, or run the pipeline as a new job",
+                hint="declare the timer again until it has fired for all keys, or run the pipeline as a new job",
             )
         return spec.time_domain
 
@@ -372,7 +372,7 @@ class _Step:
         cell.firings += 1
         if cell.firings > FIRINGS_MAX:
             raise TransformError(
-                f"{self._machine.node} lets the timer {timer!r} set itself again without end",
+                f"{self._machine.node} sets the timer {timer!r} again without end",
                 detail=f"{FIRINGS_MAX:,} timers of key {shown(key)} have fired in a row with no element in between",
                 hint="stop setting it when there is nothing to wait for; in the global window event time goes on "
                 "until the year 9999 when the input ends",

@@ -75,7 +75,7 @@ class BatchDoFn:
 
     def _refusal(self, why: str) -> TransformError:
         return TransformError(
-            f"{self.node} returned something from process_batch that it cannot",
+            f"{self.node} returned a batch from process_batch that is no output for its input",
             detail=why,
             hint="return a pyarrow.RecordBatch with a row for each row of the input, or "
             "(batch, indexes), with the index of the input's row for each of its rows",

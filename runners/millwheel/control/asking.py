@@ -40,7 +40,7 @@ def wait_for_answer(
         if deadline_ms is not None and clock.monotonic_ms() > deadline_ms:
             raise RequestError(
                 f"request {number} of job {job} was not answered in {timeout_s} s",
-                hint="does the job run?  The driver that runs it next will answer",
+                hint="run the job: the request is answered when it is running",
             )
         time.sleep(_LOOK_INTERVAL_S)
 
@@ -71,7 +71,7 @@ def refused(job: str, request: Request, answer: Answer) -> RequestError:
         request: that was sent.
         answer: with the reason.
     """
-    return RequestError(f"job {job} has not done what was requested: {request}", detail=answer.text)
+    return RequestError(f"job {job} has not carried out the request: {request}", detail=answer.text)
 
 
 def ranges_of(job: JobRow) -> Sequence[Mapping[str, Any]]:

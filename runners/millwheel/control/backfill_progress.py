@@ -120,7 +120,7 @@ def go_live(store: Store, job: str) -> None:
         raise BackfillError(
             f"the backfill of job {job!r} is not complete",
             detail=f"missing: {', '.join(missing[:3]) or 'the job'}",
-            hint="run the backfill again; is another one at work, or was the job reset?",
+            hint="run the backfill again; check whether another one is running, or the job was reset",
         )
     sources = [range_id for range_id, row in rows.items() if row.split is not None]
     taken = {each.row.range_id: each.row for each in store.acquire(job, sources, OWNER).values()}
@@ -130,13 +130,13 @@ def go_live(store: Store, job: str) -> None:
         raise StoreUnreachableError(
             f"it is not known whether job {job!r} may go live",
             detail=result.detail,
-            hint="is the store up? run the same again: it looks first whether that happened",
+            hint="check that the store is up, and run the same again: it finds out first whether that was committed",
         )
     if isinstance(outcome, Fenced):
         raise BackfillError(
             f"another process has taken {outcome.range_id} of job {job!r}",
             detail=result.detail,
-            hint="is another backfill at work?",
+            hint="check whether another backfill of the job is running",
         )
 
 

@@ -44,14 +44,14 @@ def check_guarantees(plan: ExecutionPlan, guarantees: Mapping[str, Guarantees]) 
         stage = plan.stages.get(name)
         if stage is None:
             raise PipelineError(
-                f"there is no read or grouping {name!r} that could do without guarantees",
+                f"there is no read or grouping {name!r} whose guarantees could be changed",
                 detail=f"there are {', '.join(map(repr, plan.stages))}",
                 hint="use the label of the transform",
             )
         operation = stage.root.operation
         if isinstance(operation, Read) and operation.record_ids and not each.strong_productions:
             raise PipelineError(
-                f"{stage.root} recognises records that come twice, and sends them on before it remembers them",
+                f"{stage.root} deduplicates records, and would send them before their ids are durable",
                 detail="the ids of records become durable in the same commit as their results",
                 hint="leave out record_ids, or keep its strong productions",
             )

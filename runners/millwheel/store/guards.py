@@ -88,7 +88,8 @@ def check_sizes(production: Production, value_bytes_max: int) -> None:
                 f"{what} of {size:,} bytes is too large for the store",
                 detail=f"a value may have {value_bytes_max:,}; it is of job {production.job!r}, "
                 f"{', '.join(str(fence.range_id) for fence in production.fences)}",
-                hint="nothing was written; keep less in one value, e.g. records by name and not with all they have",
+                hint="nothing was written; keep less in one value, e.g. the names of large records instead "
+                "of the records",
             )
 
 
@@ -194,7 +195,7 @@ def _outside(what: str, production: Production) -> StoreError:
     return StoreError(
         f"a production of job {production.job} leaves its fences",
         detail=f"it {what}, but fences {fences or 'nothing'}",
-        hint="this is a bug in the runner: fence every range that a production touches",
+        hint="this is a bug in dataflow-sdk: fence every range that a production touches",
     )
 
 
@@ -330,7 +331,7 @@ def check_update(update: JobUpdate, job: JobRow, counts: StateCounts) -> None:
         raise StoreError(
             f"an update of job {job.job} keeps computations that do not exist, or the same one twice",
             detail=f"computations: {sorted(names)}, then {sorted(described)}; kept: {dict(update.kept)}",
-            hint="this is a bug in the runner: plan the update by what the store has",
+            hint="this is a bug in dataflow-sdk: plan the update by what the store has",
         )
     check_format(update.spec, job.stored_format)
     if job.version != update.version or counts != update.counts:

@@ -228,7 +228,7 @@ def _check_renamed(
         if new in known and new not in renamed:
             raise PipelineError(
                 f"{old!r} cannot be renamed to {new!r}, because the job has one of that name",
-                hint="name in renamed the new name of that one, too",
+                hint="give that one a new name in renamed, too",
             )
 
 

@@ -295,7 +295,7 @@ def decode(blob: bytes) -> Any:
         raise StoredFormatError(
             f"a message between processes of a job cannot be read: {kind!r}",
             detail=str(error),
-            hint="this should be impossible: report it",
+            hint="this is a bug in dataflow-sdk: report it",
         ) from error
 
 

@@ -544,7 +544,7 @@ class Worker:
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, DataflowError):
             error = JobFailedError(
-                f"worker {self._spec.worker} met an unexpected {type(error).__name__}: {error_text(error)}",
+                f"worker {self._spec.worker} failed with an unexpected {type(error).__name__}: {error_text(error)}",
                 detail="".join(format_exception(error)).strip(),
             )
         failed = Failed(worker=self._spec.worker, error=encode_error(error))

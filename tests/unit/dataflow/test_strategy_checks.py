@@ -323,10 +323,10 @@ def test_a_watermark_with_a_hold_for_ever_is_refused_where_somebody_waits_for_it
     if not has_hold:
         by_minute | "waits" >> df.GroupByKey()
         return
-    with pytest.raises(df.PipelineError, match="the watermark does not come to it") as refused:
+    with pytest.raises(df.PipelineError, match="the watermark never reaches it") as refused:
         by_minute | "waits" >> df.GroupByKey()
     assert "'totals'" in str(refused.value.detail)
-    with pytest.warns(df.DataLossWarning, match="the watermark does not come to it"):
+    with pytest.warns(df.DataLossWarning, match="the watermark never reaches it"):
         (
             totals
             | "first"

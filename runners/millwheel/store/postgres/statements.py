@@ -86,8 +86,8 @@ def check_messages(production: Production, statements: Sequence[Statement]) -> N
                 f"a step of {production.fences[0].range_id} of job {production.job!r} is too large for Postgres",
                 detail=f"it writes {size >> 20:,} MB at once, most of it {largest}; Postgres takes in "
                 f"{STATEMENT_BYTES_MAX >> 20:,} MB",
-                hint="nothing was written; are single records, or the values of a key, so large? keep what is large "
-                "elsewhere, and let records have where it is",
+                hint="nothing was written; are single records, or the values of one key, so large? store "
+                "what is large elsewhere, and keep its address in the record",
             )
 
 

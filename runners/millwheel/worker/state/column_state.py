@@ -236,7 +236,7 @@ class ColumnState:
             raise StoreError(
                 f"the journal of {owned.range_id} has columns, which the grouping does not hold",
                 detail=f"an entry of type {type(content).__name__}",
-                hint="this should be impossible: keep the database and report it",
+                hint="this is a bug in dataflow-sdk: keep the database and report it",
             )
         buffered = self._of(owned.range_id)
         if isinstance(content, Released):

@@ -235,7 +235,7 @@ class Journal:
             raise StoreError(
                 f"the journal of {owned.range_id} is about a key of another range",
                 detail=f"key {cell_id[0]!r}",
-                hint="this should be impossible: keep the database and report it",
+                hint="this is a bug in dataflow-sdk: keep the database and report it",
             )
 
     def has_stored(self, timers: Iterable[TimerId]) -> None:

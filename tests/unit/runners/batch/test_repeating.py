@@ -81,7 +81,7 @@ def test_what_binds_must_be_sent_again_and_what_does_not_is_overwritten() -> Non
 
     with (
         RangeWriter(store, "job", range_id, "bound", run=run) as writer,
-        pytest.raises(UnrepeatableError, match="gave other records"),
+        pytest.raises(UnrepeatableError, match="emitted other records"),
     ):
         writer.commit(is_last=True, sent={0: 8})
     with RangeWriter(store, "job", range_id, "free", run=run, is_binding=False) as writer:
@@ -90,7 +90,7 @@ def test_what_binds_must_be_sent_again_and_what_does_not_is_overwritten() -> Non
     # From here on it is what this run has sent.
     with (
         RangeWriter(store, "job", range_id, "again", run=run, is_binding=False) as writer,
-        pytest.raises(UnrepeatableError, match="gave other records"),
+        pytest.raises(UnrepeatableError, match="emitted other records"),
     ):
         writer.commit(is_last=True, sent={0: 7})
 

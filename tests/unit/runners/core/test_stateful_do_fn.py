@@ -181,7 +181,7 @@ def test_a_family_that_became_a_timer_is_missed() -> None:
     before, after = Engine.of(Reminders(), fixed()), Engine.of(Single(), fixed())
     before.add(("k", W1, ("a", 7), US))
     after.cells, after.timers = before.cells, before.timers
-    with pytest.raises(df.TransformError, match="does not have any more"):
+    with pytest.raises(df.TransformError, match="does not declare any more"):
         after.advance(8 * US)
 
 
@@ -245,7 +245,7 @@ def test_a_timer_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 
     engine.advance(300 * US)  # 99 times
     engine.advance(600 * US)  # and again: only those in a row count
-    with pytest.raises(df.TransformError, match="lets the timer 'end' set itself again without"):
+    with pytest.raises(df.TransformError, match="sets the timer 'end' again without"):
         engine.advance(MAX_TIMESTAMP_US)
 
 
@@ -275,7 +275,7 @@ def test_a_timer_that_is_not_there_any_more_is_an_error() -> None:
     """State was kept by a program that had it."""
     engine = Engine.of(Countdown(), fixed())
     engine.cells["a", W1] = KeyedState(timers={"old": (5 * US, 0)})
-    with pytest.raises(df.TransformError, match="finds a timer 'old' set that its DoFn does not"):
+    with pytest.raises(df.TransformError, match="has a timer 'old' set that its DoFn does not"):
         engine.add(("a", W1, [], US))
 
 

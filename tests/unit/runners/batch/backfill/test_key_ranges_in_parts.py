@@ -194,7 +194,9 @@ def test_what_rolls_dice_is_not_sent_again_to_others() -> None:
     with pytest.raises(DyingError):
         begun.attempt(DyingStore(begun.store, 1, is_after=False), 0)
 
-    with pytest.raises(BackfillError, match=r"sum\[0\].*cannot be once more\n.*'roll'") as caught:
+    with pytest.raises(
+        BackfillError, match=r"sum\[0\].*cannot be processed again\n.*'roll'"
+    ) as caught:
         begun.attempt(begun.store, 0)
     assert "fresh=True" in str(caught.value)
 
