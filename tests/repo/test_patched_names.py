@@ -1,0 +1,57 @@
+"""What tests replace is there: a breakage that replaces nothing finds nothing, and only a slow test would notice."""
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+#: Files whose breakages are tried by slow tests.
+FILES = [*(ROOT / "tests/simulation").glob("*.py"), *(ROOT / "tests/repo").glob("*mutations.py")]
+
+
+def replaced(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """The object and the name in each ``setattr(object, "name", ...)`` that must replace something."""
+    for call in ast.walk(tree):
+        match call:
+            case ast.Call(
+                func=ast.Attribute(attr="setattr"),
+                args=[what, ast.Constant(value=str(name)), *_],
+                keywords=[],
+            ):
+                yield what, name
+
+
+def missing(tree: ast.AST, module: ModuleType) -> list[str]:
+    """What is replaced and not there, of all that has a name in the module."""
+    found = []
+    for what, name in replaced(tree):
+        try:
+            target = eval(ast.unparse(what), vars(module))
+        except NameError:
+            continue  # a variable of a function
+        if not hasattr(target, name):
+            found.append(f"{ast.unparse(what)}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(FILES), ids=lambda path: path.stem)
+def test_what_is_replaced_is_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if "setattr(" in text:
+        module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+        assert missing(ast.parse(text), module) == []
+
+
+def test_a_name_that_is_not_there_is_found() -> None:
+    text = (
+        'patch.setattr(json, "loads", f)\npatch.setattr(json, "reads", f)\npatch.setattr(x, "y", f)'
+    )
+    module = ModuleType("example")
+    vars(module)["json"] = importlib.import_module("json")
+
+    assert missing(ast.parse(text), module) == ["json.reads"]
