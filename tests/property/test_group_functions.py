@@ -175,5 +175,5 @@ def test_what_cannot_combine_is_refused(given_fn: Any) -> None:
 
 @pytest.mark.parametrize("given_fn", [7, df.MeanCombineFn()], ids=shown)
 def test_only_functions_are_declared(given_fn: Any) -> None:
-    with pytest.raises(df.PipelineError, match="for functions from values"):
+    with pytest.raises(df.PipelineError, match="for a function of values"):
         df.associative(given_fn)
