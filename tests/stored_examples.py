@@ -38,10 +38,10 @@ from runners.core.ground.cells import (
     WindowTimers,
 )
 from runners.core.ground.dead_letters import DeadLetter
-from runners.core.open_windows.entries import Released, Whole
 from runners.core.partials.partial import LatePartial
 from runners.core.partials.parts import PartialParts
 from runners.core.partials.signed_combine import NaN
+from runners.core.stages.entries import Released, Whole
 from runners.core.stages.percentile_watermark import SplitProgress
 from runners.core.stages.plan import plan
 from runners.core.stateful.keyed_state import KeyedState

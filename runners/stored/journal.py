@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from runners.core.ground.cells import CellId, TimerId
-from runners.core.open_windows.entries import Changes, Released, Whole
 from runners.core.partials.partial import Partial
+from runners.core.stages.entries import Changes, Released, Whole
 from runners.stored.cells import cell_fields, cell_of
 from runners.stored.columns import (
     keys_column,

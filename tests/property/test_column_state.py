@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
+from runners.core.open_windows.columns import Columns
 from runners.core.single_firing import column_windows
 from runners.core.single_firing.single_panes import SinglePanes
 from runners.core.stages.plan import plan
@@ -96,7 +97,7 @@ class Grouped:
             channel = Channel(self._root, range_id)
             deliveries.append(Deliver(channel, self._sent[range_id], payload))
         self._commit(self._owner.deliveries.take_in(deliveries, 0))
-        if self._owner.state.columns.is_crowded:
+        if self._owner.state.windows.is_crowded:
             self._release()
         self._output_watermark_us = max(self._output_watermark_us, watermark_us)
 
@@ -146,12 +147,12 @@ class Grouped:
             self._commit(self._owner.firing.advance(df.Clocks(watermark_us=watermark_us, now_us=0)))
         # Or there would be more and more of them, and each is looked for in all that comes.
         input_watermark_us = self._owner.state.time.watermark_us
-        assert all(
-            window.end_us > input_watermark_us for window in self._owner.state.columns.singles
-        )
+        windows = self._owner.state.windows
+        singles = windows.singles if isinstance(windows, Columns) else ()
+        assert all(window.end_us > input_watermark_us for window in singles)
 
     def _release(self) -> None:
-        for step in self._owner.windows.release_columns(0):
+        for step in self._owner.window_steps.relieve(0):
             self._commit(step)
 
     def _compact(self, steps: int) -> None:
@@ -208,10 +209,11 @@ def test_what_is_kept_is_of_windows_that_have_not_fired(
     input_watermark_us = (seconds[0] // 10 + 1) * 10 * SECOND_US + behind_us
     for range_id, payload in run._router.payloads(outputs.groups):
         partials = decode_partials(payload, None)
-        columns = run._owner.state.columns
+        windows = run._owner.state.windows
+        assert isinstance(windows, Columns)
         # So that it is known what partials look like that can be kept.
-        columns.take_in(range_id, partials, MAX_TIMESTAMP_US)
-        kept, others = columns.take_in(
+        windows._kept(range_id, partials, MAX_TIMESTAMP_US)
+        kept, others = windows._kept(
             range_id, list(partials) if as_rows else partials, input_watermark_us
         )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.core.ground import timers
 from runners.core.ground.cells import CellId
-from runners.core.open_windows.entries import Changes
+from runners.core.stages.entries import Changes
 from runners.core.stateful import keyed_state
 from runners.stored.journal import decode_entry, encode_changes
 from tests.stateful_programs import Engine, Interpreted, Interpreter, Program, programs

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dataflow.serialization import dumps
 from runners.core.ground.cells import NOTHING, EmittedPane, LateElement, WindowState, WindowTimers
-from runners.core.open_windows.entries import Changes
 from runners.core.partials.partial import LatePartial, Partial
+from runners.core.stages.entries import Changes
 from runners.core.stateful.keyed_state import KeyedState
 from runners.stored.cells import decode_cell, encode_cell
 from runners.stored.columns import own_blob, own_of, windows_column, windows_from

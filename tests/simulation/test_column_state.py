@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runners.core.open_windows.entries import Released, Whole
+from runners.core.columns.partials import PartialColumns
+from runners.core.open_windows.columns import Columns
 from runners.core.single_firing import column_windows
 from runners.core.single_firing.column_windows import ColumnWindows
-from runners.millwheel.model.ids import RangeId
+from runners.core.stages.entries import Noted, Released, Whole
 from runners.millwheel.worker.compactor import Compactor
 from runners.millwheel.worker.deliveries import Deliveries
-from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.state import journal as journals
-from runners.millwheel.worker.state.column_state import ColumnState, Release
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.window_steps import WindowSteps
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, dice, simulate
@@ -59,48 +58,46 @@ def test_typed_rows_keep_their_promises_for_any_seed(seed: int) -> None:
 
 def emit_again_what_was_emitted(patch: Patch) -> None:
     """A new owner keeps what has been emitted before."""
-    patch.setattr(ColumnState, "forget_fired", lambda *_: None)
+    patch.setattr(Columns, "forget_fired", lambda *_: None)
 
 
 def compact_what_is_kept(patch: Patch) -> None:
     """Entries go, and nothing comes in their place."""
-    patch.setattr(ColumnState, "whole", lambda *_: iter(()))
+    patch.setattr(Columns, "whole", lambda *_: ())
 
 
 def count_what_is_whole_in_addition(patch: Patch) -> None:
     """Of the entries before the one with everything, some are left; they count as well."""
-    replay = ColumnState.replay
+    restore = Columns.restore
 
-    def broken(state: ColumnState, owned: OwnedRange, content: Any) -> None:
-        for part in content.parts if isinstance(content, Whole) else [content]:
-            replay(state, owned, part)
+    def broken(windows: Columns, entry: Any, owner: Any = None) -> None:
+        for part in entry.parts if isinstance(entry, Whole) else [entry]:
+            restore(windows, part, owner)
 
-    patch.setattr(ColumnState, "replay", broken)
+    patch.setattr(Columns, "restore", broken)
 
 
 def forget_what_was_released(patch: Patch) -> None:
     """Windows are in cells, and in the journal as columns."""
-    release = ColumnState.release
+    release = Columns._release
 
     def broken(
-        state: ColumnState,
-        windows: Collection[Window] | None = None,
-        range_id: RangeId | None = None,
-    ) -> Iterator[Release]:
-        for each, _, parts in release(state, windows, range_id):
-            yield each, Released([]), parts
+        columns: Columns, windows: Collection[Window] | None = None, owner: Any = None
+    ) -> Iterator[tuple[Noted, list[PartialColumns]]]:
+        for noted, parts in release(columns, windows, owner):
+            yield noted._replace(entry=Released([])), parts
 
-    patch.setattr(ColumnState, "release", broken)
+    patch.setattr(Columns, "_release", broken)
 
 
 def add_to_cells_alone(patch: Patch) -> None:
     """What comes as rows has a cell; what is kept of its window as columns stays there."""
-    patch.setattr(ColumnState, "make_single", lambda *_: ())
+    patch.setattr(Columns, "_make_single", lambda *_: ())
 
 
 def believe_that_taken_cells_are_alone(patch: Patch) -> None:
     """What is kept as columns for the windows of cells that came with a range stays there, and so does what comes."""
-    patch.setattr(ColumnState, "note_cells", lambda *_: None)
+    patch.setattr(Columns, "_note_cells", lambda *_: None)
 
 
 def reshape_what_is_kept(patch: Patch) -> None:
@@ -109,7 +106,7 @@ def reshape_what_is_kept(patch: Patch) -> None:
 
     def broken(this: Compactor, name: str) -> None:
         with pytest.MonkeyPatch.context() as meanwhile:
-            meanwhile.setattr(WindowSteps, "release_columns", lambda *_: ())
+            meanwhile.setattr(WindowSteps, "relieve", lambda *_: ())
             compact_all(this, name)
 
     patch.setattr(Compactor, "compact_all", broken)
@@ -155,13 +152,10 @@ def check_windows_are_in_one_place(patch: Patch) -> None:
     take_in = Deliveries.take_in
 
     def checking(deliveries: Deliveries, *arguments: Any) -> Any:
-        kept = {
-            window
-            for windows in deliveries._state.columns._buffered.values()
-            for part in windows.parts
-            for window in part.windows
-        }
-        both = kept & {window for _, window, _ in deliveries._state.timers}
+        windows = deliveries._state.windows
+        buffered = windows._buffered.values() if isinstance(windows, Columns) else ()
+        kept = {window for each in buffered for part in each.parts for window in part.windows}
+        both = kept & {window for _, window, _ in windows.timers}
         assert not both, f"kept as columns and in cells: {both}"
         return take_in(deliveries, *arguments)
 
@@ -170,7 +164,7 @@ def check_windows_are_in_one_place(patch: Patch) -> None:
 
 def let_columns_be_in_conflict(patch: Patch) -> None:
     """Ranges that come together bring cells of a window and columns of it, and both stay."""
-    patch.setattr(ColumnState, "is_conflicting", False)
+    patch.setattr(Columns, "is_conflicting", False)
 
 
 def test_no_window_is_in_two_places(monkeypatch: Patch) -> None:

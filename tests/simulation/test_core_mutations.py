@@ -188,7 +188,7 @@ def report_for_a_range_what_others_have_reported(patch: Patch) -> None:
     """A range that was behind reports as if it had been where its new neighbours are."""
 
     def output_watermark_us(state: OwnedState) -> int:
-        hold_us = state.holds.next_us()
+        hold_us = state.windows.hold_us
         input_watermark_us = state.time.watermark_us
         return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
 

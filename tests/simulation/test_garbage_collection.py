@@ -68,7 +68,7 @@ class EndlessCluster(Cluster):
         return (
             *(statistics[each] for each in ("cells", "timers", "checkpoints")),
             sum(len(each.state.cells) for each in groupings),
-            sum(len(each.state.timers) for each in groupings),
+            sum(len(each.state.windows.timers) for each in groupings),
         )
 
     def has_only(self, opened: int) -> bool:

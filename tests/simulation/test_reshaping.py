@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from runners.core.ground.key_codec import KeyCodec
-from runners.core.open_windows.entries import Changes
+from runners.core.stages.entries import Changes
 from runners.direct import DirectRunner
 from runners.millwheel.cell_codec import encode_cell_key, encode_window
 from runners.millwheel.control.shapes import Shapes

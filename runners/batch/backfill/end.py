@@ -33,6 +33,7 @@ from runners.core.open_windows.choice import opened
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.partials.partial import Partial
 from runners.core.stages.deduplication import SplitIds
+from runners.core.stages.entries import Changes
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.stage_clocks import StageClocks
 from runners.errors import BackfillError
@@ -254,8 +255,9 @@ class GroupsInParts:
             if windows.hold_us is not None:
                 self._hold_us = min(self._hold_us, windows.hold_us)
             if not is_written and not self._writer.is_finished:
-                for changes in windows.spill():
-                    self._left.add(changes)
+                for entry in windows.spill():
+                    assert isinstance(entry, Changes)
+                    self._left.add(entry)
                 is_much = self._left.size_bytes > self._task.settings.spill_bytes
                 if self._writer.is_full or is_much:
                     self._leave(batch.end)

@@ -4,7 +4,7 @@ from typing import Any
 
 from runners.core.ground.cells import CellId
 from runners.core.ground.key_codec import KeyCodec
-from runners.core.open_windows.entries import Changes
+from runners.core.stages.entries import Changes
 from runners.millwheel.cell_codec import encode_cell_key, encode_window
 from runners.millwheel.model.production import CellWrite, TimerWrite
 from runners.stored.cells import encode_cell

@@ -31,9 +31,9 @@ from runners.batch.spill.large_key import LargeKey
 from runners.batch.spill.run_file import RunFile
 from runners.batch.spill.spill_file import SpillFile
 from runners.core.open_windows.choice import opened_until_all_is_there
-from runners.core.open_windows.entries import Changes, Entry, Released, Whole
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.partials.partial import Partial
+from runners.core.stages.entries import Changes, Entry, Released, Whole
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.stage_clocks import StageClocks
 from runners.stored.journal import decode_entry, encode_changes

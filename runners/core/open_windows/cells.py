@@ -5,9 +5,9 @@ from typing import Any
 
 from runners.core.ground.cells import CellId, TimerId, window_holds
 from runners.core.ground.timers import TimerQueue, Timers
-from runners.core.open_windows.entries import Changes, Entry
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.partials.partial import Partial
+from runners.core.stages.entries import Changes, Entry
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.stage_clocks import StageClocks
 from runners.errors import StoreError
@@ -109,11 +109,11 @@ class Cells(OpenWindows):
         """The key of every cell."""
         return (key for key, _ in self.cells)
 
-    def contents(self) -> Iterator[Changes]:
+    def contents(self) -> Iterator[Entry]:
         """Every cell."""
         return (Changes([item], []) for item in self.cells.items())
 
-    def spill(self) -> Iterator[Changes]:
+    def spill(self) -> Iterator[Entry]:
         """One cell at a time, with its timers; those of one instant stay in the order in which they were set."""
         by_cell: dict[CellId, list[tuple[TimerId, int | None]]] = {}
         for timer, fire_us in self.timers.in_order():

@@ -1,6 +1,11 @@
 """How the windows of a grouping are kept open: by what an engine does with them, and by what the windows allow."""
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from runners.core.ground.cells import CellId
 from runners.core.open_windows.cells import Cells
+from runners.core.open_windows.columns import Columns
 from runners.core.open_windows.open_windows import OpenWindows
 from runners.core.open_windows.replayed import Replayed
 from runners.core.single_firing.single_panes import SinglePanes
@@ -10,6 +15,26 @@ from runners.core.stages.grouping import GroupingStage
 def opened(stage: GroupingStage) -> Cells:
     """Open windows for any input, all of whose state is in cells and timers."""
     return Cells(stage, {})
+
+
+def opened_for_stream(
+    stage: GroupingStage,
+    cells: dict[CellId, Any],
+    need: Callable[[Iterable[CellId]], None],
+    bytes_max: int | None,
+) -> Cells:
+    """Open windows that take input and fire in turns, and have owners that come and go.
+
+    Args:
+        stage: the grouping.
+        cells: by their ids; the engine's.
+        need: called before a step uses cells, to bring those into ``cells`` that are not there.
+        bytes_max: how many bytes may be kept beside cells between two steps; None: as many as there are.
+    """
+    panes = SinglePanes.of_stream(stage.graph, stage.root)
+    if panes is None:
+        return Cells(stage, cells, need)
+    return Columns(stage, panes, cells, need, bytes_max)
 
 
 def opened_until_all_is_there(stage: GroupingStage) -> OpenWindows:

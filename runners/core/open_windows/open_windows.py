@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Protocol
 
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import CellId
-from runners.core.open_windows.entries import Entry
 from runners.core.partials.partial import Partial
+from runners.core.stages.entries import Entry
 from runners.core.stages.grouping import Step
 from runners.core.stages.stage_clocks import StageClocks
 

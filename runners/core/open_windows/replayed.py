@@ -11,11 +11,11 @@ from typing import Any
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import CellId
-from runners.core.open_windows.entries import Changes, Entry, Released, Whole
 from runners.core.open_windows.open_windows import Arrival, OneKey, OpenWindows
 from runners.core.partials.merging import PartialMerging
 from runners.core.partials.partial import Partial
 from runners.core.single_firing.single_panes import SinglePanes
+from runners.core.stages.entries import Changes, Entry, Released, Whole
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.stage_clocks import StageClocks
 from windowing.timestamps import MAX_TIMESTAMP_US

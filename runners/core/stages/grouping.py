@@ -31,6 +31,7 @@ from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation, combiners_of
 from runners.core.partials.partial import Partial
+from runners.core.stages.entries import Noted
 from runners.core.stages.percentile_watermark import percentile_of
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.stage_clocks import StageClocks
@@ -48,12 +49,14 @@ class Step:
         fired: the timers that have fired; one that is not set again in ``effects`` is gone.
         reached_us: the event time up to which everything that was due has fired, in microseconds; None: more may be
             due at the same instant, and at any after it.
+        noted: changes of what is kept beside cells.
     """
 
     effects: Effects = attrs.field(factory=Effects)
     outputs: StageOutputs = attrs.field(factory=StageOutputs)
     fired: Sequence[TimerId] = ()
     reached_us: int | None = None
+    noted: Sequence[Noted] = ()
 
 
 class GroupingStage:

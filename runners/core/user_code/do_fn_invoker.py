@@ -159,7 +159,7 @@ class DoFnInvoker:
             yield indexes, values
 
     def _run_flat_map_of_one(self, bundle: Bundle) -> None:
-        """Emit outputs in parts: a single element may be a group that is larger than memory (`ReplayPanes`)."""
+        """Emit outputs in parts: a single element may be a group that is larger than memory (`Replayed`)."""
         (element,) = bundle.values
         for values in self._output_parts(element, self._bound(bundle)):
             self._outputs.emit_outputs(bundle, [0] * len(values), values)

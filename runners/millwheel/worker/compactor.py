@@ -32,20 +32,24 @@ class Compactor:
         self._worked_ms = clock.monotonic_ms()
 
     def is_compacted(self, *, in_cells: bool) -> bool:
-        """Whether no journal is left to compact; ``in_cells``: and no state that the journal has as columns either."""
+        """Whether no journal is left to compact; ``in_cells``: and no state that only the journal has either."""
         return all(
-            each.state.journal.is_compacted and (each.state.columns.is_empty or not in_cells)
+            each.state.journal.is_compacted and not (in_cells and each.state.windows.owners)
             for each in self._computations.values()
         )
 
     def relieve(self) -> bool:
-        """Between two steps: compact long journals, and release columns that have no room; returns whether any was."""
+        """Between two steps: compact long journals, and bring windows into cells that have no room elsewhere.
+
+        Returns:
+            Whether there was any journal to compact.
+        """
         worked = False
         for name, computation in self._computations.items():
             journal = computation.state.journal
             worked |= journal.is_full and self._compact(name, computation)
-            if computation.state.columns.is_crowded:
-                self._release_columns(name, computation)
+            if computation.state.windows.is_crowded:
+                self._relieve(name, computation)
             while journal.is_pressing:
                 self._compact(name, computation)
         return worked
@@ -56,7 +60,7 @@ class Compactor:
         Args:
             worked: whether the round did anything else.
             is_last: there will be no other work for long, so compact without waiting.
-            in_cells: columns are released into cells too, so that another owner can go on from cells and timers.
+            in_cells: what windows keep elsewhere is brought into cells too, for another owner to go on from.
         """
         if worked:
             self._worked_ms = self._clock.monotonic_ms()
@@ -64,22 +68,22 @@ class Compactor:
         if not is_last and self._clock.monotonic_ms() - self._worked_ms < IDLE_MS:
             return False
         for name, each in self._computations.items() if in_cells else ():
-            self._release_columns(name, each)
+            self._relieve(name, each)
         return any(self._compact(name, each) for name, each in self._computations.items())
 
     def compact_all(self, name: str) -> None:
         """Compact all of a computation, so that its ranges may be given other keys."""
         computation = self._computations[name]
         self._committer.flush(name)
-        self._release_columns(name, computation)
+        self._relieve(name, computation)
         while self._compact(name, computation):
             pass
 
-    def _release_columns(self, name: str, computation: GroupingComputation) -> None:
-        if computation.state.columns.is_empty:
+    def _relieve(self, name: str, computation: GroupingComputation) -> None:
+        if not computation.state.windows.owners:
             return
         self._committer.flush(name)
-        for step in computation.windows.release_columns(self._clock.now_us()):
+        for step in computation.window_steps.relieve(self._clock.now_us()):
             self._committer.commit_at_once(step)
 
     def _compact(self, name: str, computation: GroupingComputation) -> bool:

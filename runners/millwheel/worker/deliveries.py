@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from runners.core.open_windows.open_windows import Arrival
 from runners.core.partials.partial import Partial
 from runners.core.partials.parts import by_label, parts_of
 from runners.core.stages.grouping import GroupingStage
@@ -11,8 +12,8 @@ from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.window_steps import WindowSteps
-from runners.millwheel.worker.worker_step import WorkerStep, merged
-from runners.stored.partials import decode_partials, encode_partials
+from runners.millwheel.worker.worker_step import WorkerStep
+from runners.stored.partials import decode_partials
 
 
 class Deliveries:
@@ -21,7 +22,7 @@ class Deliveries:
     Args:
         stage: the grouping.
         state: of the ranges that the worker owns.
-        windows: those of the grouping.
+        steps: makes steps of a worker of what the windows do.
         guarantees: those that it has.
     """
 
@@ -29,10 +30,10 @@ class Deliveries:
         self,
         stage: GroupingStage,
         state: OwnedState,
-        windows: WindowSteps,
+        steps: WindowSteps,
         guarantees: Guarantees,
     ) -> None:
-        self._stage, self._state, self._windows = stage, state, windows
+        self._stage, self._state, self._steps = stage, state, steps
         self._guarantees = guarantees
 
     def take_in(self, deliveries: Sequence[Deliver], now_us: int) -> WorkerStep | None:
@@ -50,16 +51,12 @@ class Deliveries:
         ]
         if not accepted:
             return None
-        steps, partials = [self._accepted(accepted)], list[Partial]()
-        for owned, delivery in accepted:
-            for step, others in self._buffered(owned, delivery.payload):
-                steps.append(step)
-                partials.extend(others)
-        if not partials:
-            return merged(steps)
-        columns = self._state.columns
-        windows = columns.make_single(partials, self._state.time.watermark_us)
-        return self._windows.add(steps, columns.release(windows), partials, now_us)
+        arrivals = [
+            arrival
+            for owned, delivery in accepted
+            for arrival in self._arrivals(owned, delivery.payload)
+        ]
+        return self._steps.take(self._accepted(accepted), arrivals, now_us)
 
     def _accepted(self, accepted: Sequence[tuple[OwnedRange, Deliver]]) -> WorkerStep:
         """Take deliveries in on their channels; durably, if they are to be deduplicated."""
@@ -73,10 +70,8 @@ class Deliveries:
             origins=origins if is_kept else {},
         )
 
-    def _buffered(
-        self, owned: OwnedRange, payload: bytes
-    ) -> Iterator[tuple[WorkerStep, Sequence[Partial]]]:
-        """Keep as columns, and note, what can be kept so of a delivery to a range; yields the rest of it too."""
+    def _arrivals(self, owned: OwnedRange, payload: bytes) -> Iterator[Arrival]:
+        """What has come in a delivery to a range, by the range that it belongs to now."""
         state = self._state
         taken_in = decode_partials(payload, self._stage.combiners)
         by_range: Mapping[RangeId, Sequence[Partial]] = {owned.range_id: taken_in}
@@ -86,9 +81,4 @@ class Deliveries:
         for range_id, partials in by_range.items():
             for part in parts_of(partials):
                 state.meter.take_in(range_id, part, state.hash_of)
-                buffered, rest = state.columns.take_in(range_id, part, state.time.watermark_us)
-                if buffered is None:
-                    yield WorkerStep(), rest
-                    continue
-                blob = payload if buffered is taken_in else encode_partials(buffered)
-                yield state.journal.note_entry(state.ranges[range_id], len(buffered), blob), rest
+            yield Arrival(partials, range_id, payload if partials is taken_in else None)

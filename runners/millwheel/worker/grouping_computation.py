@@ -77,9 +77,9 @@ class GroupingComputation:
             cache_bytes=cache_bytes,
             steps=steps,
         )
-        self.windows = WindowSteps(stage.name, self.stage, self.state, router)
-        self.deliveries = Deliveries(self.stage, self.state, self.windows, guarantees)
-        self.firing = Firing(stage.name, self.stage, self.state, self.windows, steps)
+        self.window_steps = WindowSteps(stage.name, self.state, router)
+        self.deliveries = Deliveries(self.stage, self.state, self.window_steps, guarantees)
+        self.firing = Firing(stage.name, self.stage, self.state, self.window_steps, steps)
 
     def setup(self) -> None:
         """Set up the user's code on this worker."""

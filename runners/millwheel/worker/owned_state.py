@@ -5,10 +5,10 @@ from typing import Any
 
 import attrs
 
-from runners.core.ground.cells import CellId, Effects, TimerId, window_holds
-from runners.core.ground.timers import TimerQueue, Timers
-from runners.core.single_firing.single_panes import SinglePanes
-from runners.core.stages.grouping import GroupingStage
+from runners.core.ground.cells import CellId, TimerId
+from runners.core.open_windows.choice import opened_for_stream
+from runners.core.stages.entries import Changes
+from runners.core.stages.grouping import GroupingStage, Step
 from runners.errors import WorkerStoppedError
 from runners.millwheel.cell_codec import decode_timer
 from runners.millwheel.model.counts import CacheCounts
@@ -21,12 +21,10 @@ from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.sizes import Pieces
 from runners.millwheel.worker.state.cell_cache import CellCache
-from runners.millwheel.worker.state.column_state import ColumnState
 from runners.millwheel.worker.state.journal import Journal
 from runners.millwheel.worker.state.stored_cells import CellTable, StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.worker_step import WorkerStep
-from windowing.window import Window
 
 
 class OwnedState:
@@ -60,8 +58,6 @@ class OwnedState:
         self._name, self._codec, self._guarantees = name, stage.codec, guarantees
         self._is_merging, self._can_hold = stage.machine.is_merging, can_hold
         self.ranges: dict[RangeId, OwnedRange] = {}
-        self.timers = Timers()
-        self.holds: TimerQueue[tuple[CellId, Window]] = TimerQueue()
         #: The load of the ranges.
         self.meter = LoadMeter()
         self.stored = StoredCells(
@@ -74,13 +70,11 @@ class OwnedState:
             steps=steps,
         )
         self.cells = CellCache(self.stored.read, cache_bytes)
-        #: The state that is kept as columns, in place of cells and timers.
-        self.columns = ColumnState(
-            SinglePanes.of_stream(stage.graph, stage.root), cache_bytes, steps
-        )
+        #: The windows of all ranges.
+        self.windows = opened_for_stream(stage, self.cells, self.cells.need, cache_bytes)
         #: State that is durable and not in cells and timers yet.
         self.journal = Journal(
-            name, self.cells, self.stored, self.columns, self.locate, pieces, steps
+            name, self.cells, self.stored, self.windows, self.locate, stage.combiners, pieces, steps
         )
         #: Which of the ranges has a key.
         self._map = KeyMap({})
@@ -100,9 +94,7 @@ class OwnedState:
         }
         self.journal.has_stored(timers)
         timers |= self.journal.replay(owned, taken.journal)
-        for timer, fire_us in timers.items():
-            self.timers.set(timer, fire_us)
-        self.columns.note_cells(self.timers)
+        self.windows.restore(Changes([], list(timers.items())), owned.range_id)
         self._load_cells(owned)
         self.ranges[owned.range_id] = owned
         self.meter.forget(owned.range_id)
@@ -124,10 +116,7 @@ class OwnedState:
 
     def _hold_for(self, cell_ids: Iterable[CellId]) -> None:
         if self._can_hold:
-            for cell_id in cell_ids:
-                if cell_id in self.cells:
-                    for window, hold_us in window_holds(cell_id, self.cells[cell_id]):
-                        self.holds.set((cell_id, window), hold_us)
+            self.windows.restore_holds(cell_ids)
 
     def release(self, range_id: RangeId) -> None:
         """Forget a range, and everything that is kept of it in memory."""
@@ -138,9 +127,7 @@ class OwnedState:
 
         self.cells.forget(is_gone)
         self.journal.forget(range_id, is_gone)
-        self.columns.forget(range_id)
-        self.timers.forget(lambda timer: is_gone(timer[0]))
-        self.holds.forget(lambda place: is_gone(place[0]))
+        self.windows.forget(range_id, is_gone)
         del self.ranges[range_id]
         self.meter.forget(range_id)
         self._map_keys()
@@ -171,8 +158,7 @@ class OwnedState:
 
     def key_hashes(self) -> Iterator[int]:
         """The hashes of the keys in memory, about as often as there is state of them."""
-        cells = [*self.cells, *(timer[0] for timer in self.timers)]
-        return (self.hash_of(cell_id[0]) for cell_id in dict.fromkeys(cells))
+        return (self.hash_of(cell_id[0]) for cell_id in self.windows.cell_ids())
 
     def uncommitted(self, range_id: RangeId, first_hash: int, end_hash: int) -> Iterator[CellId]:
         """The cells of a range that the store does not have as they are.
@@ -192,32 +178,25 @@ class OwnedState:
     def cache_counts(self) -> CacheCounts:
         """How large the cells in memory are, and how many were read and evicted."""
         counts = self.cells.counts
-        return attrs.evolve(counts, bytes_buffered=counts.bytes_buffered + self.columns.nbytes)
+        return attrs.evolve(counts, bytes_buffered=counts.bytes_buffered + self.windows.nbytes)
 
     @property
     def output_watermark_us(self) -> int:
         """A bound on every output watermark that any of the ranges can have reported."""
-        hold_us, input_watermark_us = self.holds.next_us(), self.time.least_us
+        hold_us, input_watermark_us = self.windows.hold_us, self.time.least_us
         return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
 
     def _hold_back(self) -> None:
-        hold_us = self.holds.next_us()
+        hold_us = self.windows.hold_us
         for owned in self.ranges.values():
             owned.window_hold_us = hold_us
 
-    def apply(self, effects: Effects, fired: Iterable[TimerId]) -> WorkerStep:
-        """Set the timers and holds that a step of the window machine has changed, and note its changes.
-
-        Args:
-            effects: of the step, whose cells have changed already.
-            fired: the timers that it has fired.
-        """
+    def note(self, step: Step) -> Iterator[WorkerStep]:
+        """Note what a step of the windows has changed, and hold the output watermark for those that are open now."""
+        for each in step.noted:
+            yield self.journal.note_of(self.ranges[each.owner], each)
         # A timer that fired is gone, unless the step has set it again.
-        changed = dict.fromkeys(fired) | effects.timers
-        noted = self.journal.note(effects.touched, changed)
-        for timer, fire_us in changed.items():
-            self.timers.set(timer, fire_us)
-        for place, hold_us in effects.holds.items():
-            self.holds.set(place, hold_us)
+        timers = dict.fromkeys(step.fired) | step.effects.timers
+        if step.effects.touched or timers:
+            yield self.journal.note(step.effects.touched, timers)
         self._hold_back()
-        return noted

@@ -1,94 +1,83 @@
-"""WindowSteps: what the windows of a grouping do with partials and timers, as steps of a worker."""
+"""WindowSteps: what the windows of a grouping do, as steps of a worker."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from runners.core.ground.cells import TimerId
-from runners.core.partials.partial import Partial
-from runners.core.stages.grouping import GroupingStage, Step
+from runners.core.open_windows.open_windows import Arrival
+from runners.core.stages.grouping import Step
+from runners.core.stages.stage_clocks import StageClocks
 from runners.millwheel.model.production import LateRecord, StoredDeadLetter
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.router import Router
-from runners.millwheel.worker.state.column_state import Release
 from runners.millwheel.worker.worker_step import WorkerStep, merged
-from runners.stored.journal import encode_released
 
 
 class WindowSteps:
-    """Runs the windows of one grouping over the state of its ranges.
+    """Makes steps of a worker of what the windows of one grouping do.
 
     Args:
         name: of the grouping.
-        stage: the grouping.
         state: of the ranges that the worker owns.
         router: divides what it sends.
     """
 
-    def __init__(self, name: str, stage: GroupingStage, state: OwnedState, router: Router) -> None:
-        self._name, self._stage, self._state, self._router = name, stage, state, router
+    def __init__(self, name: str, state: OwnedState, router: Router) -> None:
+        self._name, self._state, self._router = name, state, router
 
-    def add(
-        self,
-        before: Sequence[WorkerStep],
-        released: Iterable[Release],
-        partials: list[Partial],
-        now_us: int,
-    ) -> WorkerStep:
-        """Add partials to their windows, together with what was kept as columns for these.
+    def take(self, before: WorkerStep, arrivals: Sequence[Arrival], now_us: int) -> WorkerStep:
+        """Have the windows take partials in.
 
         Args:
             before: what was done before, as a part of the same step.
-            released: the columns.
-            partials: those that came otherwise.
+            arrivals: the partials.
             now_us: the processing time, in microseconds.
         """
-        state, steps = self._state, [*before]
-        for range_id, entry, parts in released:
-            blob = encode_released(entry)
-            steps.append(state.journal.note_entry(state.ranges[range_id], 0, blob))
-            for part in parts:
-                partials.extend(part)
-        hold_us, is_merging = state.output_watermark_us, self._stage.machine.is_merging
-        state.cells.need((key, None if is_merging else window) for key, window, _, _ in partials)
-        clocks = state.time.reached(output_watermark_us=hold_us, now_us=now_us)
-        return self.done(steps, self._stage.add(state.cells, partials, clocks), hold_us)
+        clocks = self._reached(now_us)
+        step = self._state.windows.take(arrivals, clocks)
+        return self.done(step, clocks.output_watermark_us, before)
 
-    def release_columns(self, now_us: int) -> Iterator[WorkerStep]:
-        """Turn all that is kept as columns into cells.
+    def relieve(self, now_us: int) -> Iterator[WorkerStep]:
+        """Bring everything into cells that windows keep beside them.
 
         Commit each step before the next is asked for, and nothing in between.
         """
-        columns = self._state.columns
-        for range_id in columns.range_ids:
-            yield self.add([], columns.release(None, range_id), [], now_us)
+        windows = self._state.windows
+        for range_id in windows.owners:
+            clocks = self._reached(now_us)
+            yield self.done(windows.relieve(range_id, clocks), clocks.output_watermark_us)
 
-    def done(
-        self,
-        before: Sequence[WorkerStep],
-        step: Step,
-        hold_us: int,
-        fired: Iterable[TimerId] = (),
-    ) -> WorkerStep:
+    def reconcile(self, now_us: int) -> WorkerStep | None:
+        """Bring into cells what the windows of ranges that were taken over cannot keep beside those of others."""
+        clocks = self._reached(now_us)
+        step = self._state.windows.reconcile(clocks)
+        return None if step is None else self.done(step, clocks.output_watermark_us)
+
+    def _reached(self, now_us: int) -> StageClocks:
+        hold_us = self._state.output_watermark_us
+        return self._state.time.reached(output_watermark_us=hold_us, now_us=now_us)
+
+    def done(self, step: Step, hold_us: int, before: WorkerStep | None = None) -> WorkerStep:
         """What a step of the windows has done, together with what was done before as a part of it.
 
         Args:
-            before: what was done before.
             step: that of the windows.
             hold_us: a bound on the output watermarks before it, in microseconds.
-            fired: the timers that have fired.
+            before: what was done before; None: nothing.
         """
-        outputs = step.outputs
-        steps = [*before, self._state.apply(step.effects, fired)]
-        touched = {range_id: owned for each in steps for range_id, owned in each.ranges.items()}
-        sender = _sender_of(touched.values())
-        steps.append(
-            WorkerStep(
-                late=[LateRecord.of(self._name, arrival) for arrival in step.effects.late],
-                dead=[StoredDeadLetter.of(each) for each in outputs.dead],
-                tables=outputs.tables,
-                checkpoints=sender.send(self._router.payloads(outputs.groups), hold_us=hold_us),
+        outputs, late = step.outputs, step.effects.late
+        steps = [] if before is None else [before]
+        steps += self._state.note(step)
+        if late or outputs.dead or outputs.tables or outputs.groups:
+            touched = {range_id: owned for each in steps for range_id, owned in each.ranges.items()}
+            sender = _sender_of(touched.values())
+            steps.append(
+                WorkerStep(
+                    late=[LateRecord.of(self._name, arrival) for arrival in late],
+                    dead=[StoredDeadLetter.of(each) for each in outputs.dead],
+                    tables=outputs.tables,
+                    checkpoints=sender.send(self._router.payloads(outputs.groups), hold_us=hold_us),
+                )
             )
-        )
         return merged(steps)
 
 

@@ -6,8 +6,11 @@ and timers.  The next owner of a range applies the entries to what the tables ha
 and when there is time, it is compacted: cells and timers are brought up to date, a bounded number of them at a time,
 and the entries are deleted.
 
-The columns of a range (`runners.millwheel.worker.state.column_state`) are durable only in the journal.  After a
-compaction at most one entry remains for them, which has all of them.
+The columns of a range (`runners.core.open_windows.columns`) are durable only in the journal, which has three kinds of
+entries for them: partials that were taken in; `Whole`, all columns of the range, which replaces all entries before it;
+and `Released`, windows that are in cells from there on.  After a compaction only `Whole` remains, in pieces.  There is
+no entry for windows that have fired: a range keeps nothing that ends at or before its input watermark, which is a part
+of every commit.
 
 **Invariants**
 
@@ -23,21 +26,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import CellId, TimerId
-from runners.core.open_windows.entries import Changes
+from runners.core.open_windows.open_windows import OpenWindows
+from runners.core.stages.entries import Changes, Noted, Released, Whole
 from runners.errors import StoreError
 from runners.millwheel.cell_codec import encode_window
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import CellWrite, JournalEntry, TimerWrite
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.sizes import Pieces
+from runners.millwheel.worker.sizes import VALUE_BYTES_MAX, Pieces
 from runners.millwheel.worker.state.cell_cache import CellCache
-from runners.millwheel.worker.state.column_state import ColumnState
 from runners.millwheel.worker.state.stored_cells import StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.worker_step import WorkerStep, merged
 from runners.stored.cells import encode_cell
-from runners.stored.journal import decode_entry, encode_changes
+from runners.stored.journal import decode_entry, encode_changes, encode_released, encode_whole
+from runners.stored.partials import Combiners, encode_partials
 
 #: The journal of a computation on one worker is not longer than this, and what compacting it takes in addition.
 JOURNAL_BYTES_MAX = 16 << 20
@@ -63,8 +68,9 @@ class Journal:
         computation: its name.
         cells: those in memory.
         stored: those in the store.
-        columns: the state that is kept as columns.
+        windows: those of the ranges; what they keep beside cells is durable in the journal only.
         locate: as `Locate`.
+        combiners: fold the columns in entries.
         pieces: encodes cells by their ids.
         steps: how much is compacted in one step.
     """
@@ -74,14 +80,17 @@ class Journal:
         computation: str,
         cells: CellCache,
         stored: StoredCells,
-        columns: ColumnState,
+        windows: OpenWindows,
         locate: Locate,
+        combiners: Combiners,
         pieces: Pieces,
         steps: StepLimits = STEP_LIMITS,
     ) -> None:
         self._computation, self._cells, self._stored = computation, cells, stored
-        self._columns, self._locate = columns, locate
+        self._windows, self._locate, self._combiners = windows, locate, combiners
         self._pieces, self._steps = pieces, steps
+        # No row of columns is large.
+        self._column_pieces = Pieces(VALUE_BYTES_MAX, repr, steps)
         #: Timers that have changed since their table was written.
         self._timers: dict[TimerId, int | None] = {}
         #: Timers that their table has, rather too many than too few.
@@ -168,21 +177,22 @@ class Journal:
             for cell_id, cell in some:
                 self._cells.wrote(cell_id, None if cell is None else size)
 
-    def note_entry(self, owned: OwnedRange, size: int, payload: bytes) -> WorkerStep:
-        """One entry of a range.
+    def note_of(self, owned: OwnedRange, noted: Noted) -> WorkerStep:
+        """The entry for what a range keeps beside cells; for windows that have fired none, but earlier entries may go.
 
         Args:
             owned: the range.
-            size: how many partials in columns, or cells, it has.
-            payload: the entry, as bytes.
+            noted: what has changed.
         """
-        entry = self._entry(owned, size, payload)
+        if noted.entry is None:
+            self._note(owned)
+            return WorkerStep.touching(owned)
+        if isinstance(noted.entry, Released):
+            entry = self._entry(owned, 0, encode_released(noted.entry))
+        else:
+            payload = noted.received or encode_partials(noted.entry)
+            entry = self._entry(owned, len(noted.entry), payload)
         return WorkerStep(ranges={owned.range_id: owned}, journal=(entry,))
-
-    def note_fired(self, owned: OwnedRange) -> WorkerStep:
-        """Note that windows of a range's columns have fired: the entry with them is to go."""
-        self._note(owned)
-        return WorkerStep.touching(owned)
 
     def _entry(self, owned: OwnedRange, size: int, payload: bytes) -> JournalEntry:
         self._note(owned)
@@ -208,24 +218,21 @@ class Journal:
         """
         timers: dict[TimerId, int | None] = {}
         for payload in entries:
-            content = decode_entry(payload, self._columns.combiners)
+            content = decode_entry(payload, self._combiners)
             self._ranges[owned.range_id] = owned
             self._bytes += len(payload)
             if not isinstance(content, Changes):
-                self._columns.replay(owned, content)
+                self._windows.restore(content, owned.range_id)
                 continue
             cells, changed = content
             timers.update(changed)
             size = len(payload) // max(1, len(cells) + len(changed))
+            self._windows.restore(Changes(cells, []), owned.range_id)
             for cell_id, cell in cells:
                 self._check(owned, cell_id)
-                if cell is None:
-                    self._cells.pop(cell_id, None)
-                else:
-                    self._cells[cell_id] = cell
                 # Its table may have it: it is not known what the former owner has compacted.
                 self._cells.wrote(cell_id, None if cell is None else size, is_stored=True)
-        self._columns.forget_fired(owned)
+        self._windows.forget_fired(owned.range_id, owned.watermark_us)
         self._timers.update(timers)
         self._stored_timers.update(timers)
         return timers
@@ -277,13 +284,22 @@ class Journal:
         ranges = {range_id: self._ranges[range_id] for range_id in self._round.bundles}
         entries = list[JournalEntry]()
         for range_id in ranges:
-            for size, payload in self._columns.whole(range_id):
+            for size, payload in self._whole(range_id):
                 entries.append(JournalEntry(range_id, size, payload))
                 self._remaining_bytes += len(payload)
             if range_id not in self._noted:
                 del self._ranges[range_id]
         compacted, self._round = self._round.bundles, None
         return WorkerStep(ranges=ranges, journal=entries, compacted=compacted)
+
+    def _whole(self, range_id: RangeId) -> Iterator[tuple[int, bytes]]:
+        """Yield all columns of a range as entries, and the rows in each; the first replaces whatever came before."""
+        is_first = True
+        for part in self._windows.whole(range_id):
+            for piece, blob in self._column_pieces.of(part, encode_partials):
+                assert isinstance(piece, PartialColumns)
+                yield len(piece), encode_whole(Whole([piece])) if is_first else blob
+                is_first = False
 
     def _cell_writes(self, cells: Iterator[CellId]) -> tuple[list[CellId], WorkerStep, bool]:
         """The next cells of a round, as many as a step may have, their writes, and whether these were the last."""

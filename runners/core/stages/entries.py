@@ -35,5 +35,20 @@ class Released:
     windows: Sequence[Window]
 
 
-#: Any of these; or partials, which were added.
+#: Any of the three; or partials, which were added.
 Entry = Changes | Whole | Released | Sequence[Partial]
+
+
+class Noted(NamedTuple):
+    """A change of what an owner of windows keeps beside cells; an engine that makes state durable stores the entry.
+
+    Attributes:
+        owner: of the windows.
+        entry: partials that were added, or windows that were released; None: windows have fired, and earlier entries
+            may go.
+        received: the bytes that the partials came as, if they are all that came in these.
+    """
+
+    owner: Any
+    entry: Released | PartialColumns | None
+    received: bytes | None = None

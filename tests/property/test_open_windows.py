@@ -1,0 +1,284 @@
+"""Open windows emit the same however they are kept, and go on after `spill` and `restore` as they would have."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.columns import IntColumn
+from runners.core.ground.bundle import Bundle
+from runners.core.open_windows.choice import (
+    opened,
+    opened_for_stream,
+    opened_until_all_is_there,
+)
+from runners.core.open_windows.columns import Columns
+from runners.core.open_windows.open_windows import Arrival, OpenWindows
+from runners.core.open_windows.replayed import Replayed
+from runners.core.single_firing import column_windows
+from runners.core.stages.entries import Changes, Entry
+from runners.core.stages.grouping import GroupingStage, Step
+from runners.core.stages.plan import plan
+from runners.core.stages.stage_clocks import StageClocks
+from runners.core.stages.stage_executor import StageExecutor
+from runners.stored.journal import decode_entry, encode_changes
+from runners.stored.partials import decode_partials, encode_partials
+from tests.columnar import Batch, Collection, EventSource, Recorder, columns_of
+from tests.property.test_columns import (
+    BATCHES,
+    KEYS,
+    SECOND_US,
+    WINDOW_FNS,
+    aggregation,
+    at_seconds,
+)
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+Open = Callable[[GroupingStage], OpenWindows]
+DISCARDING = df.AccumulationMode.DISCARDING
+
+
+def for_stream(stage: GroupingStage) -> OpenWindows:
+    return opened_for_stream(stage, {}, lambda _: None, None)
+
+
+def crowded(stage: GroupingStage) -> OpenWindows:
+    return opened_for_stream(stage, {}, lambda _: None, 0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_steps() -> Iterator[None]:
+    """So that a few records are enough for several of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_windows, "FOLD_PARTIALS_MIN", 3)
+        yield
+
+
+class Run:
+    """A grouping with its open windows; every act returns what it has emitted, in any order of keys."""
+
+    def __init__(
+        self,
+        transform: Callable[[Collection], Collection],
+        open_: Open,
+        *,
+        most: int | None = None,
+    ) -> None:
+        pipeline, self._recorder = df.Pipeline(), Recorder()
+        source = EventSource([], as_columns=False)
+        transform(pipeline | df.Read(source)) | df.ParDo(self._recorder)
+        planned = plan(pipeline.graph())
+        (root,), (stage,) = planned.sources(), planned.groupings()
+        self._executor = StageExecutor(planned, root)
+        self._stage, self._open, self._most = GroupingStage(planned, stage), open_, most
+        self.windows = open_(self._stage)
+        self._watermark_us = MIN_TIMESTAMP_US
+        self._late: list[Any] = []
+
+    def take(self, batch: Batch, *, as_columns: bool) -> list[str]:
+        """What comes in one batch."""
+        events, times_us = [event for event, _ in batch[0]], [at_us for _, at_us in batch[0]]
+        bundle = Bundle(events, times_us)
+        if as_columns:
+            bundle = Bundle(columns_of(events), IntColumn(np.array(times_us, np.int64)))
+        clocks = StageClocks.of_source(watermark_us=self._watermark_us, now_us=0)
+        for partials in self._executor.process(bundle, clocks).groups.values():
+            blob = encode_partials(partials)
+            received = decode_partials(blob, self._stage.combiners)
+            self._note(self.windows.take([Arrival(received, None, blob)], self._clocks))
+            if self.windows.is_crowded:
+                for owner in self.windows.owners:
+                    self._note(self.windows.relieve(owner, self._clocks))
+        return self._emitted()
+
+    def advance(self, watermark_us: int) -> list[str]:
+        """The watermark moves."""
+        self._watermark_us = max(self._watermark_us, watermark_us)
+        reached_us = MIN_TIMESTAMP_US
+        while (step := self._advance()) is not None:
+            if step.reached_us is not None:
+                assert reached_us <= step.reached_us <= self._watermark_us
+                reached_us = step.reached_us
+            self._note(step)
+        return self._emitted()
+
+    def _advance(self) -> Step | None:
+        most = self._most
+        return self.windows.advance(self._clocks, timers_max=most, panes_max=most)
+
+    def spill(self) -> list[str]:
+        """All windows go through their entries, as they would be stored, to others."""
+        entries = list(map(self._stored, self.windows.spill()))
+        assert len(self.windows) == 0
+        assert next(self.windows.keys(), None) is None
+        self.windows = self._open(self._stage)
+        for entry in entries:
+            self.windows.restore(entry)
+        return self._emitted()
+
+    def _stored(self, entry: Entry) -> Any:
+        blob = encode_changes(*entry) if isinstance(entry, Changes) else encode_partials(entry)  # type: ignore[arg-type]
+        return decode_entry(blob, self._stage.combiners)
+
+    @property
+    def _clocks(self) -> StageClocks:
+        return StageClocks(
+            watermark_us=self._watermark_us, output_watermark_us=MIN_TIMESTAMP_US, now_us=0
+        )
+
+    def _note(self, step: Step) -> None:
+        self._late += [
+            ("late", each.key, each.window, each.accumulator, each.count)
+            for each in step.effects.late
+        ]
+
+    def _emitted(self) -> list[str]:
+        emitted = sorted(map(repr, [*self._recorder.seen, *self._late]))
+        self._recorder.seen.clear()
+        self._late.clear()
+        return emitted
+
+
+TRANSFORMS = st.builds(
+    lambda window_fn, keys, trigger, lateness_s, mode: aggregation(
+        window_fn,
+        keys,
+        [("value", sum), ("shard", max)],
+        trigger=trigger,
+        allowed_lateness=lateness_s,
+        accumulation_mode=mode,
+    ),
+    WINDOW_FNS,
+    KEYS,
+    st.sampled_from([None, None, None, df.AfterWatermark(early=df.AfterCount(2))]),
+    st.sampled_from([0, 0, 0, 5]),
+    st.sampled_from([DISCARDING, df.AccumulationMode.ACCUMULATING]),
+)
+COLUMNS = st.lists(st.booleans(), min_size=5, max_size=5)
+SPILLS = st.lists(st.booleans(), min_size=5, max_size=5)
+MOST = st.sampled_from([None, 1, 2])
+
+
+def played(
+    run: Run,
+    batches: Sequence[Batch],
+    as_columns: Sequence[bool],
+    spills: Sequence[bool] = (),
+    *,
+    moves: bool,
+) -> list[list[str]]:
+    """What is emitted by each batch, and by the watermark after it; ``moves``: it does not only at the end."""
+    emitted = []
+    for number, batch in enumerate(batches):
+        emitted.append(run.take(batch, as_columns=as_columns[number]))
+        if number < len(spills) and spills[number]:
+            emitted[-1] += run.spill()
+        emitted.append(run.advance(batch[1]) if moves else [])
+    return [*emitted, run.advance(MAX_TIMESTAMP_US)]
+
+
+SCRIPTS: dict[str, Any] = {
+    "transform": TRANSFORMS,
+    "batches": BATCHES,
+    "as_columns": COLUMNS,
+    "spills": SPILLS,
+    "most": MOST,
+}
+
+
+def check_a_stream(
+    transform: Any,
+    batches: list[Batch],
+    as_columns: list[bool],
+    spills: list[bool],
+    most: int | None,
+) -> None:
+    """All ways of keeping windows emit the same while input comes and windows fire in turns."""
+    expected = played(Run(transform, opened), batches, as_columns, moves=True)
+
+    for open_ in (opened, for_stream, crowded):
+        run = Run(transform, open_, most=most)
+        assert expected == played(run, batches, as_columns, spills, moves=True), open_
+        assert len(run.windows) == 0
+        assert next(run.windows.keys(), None) is None
+
+
+def check_a_batch(
+    transform: Any,
+    batches: list[Batch],
+    as_columns: list[bool],
+    spills: list[bool],
+    most: int | None,
+) -> None:
+    """All ways of keeping windows emit the same where all of them fire when all input is there."""
+    expected = played(Run(transform, opened), batches, as_columns, moves=False)
+
+    for open_ in (opened, for_stream, opened_until_all_is_there):
+        run = Run(transform, open_, most=most)
+        assert expected == played(run, batches, as_columns, spills, moves=False), open_
+
+
+def _at(watermark_s: int, *seconds: int) -> Batch:
+    return at_seconds(*seconds)[0], watermark_s * SECOND_US
+
+
+_SUMS = [("value", sum)]
+#: Columns and rows of one window in turns, windows that end at one instant, and late ones; by hand.
+HARD: list[dict[str, Any]] = [
+    {
+        "transform": aggregation(window_fn, ["user"], _SUMS, accumulation_mode=DISCARDING),
+        "batches": [_at(0, 1, 11, 21), _at(5, 2, 12, 13), _at(12, 3, 14, 22), _at(20, 4, 15, 23)],
+        "as_columns": as_columns,
+        "spills": spills,
+        "most": most,
+    }
+    for window_fn in (df.FixedWindows(10), df.Sessions(3))
+    for as_columns in ([True, False, True, True], [False, True, True, False], [True] * 4)
+    for spills in ([True, False, True, True], [False, True, False, False])
+    for most in (None, 1)
+]
+
+
+@pytest.mark.parametrize("script", HARD)
+def test_hard_scripts_emit_the_same_however_windows_are_kept(script: dict[str, Any]) -> None:
+    check_a_stream(**script)
+    check_a_batch(**script)
+
+
+@given(**SCRIPTS)
+def test_a_stream_emits_the_same_however_its_windows_are_kept(**script: Any) -> None:
+    check_a_stream(**script)
+
+
+@given(**SCRIPTS)
+def test_a_batch_emits_the_same_however_its_windows_are_kept(**script: Any) -> None:
+    check_a_batch(**script)
+
+
+def test_every_way_of_keeping_windows_is_among_these() -> None:
+    """Or the laws would compare cells with cells."""
+    kept = {
+        type(Run(aggregation(window_fn, ["user"], [("value", sum)]), open_).windows)
+        for window_fn in (df.FixedWindows(10), df.Sessions(3))
+        for open_ in (opened, for_stream, opened_until_all_is_there)
+    }
+
+    assert {Columns, Replayed} < kept
+
+
+def test_what_is_in_cells_and_what_is_in_columns_are_kept_apart() -> None:
+    """Rows behind the first columns are cells, and columns of their windows go there; the others stay."""
+    run = Run(aggregation(df.FixedWindows(10), ["user"], [("value", sum)]), for_stream)
+    run.take(at_seconds(1), as_columns=False)
+    run.take(at_seconds(2, 12), as_columns=True)
+
+    assert len(run.windows) == 1
+    assert run.windows.nbytes > 0
+    assert [] == run.advance(9 * SECOND_US)
+    assert 1 == len(run.advance(10 * SECOND_US))
+    assert 1 == len(run.advance(20 * SECOND_US))
+    assert run.windows.nbytes == 0
