@@ -3,6 +3,7 @@
 `docs/glossary.md` says what each term means and what others call it.
 """
 
+import ast
 import functools
 import io
 import re
@@ -303,3 +304,56 @@ def test_a_text_with_a_word_that_was_given_up_is_found(tmp_path: Path) -> None:
     for path, lines in ((page, [1]), (program, [1, 2])):
         found = [line for line, text in texts_of(path) if RETIRED_IN_TEXT.search(text)]
         assert found == lines
+
+
+#: What a message does not say: who reads it cannot do anything with it, or knows another word for it.
+NO_MESSAGE = re.compile(
+    r"should be impossible|come back|worked off|met an unexpected|accumulate or discard"
+)
+#: Of the arguments of an error, those that are shown one after the other.
+SHOWN = ("detail", "hint")
+
+
+def messages(text: str) -> Iterator[tuple[int, str]]:
+    """Facts, details and hints of errors, and help of commands, as far as they are written where they are used."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func).rpartition(".")[2]
+        given = [each.value for each in node.keywords if each.arg in (*SHOWN, "help")]
+        if name.endswith(("Error", "Warning")):
+            given += node.args[:1]
+        for each in given:
+            parts = each.values if isinstance(each, ast.JoinedStr) else [each]
+            found = [part.value if isinstance(part, ast.Constant) else "{}" for part in parts]
+            if any(isinstance(part, ast.Constant) for part in parts):
+                yield each.lineno, "".join(map(str, found))
+
+
+def complaint_about(message: str) -> str | None:
+    """What is wrong with a message; None: nothing that can be seen without reading it."""
+    if message.endswith(".") and not message.endswith("..."):
+        return "ends with a full stop: fact, detail and hint are parts of one message"
+    if "  " in message.strip():
+        return "has two spaces"
+    unclear = NO_MESSAGE.search(message)
+    return f"has {unclear[0]!r}" if unclear else None
+
+
+def test_messages_are_parts_of_one_text_in_the_fields_words() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {complaint}: {message}"
+        for path in programs()
+        if path.relative_to(ROOT).parts[0] in ("windowing", "triggers", "dataflow", "runners")
+        for line, message in messages(path.read_text("utf-8"))
+        if (complaint := complaint_about(message))
+    ]
+
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_message_with_a_full_stop_is_found() -> None:
+    program = 'raise df.InputError(f"no {x}.", hint="try, and come back")\nlog.info("Fine.")\n'
+
+    assert [complaint_about(each) is None for _, each in messages(program)] == [False, False]
+    assert complaint_about("return a tuple, e.g. (1, ...)") is None

@@ -49,7 +49,7 @@ class Deaths:
         return JobFailedError(
             f"{before + 1} workers of job {self._job!r} have ended at one step of {place}, one after the other",
             detail=died.reason,
-            hint="the detail says why; what is committed stays, and running the job again continues it.  Records that "
+            hint="the detail says why; what is committed stays, and running the job again continues it; records that "
             "end their process are set aside as dead letters with tries_per_record=..., and those that never return "
             "with step_timeout=... too",
         )
