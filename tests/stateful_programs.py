@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.core.ground.cells import CellId, LateArrival
+from runners.core.ground.dead_letters import DeadLetter
 from runners.core.ground.timers import Timers
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import plan
@@ -33,6 +34,7 @@ EVENT_TIMERS = ("first", "second", "ticks:1", "ticks:2", "ticks:3")
 PROCESSING_TIMERS = ("clock", "wait", "beeps:1", "beeps:2")
 
 #: A call with its arguments.  ("script", timer, program): what that timer's method does the next time.
+#: ("call", f): the function f is called, which may raise.
 Operation = tuple[Any, ...]
 Program = tuple[Operation, ...]
 
@@ -131,6 +133,8 @@ def _run(
             by_name[args[0]].set_after(args[1] / US)
         elif call == "clear timer":
             by_name[args[0]].clear()
+        elif call == "call":
+            args[0]()
         else:
             scripts.write((scripts.read() or {}) | {args[0]: args[1]})
 
@@ -271,11 +275,17 @@ class Engine:
     #: Value, event time, window.
     outputs: list[tuple[Any, int, Window]] = attrs.field(factory=list)
     late: list[LateArrival] = attrs.field(factory=list)
+    dead: list[DeadLetter] = attrs.field(factory=list)
     touched: set[CellId] = attrs.field(factory=set)
 
     @classmethod
     def of(
-        cls, fn: df.DoFn, window_into: df.WindowInto | None = None, *, is_time_sorted: bool = False
+        cls,
+        fn: df.DoFn,
+        window_into: df.WindowInto | None = None,
+        *,
+        is_time_sorted: bool = False,
+        tries: int | None = None,
     ) -> "Engine":
         pipeline = df.Pipeline(DirectRunner())
         collection: Any = pipeline | df.Read(ScriptedSource([]))
@@ -283,7 +293,12 @@ class Engine:
         collection | "stateful" >> df.ParDo(fn)
         execution = plan(pipeline.graph())
         return cls(
-            GroupingStage(execution, execution.stages["stateful"], is_time_sorted=is_time_sorted)
+            GroupingStage(
+                execution,
+                execution.stages["stateful"],
+                is_time_sorted=is_time_sorted,
+                tries=tries,
+            )
         )
 
     def add(self, *elements: tuple[Any, Window, Any, int]) -> None:
@@ -316,6 +331,7 @@ class Engine:
         columns = zip(effects.values, effects.timestamps_us, effects.windows, strict=True)
         self.outputs.extend(columns)
         self.late.extend(effects.late)
+        self.dead.extend(effects.dead)
         self.touched.update(effects.touched)
 
     def emitted(self, window: Window) -> list[tuple[Any, int]]:

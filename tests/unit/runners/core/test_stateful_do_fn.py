@@ -319,3 +319,27 @@ def test_the_engines_timers_are_the_soonest_of_each_domain() -> None:
         (cell_id, W1, TimeDomain.EVENT): 5 * US,
         (cell_id, W1, TimeDomain.PROCESSING): 5 * US,
     } == effects.timers
+
+
+class Ending(df.DoFn):
+    """Emits at the end of a bundle, in the first window, at the second that its last element is."""
+
+    def process(self, element: tuple[str, int], /, count: Any = df.DoFn.StateParam(COUNT)) -> None:
+        count.add(1)
+        self.at_s = element[1]
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield df.WindowedValue("end", self.at_s, W1)
+
+
+def test_the_end_of_a_bundle_is_bound_by_its_own_elements_only() -> None:
+    """What the bundle before had is behind the watermark by now."""
+    for window, at_us, message in [
+        (W1, 4 * US, "an earlier event time than all elements have"),
+        (W2, 3 * US, "in a window that none of the elements is in"),
+    ]:
+        engine = Engine.of(Ending(), fixed())
+        engine.add(("k", W1, 3, 3 * US))
+        assert engine.emitted(W1) == [("end", 3 * US)]
+        with pytest.raises(df.TransformError, match=message):
+            engine.add(("k", window, 3, at_us))
