@@ -262,6 +262,24 @@ def test_schema_is_applied_once_by_many_at_once(store_dsn: str) -> None:
     assert versions == [(migration.version,) for migration in schema.MIGRATIONS]
 
 
+def test_a_new_database_has_all_migrations_in_one_round_trip(
+    admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would be a wait, and every job's first run in a database begins with them."""
+    sent: list[Any] = []
+    execute = psycopg.Connection.execute
+
+    def noted(connection: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+        sent.append(query)
+        return execute(connection, query, *arguments, **options)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", noted)
+    schema.migrate(admin)
+
+    assert len([each for each in sent if b"CREATE TABLE dataflow.jobs" in each]) == 1
+    assert len(sent) < len(schema.MIGRATIONS)
+
+
 def test_failed_migration_leaves_the_old_schema(admin: psycopg.Connection[Any]) -> None:
     schema.migrate(admin)
     latest = schema.MIGRATIONS[-1].version

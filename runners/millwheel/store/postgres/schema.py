@@ -8,7 +8,7 @@ must not commit by the old ones.
 from collections.abc import Sequence
 from typing import Any
 
-from psycopg import Connection
+from psycopg import ClientCursor, Connection
 
 from runners.errors import UnsuitableStoreError
 from runners.millwheel.store.postgres.queries import QUERIES, Migration, load_migrations
@@ -17,7 +17,7 @@ MIGRATIONS = load_migrations()
 
 
 def migrate(connection: Connection[Any], migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Apply what is missing; do nothing, with one query, when nothing is.
+    """Apply what is missing, in one round trip; do nothing, with one query, when nothing is.
 
     Safe when several programs call it at once, and on repetition.
 
@@ -37,13 +37,20 @@ def migrate(connection: Connection[Any], migrations: Sequence[Migration] = MIGRA
         connection.execute(QUERIES["create_schema"])
         # Another program may have migrated while this one waited for the lock.
         version = _version(connection, latest)
-        for migration in migrations:
-            if migration.version > version:
-                connection.execute(migration.script)
-                connection.execute(
-                    QUERIES["record_migration"],
-                    {"version": migration.version, "name": migration.name},
-                )
+        missing = [each for each in migrations if each.version > version]
+        if missing:
+            connection.execute(_script(connection, missing))
+
+
+def _script(connection: Connection[Any], missing: Sequence[Migration]) -> bytes:
+    """Migrations and their records as one text: a new database gets all of them, and nobody waits for each."""
+    cursor = ClientCursor(connection)
+    statements = []
+    for each in missing:
+        row = {"version": each.version, "name": each.name}
+        recorded = cursor.mogrify(QUERIES["record_migration"], row)
+        statements += [each.script, recorded.encode()]
+    return b"\n;\n".join(statements)
 
 
 def _version(connection: Connection[Any], latest: int) -> int:
