@@ -22,6 +22,7 @@ time.sleep(2)
 IN_A_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}])"
 
 
+@pytest.mark.slow
 def test_work_of_a_child_counts(tmp_path: Path) -> None:
     usage = processes.run(
         [sys.executable, "-c", IN_A_CHILD], log=tmp_path / "log", cwd=tmp_path, timeout_s=60

@@ -96,7 +96,7 @@ def check_hard(name: str, combiner: Combiner, size_us: int) -> None:
 
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("combiner", Combiner)
-@pytest.mark.parametrize("size_us", [1, 10, 100])
+@pytest.mark.parametrize("size_us", [1, 10, pytest.param(100, marks=pytest.mark.slow)])
 def test_hard_panes_at_the_event_times_of_records(
     name: str, combiner: Combiner, size_us: int
 ) -> None:

@@ -179,6 +179,7 @@ def test_what_is_emitted_does_not_depend_on_memory(
     assert {(row["key"], row["end"]): tuple(row.values()) for row in expected} == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sum", "list", "stateful"])
 def test_buckets_that_are_too_large_are_divided_again(kind: str) -> None:
     chunks = [[(key, 1, key % 300) for key in range(at, at + 100)] for at in range(0, 3_000, 100)]

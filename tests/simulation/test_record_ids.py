@@ -99,6 +99,7 @@ def test_every_id_counts_once(
         assert counts.duplicates == copies.total() - len(late)
 
 
+@pytest.mark.slow
 def test_the_shipped_pipeline_drops_copies_and_asks_in_vain() -> None:
     """Else there would be nothing to find in it."""
     counted = Counter[str]()

@@ -51,6 +51,7 @@ def digest(pipeline: str, seed: int) -> str:
     return simulation.cluster.trace.digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_seed_repeats_itself(pipeline: str) -> None:
     once = [digest(pipeline, seed) for seed in range(1, REPEATED + 2)]

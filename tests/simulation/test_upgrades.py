@@ -56,6 +56,7 @@ def test_newer_code_goes_on_with_the_rows_of_an_undisturbed_run(name: str, seed:
     simulate(name, seeds=[seed], upgrade=next_format(Counted()))
 
 
+@pytest.mark.slow
 def test_what_was_left_is_read_and_what_is_written_is_new() -> None:
     """Or the law above would be about nothing: of every kind that a stream leaves, some is read, and none is left."""
     left, read = Counter[str](), Counted()

@@ -124,6 +124,7 @@ def test_backfill_and_stream_go_on_with_the_rows_of_an_undisturbed_run(
         event("fails without an upgrade too")
 
 
+@pytest.mark.slow
 def test_what_a_backfill_has_left_is_read() -> None:
     """Or the law above would be about nothing: what is half done, and what has been loaded but is not live."""
     read, states = Counted(), Counter[BackfillState]()
@@ -220,6 +221,7 @@ def test_each_record_of_a_batch_is_in_a_row_or_in_a_dead_letter(name: str, seed:
     assert found == ONCE, f"{name}, seed {seed}, {run.struck}"
 
 
+@pytest.mark.slow
 def test_what_a_batch_has_left_is_read_and_what_is_written_is_new() -> None:
     read, left = Counted(), Counter[int | None]()
     for seed in range(20):

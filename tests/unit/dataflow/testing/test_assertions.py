@@ -246,6 +246,7 @@ def test_an_assertion_that_was_never_made_warns(run: bool) -> None:
         forget(run=run)
 
 
+@pytest.mark.slow
 def test_an_assertion_that_was_never_made_warns_when_python_ends() -> None:
     program = """
         import dataflow as df
@@ -299,6 +300,7 @@ def test_an_assertion_of_nothing_is_refused() -> None:
         in_window((60, 0), is_empty())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["strategies", "laws"])
 def test_only_strategies_need_hypothesis(module: str) -> None:
     program = f"""

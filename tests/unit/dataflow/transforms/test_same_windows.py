@@ -108,6 +108,7 @@ class _Row(df.DoFn):
         yield {"key": key, "start": window.start.timestamp(), "text": text}
 
 
+@pytest.mark.slow
 def test_a_stream_joins_them_as_the_direct_runner_does() -> None:
     """Whatever dies."""
     simulate(joined, seeds=6)

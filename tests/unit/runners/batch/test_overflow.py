@@ -110,6 +110,7 @@ def test_only_a_single_element_that_counts_overflows(
     assert sum(len(found) for found in arrived.values() if isinstance(found, list)) == 100_000
 
 
+@pytest.mark.slow
 def test_a_file_goes_with_what_was_read_and_with_the_task() -> None:
     stage = Stage()
     for _ in range(2):

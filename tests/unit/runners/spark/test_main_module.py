@@ -101,6 +101,7 @@ def run(program: str, given: str = "", *, as_file: Path | None = None) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_file", [True, False], ids=["script", "without a file"])
 def test_classes_of_main_are_found_in_another_process(is_file: bool, tmp_path: Path) -> None:
     sent = run(SCRIPT, as_file=tmp_path / "job.py" if is_file else None)

@@ -491,6 +491,7 @@ def test_state_of_a_stateful_do_fn(old: df.DoFn, new: df.DoFn, reasons: Any) -> 
     assert len(found) == (reasons or 0)
 
 
+@pytest.mark.slow
 def test_shapes_are_the_same_in_every_process() -> None:
     """No address, no order of a set: or else a job could not be continued."""
     code = (
