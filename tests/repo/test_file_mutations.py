@@ -89,5 +89,6 @@ def test_files_that_are_read_wrongly_are_noticed(
     monkeypatch.setattr(whole_lines, "READ_BYTES", 2)
     mutate(monkeypatch)
 
-    with pytest.raises(AssertionError):
+    # A line that is read as two records has two event times where one is taken.
+    with pytest.raises((AssertionError, ValueError)):
         check(tmp_path / "any.csv")

@@ -9,6 +9,9 @@ import pytest
 from dataflow.canonical_keys import CanonicalKeys
 from dataflow.coders import encode_key, hash_key
 from runners.core.ground.key_codec import EncodedKey, KeyCodec
+from runners.core.ground.timers import Timers
+from runners.core.open_windows.cells import Cells
+from runners.core.open_windows.columns import Columns
 from runners.core.partials import merging as partial_merging
 from runners.core.partials import row_folding, stateful_inputs, values_by_key
 from runners.errors import JobFailedError
@@ -312,6 +315,46 @@ def release_what_waits_to_be_committed(patch: Patch) -> None:
     patch.setattr(Worker, "_release", broken)
 
 
+def keep_what_waits_for_a_released_range(patch: Patch) -> None:
+    """What had arrived for a range is taken in when it comes back, after its next owner took it in."""
+    patch.setattr(Inbox, "forget", lambda *_: None)
+
+
+def keep_timers_of_a_released_range(patch: Patch) -> None:
+    """A worker goes on waiting for what another one fires."""
+    patch.setattr(Timers, "forget", lambda *_: None)
+
+
+def keep_columns_of_a_released_range(patch: Patch) -> None:
+    """A worker has the columns of a range of another one."""
+    patch.setattr(Columns, "forget", Cells.forget)
+
+
+def own_what_is_retired(patch: Patch) -> None:
+    """A range that was merged into another stays with its last owner."""
+    end, forget = Worker._end_handovers, Worker._forget
+
+    def broken(worker: Worker, message: EndHandover) -> None:
+        patch.setattr(Worker, "_forget", lambda *_: None)
+        end(worker, message)
+        patch.setattr(Worker, "_forget", forget)
+
+    patch.setattr(Worker, "_end_handovers", broken)
+
+
+def take_a_handover_for_unfinished(patch: Patch) -> None:
+    """The owner of a range does not note that its handover has ended, only the store does."""
+    end = Worker._end_handovers
+
+    def broken(worker: Worker, message: EndHandover) -> None:
+        before = {range_id: owned.handover_with for range_id, owned in worker._ranges.items()}
+        end(worker, message)
+        for range_id, owned in worker._ranges.items():
+            owned.handover_with = before[range_id]
+
+    patch.setattr(Worker, "_end_handovers", broken)
+
+
 def end_while_a_range_is_on_its_way(patch: Patch) -> None:
     """The job is done when all who are there report it; a range that is nobody's has something to delete yet."""
     patch.setattr(Assignment, "is_at_rest", True)
@@ -379,6 +422,11 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     token_per_owner: {"faults": {Fault.LATE_COMMIT: 0.05}},
     take_deliveries_before_the_watermark: {"faults": {Fault.CRASH: 0.05}, "workers": 1},
     end_handovers_at_once: {"faults": RESHAPING},
+    keep_what_waits_for_a_released_range: {"faults": {Fault.MOVE: 0.2}},
+    keep_timers_of_a_released_range: {"faults": {Fault.MOVE: 0.2}},
+    keep_columns_of_a_released_range: {"faults": {Fault.MOVE: 0.2}},
+    own_what_is_retired: {"faults": {Fault.MERGE: 0.3, Fault.SPLIT: 0.1}},
+    take_a_handover_for_unfinished: {"faults": RESHAPING},
     give_ranges_without_their_commits: {"faults": {Fault.LOST_PART: 0.05, Fault.MOVE: 0.1}},
     finish_what_is_not_there: {"faults": {Fault.LOST_PART: 0.05}},
     take_channels_as_they_are: {"faults": {Fault.LOST_PART: 0.05, Fault.ZOMBIE: 0.05}},
@@ -422,6 +470,11 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (send_again_what_was_not_answered, "sums", "I6"),
         (token_per_owner, "sums", "I6"),
         (end_handovers_at_once, dense.chain, "I"),
+        (keep_what_waits_for_a_released_range, "sums", "I10"),
+        (keep_timers_of_a_released_range, "sums", "I10"),
+        (keep_columns_of_a_released_range, "typed", "I10"),
+        (own_what_is_retired, "sums", "I10"),
+        (take_a_handover_for_unfinished, "sums", "I10"),
         (give_ranges_without_their_commits, "sums", "I8"),
         (finish_what_is_not_there, "sums", "I10"),
         (take_channels_as_they_are, "sums", "I"),

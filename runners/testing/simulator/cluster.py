@@ -527,6 +527,7 @@ class Cluster:
         self._lull = 0 if worked else self._lull + 1
         if process in self.workers:
             self._check_reported(worker)
+            process.check_memory(self.store, JOB)
         if worker.is_stopped:
             self.trace.note(process.name, "ends")
             process.die()
@@ -591,6 +592,9 @@ class Cluster:
             for process in self._processes:
                 if process.can_step:
                     self._step(process)
+        for process in self._processes:
+            if process.can_step:
+                process.check_memory(self.store, JOB, at_rest=True)
         self.master.stop()
         for process in self._processes:
             if process.can_step:

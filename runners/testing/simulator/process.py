@@ -5,9 +5,12 @@ from typing import Protocol
 
 import attrs
 
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator.clock import SkewedClock
 from runners.testing.simulator.fault import SyncPoint
+from runners.testing.simulator.memory import check_memory, retired_of
 from runners.testing.simulator.network import VirtualNetwork
 from runners.testing.simulator.store import SimulatedStore
 
@@ -45,6 +48,8 @@ class WorkerProcess:
     is_dead: bool = False
     is_paused: bool = False
     stepped_ms: int = 0
+    _owned: frozenset[RangeId] = frozenset()
+    _taken_retired: frozenset[RangeId] = frozenset()
 
     @property
     def can_step(self) -> bool:
@@ -55,3 +60,19 @@ class WorkerProcess:
         """End it; what it has sent still arrives."""
         self.is_dead = True
         self.network.cut(self.name)
+
+    def check_memory(self, store: MemoryStore, job: str, *, at_rest: bool = False) -> None:
+        """Check what its worker has in memory when its ranges have changed; `check_memory` in `memory`.
+
+        Args:
+            store: what is durable.
+            job: its name.
+            at_rest: whether to check it in any case.
+        """
+        assert self.worker is not None
+        owned = frozenset(self.worker._ranges)  # noqa: SLF001 - the simulator sees everything
+        if at_rest or owned != self._owned:
+            taken = retired_of(owned - self._owned, store, job)
+            self._taken_retired = (self._taken_retired | taken) & owned
+            self._owned = owned
+            check_memory(self.worker, store, job, self._taken_retired)
