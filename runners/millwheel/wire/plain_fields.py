@@ -7,11 +7,13 @@ key hashes, its first and its last one, as the end of the last range has 65 bits
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import attrs
 
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
 
 #: Makes plain fields of a value, or a value of plain fields.
@@ -85,6 +87,8 @@ def _list(fields: Any, length: int | None = None) -> list[Any]:
 def _tuple(kinds: tuple[Any, ...]) -> Layout:
     if kinds[-1] is Ellipsis:
         each = layout_of(kinds[0])
+        if kinds[0] is int:
+            return Layout(list, _tuple_of_ints, [each.shape])
         write, read = each.write, each.read
         return Layout(
             lambda values: list(map(write, values)),
@@ -101,6 +105,24 @@ def _tuple(kinds: tuple[Any, ...]) -> Layout:
     )
 
 
+def _tuple_of_ints(fields: Any) -> tuple[int, ...]:
+    # Reports have hundreds of key hashes: looked at together, not one by one.
+    if not set(map(type, _list(fields))) <= {int}:
+        raise TypeError(f"{fields!r:.100} is not a list of integers")
+    return tuple(fields)
+
+
+def _range_id(fields: Any) -> RangeId:
+    computation, index = _list(fields)
+    if type(computation) is not str or type(index) is not int:
+        raise TypeError(f"{fields!r:.100} is not the name of a computation and an index")
+    return _known_range(computation, index)
+
+
+# Each report names the same ranges several times; a range has its hash with it.
+_known_range = lru_cache(maxsize=10_000)(RangeId)
+
+
 def _set(each: Layout) -> Layout:
     # Sorted, so that the same message is the same bytes.
     write, read = each.write, each.read
@@ -115,10 +137,8 @@ def _mapping(keys: Layout, values: Layout) -> Layout:
     write_key, write, read_key, read = keys.write, values.write, keys.read, values.read
     return Layout(
         lambda value: [(write_key(key), write(each)) for key, each in value.items()],
-        lambda fields: {
-            read_key(key): read(each)
-            for key, each in (_list(pair, len(("key", "value"))) for pair in _list(fields))
-        },
+        # A pair that is none does not come apart.
+        lambda fields: {read_key(key): read(each) for key, each in _list(fields)},
         ("mapping", keys.shape, values.shape),
     )
 
@@ -133,6 +153,9 @@ def _optional(each: Layout) -> Layout:
 
 
 def _instance(kind: type, names: list[tuple[str, str]]) -> Layout:
+    if kind is RangeId:
+        # Most of what messages have: without the loop.
+        return Layout(lambda each: (each.computation, each.index), _range_id, "range")
     if kind is KeyRange:
         bounds = layout_of(tuple[int, int])
         return Layout(
@@ -152,8 +175,17 @@ def _instance(kind: type, names: list[tuple[str, str]]) -> Layout:
         found = zip(reads, _list(fields, len(reads)), strict=True)
         return kind(**{alias: read(field) for (alias, read), field in found})
 
+    def read_positions(fields: Any) -> Any:
+        found = zip(read_each, _list(fields, len(read_each)), strict=True)
+        return kind(*[read(field) for read, field in found])
+
+    read_each = [read for _, read in reads]
+    has_names_only = attrs.has(kind) and any(field.kw_only for field in attrs.fields(kind))
+
     shape = [(name, each.shape) for (name, _), each in zip(names, layouts, strict=True)]
-    return Layout(write_fields, read_fields, (kind.__name__, shape))
+    return Layout(
+        write_fields, read_fields if has_names_only else read_positions, (kind.__name__, shape)
+    )
 
 
 _PLAIN: dict[Any, Layout] = {
