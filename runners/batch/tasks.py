@@ -3,7 +3,8 @@
 Both are generators of *shipments*, ``(target, content)`` or ``(target, failure)``, which the next shuffle takes to
 their targets.  What an attempt does is `RangeTask`'s; here is how it is started, and what becomes of its errors.
 
-**Invariant:** a task that has received a `Failure` commits nothing, and passes it on.
+**Invariants:** a task that has received a `Failure` commits nothing, and passes it on; a task whose input breaks off
+commits nothing, and Spark runs it again.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import Store
 from runners.registry import open_store
 from runners.spark.shipped_plan import ShippedPlan
+from runners.spark.whole_input import BrokenInputError
 from runners.stored.errors import is_error
 from runners.worker_log import log_as
 
@@ -160,6 +162,9 @@ class Attempt:
                     self._watch,
                 )
             )
+        except BrokenInputError:
+            # Whoever would receive a failure is gone, or waits for another attempt.
+            raise
         except FailedInputError as failed:
             yield from self._spread(failed.failure)
         except Exception as error:

@@ -23,6 +23,7 @@ from runners.progress import Progress
 from runners.registry import open_store
 from runners.spark.prepared_job import PreparedJob
 from runners.spark.shipped_code import spark_gave_up
+from runners.spark.whole_input import whole
 
 _POLL_S = 0.1
 _STOP_WAIT_S = 1.0
@@ -105,7 +106,7 @@ def _waves(context: SparkContext, work: Work, job: JobRow) -> tuple[RDD[Shipment
     tasks = max(1, len(splits))
     for level in range(1, layout.level_max + 1):
         targets = layout.targets(level)
-        shuffled = rdd.partitionBy(len(targets), _Shift(targets.start))
+        shuffled = whole(rdd.partitionBy(len(targets), _Shift(targets.start)))
         rdd = shuffled.mapPartitionsWithIndex(GroupingWave(work, level))
         tasks += len(targets)
     return rdd, tasks
