@@ -121,9 +121,13 @@ class Cluster:
         self.panes = PaneLog(taps)
         self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
         self.polls = Polls(self.store, JOB, self.plan, self.clock)
-        self._waits = Waits(self.store, JOB, self.clock, self.live_ms // 4)
+        # A slot whose last worker was only slow gives the next one twice the lease; if that one is never reached, what
+        # it has waits for all of it, and then for another one to start.
+        self._waits = Waits(self.store, JOB, self.clock, self.live_ms // 2)
         self._struck_before, self._resends = 0, Resends(self.clock)
-        self.shared = SharedStore(self.store, self.ledger, self.clock, self.trace)
+        self.shared = SharedStore(
+            self.store, self.ledger, self.clock, self.trace, self.polls.committed
+        )
         self.backups = Backups(seed, self.store, self.ledger, self.panes)
         #: What drivers have reported of a store that had lost something.
         self.lost: list[LostCommitsError] = []

@@ -12,6 +12,7 @@ from dataflow.source import SourceBatch, SplitStatus
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.master.slots import LEASE_TTL_MS, Slot
 from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.stored.places import decode_split
 from runners.testing.manual_clock import ManualClock
@@ -33,7 +34,8 @@ class Polls:
         self, store: MemoryStore, job: str, plan: ExecutionPlan, clock: ManualClock
     ) -> None:
         self._store, self._job, self._plan, self._clock = store, job, plan, clock
-        #: The furthest watermark that was read of each split, by any worker, whether that became durable or not.
+        #: The furthest watermark that was read of each split or committed, by any worker, whether it stayed durable or
+        #: not.
         self._output_watermark_us: dict[RangeId, int] = defaultdict(lambda: MIN_TIMESTAMP_US)
         #: When each worker last found nothing in a split.
         self._idle_ms: dict[tuple[RangeId, str], int] = {}
@@ -63,6 +65,17 @@ class Polls:
                 self._readers[range_id] = worker
             if batch.status is SplitStatus.IDLE:
                 self._idle_ms[range_id, worker] = self._clock.monotonic_ms()
+
+    def committed(self, production: Production) -> None:
+        """Note how far splits have come by a commit: also one that the store loses before the master has noticed.
+
+        Args:
+            production: what was committed; the end of a split that is drained is in no poll.
+        """
+        for range_id, watermark_us in production.watermarks_us.items():
+            self._output_watermark_us[range_id] = max(
+                self._output_watermark_us[range_id], watermark_us
+            )
 
     def may_be_unreported(self, range_id: RangeId) -> bool:
         """Whether time may have gone on without a split before it was known that it has something again."""

@@ -42,6 +42,7 @@ class SharedStore:
         ledger: checks what is committed.
         clock: the virtual time.
         trace: of the run.
+        committed: called with each production that was committed.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class SharedStore:
         ledger: Ledger,
         clock: ManualClock,
         trace: Trace,
+        committed: Callable[[Production], None],
     ) -> None:
         self.inner, self._ledger, self._clock, self._trace = inner, ledger, clock, trace
+        self._committed = committed
         self._down_until_ms = 0
         #: Changes when the store may have lost something.
         self.incarnation = "1"
@@ -113,6 +116,7 @@ class SharedStore:
         if isinstance(outcome, Committed):
             self._trace.detail(who, lambda: self._ledger.lines_of(production))
             self._ledger.applied(production, before)
+            self._committed(production)
         return outcome
 
     def _check_sizes(self, production: Production) -> None:
