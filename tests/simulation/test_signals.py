@@ -236,7 +236,7 @@ def test_nothing_is_addressed_to_a_range_that_is_retired() -> None:
 
 
 def test_a_signal_waits_for_a_worker_that_is_never_reached() -> None:
-    """It has a lease of twice the usual time, because the one before it was only slow."""
+    """What it has sent first was lost; it ends itself after a while, and another one starts."""
     test_each_window_gets_a_signal_once_for_all_that_was_read.hypothesis.inner_test(
         crash_rate=0.1,
         read=[([(1, 0), (1, 0), (3, 0), (1, 0), (0, 0)], [(1, 0), (1, 0)])],

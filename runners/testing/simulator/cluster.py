@@ -121,9 +121,9 @@ class Cluster:
         self.panes = PaneLog(taps)
         self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
         self.polls = Polls(self.store, JOB, self.plan, self.clock)
-        # A slot whose last worker was only slow gives the next one twice the lease; if that one is never reached, what
-        # it has waits for all of it, and then for another one to start.
-        self._waits = Waits(self.store, JOB, self.clock, self.live_ms // 2)
+        # A worker whose first message is lost ends itself after twenty seconds; then another one starts, in rounds of a
+        # quarter of a second.
+        self._waits = Waits(self.store, JOB, self.clock, self.live_ms // 4 + 5_000)
         self._struck_before, self._resends = 0, Resends(self.clock)
         self.shared = SharedStore(
             self.store, self.ledger, self.clock, self.trace, self.polls.committed
