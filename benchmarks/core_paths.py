@@ -79,7 +79,7 @@ class _PreparedReader(SourceReader):
 
 
 class Input(NamedTuple):
-    """What comes for a grouping, made before the measurement.
+    """Input of a grouping, made before the measurement.
 
     Attributes:
         blobs: the partials of each bundle, as stored bytes.

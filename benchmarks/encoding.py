@@ -34,7 +34,7 @@ _CHANNEL = Channel(RangeId("read", 0), RangeId("sum", 1))
 
 @attrs.frozen
 class Case:
-    """What is encoded and decoded, and its fields as plain tuples."""
+    """A value to encode and decode, and its fields as plain tuples."""
 
     name: str
     size: int

@@ -231,7 +231,7 @@ class Recorder(df.DoFn):
 
 
 class Run(NamedTuple):
-    """What a run emitted, whether in the order of event time, and how many bundles of it were never single objects."""
+    """Panes of a run, whether in the order of event time, and how many bundles of it were never single objects."""
 
     emitted: list[tuple[Any, ...]]
     is_in_order: bool
@@ -251,7 +251,7 @@ def replayed(
     spill_bytes: int = SPILL_BYTES,
     by_machine: bool = False,
 ) -> Run:
-    """What a batch run emits, without Spark: the parts of its tasks, in one process.
+    """Panes of a batch run without Spark: the parts of its tasks, in one process.
 
     ``by_machine``: with a cell and a timer for each window, also where windows fire once.
     """

@@ -71,7 +71,7 @@ class Deliveries:
         )
 
     def _arrivals(self, owned: OwnedRange, payload: bytes) -> Iterator[Arrival]:
-        """What has come in a delivery to a range, by the range that it belongs to now."""
+        """Divide the partials of a delivery among the ranges that their keys belong to now."""
         state = self._state
         taken_in = decode_partials(payload, self._stage.combiners)
         by_range: Mapping[RangeId, Sequence[Partial]] = {owned.range_id: taken_in}

@@ -121,8 +121,7 @@ class Cluster:
         self.panes = PaneLog(taps)
         self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
         self.polls = Polls(self.store, JOB, self.plan, self.clock)
-        # A worker whose first message is lost ends itself after twenty seconds; then another one starts, in rounds of a
-        # quarter of a second.
+        # A worker whose first message is lost is replaced only when it has ended itself, which takes most of this.
         self._waits = Waits(self.store, JOB, self.clock, self.live_ms // 4 + 5_000)
         self._struck_before, self._resends = 0, Resends(self.clock)
         self.shared = SharedStore(

@@ -24,7 +24,7 @@ class SortsTheJournal(MemoryStore):
 
 
 class CompactsAllRanges(MemoryStore):
-    """What one range has compacted is taken for compacted in all."""
+    """Compacts the journal of every range as far as that of one was compacted."""
 
     def commit(self, production: Production) -> CommitOutcome:
         with self._lock:
