@@ -17,7 +17,8 @@ from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.productions import note_committed
 from runners.millwheel.worker.silence import MASTER_SILENCE_MS
-from runners.millwheel.worker.sizes import Pieces
+from runners.millwheel.worker.sizes import VALUE_BYTES_MAX, Pieces
+from runners.millwheel.worker.state.entry_pieces import EntryPieces
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_step import WorkerStep
@@ -155,10 +156,23 @@ def leave_sizes_to_the_store(patch: Patch) -> None:
     patch.setattr(Pieces, "__init__", broken)
 
 
+def divide_columns_by_the_step_alone(patch: Patch) -> None:
+    """What is kept as columns is divided as if every store took as much as a database does."""
+    make = EntryPieces.__init__
+
+    def broken(pieces: EntryPieces, where: str, value_bytes_max: int, steps: StepLimits) -> None:
+        make(pieces, where, value_bytes_max, steps)
+        pieces._rows = Pieces(VALUE_BYTES_MAX, repr, steps)
+
+    patch.setattr(EntryPieces, "__init__", broken)
+
+
 #: The pipeline that shows it in a few seeds, and with how many workers.
 WHERE: dict[Any, tuple[BuildLike | str, int]] = {
     # The connection must stay half open for longer than the lease of a worker, between two that both live.
     give_up_sending: (dense.always_sending, 3),
+    # Those of the others keep nothing as columns.
+    divide_columns_by_the_step_alone: ("typed", 2),
 }
 
 
@@ -181,6 +195,7 @@ WHERE: dict[Any, tuple[BuildLike | str, int]] = {
         (take_a_lock_that_is_gone_for_a_commit, Fault.CUT_COMMIT, 0.1, {}),
         (divide_by_the_step_alone, Fault.SIZE_LIMIT, 1.0, {}),
         (leave_sizes_to_the_store, Fault.SIZE_LIMIT, 1.0, {}),
+        (divide_columns_by_the_step_alone, Fault.SIZE_LIMIT, 1.0, {Fault.MOVE: 0.02}),
     ],
 )
 def test_only_this_fault_finds_it(

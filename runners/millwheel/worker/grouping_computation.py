@@ -7,10 +7,7 @@ MillWheel, sections 4 and 5; the semantics are `runners.core`'s.
 """
 
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
-from runners.core.ground.cells import CellId
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.user_code.poison import Trial
@@ -26,7 +23,8 @@ from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.reshaping import merge, split
 from runners.millwheel.worker.router import Router
-from runners.millwheel.worker.sizes import VALUE_BYTES_MAX, Pieces, of_key
+from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
+from runners.millwheel.worker.state.entry_pieces import EntryPieces
 from runners.millwheel.worker.state.stored_cells import CellTable
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.window_steps import WindowSteps
@@ -47,7 +45,7 @@ class GroupingComputation:
         guarantees: those that it has.
         cache_bytes: how many bytes of cells stay in memory between two steps; None: all.
         steps: how much it does in one step.
-        value_bytes_max: of all that is kept of a key and window.
+        value_bytes_max: of what is kept of a key and window, and of an entry of a journal.
     """
 
     def __init__(
@@ -71,7 +69,7 @@ class GroupingComputation:
             stage.name,
             self.stage,
             table,
-            Pieces(value_bytes_max, partial(_not_kept, str(stage.root)), steps),
+            EntryPieces(str(stage.root), value_bytes_max, steps),
             can_hold=strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW,
             guarantees=guarantees,
             cache_bytes=cache_bytes,
@@ -126,7 +124,3 @@ class GroupingComputation:
     def open_bytes(self) -> int:
         """Bytes that it has sent and that are not acknowledged."""
         return sum(owned.outbox.open_bytes for owned in self.state.ranges.values())
-
-
-def _not_kept(where: str, change: tuple[CellId, Any]) -> str:
-    return of_key(where, "keep the state", change[0][0])

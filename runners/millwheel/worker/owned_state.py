@@ -19,8 +19,8 @@ from runners.millwheel.model.loads import LoadMeter
 from runners.millwheel.store.port import TakenRange
 from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.sizes import Pieces
 from runners.millwheel.worker.state.cell_cache import CellCache
+from runners.millwheel.worker.state.entry_pieces import EntryPieces
 from runners.millwheel.worker.state.journal import Journal
 from runners.millwheel.worker.state.stored_cells import CellTable, StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
@@ -35,7 +35,7 @@ class OwnedState:
         name: of the grouping.
         stage: the grouping.
         table: has the cells that are not in memory.
-        pieces: divides what is kept of a key and window.
+        pieces: encodes what is kept of the ranges.
         can_hold: whether cells can have a hold on the output watermark of the grouping.
         guarantees: those that it has.
         cache_bytes: how many bytes of cells stay in memory between two steps; None: all.
@@ -48,7 +48,7 @@ class OwnedState:
         name: str,
         stage: GroupingStage,
         table: CellTable,
-        pieces: Pieces,
+        pieces: EntryPieces,
         *,
         can_hold: bool,
         guarantees: Guarantees,

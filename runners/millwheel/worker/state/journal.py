@@ -22,27 +22,26 @@ of every commit.
 * Before the keys of a range change, its journal is empty.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import CellId, TimerId
 from runners.core.open_windows.open_windows import OpenWindows
-from runners.core.stages.entries import Changes, Noted, Released, Whole
+from runners.core.stages.entries import Changes, Noted
 from runners.errors import StoreError
 from runners.millwheel.cell_codec import encode_window
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import CellWrite, JournalEntry, TimerWrite
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.sizes import VALUE_BYTES_MAX, Pieces
 from runners.millwheel.worker.state.cell_cache import CellCache
+from runners.millwheel.worker.state.entry_pieces import EntryPieces
 from runners.millwheel.worker.state.stored_cells import StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.worker_step import WorkerStep, merged
 from runners.stored.cells import encode_cell
-from runners.stored.journal import decode_entry, encode_changes, encode_released, encode_whole
-from runners.stored.partials import Combiners, encode_partials
+from runners.stored.journal import decode_entry
+from runners.stored.partials import Combiners
 
 #: The journal of a computation on one worker is not longer than this, and what compacting it takes in addition.
 JOURNAL_BYTES_MAX = 16 << 20
@@ -71,7 +70,7 @@ class Journal:
         windows: those of the ranges; what they keep beside cells is durable in the journal only.
         locate: as `Locate`.
         combiners: fold the columns in entries.
-        pieces: encodes cells by their ids.
+        pieces: encodes entries.
         steps: how much is compacted in one step.
     """
 
@@ -83,14 +82,12 @@ class Journal:
         windows: OpenWindows,
         locate: Locate,
         combiners: Combiners,
-        pieces: Pieces,
+        pieces: EntryPieces,
         steps: StepLimits = STEP_LIMITS,
     ) -> None:
         self._computation, self._cells, self._stored = computation, cells, stored
         self._windows, self._locate, self._combiners = windows, locate, combiners
         self._pieces, self._steps = pieces, steps
-        # No row of columns is large.
-        self._column_pieces = Pieces(VALUE_BYTES_MAX, repr, steps)
         #: Timers that have changed since their table was written.
         self._timers: dict[TimerId, int | None] = {}
         #: Timers that their table has, rather too many than too few.
@@ -163,36 +160,21 @@ class Journal:
         cells: list[tuple[CellId, Any]],
         timers: list[tuple[TimerId, int | None]],
     ) -> Iterator[JournalEntry]:
-        if not cells:
-            yield self._entry(owned, 0, encode_changes(cells, timers))
-            return
-
-        def encode(some: Sequence[tuple[CellId, Any]]) -> bytes:
-            # Timers go with the first piece.
-            return encode_changes(some, timers if some[0] is cells[0] else [])
-
-        for some, payload in self._pieces.of(cells, encode):
+        for some, payload, size in self._pieces.changes(cells, timers):
             yield self._entry(owned, len(some), payload)
-            size = len(payload) // (len(some) + len(timers))
             for cell_id, cell in some:
                 self._cells.wrote(cell_id, None if cell is None else size)
 
     def note_of(self, owned: OwnedRange, noted: Noted) -> WorkerStep:
-        """The entry for what a range keeps beside cells; for windows that have fired none, but earlier entries may go.
+        """The entries for what a range keeps beside cells; for windows that fired none, but earlier ones may go.
 
         Args:
             owned: the range.
             noted: what has changed.
         """
-        if noted.entry is None:
-            self._note(owned)
-            return WorkerStep.touching(owned)
-        if isinstance(noted.entry, Released):
-            entry = self._entry(owned, 0, encode_released(noted.entry))
-        else:
-            payload = noted.received or encode_partials(noted.entry)
-            entry = self._entry(owned, len(noted.entry), payload)
-        return WorkerStep(ranges={owned.range_id: owned}, journal=(entry,))
+        self._note(owned)
+        entries = [self._entry(owned, size, payload) for size, payload in self._pieces.noted(noted)]
+        return WorkerStep(ranges={owned.range_id: owned}, journal=entries)
 
     def _entry(self, owned: OwnedRange, size: int, payload: bytes) -> JournalEntry:
         self._note(owned)
@@ -284,22 +266,13 @@ class Journal:
         ranges = {range_id: self._ranges[range_id] for range_id in self._round.bundles}
         entries = list[JournalEntry]()
         for range_id in ranges:
-            for size, payload in self._whole(range_id):
+            for size, payload in self._pieces.whole(self._windows.whole(range_id)):
                 entries.append(JournalEntry(range_id, size, payload))
                 self._remaining_bytes += len(payload)
             if range_id not in self._noted:
                 del self._ranges[range_id]
         compacted, self._round = self._round.bundles, None
         return WorkerStep(ranges=ranges, journal=entries, compacted=compacted)
-
-    def _whole(self, range_id: RangeId) -> Iterator[tuple[int, bytes]]:
-        """Yield all columns of a range as entries, and the rows in each; the first replaces whatever came before."""
-        is_first = True
-        for part in self._windows.whole(range_id):
-            for piece, blob in self._column_pieces.of(part, encode_partials):
-                assert isinstance(piece, PartialColumns)
-                yield len(piece), encode_whole(Whole([piece])) if is_first else blob
-                is_first = False
 
     def _cell_writes(self, cells: Iterator[CellId]) -> tuple[list[CellId], WorkerStep, bool]:
         """The next cells of a round, as many as a step may have, their writes, and whether these were the last."""

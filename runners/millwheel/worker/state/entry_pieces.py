@@ -1,0 +1,141 @@
+"""EntryPieces: what is kept of a key range as entries of its journal, each no larger than the store takes.
+
+**Laws**
+
+* The entries, read and applied in their order, have what was given, each part of it once.
+* An entry is no larger than a value may be; what cannot be divided and is larger is refused by its key.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+from runners.core.columns.partials import PartialColumns
+from runners.core.ground.cells import CellId, TimerId
+from runners.core.partials.partial import Partial
+from runners.core.stages.entries import Noted, Released, Whole
+from runners.millwheel.worker.sizes import Pieces, of_key
+from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
+from runners.stored.journal import encode_changes, encode_released, encode_whole
+from runners.stored.partials import encode_partials
+from windowing.window import Window
+
+CellChanges = list[tuple[CellId, Any]]
+TimerChanges = list[tuple[TimerId, int | None]]
+
+
+class EntryPieces:
+    """Encodes entries for the journals of one grouping.
+
+    Args:
+        where: the grouping, for the error: "transform 'sum' (main.py:7)".
+        value_bytes_max: of an entry.
+        steps: how large an entry should be, unless it is of a single thing.
+    """
+
+    def __init__(self, where: str, value_bytes_max: int, steps: StepLimits = STEP_LIMITS) -> None:
+        def of_change(change: tuple[CellId, Any]) -> str:
+            return of_key(where, "keep the state", change[0][0])
+
+        def of_row(row: Partial) -> str:
+            return of_key(where, "keep the state", row[0])
+
+        def of_window(window: Window) -> str:
+            return f"{where} cannot keep its window {window}"
+
+        self._changes = Pieces(value_bytes_max, of_change, steps)
+        self._rows = Pieces(value_bytes_max, of_row, steps)
+        self._windows = Pieces(value_bytes_max, of_window, steps)
+
+    def changes(
+        self, cells: CellChanges, timers: TimerChanges
+    ) -> Iterator[tuple[CellChanges, bytes, int]]:
+        """Yield entries for changes, each with its cells, and about how many bytes one of these has.
+
+        Args:
+            cells: their new state; None if deleted.
+            timers: their new instants, in microseconds; None if cleared.
+
+        Raises:
+            TransformError: one of them is too large.
+        """
+        for piece, payload in self._changes.of(_Changes(cells, timers), _encoded):
+            assert isinstance(piece, _Changes)
+            yield piece.cells, payload, len(payload) // len(piece)
+
+    def noted(self, noted: Noted) -> Iterator[tuple[int, bytes]]:
+        """Yield entries for what has changed beside cells, and the rows in each.
+
+        Args:
+            noted: what has changed; none for windows that have fired.
+
+        Raises:
+            TransformError: a row is too large.
+        """
+        entry = noted.entry
+        if noted.received is not None:
+            assert isinstance(entry, PartialColumns)
+            # It was no larger when it was sent.
+            yield len(entry), noted.received
+        elif isinstance(entry, Released):
+            for _, payload in self._windows.of(entry.windows, _encoded_release):
+                yield 0, payload
+        elif entry is not None:
+            for piece, payload in self._rows.of(entry, encode_partials):
+                yield len(piece), payload
+
+    def whole(self, parts: Sequence[PartialColumns]) -> Iterator[tuple[int, bytes]]:
+        """Yield entries for all columns of a range, and the rows in each; the first replaces whatever came before.
+
+        Args:
+            parts: the columns.
+
+        Raises:
+            TransformError: a row is too large.
+        """
+        is_first = True
+
+        def encoded(piece: Sequence[Partial]) -> bytes:
+            assert isinstance(piece, PartialColumns)
+            # Pieces are encoded as they are asked for: only what may be the first one before that is yielded.
+            return encode_whole(Whole([piece])) if is_first else encode_partials(piece)
+
+        for part in parts:
+            for piece, payload in self._rows.of(part, encoded):
+                yield len(piece), payload
+                is_first = False
+
+
+class _Changes(Sequence[tuple[CellId, Any]]):
+    """Changes of cells, and behind them of timers, each with the cell that it is about."""
+
+    def __init__(self, cells: CellChanges, timers: TimerChanges) -> None:
+        self.cells, self.timers = cells, timers
+
+    def __len__(self) -> int:
+        return len(self.cells) + len(self.timers)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[CellId, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "_Changes": ...
+
+    def __getitem__(self, index: int | slice) -> "tuple[CellId, Any] | _Changes":
+        count = len(self.cells)
+        if isinstance(index, slice):
+            start, stop, _ = index.indices(len(self))
+            first, last = max(0, start - count), max(0, stop - count)
+            return _Changes(self.cells[start:stop], self.timers[first:last])
+        if index < count:
+            return self.cells[index]
+        (cell_id, _, _), fire_us = self.timers[index - count]
+        return cell_id, fire_us
+
+
+def _encoded(changes: Sequence[tuple[CellId, Any]]) -> bytes:
+    assert isinstance(changes, _Changes)
+    return encode_changes(changes.cells, changes.timers)
+
+
+def _encoded_release(windows: Sequence[Window]) -> bytes:
+    return encode_released(Released(windows))
