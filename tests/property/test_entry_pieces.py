@@ -48,9 +48,9 @@ def rows_of(contents: Iterable[Any]) -> list[Any]:
     return [row for part in parts for row in part]
 
 
-def largest_row(parts: Sequence[PartialColumns], encode: Callable[[PartialColumns], bytes]) -> int:
-    """The bytes of the largest row by itself."""
-    return max(len(encode(part.take([at]))) for part in parts for at in range(len(part)))
+def largest_row(parts: Sequence[PartialColumns], encode: Callable[[Any], bytes]) -> int:
+    """The bytes of the largest row by itself; a slice, as a piece is, which can have more than a copy."""
+    return max(len(encode(part[at : at + 1])) for part in parts for at in range(len(part)))
 
 
 def as_whole(part: PartialColumns) -> bytes:
