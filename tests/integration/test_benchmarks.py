@@ -49,3 +49,23 @@ def test_costs_of_a_stream_are_measured_in_several_rounds() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| 50 |" in done.stdout
     assert "a commit: " in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_costs_under_a_snapshot_are_measured() -> None:
+    command = [sys.executable, "-m", "benchmarks.held_snapshot", "--commits", "120"]
+    done = subprocess.run(
+        [*command, "--window", "60", "--shape", "sent", "cells"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_MAX_S,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| commits since | before | 60 | 120 | ended |" in done.stdout
+    assert "| cells | cells |" in done.stdout
+    # Overwriting in place is what the snapshot makes dearest, and it is printed first.
+    assert done.stdout.splitlines()[-2].endswith("without the journal")
