@@ -70,6 +70,8 @@ class WorkerProcess:
             at_rest: whether to check it in any case.
         """
         assert self.worker is not None
+        if self.store.is_another:
+            return  # it can commit nothing, and the tokens that it has are given out again
         owned = frozenset(self.worker._ranges)  # noqa: SLF001 - the simulator sees everything
         if at_rest or owned != self._owned:
             taken = retired_of(owned - self._owned, store, job)

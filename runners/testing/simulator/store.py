@@ -338,6 +338,11 @@ class SimulatedStore:
         self._reach()
         return self._shared.inner.read_requests(job, after)
 
+    @property
+    def is_another(self) -> bool:
+        """Whether the store has become another one than that to work with."""
+        return self._bound_to not in (None, self._shared.incarnation)
+
     def check(self) -> None:
         """Check that the store is the one incarnation to work with.  Raises `StoreRestartedError`."""
         check_incarnation(self._bound_to, self._shared.incarnation, "the simulated store")
