@@ -1,6 +1,7 @@
 """A watermark that makes more due than fits into a step: others have their turn, and the output is the same."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.scripted_source import Batch, ScriptedSource
-from runners.testing.simulator import Cluster, SimulationError, dice, simulate
+from runners.testing.simulator import Cluster, Fault, SimulationError, dice, simulate
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.process import Steps
 from tests.effort import by_profile
@@ -81,9 +82,13 @@ class Watched:
         return worked
 
 
+@pytest.mark.parametrize("faults", [{}, {Fault.CRASH: 0.05, Fault.MOVE: 0.2}])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_end_of_many_keys_is_many_steps(seed: int) -> None:
-    """So that a worker that has much to emit is not taken for dead meanwhile, nor keeps all of it in memory."""
+def test_the_end_of_many_keys_is_many_steps(seed: int, faults: Mapping[Fault, float]) -> None:
+    """So that a worker that has much to emit is not taken for dead meanwhile, nor keeps all of it in memory.
+
+    This includes one that takes ranges over in the middle of it.
+    """
     p = df.Pipeline()
     (
         p
@@ -94,7 +99,7 @@ def test_the_end_of_many_keys_is_many_steps(seed: int) -> None:
         | df.WriteToPostgres("counts", columns={"key": int, "count": int})
     )
     options = WorkerOptions(steps=StepLimits(timers=TIMERS_PER_STEP))
-    cluster = WatchedCluster(p.graph(), seed, faults=(), options=options)
+    cluster = WatchedCluster(p.graph(), seed, faults=faults, options=options)
     cluster.run()
 
     (table,) = p.graph().tables()

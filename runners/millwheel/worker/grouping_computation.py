@@ -92,7 +92,7 @@ class GroupingComputation:
         self.stage.try_first(trial)
 
     def take(self, taken: TakenRange) -> OwnedRange:
-        """Own a range just acquired; let `firing` advance before anything else.
+        """Own a range just acquired; let `firing` advance before it takes in deliveries.
 
         Raises:
             StoreError: another worker owns the range already.

@@ -403,9 +403,10 @@ class Worker:
         range_ids: Sequence[RangeId],
         commits: Mapping[RangeId, CommitMark] = MappingProxyType({}),
     ) -> Sequence[RangeId]:
-        """Take ranges over, with those that are in handover with them, and catch up with their watermarks.
+        """Take ranges over, with those that are in handover with them.
 
-        ``commits``: how far some ranges were committed, as other workers have reported.
+        What is due in them fires in the next rounds, as any other: it can be more than fits into a step, or than their
+        receivers can take.  ``commits``: how far some ranges were committed, as other workers have reported.
 
         Raises:
             LostCommitsError: the store does not have all that they had committed.
@@ -428,10 +429,6 @@ class Worker:
                 owned.remember(known[range_id].delivered)
             owned.follow_routing(self._router.number)
             self._pace.begin(range_id)
-        for name in dict.fromkeys(range_id.computation for range_id in taken):
-            computation = self._computations[name]
-            while isinstance(computation, GroupingComputation) and self._advance(name, computation):
-                pass
         # Also to ranges that were here before, whose routes do not change.
         self._courier.send_all_of(taken)
         return list(taken)
