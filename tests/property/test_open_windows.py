@@ -27,7 +27,7 @@ from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.stored.journal import decode_entry, encode_changes
 from runners.stored.partials import decode_partials, encode_partials
-from tests.columnar import Batch, Collection, EventSource, Recorder, columns_of
+from tests.columnar import Batch, Collection, EventSource, Recorder, TwoSizes, columns_of
 from tests.property.test_columns import (
     BATCHES,
     KEYS,
@@ -36,6 +36,7 @@ from tests.property.test_columns import (
     aggregation,
     at_seconds,
 )
+from triggers.default_trigger import DefaultTrigger
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 Open = Callable[[GroupingStage], OpenWindows]
@@ -75,6 +76,11 @@ class Run:
         (root,), (stage,) = planned.sources(), planned.groupings()
         self._executor = StageExecutor(planned, root)
         self._stage, self._open, self._most = GroupingStage(planned, stage), open_, most
+        strategy = planned.graph.pcollections[stage.root.inputs[0]].strategy
+        #: Whether each window fires once, when it ends.
+        self._fires_once = type(strategy.trigger) is DefaultTrigger and (
+            strategy.allowed_lateness_us == 0
+        )
         self.windows = open_(self._stage)
         self._watermark_us = MIN_TIMESTAMP_US
         self._late: list[Any] = []
@@ -98,13 +104,29 @@ class Run:
     def advance(self, watermark_us: int) -> list[str]:
         """The watermark moves."""
         self._watermark_us = max(self._watermark_us, watermark_us)
-        reached_us = MIN_TIMESTAMP_US
+        reached_us = fired_us = MIN_TIMESTAMP_US
+        seen = 0
         while (step := self._advance()) is not None:
+            ends_us = [window[1] for _, _, window, _ in self._recorder.seen[seen:]]
+            seen += len(ends_us)
+            if self._fires_once and ends_us:
+                # What an engine has reported of event time is true, and the last row of a key is that of the last
+                # window.
+                assert reached_us < ends_us[0]
+                assert [fired_us, *ends_us] == sorted([fired_us, *ends_us])
+                fired_us = ends_us[-1]
+                self._check_size(step, ends_us)
             if step.reached_us is not None:
                 assert reached_us <= step.reached_us <= self._watermark_us
                 reached_us = step.reached_us
             self._note(step)
         return self._emitted()
+
+    def _check_size(self, step: Step, ends_us: Sequence[int]) -> None:
+        """A step is as small as it was asked to be."""
+        if self._most is not None and not isinstance(self.windows, Replayed):
+            is_of_one_end = not step.fired and len(set(ends_us)) == 1
+            assert len(ends_us) <= self._most or is_of_one_end
 
     def _advance(self) -> Step | None:
         most = self._most
@@ -240,6 +262,21 @@ HARD: list[dict[str, Any]] = [
     for as_columns in ([True, False, True, True], [False, True, True, False], [True] * 4)
     for spills in ([True, False, True, True], [False, True, False, False])
     for most in (None, 1)
+]
+#: Windows in cells and others in columns are due at once: between them in time, and with the same end.
+HARD += [
+    {
+        "transform": aggregation(window_fn, ["user"], _SUMS, accumulation_mode=DISCARDING),
+        "batches": [_at(0, *in_cells), _at(40, *in_columns)],
+        "as_columns": [False, True],
+        "spills": [],
+        "most": most,
+    }
+    for window_fn, in_cells, in_columns in (
+        (df.FixedWindows(10), (11, 21), (1, 31, 35)),
+        (TwoSizes(), (16,), (3, 21)),
+    )
+    for most in (None, 1, 2)
 ]
 
 

@@ -1,6 +1,6 @@
 """TimerQueue against a dictionary: time order, at most once, set, reset and clear as written; and no larger."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from runners.core.ground.cells import TimerId
-from runners.core.ground.timers import OUTDATED_MAX, TimerQueue
+from runners.core.ground.timers import OUTDATED_MAX, TimerQueue, Timers
+from triggers.clocks import Clocks
+from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
 
@@ -65,6 +67,37 @@ class TimerQueueMachine(RuleBasedStateMachine):
 
 
 TestTimerQueue: Any = TimerQueueMachine.TestCase
+
+
+@given(
+    set_us=st.dictionaries(
+        st.tuples(st.integers(0, 5), st.sampled_from(TimeDomain)), TIMES_US, max_size=12
+    ),
+    clocks=st.builds(Clocks, watermark_us=TIMES_US, percentile_us=TIMES_US, now_us=TIMES_US),
+    timers_max=st.none() | st.integers(1, 4),
+)
+def test_a_step_fires_so_many_timers_whatever_their_domains(
+    set_us: Mapping[tuple[int, TimeDomain], int], clocks: Clocks, timers_max: int | None
+) -> None:
+    """In several steps all that are due fire, in each domain in the order of time; and none that is not."""
+    timers, windows = Timers(), Window(0, 1)
+    until_us = {
+        TimeDomain.EVENT: clocks.watermark_us,
+        TimeDomain.PERCENTILE: clocks.percentile_us,
+        TimeDomain.PROCESSING: clocks.now_us,
+    }
+    for (key, domain), fire_us in set_us.items():
+        timers.set(((key, None), windows, domain), fire_us)
+    fired: list[tuple[int, TimeDomain]] = []
+    while due := timers.pop_due(clocks, timers_max):
+        assert timers_max is None or len(due) <= timers_max
+        fired += [(cell_id[0], domain) for cell_id, _, domain in due]
+
+    assert set(fired) == {at for at, fire_us in set_us.items() if fire_us <= until_us[at[1]]}
+    assert len(timers) == len(set_us) - len(fired)
+    for domain in TimeDomain:
+        times_us = [set_us[at] for at in fired if at[1] is domain]
+        assert times_us == sorted(times_us)
 
 
 @given(
