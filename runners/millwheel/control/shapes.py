@@ -90,7 +90,8 @@ class Shapes:
             range_id: row.handover_with for range_id, row in rows.items() if row.handover_with
         }
         self._number = 1
-        #: By range in a handover, the routing that senders must follow before the handover can end.
+        #: By range in a handover, the routing that senders must follow before the handover can end; it is known when
+        #: the split or merge is committed.
         self._since = dict.fromkeys(self._heads, self._number)
         self._passed: dict[RangeId, int] = {}
         #: What was asked of the owner of a range, and was not reported as done.
@@ -254,14 +255,13 @@ class Shapes:
         keys = self._keys.get(range_id)
         if keys is None:
             raise ShapeError(f"there is no key range {range_id}")
-        if range_id in self._heads or range_id in self._heads.values() or range_id in self.asked:
+        if range_id in self._heads or range_id in self._heads.values():
             raise ShapeError(f"{range_id} is being split or merged")
         return keys
 
     def _ask(self, asked: Split | Merge, other: RangeId) -> None:
         self.asked[asked.range_id] = asked
         self._heads[other] = asked.range_id
-        self._since[other] = self._number + 1
 
     def _count(self, range_id: RangeId) -> None:
         known = self._next_index.get(range_id.computation, 0)

@@ -216,7 +216,6 @@ class Journal:
                 self._cells.wrote(cell_id, None if cell is None else size, is_stored=True)
         self._windows.forget_fired(owned.range_id, owned.watermark_us)
         self._timers.update(timers)
-        self._stored_timers.update(timers)
         return timers
 
     def _check(self, owned: OwnedRange, cell_id: CellId) -> None:

@@ -110,8 +110,24 @@ def test_what_is_in_a_handover_stays_as_it_is() -> None:
         with pytest.raises(ShapeError):
             known.split(split, None, always)
     split_is_done(known, asked, 1 << 60)
-    with pytest.raises(ShapeError):
-        known.merge(FIRST, SECOND)
+    for head_or_born in (FIRST, asked.born):
+        with pytest.raises(ShapeError, match="is being split or merged"):
+            known.split(head_or_born, None, always)
+    with pytest.raises(ShapeError, match="is being split or merged"):
+        known.merge(SECOND, asked.born)
+
+
+def test_a_split_is_waited_for_by_the_routing_that_has_it() -> None:
+    """And not by one that came of something else between the question and the answer."""
+    known = shapes()
+    asked, other = known.split(FIRST, None, always), known.split(SECOND, None, always)
+    split_is_done(known, other, 3 << 62)
+    known.report({READ: known.routing.number})
+    split_is_done(known, asked, 1 << 60)
+
+    assert known.ripe() == [other.born]
+    known.report({READ: known.routing.number})
+    assert set(known.ripe()) == {asked.born, other.born}
 
 
 def test_a_merged_range_is_retired_and_its_number_is_not_used_again() -> None:
