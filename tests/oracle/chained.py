@@ -4,7 +4,7 @@ At every moment the second must have emitted what the oracle makes of what the f
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -109,7 +109,17 @@ def check_chain_on_time(
             if before_us < where[2] <= watermark_us:
                 assert where in on_time, "the end of a window is news"
                 assert answer == normal(chain, second).get(where), "the on-time pane"
+        for where in second.keys() - expected(chain, first).keys():
+            end_us = _emptied_until_us(where, expected(chain, first))
+            assert not before_us < end_us <= watermark_us, "what is left of a window is retracted"
         done, before_us = step, watermark_us
+
+
+def _emptied_until_us(empty: Place, places: Iterable[Place]) -> int:
+    """When at the latest an emptied window is retracted: with the first that has taken its place, or at its own end."""
+    key, start_us, end_us = empty
+    heirs = [each for each in places if each[0] == key and each[1] < end_us and start_us < each[2]]
+    return min((each[2] for each in heirs), default=end_us)
 
 
 def run_chain(
@@ -157,6 +167,14 @@ def number(summary: Summary) -> int:
     return sum(summary[3]) * 7 + summary[1]
 
 
+def sum_of(summaries: Sequence[Summary]) -> int:
+    return sum(map(number, summaries))
+
+
+def largest_of(summaries: Sequence[Summary]) -> int:
+    return max(map(number, summaries))
+
+
 def emitted_at(log: PaneLog, step: int) -> tuple[dict[Place, Any], dict[Place, Any]]:
     """What each of the groupings has emitted after so many panes; checks every pane on the way."""
     first: dict[Place, Any] = {}
@@ -194,10 +212,13 @@ def check_hard_chain(windowing: Windowing, arrivals: Sequence[Arrivals], count: 
     first = df.AfterCount(count)
     for trigger in (df.DefaultTrigger(), df.AfterCount(3), df.Repeatedly(df.AfterCount(2))):
         for second in (FROZEN, Windowing("sessions", 6)):
-            chain = Chain(second, trigger)
-            check_chain(windowing, arrivals, first, chain)
-            check_chain(windowing, arrivals, df.Repeatedly(first), chain)
-            check_every_moment(windowing, arrivals, df.Repeatedly(first), chain)
+            for chain in (
+                Chain(second, trigger),
+                Chain(second, trigger, df.SumCombineFn(), sum_of),
+            ):
+                check_chain(windowing, arrivals, first, chain)
+                check_chain(windowing, arrivals, df.Repeatedly(first), chain)
+                check_every_moment(windowing, arrivals, df.Repeatedly(first), chain)
 
 
 def normal(chain: Chain, second: dict[Place, Any]) -> dict[Place, Any]:

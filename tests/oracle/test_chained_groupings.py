@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from tests.oracle import chained
-from tests.oracle.chained import FROZEN, Chain
+from tests.oracle.chained import FROZEN, Chain, largest_of, sum_of
 from tests.oracle.evaluator import Arrivals, Windowing
-from tests.oracle.hard_streams import HARD_CHAINS, HARD_STREAMS
+from tests.oracle.hard_streams import HARD_CHAINS, HARD_STREAMS, arrivals_of
 from tests.strategies import (
     on_time_triggers,
     own_gaps,
@@ -33,14 +33,6 @@ SECOND = st.one_of(
     sessions(ZERO),
     windowings(ZERO).filter(lambda windowing: windowing.kind != "own gaps"),
 )
-
-
-def sum_of(summaries: object) -> int:
-    return sum(map(chained.number, summaries))  # type: ignore[call-overload]
-
-
-def largest_of(summaries: object) -> int:
-    return max(map(chained.number, summaries))  # type: ignore[call-overload, no-any-return]
 
 
 @st.composite
@@ -103,6 +95,35 @@ def test_hard_streams_through_sessions_of_sessions(name: str, gap_us: int) -> No
     for trigger in (df.DefaultTrigger(), df.Always()):
         chained.check_chain(windowing, arrivals, trigger, chain)
         chained.check_every_moment(windowing, arrivals, trigger, chain)
+
+
+#: Streams whose results leave a window of the second grouping, and how the first one windows.
+#: The second makes sessions with a gap of 6 of the results, at the ends of the windows of the first.
+EMPTIED: dict[str, tuple[Windowing, list[Arrivals]]] = {
+    "the results after it only touch it": (
+        Windowing("fixed", 6, 0, 100),
+        arrivals_of(([("a", 0), ("b", 6)], 1), ([("a", 1)], 2), ([], 11), ([], 300)),
+    ),
+    "two others take its place": (
+        Windowing("fixed", 1, 0, 100),
+        arrivals_of(
+            ([("a", 5), ("b", 10)], 1),
+            ([("a", 5), ("b", 10), ("c", 3), ("d", 12)], 2),
+            ([], 9),
+            ([], 300),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EMPTIED)
+def test_a_window_that_has_become_empty_is_retracted_in_its_turn(name: str) -> None:
+    """With the first window that has taken its place, or at its own end; not when some later window fires."""
+    windowing, arrivals = EMPTIED[name]
+    once_before = df.AfterEach(df.AfterCount(1), df.AfterWatermark())
+    chain = Chain(Windowing("sessions", 6), once_before)
+
+    chained.check_chain_on_time(windowing, arrivals, df.Always(), chain)
 
 
 @pytest.mark.parametrize("name", HARD_CHAINS)

@@ -51,6 +51,41 @@ def test_hard_streams_at_the_event_times_of_records(name: str, how: Groupings) -
     check_stamped(*HARD_STREAMS[name], how)
 
 
+@st.composite
+def sessions_that_come_apart(draw: st.DrawFn) -> tuple[Windowing, list[Arrivals], Windowing]:
+    """Three results in one session of results, until a late record takes the one in the middle away.
+
+    The watermark has passed the window of the first by the lateness, and not yet that of the middle one.
+    """
+    gap_us, lateness_us = draw(st.integers(3, 12)), draw(st.integers(1, 40))
+    middle_us = draw(st.integers(1, gap_us - 1))
+    last_us = draw(st.integers(gap_us, middle_us + gap_us - 1))
+    watermark_us = lateness_us + draw(st.integers(1, middle_us))
+    records = [("a", 0), ("b", middle_us), ("c", last_us)]
+    arrivals = arrivals_of(
+        (draw(st.permutations(records)), draw(st.integers(0, watermark_us))),
+        ([], watermark_us),
+        ([("b", middle_us)], watermark_us),
+        ([], 300),
+    )
+    return Windowing("fixed", 1, 0, lateness_us), arrivals, Windowing("sessions", gap_us)
+
+
+@given(
+    stream=sessions_that_come_apart(), combiner=COMBINERS, second=COMBINERS, is_sum=st.booleans()
+)
+def test_what_is_left_of_a_session_is_not_late(
+    stream: tuple[Windowing, list[Arrivals], Windowing],
+    combiner: Combiner,
+    second: Combiner,
+    is_sum: bool,
+) -> None:
+    """What was emitted at the event time of a later record is emitted again at that of an earlier one."""
+    windowing, arrivals, sessions = stream
+    how = Groupings(combiner, df.Always(), sessions, second, df.Always(), is_sum=is_sum)
+    check_stamped(windowing, arrivals, how)
+
+
 EARLY = df.AfterWatermark(early=df.AfterCount(1), late=df.AfterCount(1))
 #: By what is hard about them: how the first grouping windows, and what comes.
 HARD: dict[str, tuple[Windowing, list[Arrivals]]] = {
@@ -84,14 +119,16 @@ HARD: dict[str, tuple[Windowing, list[Arrivals]]] = {
 }
 
 
-def check_hard(name: str, combiner: Combiner, size_us: int) -> None:
+def check_hard(name: str, combiner: Combiner, size_us: int, percentile: float = 100) -> None:
     """One of the streams, whatever else the groupings do."""
     second = Windowing("fixed", size_us)
+    windowing, arrivals = HARD[name]
+    windowing = windowing._replace(percentile=percentile)
     for trigger in (EARLY, df.Always(), df.DefaultTrigger(), df.AfterWatermark()):
         for is_sum in (False, True):
             for other in Combiner:
                 how = Groupings(combiner, trigger, second, other, trigger, is_sum=is_sum)
-                check_stamped(*HARD[name], how)
+                check_stamped(windowing, arrivals, how)
 
 
 @pytest.mark.parametrize("name", HARD)
@@ -102,3 +139,10 @@ def test_hard_panes_at_the_event_times_of_records(
 ) -> None:
     """Streams written for it; the first is from a report."""
     check_hard(name, combiner, size_us)
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("combiner", Combiner)
+def test_hard_panes_of_triggers_that_follow_a_percentile(name: str, combiner: Combiner) -> None:
+    """What has merged is retracted in time by the watermark, whatever the triggers look at."""
+    check_hard(name, combiner, 1, percentile=99)

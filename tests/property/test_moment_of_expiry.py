@@ -49,9 +49,9 @@ class Machine:
     def expiry_us(self, time_us: int) -> int:
         return self.strategy.expiry_us(self.window(time_us))
 
-    def add(self, time_us: int, watermark_us: int) -> Effects:
+    def add(self, time_us: int, watermark_us: int, sign: int = 1) -> Effects:
         combined = self._accumulation.combine_fn
-        taken = (1, 1) if self._accumulation.is_retracted else 1
+        taken = (1, sign) if self._accumulation.is_retracted else 1
         folded = combined.add_inputs(combined.create_accumulator(), [taken])
         partial = ("k", self.window(time_us), folded, 1)
         return self.machine.add(
@@ -120,6 +120,30 @@ def test_a_record_of_a_window_that_another_one_takes_in(
         effects = grouping.add(0, min(grouping.expiry_us(0) + near_us, last_us - 1))
 
         assert not effects.late
+
+
+@given(
+    strategy=strategies(), middle_us=st.integers(1, 9), closes=st.sampled_from(df.FiringBehavior)
+)
+def test_a_window_that_comes_apart_again(
+    strategy: dict[str, Any], middle_us: int, closes: df.FiringBehavior
+) -> None:
+    """What is left of it is emitted at once, for the last time if it has expired by then, and then forgotten."""
+    strategy |= {"trigger": df.Repeatedly(df.AfterCount(1)), "closing_behavior": closes}
+    for near_us in NEAR_US:
+        grouping = Machine("merging, may be retracted", strategy, ListCombineFn())
+        earlier, later = grouping.window(0), grouping.window(middle_us + 9)
+        for time_us in (0, middle_us, later.start_us):
+            grouping.add(time_us, grouping.expiry_us(0) - 5)
+        effects = grouping.add(middle_us, grouping.expiry_us(0) + near_us, -1)
+        emitted = zip(effects.windows, effects.panes, effects.signs, strict=True)
+        left = {window: pane for window, pane, sign in emitted if sign > 0}
+
+        assert left[earlier].is_last is (near_us >= 0)
+        assert not left[later].is_last
+        kept = grouping.cells["k", None]
+        assert isinstance(kept, dict)
+        assert set(kept) == {later} | ({earlier} if near_us < 0 else set())
 
 
 class Count(df.DoFn):

@@ -19,7 +19,7 @@ from windowing.window import Window
 
 SIZE_US, LATENESS_US = 20, 7
 WINDOWS = [Window(0, SIZE_US), Window(SIZE_US, 2 * SIZE_US)]
-CELLS = [(key, window) for key in ("a", "b") for window in WINDOWS]
+CELLS: list[tuple[str, Window]] = [(key, window) for key in ("a", "b") for window in WINDOWS]
 
 
 def into(lateness_us: int = LATENESS_US) -> df.WindowInto:
@@ -159,6 +159,29 @@ def test_each_key_emits_things_in_order(few: int, events: list[Event]) -> None:
         patch.setattr(keyed_state, "_FEW", few)
         patch.setattr(timers, "OUTDATED_MAX", few)
         check_in_which_order(events)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(CELLS), st.integers(0, 90)),
+        min_size=1,
+        unique_by=lambda each: each[0],
+    )
+)
+def test_cells_of_one_step_fire_in_the_order_of_their_instants(
+    timers_set: list[tuple[tuple[str, Window], int]],
+) -> None:
+    """A timer for after the expiry of its window is due at that, and before what another window has for later."""
+    engine = Engine.of(Interpreted(), into())
+    for (key, window), at_us in timers_set:
+        engine.add((key, window, (("set", "first", window.start_us + at_us),), window.start_us))
+    engine.advance(MAX_TIMESTAMP_US)
+    expected_us = [
+        min(window.start_us + at_us, window.end_us + LATENESS_US)
+        for (_, window), at_us in timers_set
+    ]
+
+    assert sorted(expected_us) == [at_us for (_, at_us), *_ in engine.outputs]
 
 
 @given(EVENTS)

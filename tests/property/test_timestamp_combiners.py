@@ -13,9 +13,10 @@ from runners.direct.job import Job
 from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.oracle.evaluator import Arrivals, Record, Windowing
 from tests.oracle.laws import Mode, microseconds, window_fn
-from tests.oracle.stamped import pane_time_us, times_in_time_us
+from tests.oracle.stamped import CHOSEN, pane_time_us, times_in_time_us
 from tests.pane_log import run_logged
-from tests.strategies import streams, triggers, windowings
+from tests.strategies import NOTHING_EMITTED_US, streams, triggers, windowings
+from windowing.timestamps import US_PER_SECOND
 
 COMBINERS = st.sampled_from([df.TimestampCombiner.EARLIEST, df.TimestampCombiner.LATEST])
 
@@ -137,6 +138,68 @@ def test_late_records_hold_nobody_back(
     job.run(1_000)
 
     assert job.output_watermark_us == job.input_watermark_us
+
+
+@given(
+    watermark_us=st.integers(5, 20),
+    near_us=st.integers(-1, 1),
+    ahead_us=st.integers(0, 30),
+    mode=st.sampled_from(Mode),
+    combiner=COMBINERS,
+)
+def test_late_is_what_is_behind_the_watermark_of_the_grouping(
+    watermark_us: int, near_us: int, ahead_us: int, mode: Mode, combiner: df.TimestampCombiner
+) -> None:
+    """However far ahead the source is that the record is from: the grouping also waits for the other one."""
+    at_us = watermark_us + near_us
+    one = ScriptedSource(
+        [
+            Batch([], [], watermark_us + ahead_us),
+            Batch([("k", 1)], [at_us], watermark_us + ahead_us),
+        ]
+    )
+    other = ScriptedSource([Batch([], [], watermark_us), Batch([], [], watermark_us)])
+    pipeline = df.Pipeline(DirectRunner())
+    windows = df.WindowInto(
+        df.FixedWindows(microseconds(100)), accumulation_mode=mode, timestamp_combiner=combiner
+    )
+    seen: list[df.Change[Any]] = []
+    both = (pipeline | "one" >> df.Read(one), pipeline | "other" >> df.Read(other)) | df.Flatten()
+    both | windows | df.GroupByKey() | df.ToChangelog() | df.Map(seen.append)
+    pipeline.run()
+
+    assert [at_us if near_us >= 0 else 99] == [change.timestamp_us for change in seen]
+
+
+@given(
+    times_us=st.lists(st.integers(-25, 35), min_size=1, max_size=4),
+    mode=st.sampled_from(Mode),
+    combiner=COMBINERS,
+)
+def test_a_pane_is_within_its_window_whatever_event_times_code_has_set(
+    times_us: list[int], mode: Mode, combiner: df.TimestampCombiner
+) -> None:
+    """Behind `WindowInto` they need not be within the window; a pane at one outside would be in no window again."""
+    pipeline = df.Pipeline(DirectRunner())
+    seen: list[df.Change[Any]] = []
+    (
+        pipeline
+        | df.Read(ScriptedSource([Batch(times_us, [5] * len(times_us), NOTHING_EMITTED_US)]))
+        | df.Map(lambda at_us: ("k", at_us))
+        | df.WindowInto(
+            df.FixedWindows(microseconds(10)), accumulation_mode=mode, timestamp_combiner=combiner
+        )
+        | df.WithTimestamps(
+            lambda pair: pair[1] / US_PER_SECOND, allowed_timestamp_skew=microseconds(30)
+        )
+        | df.GroupByKey()
+        | df.ToChangelog()
+        | df.Map(seen.append)
+    )
+    pipeline.run()
+    chosen_us = CHOSEN[combiner](times_us)
+
+    assert [min(max(chosen_us, 0), 9)] == [change.timestamp_us for change in seen]
 
 
 class _Noted(Job):

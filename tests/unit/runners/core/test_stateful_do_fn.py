@@ -249,6 +249,20 @@ def test_a_timer_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
         engine.advance(MAX_TIMESTAMP_US)
 
 
+@pytest.mark.parametrize("elements", [1, 7])
+def test_timers_between_elements_are_not_counted_together(
+    elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many elements are replayed in one step, each after the timers that the one before has set."""
+    monkeypatch.setattr(stateful_do_fn, "FIRINGS_MAX", 2)
+    engine = Engine.of(Countdown(), is_time_sorted=True)
+    for at in range(0, 10 * elements, 10):
+        engine.add(("a", GLOBAL_WINDOW, [at + 5], at * US))
+    engine.advance(MAX_TIMESTAMP_US)
+
+    assert list(range(5, 10 * elements, 10)) == [at for _, at, _ in rung(engine)]
+
+
 def test_nothing_is_kept_where_there_is_nothing() -> None:
     """A cell is there as long as it has state, timers or elements that wait; none is written for nothing."""
 
