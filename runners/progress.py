@@ -35,6 +35,7 @@ class Progress:
 
     Args:
         title: what is being done.
+        unit: what is counted, in the plural.
         show: False: nothing is printed.
         console: where to; stderr by default.
         clock: for the time between two lines.
@@ -44,11 +45,12 @@ class Progress:
         self,
         title: str,
         *,
+        unit: str,
         show: bool = True,
         console: Console | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._title, self._show = title, show
+        self._title, self._unit, self._show = title, unit, show
         self._console = console
         self._clock = clock or SystemClock()
         self._bar: RichProgress | None = None
@@ -60,7 +62,7 @@ class Progress:
         if self._show:
             self._console = self._console or _stderr()
             if self._console.is_terminal:
-                self._bar = _bar(self._console)
+                self._bar = _bar(self._console, self._unit)
                 self._bar.add_task(self._title, total=None, note="")
                 self._bar.start()
         return self
@@ -89,7 +91,7 @@ class Progress:
             now_ms = self._clock.monotonic_ms()
             if now_ms - self._last_line_ms >= LINE_INTERVAL_MS:
                 self._last_line_ms = now_ms
-                print_line(_line(self._title, done, total, note), console=self._console)
+                print_line(_line(self._title, done, total, self._unit, note), console=self._console)
 
 
 def _stderr() -> Console:
@@ -98,7 +100,7 @@ def _stderr() -> Console:
     return Console(stderr=True)
 
 
-def _bar(console: Console) -> RichProgress:
+def _bar(console: Console, unit: str) -> RichProgress:
     from rich.progress import (  # noqa: PLC0415 - as at the top
         BarColumn,
         MofNCompleteColumn,
@@ -111,6 +113,7 @@ def _bar(console: Console) -> RichProgress:
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
+        TextColumn(unit, markup=False),
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}", markup=False),
         console=console,
@@ -121,6 +124,6 @@ def _bar(console: Console) -> RichProgress:
     )
 
 
-def _line(title: str, done: int, total: int | None, note: str) -> str:
+def _line(title: str, done: int, total: int | None, unit: str, note: str) -> str:
     far = f"{done}" if total is None else f"{done} of {total}"
-    return f"{title}: {far}" + (f", {note}" if note else "")
+    return f"{title}: {far} {unit}" + (f", {note}" if note else "")

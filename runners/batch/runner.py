@@ -144,7 +144,7 @@ class BatchRunner:
             nondeterministic=nondeterministic(prepared.plan.graph),
             spill_bytes=self._spill_bytes,
         )
-        with Progress(f"batch {self._job}", show=self._show_progress) as progress:
+        with Progress(f"batch {self._job}", unit="tasks", show=self._show_progress) as progress:
             if any(settings.layout.wanted.values()):
                 context = self._spark.context()
                 run_waves(

@@ -290,7 +290,9 @@ class StreamingJob:
                     desk,
                     self._housekeeper(master),
                 ) as reader,
-                Progress(f"streaming {job.job}", show=self._show_progress) as progress,
+                Progress(
+                    f"streaming {job.job}", unit="records", show=self._show_progress
+                ) as progress,
             ):
                 self._lead(master, desk, spark_job, reader, progress)
         except StoreRestartedError:
@@ -414,30 +416,30 @@ def _why(trouble: Trouble | None, gave_up: DataflowError | None) -> str:
 def _note(
     statistics: MasterStatistics, workers: int, trouble: Trouble | None = None, *, now_us: int
 ) -> str:
+    parts = []
     if not statistics.workers_ready:
-        note = "records, workers are starting"
-    elif statistics.watermark_us <= MIN_TIMESTAMP_US:
-        note = "records"
+        parts.append("workers are starting")
     elif statistics.watermark_us >= MAX_TIMESTAMP_US:
-        note = "records, finishing"
-    else:
+        parts.append("finishing")
+    elif statistics.watermark_us > MIN_TIMESTAMP_US:
         reached_us = statistics.watermark_us
-        note = f"records, watermark {to_datetime(reached_us):%Y-%m-%d %H:%M}, {behind(reached_us, now_us)}"
+        parts.append(
+            f"watermark {to_datetime(reached_us):%Y-%m-%d %H:%M}, {behind(reached_us, now_us)}"
+        )
     if 0 < statistics.workers_ready < workers:
         # It may be for ever: who asked for more workers than there are cores would not know.
-        note += f", {statistics.workers_ready} of {workers} workers"
-    if statistics.records_late:
-        note += f", {statistics.records_late} too late"
-    if statistics.records_dead:
-        note += f", {statistics.records_dead} dead letters"
-    if statistics.record_ids.duplicates:
-        note += f", {statistics.record_ids.duplicates} duplicates"
-    if statistics.workers_replaced:
-        note += f", {statistics.workers_replaced} workers replaced"
+        parts.append(f"{statistics.workers_ready} of {workers} workers")
+    counted = (
+        (statistics.records_late, "too late"),
+        (statistics.records_dead, "dead letters"),
+        (statistics.record_ids.duplicates, "duplicates"),
+        (statistics.workers_replaced, "workers replaced"),
+    )
+    parts += [f"{count} {what}" for count, what in counted if count]
     if trouble is not None:
-        note += f"; last {trouble.kind} at {trouble.place}: {_short(trouble.headline)}"
-        note += f" ({trouble.count} times)" if trouble.count > 1 else ""
-    return note
+        times = f" ({trouble.count} times)" if trouble.count > 1 else ""
+        parts.append(f"last {trouble.kind} at {trouble.place}: {_short(trouble.headline)}{times}")
+    return ", ".join(parts)
 
 
 def _short(text: str) -> str:

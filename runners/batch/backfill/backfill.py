@@ -119,7 +119,9 @@ class Backfill:
         if not any(settings.layout.wanted.values()):
             return
         context = self._stream.spark.context()
-        with Progress(f"backfill {self.job}", show=self._stream.show_progress) as progress:
+        with Progress(
+            f"backfill {self.job}", unit="tasks", show=self._stream.show_progress
+        ) as progress:
             run_waves(
                 context,
                 prepared,

@@ -29,31 +29,31 @@ def console(*, is_terminal: bool) -> tuple[Console, io.StringIO]:
 def test_plain_lines_come_now_and_then() -> None:
     plain, written = console(is_terminal=False)
     clock = HandClock()
-    with Progress("batch", console=plain, clock=clock) as progress:
+    with Progress("batch", unit="tasks", console=plain, clock=clock) as progress:
         for done in range(11):
             progress.update(done=done, total=12, note="[stage] x")
             clock.ms += LINE_INTERVAL_MS // 4
         progress.update(done=20)
 
     assert written.getvalue().splitlines() == [
-        "batch: 4 of 12, [stage] x",
-        "batch: 8 of 12, [stage] x",
+        "batch: 4 of 12 tasks, [stage] x",
+        "batch: 8 of 12 tasks, [stage] x",
     ]
 
 
 def test_an_unknown_total_is_left_out() -> None:
     plain, written = console(is_terminal=False)
     clock = HandClock()
-    with Progress("streaming", console=plain, clock=clock) as progress:
+    with Progress("streaming", unit="records", console=plain, clock=clock) as progress:
         clock.ms += LINE_INTERVAL_MS
         progress.update(done=7)
 
-    assert written.getvalue() == "streaming: 7\n"
+    assert written.getvalue() == "streaming: 7 records\n"
 
 
 def test_a_terminal_has_a_bar() -> None:
     terminal, written = console(is_terminal=True)
-    with Progress("batch", console=terminal) as progress:
+    with Progress("batch", unit="tasks", console=terminal) as progress:
         progress.update(done=3, total=12, note="[stage] x")
 
     assert "3/12" in written.getvalue()
@@ -64,7 +64,7 @@ def test_silence() -> None:
     for is_terminal in (True, False):
         quiet, written = console(is_terminal=is_terminal)
         clock = HandClock()
-        with Progress("batch", show=False, console=quiet, clock=clock) as progress:
+        with Progress("batch", unit="tasks", show=False, console=quiet, clock=clock) as progress:
             clock.ms += LINE_INTERVAL_MS
             progress.update(done=1, total=2)
         assert written.getvalue() == ""

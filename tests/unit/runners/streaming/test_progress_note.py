@@ -31,17 +31,15 @@ def test_workers_that_are_not_there_are_missed() -> None:
     """A stream that asked for more workers than there are cores waits, and shows for what."""
     none = statistics()
 
-    assert _note(none, 2, now_us=NOW_US) == "records, workers are starting"
-    assert _note(attrs.evolve(none, workers_ready=1), 2, now_us=NOW_US) == "records, 1 of 2 workers"
-    assert _note(attrs.evolve(none, workers_ready=2), 2, now_us=NOW_US) == "records"
+    assert _note(none, 2, now_us=NOW_US) == "workers are starting"
+    assert _note(attrs.evolve(none, workers_ready=1), 2, now_us=NOW_US) == "1 of 2 workers"
+    assert _note(attrs.evolve(none, workers_ready=2), 2, now_us=NOW_US) == ""
 
 
 def test_how_far_the_watermark_is_behind_the_clock() -> None:
     running = attrs.evolve(statistics(), workers_ready=2, watermark_us=NOW_US - 200_000_000)
 
-    assert _note(running, 2, now_us=NOW_US) == (
-        "records, watermark 2023-11-14 22:10, 3 minutes behind"
-    )
+    assert _note(running, 2, now_us=NOW_US) == ("watermark 2023-11-14 22:10, 3 minutes behind")
 
 
 def test_the_last_reason_for_which_a_worker_ended_or_waits_is_in_the_line() -> None:
