@@ -488,6 +488,11 @@ EXAMPLES: dict[str, Example] = {
     "backfill mark with letters": _example(
         attrs.evolve(MARK, letters=1 << 63), encode_split_mark, decode_split_mark
     ),
+    "backfill mark with packings": _example(
+        attrs.evolve(MARK, packings={0: [9, 1, 70_000, 500], 7: [2]}),
+        encode_split_mark,
+        decode_split_mark,
+    ),
     "late record": Example(
         {"sign": -1, "payload": [5], "element": df.TimestampedValue(("k", 5), 30)},
         lambda: late_payload(ARRIVAL),

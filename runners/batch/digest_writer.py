@@ -5,7 +5,7 @@ written twice by being written anew (`range_writer.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from dataflow.table import TableWrite
@@ -68,6 +68,7 @@ class DigestWriter:
         *,
         is_last: bool,
         sent: Mapping[int, int] | None = None,
+        packings: Mapping[int, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         """Take the range over and commit its digests, if it is done and any receiver needs it.
 
@@ -75,4 +76,4 @@ class DigestWriter:
         """
         if is_last and sent is not None:
             with self._take_over() as writer:
-                writer.commit(read_so_far, is_last=True, sent=sent)
+                writer.commit(read_so_far, is_last=True, sent=sent, packings=packings)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dataflow.graph import TransformNode
 from runners.batch.digests import MASK, Digest, salts_of, sums_of
 from runners.batch.layout import Layout
+from runners.batch.pack_sizes import Packings, PackSizes
 from runners.core.columns.partials import PartialColumns, divided_by, key_labels
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.partials.lifting import Lifter
@@ -93,6 +94,22 @@ class Gatherer:
             return None
         return dict(each for lane in self._lanes.values() for each in lane.digests())
 
+    def packings(self) -> Mapping[int, Sequence[int]]:
+        """How what was gathered so far is packed, as numbers, by the first target of each grouping.
+
+        Nothing where targets do not divide their keys: there the next attempt may pack as it likes.
+        """
+        return dict(each for lane in self._lanes.values() for each in lane.packings())
+
+    def follow(self, before: Mapping[int, Sequence[int]]) -> None:
+        """Pack as an earlier attempt has done; to be called before anything is gathered.
+
+        Args:
+            before: the packings of that attempt, as far as they are known.
+        """
+        for lane in self._lanes.values():
+            lane.follow(before)
+
 
 class _Lane:
     """The way to one grouping."""
@@ -112,9 +129,19 @@ class _Lane:
         self._sign_of = lifter.sign_of if isinstance(lifter, Lifter) else None
         self._net_count = lifter.net_count if isinstance(lifter, StatefulInputs) else None
         self._columns: list[PartialColumns] = []
+        #: None where nobody minds how attempts pack.
+        self._sizes = None if parts is None else PackSizes(RECORDS_FIRST)
         self._records_max = RECORDS_FIRST
         #: Unknown until some have been packed.
         self._partials_max: int | None = None
+
+    def packings(self) -> Iterator[tuple[int, Sequence[int]]]:
+        if self._sizes is not None and self._sizes.packings.count:
+            yield self._offset, self._sizes.packings.numbers
+
+    def follow(self, before: Mapping[int, Sequence[int]]) -> None:
+        if self._sizes is not None and self._offset in before:
+            self._sizes = PackSizes(RECORDS_FIRST, Packings.of(before[self._offset]))
 
     def add(self, partials: Sequence[Partial]) -> Iterator[Packed]:
         if isinstance(partials, PartialColumns):
@@ -193,8 +220,13 @@ class _Lane:
                 packed_bytes += len(blob)
                 yield self._offset + index, blob
         if packed_bytes:
-            self._records_max = _fitting(records, packed_bytes, RECORDS_MAX)
-            self._partials_max = _fitting(len(taken), packed_bytes, PARTIALS_MAX)
+            records_fit = _fitting(records, packed_bytes, RECORDS_MAX)
+            partials_fit = _fitting(len(taken), packed_bytes, PARTIALS_MAX)
+            if (sizes := self._sizes) is not None:
+                sizes.packed(records_fit, partials_fit)
+                assert sizes.partials_max is not None
+                records_fit, partials_fit = sizes.records_max, sizes.partials_max
+            self._records_max, self._partials_max = records_fit, partials_fit
 
     def _pack_columns(self) -> Iterator[Packed]:
         waiting, self._columns = self._columns, []

@@ -318,6 +318,7 @@ class RangeTask:
         stack.enter_context(self.writer)
         if self.writer.is_finished and not self.gatherer.is_needed:
             return False
+        self.gatherer.follow(self.writer.read_so_far.packings)
         self._check_repeatable()
         return True
 
@@ -345,4 +346,5 @@ class RangeTask:
 
     def _commit_read(self, reading: Reading, *, is_last: bool) -> None:
         so_far = ReadSoFar(reading.records, reading.position)
-        self.writer.commit(so_far, is_last=is_last, sent=self.gatherer.digests())
+        sent, packings = self.gatherer.digests(), self.gatherer.packings()
+        self.writer.commit(so_far, is_last=is_last, sent=sent, packings=packings)

@@ -25,7 +25,7 @@ given up.
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import attrs
@@ -196,6 +196,7 @@ class RangeWriter:
         *,
         is_last: bool,
         sent: Mapping[int, int] | None = None,
+        packings: Mapping[int, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         """Make the rows and letters kept so far durable, with the digests of what was sent so far.
 
@@ -206,9 +207,10 @@ class RangeWriter:
             read_so_far: where the next attempt goes on; None: at the beginning.
             is_last: whether the range is finished with this commit.
             sent: the digest of what was sent, by receiver; None: no receiver needs it.
+            packings: how that was packed (`Gatherer.packings`).
 
         Raises:
-            FencedError: another attempt owns the range and has not finished it.
+            FencedError: another attempt owns the range and has not finished it, or has, and has packed otherwise.
             StoreUnreachableError: it is unknown whether it was committed; the next attempt will see.
             UnrepeatableError: what was committed before had other dead letters, or other digests.
         """
@@ -228,6 +230,7 @@ class RangeWriter:
                 letters=met.digest,
                 sent=sent,
                 run=self._run,
+                packings=packings,
             )
         production = Production(
             job=self._job,
@@ -254,6 +257,7 @@ class RangeWriter:
             if is_last:
                 self._check_dead(met)
                 self._check_end(read_so_far, sent)
+                self._check_packings(packings)
 
     # What a range's row contains, and how it is written: different where a stream is to go on from it.
 
@@ -281,6 +285,14 @@ class RangeWriter:
                 hint="do not change input while it is read; run the same again, or with fresh=True to start over",
             )
         self.check_sent(sent)
+
+    def _check_packings(self, packings: Mapping[int, Sequence[int]]) -> None:
+        if packings != self._before.packings:
+            raise FencedError(
+                f"another attempt at {self._range_id} of job {self._job} has ended, and has packed its output "
+                "otherwise",
+                hint="nothing is lost: the next attempt packs as that one has",
+            )
 
     def _check_dead(self, repeated: Letters) -> None:
         before = self._dead_committed

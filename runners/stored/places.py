@@ -1,6 +1,7 @@
 """The progress of ranges as bytes: splits of sources, positions in them, and marks of a batch and of a backfill."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -12,6 +13,8 @@ from windowing.timestamps import MIN_TIMESTAMP_US
 SPLIT, POSITION, BATCH_MARK, BACKFILL_MARK = "split", "position", "batch mark", "backfill mark"
 #: Stands in place of a target where records become dead letters.
 _LETTERS = -1
+#: Less the first target of a grouping: stands in place of a target for the packings of what is sent to that grouping.
+_PACKINGS = -2
 
 
 @attrs.frozen
@@ -22,6 +25,8 @@ class ReadSoFar:
         sent: digests of what it had sent by then, by target; None: it sends nothing.
         run: the run of the job that sent it.
         letters: the digest of the dead letters; None: it is not known.
+        packings: how what was sent is packed, as numbers (`runners.batch.pack_sizes`), by the first target of each
+            grouping.
     """
 
     records: int = 0
@@ -30,6 +35,7 @@ class ReadSoFar:
     sent: Mapping[int, int] | None = None
     run: int | None = None
     letters: int | None = 0
+    packings: Mapping[int, Sequence[int]] = MappingProxyType({})
 
 
 @attrs.frozen(kw_only=True)
@@ -48,6 +54,7 @@ class SplitMark:
         now_us: processing time in microseconds, which stands still during the whole backfill.
         sent: digests of what was sent to key ranges by then, by target; None: it sends nothing, or it is not known.
         letters: the digest of the dead letters; None: it is not known.
+        packings: as in `ReadSoFar`.
     """
 
     records: int = 0
@@ -60,6 +67,7 @@ class SplitMark:
     now_us: int = MIN_TIMESTAMP_US
     sent: Mapping[int, int] | None = None
     letters: int | None = 0
+    packings: Mapping[int, Sequence[int]] = MappingProxyType({})
 
 
 def encode_split(split: Any) -> bytes:
@@ -115,8 +123,8 @@ def decode_read_so_far(blob: bytes) -> ReadSoFar:
         StoredFormatError: it is something else, or of a format that is not read.
     """
     records, position, dead, digests, run = unframed(BATCH_MARK, blob)
-    sent, letters = _by_target(digests, dead)
-    return ReadSoFar(records, loads(position), dead, sent, run, letters)
+    sent, letters, packings = _by_target(digests, dead)
+    return ReadSoFar(records, loads(position), dead, sent, run, letters, packings)
 
 
 def encode_split_mark(mark: SplitMark) -> bytes:
@@ -150,22 +158,37 @@ def decode_split_mark(blob: bytes) -> SplitMark | None:
     records, position, *fields, digests = unframed(BACKFILL_MARK, blob)
     names = ("watermark_us", "is_source_finished", "is_end", "dead", "until_us", "now_us")
     plain = dict(zip(names, fields, strict=True))
-    sent, letters = _by_target(digests, plain["dead"])
-    return SplitMark(records=records, position=loads(position), sent=sent, letters=letters, **plain)
+    sent, letters, packings = _by_target(digests, plain["dead"])
+    return SplitMark(
+        records=records,
+        position=loads(position),
+        sent=sent,
+        letters=letters,
+        packings=packings,
+        **plain,
+    )
 
 
 def _digests(mark: ReadSoFar | SplitMark) -> list[tuple[int, int]] | None:
     digests = [] if mark.sent is None else list(mark.sent.items())
     if mark.dead and mark.letters is not None:
         digests.append((_LETTERS, mark.letters))
+    for target, numbers in mark.packings.items():
+        digests += [(_PACKINGS - target, number) for number in numbers]
     return digests or None
 
 
 def _by_target(
     digests: list[tuple[int, int]] | None, dead: int
-) -> tuple[dict[int, int] | None, int | None]:
-    """The digests of what was sent, and that of the dead letters."""
-    by_target = {each[0]: each[1] for each in digests or ()}
+) -> tuple[dict[int, int] | None, int | None, dict[int, list[int]]]:
+    """The digests of what was sent, that of the dead letters, and the packings."""
+    packings: dict[int, list[int]] = {}
+    by_target = {}
+    for target, number in digests or ():
+        if target <= _PACKINGS:
+            packings.setdefault(_PACKINGS - target, []).append(number)
+        else:
+            by_target[target] = number
     # Where nothing is left out there is none, and neither is there where an earlier version has left it out.
     letters = by_target.pop(_LETTERS, None if dead else 0)
-    return by_target or None, letters
+    return by_target or None, letters, packings

@@ -10,12 +10,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from dataflow.errors import DataflowError
 from dataflow.graph import PipelineGraph
 from dataflow.pipeline import Pipeline
+from runners.batch.range_task import RangeTask, Shipment
 from runners.direct import DirectRunner
 from runners.errors import StoredFormatError
 from runners.millwheel.control.backfill_progress import BackfillState, backfill_state
@@ -23,6 +24,8 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
 from runners.stored.framing import FORMAT, Format, number_of, writing
 from runners.stored.letters import stored_dead_mapping
+from runners.stored.partials import decode_partials
+from runners.stored.runs import REACHED, decode_parts, decode_shipped
 from runners.testing.simulator import ALL_FAULTS, SimulationError
 from runners.testing.simulator.batch import JOB, DriverDiedError, SimulatedBatch
 from runners.testing.simulator.errors import InvariantError
@@ -112,14 +115,16 @@ def upgraded(name: str, seed: int, upgrade: Format, *, is_late: bool) -> Counter
 @pytest.mark.parametrize("name", PIPELINES)
 @costly(len(PIPELINES))
 @given(seed=SEEDS, is_late=st.booleans())
+# Frames of another size were packed in another way: two receivers had panes of different attempts at a range.
+@example(seed=619, is_late=False)
 def test_backfill_and_stream_go_on_with_the_rows_of_an_undisturbed_run(
     name: str, seed: int, *, is_late: bool
 ) -> None:
     try:
         upgraded(name, seed, next_format(Counted()), is_late=is_late)
-    except SimulationError:
+    except (SimulationError, InvariantError):
         # Whoever goes on with the format that there was fails too: it is not the upgrade that does.
-        with pytest.raises(SimulationError):
+        with pytest.raises((SimulationError, InvariantError)):
             upgraded(name, seed, FORMAT, is_late=is_late)
         event("fails without an upgrade too")
 
@@ -135,6 +140,47 @@ def test_what_a_backfill_has_left_is_read() -> None:
     assert {"backfill mark", "split", "position", "changes", "cell"} <= {*read.kinds}, read.kinds
     assert states[BackfillState.HALF] > 5, states
     assert states[BackfillState.LOADED] > 3, states
+
+
+class RunAgain(LocalBackfill):
+    """A backfill of which every task that has ended is run again by the other version, and ships the same."""
+
+    shipped = 0
+
+    def _outputs(self, backfill: Any, execution: Any, range_id: Any, given: Any) -> list[Any]:
+        outputs = super()._outputs(backfill, execution, range_id, given)
+        with writing(next_format(Counted())):
+            task = RangeTask(backfill, execution, range_id, lambda: self._store, "again")
+            is_split = isinstance(given, bytes)
+            again = list(task.read_split(given) if is_split else task.group(given))
+            assert again != outputs or not outputs, "or it would be no other version"
+            assert [*map(unpacked, again)] == [*map(unpacked, outputs)], f"{range_id} ships others"
+        self.shipped += len(outputs)
+        return outputs
+
+
+def unpacked(shipment: Shipment) -> tuple[Any, ...]:
+    """What is shipped, without the bytes that depend on the version."""
+    target, content = shipment
+    kind, fields = decode_shipped(content)
+    if kind == REACHED:
+        return target, fields
+    *head, blob = fields
+    parts = decode_parts(blob)
+    return target, head, [(part, n, [*decode_partials(each, None)]) for part, n, each in parts]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+@costly(len(PIPELINES))
+@given(seed=SEEDS)
+def test_a_task_of_a_backfill_ships_the_same_whichever_version_runs_it_again(
+    name: str, seed: int
+) -> None:
+    pipeline = Pipeline(DirectRunner())
+    PIPELINES[name].build(pipeline, Random(seed))
+    backfill = RunAgain(pipeline.graph(), MemoryStore(), seed, until_us=None)
+    backfill.run()
+    assert backfill.shipped > 0
 
 
 def half_done(name: str) -> tuple[MemoryStore, LocalBackfill]:

@@ -311,4 +311,5 @@ class GroupsInParts:
         """Commit what is to be left of the parts before this one, as far as that is not done."""
         self._writer.left = {**self._left.take(), **at_last}
         sent = self._task.gatherer.digests()
-        self._writer.commit(ReadSoFar(parts), is_last=bool(at_last), sent=sent)
+        packings = self._task.gatherer.packings()
+        self._writer.commit(ReadSoFar(parts), is_last=bool(at_last), sent=sent, packings=packings)

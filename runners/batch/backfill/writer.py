@@ -58,7 +58,14 @@ class BackfillWriter(RangeWriter):
 
     def _so_far_of(self, row: RangeRow) -> ReadSoFar:
         mark = mark_of(row) or SplitMark()
-        return ReadSoFar(mark.records, mark.position, mark.dead, mark.sent, letters=mark.letters)
+        return ReadSoFar(
+            mark.records,
+            mark.position,
+            mark.dead,
+            mark.sent,
+            letters=mark.letters,
+            packings=mark.packings,
+        )
 
     def _progress(self, so_far: ReadSoFar | None, *, is_last: bool) -> dict[str, Any]:
         positions = {}

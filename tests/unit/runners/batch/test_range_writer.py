@@ -359,3 +359,20 @@ def test_an_attempt_that_lost_must_have_failed_on_the_same(
             first.commit(is_last=True)
 
     assert dead(store) == list(others)
+
+
+@pytest.mark.parametrize("packed", [[2, 1, 30, 40], [2, 1, 31, 40]])
+def test_who_ends_second_must_have_packed_as_the_first_has(
+    store: MemoryStore, packed: list[int]
+) -> None:
+    """Its output may reach receivers, and a later attempt packs as the mark says."""
+    first = attempt(store, "first")
+    with first, attempt(store, "second") as second:
+        second.commit(ReadSoFar(2), is_last=True, sent={0: 1}, packings={0: [2, 1, 30, 40]})
+        if packed == [2, 1, 30, 40]:
+            first.commit(ReadSoFar(2), is_last=True, sent={0: 1}, packings={0: packed})
+        else:
+            with pytest.raises(FencedError, match="packed its output otherwise"):
+                first.commit(ReadSoFar(2), is_last=True, sent={0: 1}, packings={0: packed})
+    with attempt(store, "third") as third:
+        assert third.read_so_far.packings == {0: [2, 1, 30, 40]}
