@@ -36,7 +36,7 @@ RETIRED_PARTS = {
     "speak speaks speaking spoke spoken say says said saying sayings": "emit, fire, report, print",
     "take_back takes_back taken_back took_back taking_back": "retract, restore",
     "hear hears heard unheard": "on_signal, receive, last_seen",
-    "tell tells told telling": "report, send",
+    "tell tells told untold telling": "report, send",
     "judge judges judged judging": "deduplicate, classify, check",
     "settle settles settled settling settler": "compact",
     "held": "keep, buffer; a hold is of a watermark",

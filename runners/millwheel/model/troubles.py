@@ -77,7 +77,7 @@ class TroubleBook:
 
     def __init__(self) -> None:
         self._counts: dict[_Key, int] = {}
-        self._untold: dict[_Key, Trouble] = {}
+        self._unreported: dict[_Key, Trouble] = {}
         #: With how often there has been such a one.
         self.latest: Trouble | None = None
 
@@ -96,12 +96,12 @@ class TroubleBook:
         while len(self._counts) > TROUBLES_MAX:
             del self._counts[next(iter(self._counts))]
         self.latest = attrs.evolve(noted, count=count)
-        before = self._untold.get(key)
-        self._untold[key] = attrs.evolve(noted, count=1 + (before.count if before else 0))
+        before = self._unreported.get(key)
+        self._unreported[key] = attrs.evolve(noted, count=1 + (before.count if before else 0))
 
     def take(self) -> Sequence[Trouble]:
         """Return the troubles noted since the last call, each with how often since then."""
-        taken, self._untold = self._untold, {}
+        taken, self._unreported = self._unreported, {}
         return list(taken.values())
 
     def total(self, trouble: Trouble) -> int:
