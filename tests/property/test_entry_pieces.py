@@ -1,6 +1,6 @@
 """Whatever is kept of a key range goes into entries that the store takes, and comes back from them as it was."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -66,7 +66,7 @@ def test_changes_of_cells_and_timers(
     alone += [len(encode_changes([], [each])) for each in timers]
     bytes_max = max(alone, default=0) + more
 
-    pieces = list(EntryPieces(WHERE, bytes_max).changes(cells, timers))
+    pieces = EntryPieces(WHERE, bytes_max).changes(cells, timers)
 
     found = read(payload for _, payload, _ in pieces)
     assert all(len(payload) <= bytes_max for _, payload, _ in pieces)
@@ -76,14 +76,14 @@ def test_changes_of_cells_and_timers(
     assert [len(piece) for piece, _, _ in pieces] == [len(each.cells) for each in found]
     if alone and bytes_max > min(alone):
         with pytest.raises(df.TransformError, match=r"'sum' .* cannot keep the state of key"):
-            list(EntryPieces(WHERE, max(alone) - 1).changes(cells, timers))
+            EntryPieces(WHERE, max(alone) - 1).changes(cells, timers)
 
 
 @given(windows=st.lists(WINDOWS, min_size=1, max_size=30), more=MORE)
 def test_windows_that_go_to_cells(windows: list[Any], more: int) -> None:
     bytes_max = max(len(encode_released(Released([each]))) for each in windows) + more
 
-    pieces = list(EntryPieces(WHERE, bytes_max).noted(Noted("range", Released(windows))))
+    pieces = EntryPieces(WHERE, bytes_max).noted(Noted("range", Released(windows)))
 
     found = read(payload for _, payload in pieces)
     assert all(len(payload) <= bytes_max for _, payload in pieces)
@@ -97,17 +97,17 @@ def test_columns_that_are_added(rows: list[tuple[int, int, int]], more: int) -> 
     added = columns_of(rows)
     bytes_max = largest_row([added], encode_partials) + more
 
-    pieces = list(EntryPieces(WHERE, bytes_max).noted(Noted("range", added)))
+    pieces = EntryPieces(WHERE, bytes_max).noted(Noted("range", added))
 
     found = read(payload for _, payload in pieces)
     assert all(len(payload) <= bytes_max for _, payload in pieces)
     assert rows_of(found) == list(added)
     assert [size for size, _ in pieces] == list(map(len, found))
-    assert list(EntryPieces(WHERE, 1).noted(Noted("range", added, b"as it came"))) == [
+    assert EntryPieces(WHERE, 1).noted(Noted("range", added, b"as it came")) == [
         (len(added), b"as it came")
     ]
     with pytest.raises(df.TransformError, match=r"'sum' .* cannot keep the state of key"):
-        list(EntryPieces(WHERE, bytes_max - more - 1).noted(Noted("range", added)))
+        EntryPieces(WHERE, bytes_max - more - 1).noted(Noted("range", added))
 
 
 @given(several=st.lists(ROWS, min_size=1, max_size=3), more=MORE)
@@ -132,7 +132,7 @@ def test_an_entry_may_be_exactly_as_large_as_the_store_takes(
     """And one byte less makes two of it, whichever of the frames is the larger one."""
     part = columns_of([(key, 0, 1) for key in range(40)])
 
-    def entries(bytes_max: int) -> Iterator[tuple[int, bytes]]:
+    def entries(bytes_max: int) -> Iterable[tuple[int, bytes]]:
         pieces = EntryPieces(WHERE, bytes_max)
         return pieces.whole([part]) if encode is as_whole else pieces.noted(Noted("range", part))
 

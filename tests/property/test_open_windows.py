@@ -19,6 +19,7 @@ from runners.core.open_windows.choice import (
 from runners.core.open_windows.columns import Columns
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.open_windows.replayed import Replayed
+from runners.core.open_windows.stream_windows import StreamWindows
 from runners.core.single_firing import column_windows
 from runners.core.stages.entries import Changes, Entry
 from runners.core.stages.grouping import GroupingStage, Step
@@ -96,7 +97,7 @@ class Run:
             blob = encode_partials(partials)
             received = decode_partials(blob, self._stage.combiners)
             self._note(self.windows.take([Arrival(received, None, blob)], self._clocks))
-            if self.windows.is_crowded:
+            if isinstance(self.windows, StreamWindows) and self.windows.is_crowded:
                 for owner in self.windows.owners:
                     self._note(self.windows.relieve(owner, self._clocks))
         return self._emitted()
@@ -313,6 +314,7 @@ def test_what_is_in_cells_and_what_is_in_columns_are_kept_apart() -> None:
     run.take(at_seconds(1), as_columns=False)
     run.take(at_seconds(2, 12), as_columns=True)
 
+    assert isinstance(run.windows, StreamWindows)
     assert len(run.windows) == 1
     assert run.windows.nbytes > 0
     assert [] == run.advance(9 * SECOND_US)

@@ -152,7 +152,7 @@ def check_windows_are_in_one_place(patch: Patch) -> None:
     take_in = Deliveries.take_in
 
     def checking(deliveries: Deliveries, *arguments: Any) -> Any:
-        windows = deliveries._state.windows
+        windows: Any = deliveries._state.windows
         buffered = windows._buffered.values() if isinstance(windows, Columns) else ()
         kept = {window for each in buffered for part in each.parts for window in part.windows}
         both = kept & {window for _, window, _ in windows.timers}

@@ -10,8 +10,8 @@ from dataflow.canonical_keys import CanonicalKeys
 from dataflow.coders import encode_key, hash_key
 from runners.core.ground.key_codec import EncodedKey, KeyCodec
 from runners.core.ground.timers import Timers
-from runners.core.open_windows.cells import Cells
 from runners.core.open_windows.columns import Columns
+from runners.core.open_windows.stream_cells import StreamCells
 from runners.core.partials import merging as partial_merging
 from runners.core.partials import row_folding, stateful_inputs, values_by_key
 from runners.errors import JobFailedError
@@ -34,10 +34,12 @@ from runners.millwheel.worker import committer, window_steps
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.inbox import Inbox
+from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.source_computation import SourceComputation
+from runners.millwheel.worker.window_steps import WindowSteps
 from runners.millwheel.worker.worker import Worker
 from runners.stored.places import decode_position, decode_split
 from runners.testing.simulator import Fault, SimulationError, SyncPoint, simulate
@@ -190,12 +192,11 @@ def send_routes_once(patch: Patch) -> None:
 def report_for_a_range_what_others_have_reported(patch: Patch) -> None:
     """A range that was behind reports as if it had been where its new neighbours are."""
 
-    def output_watermark_us(state: OwnedState) -> int:
-        hold_us = state.windows.hold_us
-        input_watermark_us = state.time.watermark_us
-        return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
+    def output_watermark_us(time: InputWatermark) -> int:
+        hold_us = time.window_hold_us
+        return time.watermark_us if hold_us is None else min(time.watermark_us, hold_us)
 
-    patch.setattr(OwnedState, "output_watermark_us", property(output_watermark_us))
+    patch.setattr(InputWatermark, "output_watermark_us", property(output_watermark_us))
 
 
 def send_from_any_of_the_ranges(patch: Patch) -> None:
@@ -327,7 +328,19 @@ def keep_timers_of_a_released_range(patch: Patch) -> None:
 
 def keep_columns_of_a_released_range(patch: Patch) -> None:
     """A worker has the columns of a range of another one."""
-    patch.setattr(Columns, "forget", Cells.forget)
+    patch.setattr(Columns, "forget", StreamCells.forget)
+
+
+def hold_by_what_was_open_at_first(patch: Patch) -> None:
+    """What opens after a takeover holds nothing back, and what has fired then goes on doing it."""
+    done = WindowSteps.done
+
+    def broken(steps: WindowSteps, *args: Any) -> Any:
+        with pytest.MonkeyPatch.context() as at_once:
+            at_once.setattr(OwnedState, "hold_back", lambda _: None)
+            return done(steps, *args)
+
+    patch.setattr(WindowSteps, "done", broken)
 
 
 def own_what_is_retired(patch: Patch) -> None:
@@ -473,6 +486,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (keep_what_waits_for_a_released_range, "sums", "I10"),
         (keep_timers_of_a_released_range, "sums", "I10"),
         (keep_columns_of_a_released_range, "typed", "I10"),
+        (hold_by_what_was_open_at_first, "stamped", "I10"),
         (own_what_is_retired, "sums", "I10"),
         (take_a_handover_for_unfinished, "sums", "I10"),
         (give_ranges_without_their_commits, "sums", "I8"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,7 +59,7 @@ class EndlessCluster(Cluster):
     def kept(self) -> tuple[int, ...]:
         """Cells, timers and productions in the store; cells and timers with the workers that are alive."""
         statistics = self.store.statistics("sim")
-        groupings = [
+        groupings: list[Any] = [
             each
             for process in self.workers
             if process is not None and process.worker is not None

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from runners.core.ground.cells import CellId, TimerId, window_holds
+from runners.core.ground.cells import CellId, TimerId
 from runners.core.ground.timers import TimerQueue, Timers
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.partials.partial import Partial
 from runners.core.stages.entries import Changes, Entry
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.stage_clocks import StageClocks
-from runners.errors import StoreError
 from windowing.window import Window
 
 
@@ -91,10 +90,6 @@ class Cells(OpenWindows):
         """The first timer of processing time."""
         return self.timers.next_processing_us()
 
-    def cell_ids(self) -> Iterable[CellId]:
-        """The cells that are in memory, or have a timer."""
-        return dict.fromkeys([*self.cells, *(timer[0] for timer in self.timers)])
-
     def __len__(self) -> int:
         return len(self.cells)
 
@@ -116,14 +111,9 @@ class Cells(OpenWindows):
             cell_id, cell = self.cells.popitem()
             yield Changes([(cell_id, cell)], by_cell.pop(cell_id, []))
 
-    def restore(self, entry: Entry, owner: Any = None) -> None:
+    def restore(self, entry: Entry) -> None:
         """Set cells and timers."""
-        if not isinstance(entry, Changes):
-            raise StoreError(
-                f"there are columns of {owner}, which the grouping does not keep",
-                detail=f"an entry of type {type(entry).__name__}",
-                hint="this is a bug in dataflow-sdk: keep the database and report it",
-            )
+        assert isinstance(entry, Changes)
         for cell_id, cell in entry.cells:
             if cell is None:
                 self.cells.pop(cell_id, None)
@@ -131,15 +121,3 @@ class Cells(OpenWindows):
                 self.cells[cell_id] = cell
         for timer, fire_us in entry.timers:
             self.timers.set(timer, fire_us)
-
-    def restore_holds(self, cell_ids: Iterable[CellId]) -> None:
-        """Hold the watermark for the windows of cells that were restored, or have come from elsewhere."""
-        for cell_id in cell_ids:
-            if cell_id in self.cells:
-                for window, hold_us in window_holds(cell_id, self.cells[cell_id]):
-                    self.holds.set((cell_id, window), hold_us)
-
-    def forget(self, owner: Any, is_gone: Callable[[CellId], bool]) -> None:
-        """Forget the timers and holds of cells that are gone."""
-        self.timers.forget(lambda timer: is_gone(timer[0]))
-        self.holds.forget(lambda place: is_gone(place[0]))

@@ -8,6 +8,8 @@ from runners.core.open_windows.cells import Cells
 from runners.core.open_windows.columns import Columns
 from runners.core.open_windows.open_windows import OpenWindows
 from runners.core.open_windows.replayed import Replayed
+from runners.core.open_windows.stream_cells import StreamCells
+from runners.core.open_windows.stream_windows import StreamWindows
 from runners.core.single_firing.single_panes import SinglePanes
 from runners.core.stages.grouping import GroupingStage
 
@@ -22,7 +24,7 @@ def opened_for_stream(
     cells: dict[CellId, Any],
     need: Callable[[Iterable[CellId]], None],
     bytes_max: int | None,
-) -> Cells:
+) -> StreamWindows:
     """Open windows that take input and fire in turns, and have owners that come and go.
 
     Args:
@@ -33,7 +35,7 @@ def opened_for_stream(
     """
     panes = SinglePanes.of_stream(stage.graph, stage.root)
     if panes is None:
-        return Cells(stage, cells, need)
+        return StreamCells(stage, cells, need)
     return Columns(stage, panes, cells, need, bytes_max)
 
 

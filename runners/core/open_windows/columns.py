@@ -18,8 +18,8 @@ import numpy as np
 
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import CellId, TimerId
-from runners.core.open_windows.cells import Cells
 from runners.core.open_windows.open_windows import Arrival
+from runners.core.open_windows.stream_cells import StreamCells
 from runners.core.partials.partial import Partial
 from runners.core.partials.parts import parts_of
 from runners.core.single_firing.column_windows import NEVER_US, ColumnWindows, is_of
@@ -31,7 +31,7 @@ from runners.core.stages.stage_executor import StageOutputs
 from windowing.window import Window
 
 
-class Columns(Cells):
+class Columns(StreamCells):
     """Windows as columns, and in cells.
 
     Args:

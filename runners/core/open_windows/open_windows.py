@@ -7,6 +7,8 @@ kept (`choice.py` knows):
 * `Replayed`: the partials as they come, where windows fire once and all input is there before the first fires.
 * `Columns`: cells, and beside them columns of windows that have none, where windows fire once in a stream.
 
+A stream drives them with owners that come and go (`StreamWindows`), which no other engine has.
+
 **Laws**, for all ways that are possible for a grouping:
 
 * The same arrivals and clocks emit the same panes, but for the order of keys.
@@ -19,7 +21,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import CellId
 from runners.core.partials.partial import Partial
 from runners.core.stages.entries import Entry
@@ -154,12 +155,8 @@ class OpenWindows(ABC):
         """Yield everything that is kept, and keep none of it: each part is gone from here when it is yielded."""
 
     @abstractmethod
-    def restore(self, entry: Entry, owner: Any = None) -> None:
-        """Apply an entry: what was spilled, or what an owner before has noted, in the same order.
-
-        Args:
-            entry: the entry.
-            owner: whose it is; see `Arrival`.
+    def restore(self, entry: Entry) -> None:
+        """Apply an entry of what was spilled.
 
         Raises:
             StoreError: such windows cannot have such entries.
@@ -168,62 +165,3 @@ class OpenWindows(ABC):
     def large_key(self) -> OneKey | None:
         """The key that most of memory is used for, if it can be taken out; call it after `contents`."""
         return None
-
-    # What is kept by owner, beside cells; nothing, unless a way of keeping windows has it.
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that are used for anything beside cells."""
-        return 0
-
-    @property
-    def owners(self) -> Sequence[Any]:
-        """The owners of whom anything is kept beside cells."""
-        return ()
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether that takes more than it may, or cannot be kept small; then `relieve` every owner of it."""
-        return False
-
-    def relieve(self, owner: Any, clocks: StageClocks) -> Step:
-        """Bring everything that is kept of an owner into cells.
-
-        Args:
-            owner: one of `owners`.
-            clocks: the clocks, as for `take`.
-        """
-        raise AssertionError(f"everything of {owner} is in cells at {clocks}")
-
-    def reconcile(self, clocks: StageClocks) -> Step | None:
-        """Bring into cells what may not be kept beside the cells of another owner that was restored; None: nothing.
-
-        Args:
-            clocks: the clocks, with the watermark that all owners had reached.
-        """
-        return None
-
-    def whole(self, owner: Any) -> Sequence[PartialColumns]:
-        """Everything that is kept of an owner beside cells, merged as far as possible.
-
-        Args:
-            owner: of which it is asked.
-        """
-        return ()
-
-    def forget_fired(self, owner: Any, until_us: int) -> None:  # noqa: B027 - timers that fired are not restored
-        """Forget what has fired already, after everything of an owner was restored.
-
-        Args:
-            owner: whose windows have fired.
-            until_us: up to which event time, in microseconds.
-        """
-
-    @abstractmethod
-    def forget(self, owner: Any, is_gone: Callable[[CellId], bool]) -> None:
-        """Forget an owner: timers and holds of its cells, and what is kept beside them; cells are the engine's.
-
-        Args:
-            owner: who is gone.
-            is_gone: whether a cell is its.
-        """

@@ -99,7 +99,7 @@ class Replayed(OpenWindows):
         while batches:
             yield batches.pop(0)
 
-    def restore(self, entry: Entry, owner: Any = None) -> None:
+    def restore(self, entry: Entry) -> None:
         """Keep partials that were spilled."""
         assert not isinstance(entry, Changes | Whole | Released)
         self._keep(entry)
@@ -119,10 +119,6 @@ class Replayed(OpenWindows):
         if 2 * weights[key] <= sum(weights.values()):
             return None
         return _ReplayedKey(key, order, self._stage, self._panes)
-
-    def forget(self, owner: Any, is_gone: Callable[[CellId], bool]) -> None:
-        """No owner goes in a replay."""
-        raise AssertionError(f"{owner} is gone in a replay")
 
 
 class _ReplayedKey(OneKey):

@@ -49,8 +49,7 @@ class Firing:
         reconciled = self._window_steps.reconcile(clocks.now_us) if state.time.is_behind else None
         if reconciled is not None:
             return reconciled
-        hold_us = state.output_watermark_us
-        known = state.time.known(clocks, output_watermark_us=hold_us)
+        known = state.time.known(clocks)
         step = state.windows.advance(
             known,
             timers_max=self._timers_size.allowed(self._steps.timers),
@@ -62,7 +61,7 @@ class Firing:
             state.time.act_in_part(step.reached_us)
         if step is None:
             return None
-        done = self._window_steps.done(step, hold_us)
+        done = self._window_steps.done(step, known.output_watermark_us)
         self._timers_size.caused(len(step.fired), done.nbytes)
         return done
 
@@ -97,12 +96,12 @@ class Firing:
                 uncommitted = state.uncommitted(owned.range_id, first_hash, next_hash)
                 receivers = dict.fromkeys([*page, *uncommitted])
                 first_hash = next_hash
-                hold_us = state.output_watermark_us
-                clocks = state.time.reached(output_watermark_us=hold_us, now_us=now_us)
+                clocks = state.time.reached(now_us)
                 step = state.windows.signal(signal.name, clocks, receivers)
                 is_partial = next_hash > 0
                 mark = SignalMark(signal.number - is_partial, next_hash)
-                done = self._window_steps.done(step, hold_us, WorkerStep.touching(owned))
+                touching = WorkerStep.touching(owned)
+                done = self._window_steps.done(step, clocks.output_watermark_us, touching)
                 owned.act_on_signals(mark)
                 if step.effects.touched:
                     yield done

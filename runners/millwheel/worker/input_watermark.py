@@ -25,6 +25,8 @@ class InputWatermark:
         self.percentile_us = MIN_TIMESTAMP_US
         #: Whether a range was taken over that may still have to fire what has fired for the other ranges.
         self.is_behind = False
+        #: The event time of the earliest pane that a window of any range is still to emit; None: there is none.
+        self.window_hold_us: int | None = None
         #: How far the former owner of a range taken over had come: all senders had, so it holds for the others too.
         self._taken_us = self._taken_percentile_us = MIN_TIMESTAMP_US
 
@@ -43,33 +45,37 @@ class InputWatermark:
             or clocks.percentile_us > self.percentile_us
         )
 
-    def known(self, clocks: Clocks, *, output_watermark_us: int) -> StageClocks:
+    def known(self, clocks: Clocks) -> StageClocks:
         """The clocks, with the watermarks as far as they are known: the master's may be behind the ones reached here.
 
         Args:
             clocks: those of the master.
-            output_watermark_us: a bound on the output watermarks of all ranges, in microseconds.
         """
         return StageClocks(
             watermark_us=max(clocks.watermark_us, self.watermark_us, self._taken_us),
             percentile_us=max(clocks.percentile_us, self.percentile_us, self._taken_percentile_us),
-            output_watermark_us=output_watermark_us,
+            output_watermark_us=self.output_watermark_us,
             now_us=clocks.now_us,
         )
 
-    def reached(self, *, output_watermark_us: int, now_us: int) -> StageClocks:
+    def reached(self, now_us: int) -> StageClocks:
         """The clocks, with the watermarks that all ranges have reached.
 
         Args:
-            output_watermark_us: a bound on the output watermarks of all ranges, in microseconds.
             now_us: the processing time, in microseconds.
         """
         return StageClocks(
             watermark_us=self.least_us,
             percentile_us=self.percentile_us,
-            output_watermark_us=output_watermark_us,
+            output_watermark_us=self.output_watermark_us,
             now_us=now_us,
         )
+
+    @property
+    def output_watermark_us(self) -> int:
+        """A bound on every output watermark that any of the ranges can have reported."""
+        hold_us, least_us = self.window_hold_us, self.least_us
+        return least_us if hold_us is None else min(least_us, hold_us)
 
     @property
     def least_us(self) -> int:

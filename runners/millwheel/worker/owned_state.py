@@ -8,7 +8,7 @@ import attrs
 from runners.core.ground.cells import CellId, TimerId
 from runners.core.open_windows.choice import opened_for_stream
 from runners.core.stages.entries import Changes
-from runners.core.stages.grouping import GroupingStage, Step
+from runners.core.stages.grouping import GroupingStage
 from runners.errors import WorkerStoppedError
 from runners.millwheel.cell_codec import decode_timer
 from runners.millwheel.model.counts import CacheCounts
@@ -24,7 +24,6 @@ from runners.millwheel.worker.state.entry_pieces import EntryPieces
 from runners.millwheel.worker.state.journal import Journal
 from runners.millwheel.worker.state.stored_cells import CellTable, StoredCells
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
-from runners.millwheel.worker.worker_step import WorkerStep
 
 
 class OwnedState:
@@ -74,7 +73,15 @@ class OwnedState:
         self.windows = opened_for_stream(stage, self.cells, self.cells.need, cache_bytes)
         #: State that is durable and not in cells and timers yet.
         self.journal = Journal(
-            name, self.cells, self.stored, self.windows, self.locate, stage.combiners, pieces, steps
+            name,
+            self.cells,
+            self.stored,
+            self.windows,
+            self.ranges,
+            self.locate,
+            stage.combiners,
+            pieces,
+            steps,
         )
         #: Which of the ranges has a key.
         self._map = KeyMap({})
@@ -99,7 +106,7 @@ class OwnedState:
         self.ranges[owned.range_id] = owned
         self.meter.forget(owned.range_id)
         self._map_keys()
-        self._hold_back()
+        self.hold_back()
         self.time.take(owned)
         return owned
 
@@ -131,7 +138,7 @@ class OwnedState:
         del self.ranges[range_id]
         self.meter.forget(range_id)
         self._map_keys()
-        self._hold_back()
+        self.hold_back()
         if not self.ranges:
             self.cells.start_anew()
 
@@ -180,23 +187,8 @@ class OwnedState:
         counts = self.cells.counts
         return attrs.evolve(counts, bytes_buffered=counts.bytes_buffered + self.windows.nbytes)
 
-    @property
-    def output_watermark_us(self) -> int:
-        """A bound on every output watermark that any of the ranges can have reported."""
-        hold_us, input_watermark_us = self.windows.hold_us, self.time.least_us
-        return input_watermark_us if hold_us is None else min(input_watermark_us, hold_us)
-
-    def _hold_back(self) -> None:
-        hold_us = self.windows.hold_us
+    def hold_back(self) -> None:
+        """Hold the output watermarks for the windows that are open now, after any of them have changed that hold it."""
+        hold_us = self.time.window_hold_us = self.windows.hold_us
         for owned in self.ranges.values():
             owned.window_hold_us = hold_us
-
-    def note(self, step: Step) -> Iterator[WorkerStep]:
-        """Note what a step of the windows has changed, and hold the output watermark for those that are open now."""
-        for each in step.noted:
-            yield self.journal.note_of(self.ranges[each.owner], each)
-        # A timer that fired is gone, unless the step has set it again.
-        timers = dict.fromkeys(step.fired) | step.effects.timers
-        if step.effects.touched or timers:
-            yield self.journal.note(step.effects.touched, timers)
-        self._hold_back()

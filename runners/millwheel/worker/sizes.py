@@ -83,26 +83,26 @@ class Pieces:
         Raises:
             TransformError: one of them is too large.
         """
-        start = 0
-        while start < len(things):
-            count = max(1, self._piece_bytes // self._bytes_each)
+        start, end = 0, len(things)
+        while start < end:
+            count = min(end - start, max(1, self._piece_bytes // self._bytes_each))
             # A sequence that fits into one piece is not copied.
-            piece = things if not start and count >= len(things) else things[start : start + count]
-            start += len(piece)
-            yield from self._dumped(piece, dump)
+            piece = things if count == end else things[start : start + count]
+            start += count
+            yield from self._dumped(piece, count, dump)
 
     def _dumped(
-        self, piece: Sequence[T], dump: Callable[[Sequence[T]], bytes]
+        self, piece: Sequence[T], count: int, dump: Callable[[Sequence[T]], bytes]
     ) -> Iterator[tuple[Sequence[T], bytes]]:
         blob = dump(piece)
-        self._bytes_each = max(1, len(blob) // len(piece))
+        self._bytes_each = max(1, len(blob) // count)
         if len(blob) <= self._piece_bytes:
             yield piece, blob
-        elif len(piece) > 1:
+        elif count > 1:
             del blob
-            middle = len(piece) // 2
-            yield from self._dumped(piece[:middle], dump)
-            yield from self._dumped(piece[middle:], dump)
+            middle = count // 2
+            yield from self._dumped(piece[:middle], middle, dump)
+            yield from self._dumped(piece[middle:], count - middle, dump)
         elif len(blob) > self._value_bytes_max:
             raise too_large(self._what(piece[0]), len(blob), self._value_bytes_max)
         else:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from runners.core.open_windows.open_windows import Arrival
 from runners.core.stages.grouping import Step
-from runners.core.stages.stage_clocks import StageClocks
 from runners.millwheel.model.production import LateRecord, StoredDeadLetter
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
@@ -32,7 +31,7 @@ class WindowSteps:
             arrivals: the partials.
             now_us: the processing time, in microseconds.
         """
-        clocks = self._reached(now_us)
+        clocks = self._state.time.reached(now_us)
         step = self._state.windows.take(arrivals, clocks)
         return self.done(step, clocks.output_watermark_us, before)
 
@@ -43,18 +42,14 @@ class WindowSteps:
         """
         windows = self._state.windows
         for range_id in windows.owners:
-            clocks = self._reached(now_us)
+            clocks = self._state.time.reached(now_us)
             yield self.done(windows.relieve(range_id, clocks), clocks.output_watermark_us)
 
     def reconcile(self, now_us: int) -> WorkerStep | None:
         """Bring into cells what the windows of ranges that were taken over cannot keep beside those of others."""
-        clocks = self._reached(now_us)
+        clocks = self._state.time.reached(now_us)
         step = self._state.windows.reconcile(clocks)
         return None if step is None else self.done(step, clocks.output_watermark_us)
-
-    def _reached(self, now_us: int) -> StageClocks:
-        hold_us = self._state.output_watermark_us
-        return self._state.time.reached(output_watermark_us=hold_us, now_us=now_us)
 
     def done(self, step: Step, hold_us: int, before: WorkerStep | None = None) -> WorkerStep:
         """What a step of the windows has done, together with what was done before as a part of it.
@@ -66,7 +61,9 @@ class WindowSteps:
         """
         outputs, late = step.outputs, step.effects.late
         steps = [] if before is None else [before]
-        steps += self._state.note(step)
+        steps += self._state.journal.note(step)
+        if step.effects.holds:
+            self._state.hold_back()
         if late or outputs.dead or outputs.tables or outputs.groups:
             touched = {range_id: owned for each in steps for range_id, owned in each.ranges.items()}
             sender = _sender_of(touched.values())

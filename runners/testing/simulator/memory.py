@@ -71,8 +71,14 @@ def check_memory(
 
 
 def _check_keys(state: OwnedState) -> None:
-    """Check that each cell, timer and hold in memory has a key of a range that is owned."""
+    """Check that each cell, timer and hold in memory has a key of a range that is owned, and that ranges are held."""
     windows: Any = state.windows
+    holds_us = {owned.window_hold_us for owned in state.ranges.values()}
+    if holds_us | {state.time.window_hold_us} != {windows.hold_us}:
+        raise InvariantError(
+            f"I10: the first hold of open windows is at {windows.hold_us} us, and ranges are held at {holds_us}, the "
+            f"clocks at {state.time.window_hold_us}"
+        )
     cell_ids = [*state.cells, *(timer[0] for timer in windows.timers)]
     cell_ids += [cell_id for cell_id, _ in windows.holds]
     for key in dict.fromkeys(cell_id[0] for cell_id in cell_ids):

@@ -48,8 +48,8 @@ class EntryPieces:
 
     def changes(
         self, cells: CellChanges, timers: TimerChanges
-    ) -> Iterator[tuple[CellChanges, bytes, int]]:
-        """Yield entries for changes, each with its cells, and about how many bytes one of these has.
+    ) -> list[tuple[CellChanges, bytes, int]]:
+        """Make entries for changes, each with its cells, and about how many bytes one of these has.
 
         Args:
             cells: their new state; None if deleted.
@@ -58,12 +58,15 @@ class EntryPieces:
         Raises:
             TransformError: one of them is too large.
         """
+        found = []
         for piece, payload in self._changes.of(_Changes(cells, timers), _encoded):
             assert isinstance(piece, _Changes)
-            yield piece.cells, payload, len(payload) // len(piece)
+            size = len(payload) // (len(piece.cells) + len(piece.timers))
+            found.append((piece.cells, payload, size))
+        return found
 
-    def noted(self, noted: Noted) -> Iterator[tuple[int, bytes]]:
-        """Yield entries for what has changed beside cells, and the rows in each.
+    def noted(self, noted: Noted) -> list[tuple[int, bytes]]:
+        """Make entries for what has changed beside cells, each with how many rows it has.
 
         Args:
             noted: what has changed; none for windows that have fired.
@@ -72,16 +75,15 @@ class EntryPieces:
             TransformError: a row is too large.
         """
         entry = noted.entry
+        if entry is None:
+            return []
+        if isinstance(entry, Released):
+            pieces = self._windows.of(entry.windows, _encoded_release)
+            return [(0, payload) for _, payload in pieces]
         if noted.received is not None:
-            assert isinstance(entry, PartialColumns)
             # It was no larger when it was sent.
-            yield len(entry), noted.received
-        elif isinstance(entry, Released):
-            for _, payload in self._windows.of(entry.windows, _encoded_release):
-                yield 0, payload
-        elif entry is not None:
-            for piece, payload in self._rows.of(entry, encode_partials):
-                yield len(piece), payload
+            return [(len(entry), noted.received)]
+        return [(len(piece), payload) for piece, payload in self._rows.of(entry, encode_partials)]
 
     def whole(self, parts: Sequence[PartialColumns]) -> Iterator[tuple[int, bytes]]:
         """Yield entries for all columns of a range, and the rows in each; the first replaces whatever came before.

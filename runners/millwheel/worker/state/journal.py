@@ -22,13 +22,14 @@ of every commit.
 * Before the keys of a range change, its journal is empty.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 from runners.core.ground.cells import CellId, TimerId
-from runners.core.open_windows.open_windows import OpenWindows
+from runners.core.open_windows.stream_windows import StreamWindows
 from runners.core.stages.entries import Changes, Noted
+from runners.core.stages.grouping import Step
 from runners.errors import StoreError
 from runners.millwheel.cell_codec import encode_window
 from runners.millwheel.model.ids import RangeId
@@ -68,6 +69,7 @@ class Journal:
         cells: those in memory.
         stored: those in the store.
         windows: those of the ranges; what they keep beside cells is durable in the journal only.
+        ranges: those that are owned; as they are at each call.
         locate: as `Locate`.
         combiners: fold the columns in entries.
         pieces: encodes entries.
@@ -79,14 +81,16 @@ class Journal:
         computation: str,
         cells: CellCache,
         stored: StoredCells,
-        windows: OpenWindows,
+        windows: StreamWindows,
+        ranges: Mapping[RangeId, OwnedRange],
         locate: Locate,
         combiners: Combiners,
         pieces: EntryPieces,
         steps: StepLimits = STEP_LIMITS,
     ) -> None:
         self._computation, self._cells, self._stored = computation, cells, stored
-        self._windows, self._locate, self._combiners = windows, locate, combiners
+        self._windows, self._combiners = windows, combiners
+        self._owned, self._locate = ranges, locate
         self._pieces, self._steps = pieces, steps
         #: Timers that have changed since their table was written.
         self._timers: dict[TimerId, int | None] = {}
@@ -118,15 +122,28 @@ class Journal:
         """Whether memory is full of cells that only the journal has."""
         return self._cells.is_full and not self.is_compacted
 
-    def note(self, touched: Iterable[CellId], timers: Mapping[TimerId, int | None]) -> WorkerStep:
-        """The entries for what a step has changed.
+    def note(self, step: Step) -> Sequence[WorkerStep]:
+        """The entries for what a step of the windows has changed.
+
+        Raises:
+            WorkerStoppedError: no range of this worker has the key of a cell that has changed.
+            TransformError: something in it is larger than the store takes.
+        """
+        steps = [self._note_beside(self._owned[each.owner], each) for each in step.noted]
+        # A timer that fired is gone, unless the step has set it again.
+        timers = dict.fromkeys(step.fired) | step.effects.timers
+        if step.effects.touched or timers:
+            steps.append(self._note_cells(step.effects.touched, timers))
+        return steps
+
+    def _note_cells(
+        self, touched: Iterable[CellId], timers: Mapping[TimerId, int | None]
+    ) -> WorkerStep:
+        """The entries for cells and timers.
 
         Args:
             touched: cells that have changed, or are gone.
             timers: those that have changed, and when they are due, in microseconds; None: they are gone.
-
-        Raises:
-            WorkerStoppedError: no range of this worker has the key.
         """
         changes: dict[RangeId, _Changes] = {}
         # The range of a key is looked up once: most steps have fewer keys than cells, and each cell twice.
@@ -165,7 +182,7 @@ class Journal:
             for cell_id, cell in some:
                 self._cells.wrote(cell_id, None if cell is None else size)
 
-    def note_of(self, owned: OwnedRange, noted: Noted) -> WorkerStep:
+    def _note_beside(self, owned: OwnedRange, noted: Noted) -> WorkerStep:
         """The entries for what a range keeps beside cells; for windows that fired none, but earlier ones may go.
 
         Args:

@@ -1,5 +1,6 @@
 """InputWatermark: by which clocks the ranges of a computation fire."""
 
+import attrs
 import pytest
 
 from runners.millwheel.model.ids import RangeId
@@ -22,10 +23,30 @@ def test_a_percentile_that_no_trigger_follows_any_more_is_not_known(
     )
     time = InputWatermark({owned.range_id: owned}, follows_percentile=follows_percentile)
     time.take(owned)
-    clocks = time.known(Clocks(watermark_us=10, now_us=7), output_watermark_us=5)
+    clocks = time.known(Clocks(watermark_us=10, now_us=7))
 
     assert (20, known_us) == (clocks.watermark_us, clocks.percentile_us)
-    assert (5, 7) == (clocks.output_watermark_us, clocks.now_us)
+    assert clocks.now_us == 7
+
+
+def test_open_windows_and_whoever_is_behind_hold_what_can_have_been_reported() -> None:
+    owned = OwnedRange(RangeId("count", 0), 1, 0, Outbox([], {}), {}, watermark_us=0)
+    time = InputWatermark({owned.range_id: owned}, follows_percentile=False)
+    time.act_on(Clocks(watermark_us=40, now_us=0))
+    master = Clocks(watermark_us=50, now_us=7)
+    found = []
+    for hold_us in (None, 60, 30):
+        time.window_hold_us = hold_us
+        found.append((time.known(master).output_watermark_us, time.reached(7).output_watermark_us))
+
+    assert found == [(40, 40), (40, 40), (30, 30)]
+    behind = OwnedRange(RangeId("count", 1), 1, 0, Outbox([], {}), {}, watermark_us=20)
+    ranges = {each.range_id: each for each in (owned, behind)}
+    time = InputWatermark(ranges, follows_percentile=False)
+    time.act_on(Clocks(watermark_us=40, now_us=0))
+    time.take(attrs.evolve(behind))
+    behind.watermark_us, time.window_hold_us = 20, 30
+    assert time.reached(7).output_watermark_us == 20
 
 
 def test_no_range_goes_back_when_some_of_what_is_due_has_fired() -> None:
@@ -43,7 +64,7 @@ def test_no_range_goes_back_when_some_of_what_is_due_has_fired() -> None:
 
     assert [owned.watermark_us for owned in ranges.values()] == [50, 20]
     assert time.least_us == MIN_TIMESTAMP_US, "until all that is due has fired for all of them"
-    time.act_on(time.known(Clocks(watermark_us=30, now_us=0), output_watermark_us=0))
+    time.act_on(time.known(Clocks(watermark_us=30, now_us=0)))
     assert [owned.watermark_us for owned in ranges.values()] == [50, 50]
     assert time.least_us == 50
     behind = OwnedRange(RangeId("count", 2), 1, 0, Outbox([], {}), {}, watermark_us=20)
@@ -59,7 +80,7 @@ def test_a_master_that_knows_less_takes_nothing_back() -> None:
     time.take(owned)
     for watermark_us, percentile_us in ((40, 60), (30, 50)):
         clocks = Clocks(watermark_us=watermark_us, now_us=0, percentile_us=percentile_us)
-        known = time.known(clocks, output_watermark_us=0)
+        known = time.known(clocks)
         time.act_on(known)
 
         assert (known.watermark_us, known.percentile_us) == (40, 60)

@@ -1,0 +1,40 @@
+"""StreamCells: the open windows of a stream in cells, of which the engine has those in memory that it wants there."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from runners.core.ground.cells import CellId, window_holds
+from runners.core.open_windows.cells import Cells
+from runners.core.open_windows.stream_windows import StreamWindows
+from runners.core.stages.entries import Changes, Entry
+from runners.errors import StoreError
+
+
+class StreamCells(Cells, StreamWindows):
+    """Windows in cells, whose keys have owners."""
+
+    def cell_ids(self) -> Iterable[CellId]:
+        """The cells that are in memory, or have a timer."""
+        return dict.fromkeys([*self.cells, *(timer[0] for timer in self.timers)])
+
+    def restore(self, entry: Entry, owner: Any = None) -> None:
+        """Set cells and timers."""
+        if not isinstance(entry, Changes):
+            raise StoreError(
+                f"there are columns of {owner}, which the grouping does not keep",
+                detail=f"an entry of type {type(entry).__name__}",
+                hint="this is a bug in dataflow-sdk: keep the database and report it",
+            )
+        super().restore(entry)
+
+    def restore_holds(self, cell_ids: Iterable[CellId]) -> None:
+        """Hold the watermark for the windows of cells that were restored, or have come from elsewhere."""
+        for cell_id in cell_ids:
+            if cell_id in self.cells:
+                for window, hold_us in window_holds(cell_id, self.cells[cell_id]):
+                    self.holds.set((cell_id, window), hold_us)
+
+    def forget(self, owner: Any, is_gone: Callable[[CellId], bool]) -> None:
+        """Forget the timers and holds of cells that are gone."""
+        self.timers.forget(lambda timer: is_gone(timer[0]))
+        self.holds.forget(lambda place: is_gone(place[0]))

@@ -1,0 +1,99 @@
+"""StreamWindows: open windows whose keys have owners that come and go, as the key ranges on a worker of a stream do.
+
+Cells and timers belong to keys, and so to the owner of the key.  What is kept beside cells is kept by owner, and every
+change of it is in a step (`Step.noted`), for the engine to make it durable: then the next owner restores it.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from runners.core.columns.partials import PartialColumns
+from runners.core.ground.cells import CellId
+from runners.core.open_windows.open_windows import OpenWindows
+from runners.core.stages.entries import Entry
+from runners.core.stages.grouping import Step
+from runners.core.stages.stage_clocks import StageClocks
+
+
+class StreamWindows(OpenWindows):
+    """The open windows of one grouping for all owners of its keys that are here; cells are the engine's."""
+
+    @abstractmethod
+    def cell_ids(self) -> Iterable[CellId]:
+        """The cells that are in memory, or have a timer."""
+
+    @abstractmethod
+    def restore(self, entry: Entry, owner: Any = None) -> None:
+        """Apply an entry: what was spilled, or what an owner before has noted, in the same order.
+
+        Args:
+            entry: the entry.
+            owner: whose it is; see `Arrival`.
+
+        Raises:
+            StoreError: such windows cannot have such entries.
+        """
+
+    @abstractmethod
+    def restore_holds(self, cell_ids: Iterable[CellId]) -> None:
+        """Hold the watermark for the windows of cells that were restored, or have come from elsewhere."""
+
+    @abstractmethod
+    def forget(self, owner: Any, is_gone: Callable[[CellId], bool]) -> None:
+        """Forget an owner: timers and holds of its cells, and what is kept beside them; cells are the engine's.
+
+        Args:
+            owner: who is gone.
+            is_gone: whether a cell is its.
+        """
+
+    # What is kept by owner, beside cells; nothing, unless a way of keeping windows has it.
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are used for anything beside cells."""
+        return 0
+
+    @property
+    def owners(self) -> Sequence[Any]:
+        """The owners of whom anything is kept beside cells."""
+        return ()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether that takes more than it may, or cannot be kept small; then `relieve` every owner of it."""
+        return False
+
+    def relieve(self, owner: Any, clocks: StageClocks) -> Step:
+        """Bring everything that is kept of an owner into cells.
+
+        Args:
+            owner: one of `owners`.
+            clocks: the clocks, as for `take`.
+        """
+        raise AssertionError(f"everything of {owner} is in cells at {clocks}")
+
+    def reconcile(self, clocks: StageClocks) -> Step | None:
+        """Bring into cells what may not be kept beside the cells of another owner that was restored; None: nothing.
+
+        Args:
+            clocks: the clocks, with the watermark that all owners had reached.
+        """
+        return None
+
+    def whole(self, owner: Any) -> Sequence[PartialColumns]:
+        """Everything that is kept of an owner beside cells, merged as far as possible.
+
+        Args:
+            owner: of which it is asked.
+        """
+        return ()
+
+    def forget_fired(self, owner: Any, until_us: int) -> None:
+        """Forget what has fired already, after everything of an owner was restored.
+
+        Args:
+            owner: whose windows have fired.
+            until_us: up to which event time, in microseconds.
+        """
