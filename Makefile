@@ -43,7 +43,7 @@ $(READY): pyproject.toml tools/setup.sh
 	@tools/setup.sh .venv "$(PYTHON)"
 	@touch $@
 
-demo: setup ## Run the flights example: history, live, a crash, and the same answers
+demo: setup ## Run the flights example: a month in batch, then as a stream, and the same answers
 	@$(BIN)/python -m examples.flight_delays --demo
 
 check: setup ## What to run before every commit; under a minute on two idle cores

@@ -111,7 +111,7 @@ def demo(asked: argparse.Namespace, out: Console) -> int:
     source = flights_csv(asked.month)
     out.print(
         f"[bold]The flights that left New York in month {asked.month} of 2013, twice:[/] first in "
-        "batch, the whole file as history; then as a stream, in the order in which the flights "
+        "batch, the whole file at once; then as a stream, in the order in which the flights "
         "really left, so that late ones come late.\n"
         "It is the same pipeline, so it must leave the same rows.\n",
         highlight=False,
@@ -284,14 +284,14 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument(
         "--backfill-then-live",
         action="store_true",
-        help="read the history in batch, then go on as a stream; compare with one batch over everything",
+        help="run a backfill in batch, then go on as a stream; compare with one batch over everything",
     )
     parser.add_argument(
         "--until",
         type=_instant,
         metavar="INSTANT",
-        help="where history ends, e.g. 2013-06-01, in UTC if it names no zone; by default in December, of one --month "
-        "on its 21st",
+        help="where the backfill ends, e.g. 2013-06-01, in UTC if it names no zone; by default in December, of one "
+        "--month on its 21st",
     )
     parser.add_argument(
         "--month", type=int, metavar="N", help="1 to 12; without it the whole year (--demo: 1)"

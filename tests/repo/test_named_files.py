@@ -1,4 +1,4 @@
-"""What the pages name is there: files and tests, headings that links lead to, targets of make, commands of dataflow."""
+"""What the pages name is there: files and tests, headings that links lead to, commands with their options."""
 
 import re
 import subprocess
@@ -104,6 +104,42 @@ def test_commands_of_dataflow_are_there() -> None:
 
     assert len(named) > 10
     assert {(page, verb) for page, verb in named if verb not in verbs} == set()
+
+
+def wrong_programs(text: str) -> list[str]:
+    """Commands that start a program of this repository by a path, or one or an option that is not there."""
+    # Imports begin at the root of the repository, which is not on sys.path where a program is started by its path.
+    wrong = re.findall(r"\bpython (\w+/[\w/]+\.py)", text)
+    for module, options in re.findall(r"\bpython -m ([\w.]+)([^`\n#]*)", text):
+        folder = ROOT / module.partition(".")[0]
+        if not folder.is_dir():
+            continue  # of another package
+        place = ROOT / module.replace(".", "/")
+        code = "".join(map(text_of, folder.rglob("*.py")))
+        if not (place.with_suffix(".py").exists() or (place / "__main__.py").exists()):
+            wrong.append(module)
+        found = re.findall(r"(--[a-z][a-z-]*)", options)
+        wrong += [
+            f"{module} {each}" for each in found if each != "--help" and f'"{each}"' not in code
+        ]
+    return wrong
+
+
+def test_programs_of_python_are_there() -> None:
+    wrong = {page.name: wrong_programs(text_of(page)) for page in PAGES}
+
+    assert sum(text_of(page).count("python -m benchmarks.") for page in PAGES) > 10
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def test_a_program_that_is_not_there_is_found() -> None:
+    text = "`python benchmarks/bench.py`, `python -m benchmarks.none --case`, `python -m benchmarks.bench --none`"
+
+    assert wrong_programs(text) == [
+        "benchmarks/bench.py",
+        "benchmarks.none",
+        "benchmarks.bench --none",
+    ]
 
 
 def test_a_file_or_test_or_heading_that_is_not_there_is_found(tmp_path: Path) -> None:
