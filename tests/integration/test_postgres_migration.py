@@ -95,6 +95,34 @@ def test_ranges_in_handover_stay_so_under_the_new_name_of_their_column(
     assert admin.execute(view).fetchall() == [(0, None), (1, 0)]
 
 
+def test_ends_of_channels_have_one_row_with_a_key_that_moves_on(
+    store: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    """A store of version 17 with channels that are several generations old."""
+    schema.migrate(admin, schema.MIGRATIONS[:17])
+    admin.execute(_CHANNELS_OF_VERSION_17)
+
+    taken = store.acquire("one", [LOW, HIGH], "worker")
+    fence = Fence(range_id=LOW, token=taken[LOW].row.token, bundle=taken[LOW].row.bundle + 1)
+    production = Production(job="one", fences=[fence], delivered={IN: 200}, acknowledged={OUT: 65})
+
+    assert taken[LOW].row.bundle == 1_000
+    assert list(taken[LOW].journal) == [b"last"]
+    assert store.commit(production) == Committed()
+    for table, ends, number in (
+        ("deliveries", "receiver_range_id, sender_range_id", "delivered"),
+        ("acknowledgements", "sender_range_id, receiver_range_id", "acknowledged"),
+    ):
+        rows = admin.execute(f"SELECT {number}, generation FROM dataflow.{table}".encode())
+        assert rows.fetchall() == [(200, 3) if table == "deliveries" else (65, 1)]
+        keys = admin.execute(
+            f"SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'p' "
+            f"AND conrelid IN ('dataflow.{table}'::regclass, 'dataflow.{table}_1'::regclass)".encode()
+        )
+        assert keys.fetchall() == [(f"PRIMARY KEY ({ends}, generation)",)] * 2
+    assert admin.execute("SELECT count(*) FROM dataflow.productions").fetchone() == (1,)
+
+
 def _shown(taken: TakenRange) -> tuple[object, ...]:
     return (
         [(t.key_hash, t.cell_key, t.tag, t.domain, t.fire_us) for t in taken.timers],
@@ -146,4 +174,17 @@ INSERT INTO dataflow.computations (job_id, name) VALUES (1, 'count');
 INSERT INTO dataflow.ranges (computation_id, range_index, first_hash, last_hash, tied_to)
 VALUES (1, 0, -9223372036854775808, -1, NULL), (1, 1, 0, 9223372036854775807, 1);
 INSERT INTO dataflow.fences (range_id, watermark_us) SELECT range_id, 1000 FROM dataflow.ranges;
+"""
+
+_CHANNELS_OF_VERSION_17 = """
+INSERT INTO dataflow.jobs (name, mode, fingerprint) VALUES ('one', 'streaming', 'f');
+SELECT dataflow.add_partitions(1);
+INSERT INTO dataflow.computations (job_id, name) VALUES (1, 'count');
+INSERT INTO dataflow.ranges (computation_id, range_index, first_hash, last_hash)
+VALUES (1, 0, -9223372036854775808, -1), (1, 1, 0, 9223372036854775807);
+INSERT INTO dataflow.fences (range_id, bundle) SELECT range_id, 1000 FROM dataflow.ranges;
+INSERT INTO dataflow.deliveries_1 VALUES (1, 2, 199);
+INSERT INTO dataflow.acknowledgements_1 VALUES (1, 2, 63);
+INSERT INTO dataflow.productions_1 VALUES (1, 2, 64, 0, '64'), (1, 2, 65, 0, '65'), (1, 2, 66, 0, '66');
+INSERT INTO dataflow.journal_1 VALUES (1, 1000, 0, 1, 'last');
 """

@@ -448,10 +448,9 @@ def test_hot_tables_are_never_scanned(connect: Connect, admin: psycopg.Connectio
         assert store.commit(production) == Committed()
     store.close()
 
-    # Building an index counts as a scan, and the server publishes its counts with a delay.
+    # Migrations scan a few times, a commit that scans does so each time; the server publishes its counts with a delay.
     scanned = """SELECT relname FROM pg_stat_user_tables
-                 WHERE schemaname = 'dataflow' AND idx_scan >= 19
-                 AND seq_scan > (SELECT count(*) FROM pg_index WHERE indrelid = relid)"""
+                 WHERE schemaname = 'dataflow' AND idx_scan >= 19 AND seq_scan >= 18"""
     published = "SELECT max(idx_scan) FROM pg_stat_user_tables WHERE relname = 'fences'"
     while admin.execute(published).fetchone() < (19,):  # type: ignore[operator]
         time.sleep(0.01)

@@ -145,13 +145,13 @@ def _timers(timers: Sequence[TimerWrite], ids: JobIds) -> list[Statement]:
 
 def _journal(production: Production, ids: JobIds, portion_bytes: int) -> list[Statement]:
     statements: list[Statement] = []
+    bundles = {fence.range_id: fence.bundle for fence in production.fences}
     if production.compacted:
         parameters: dict[str, PackedArray] = {
-            "range_ids": Int4Array.of([ids.range(each).number for each in production.compacted]),
-            "bundles": Int8Array.of(list(production.compacted.values())),
+            **_fenced(production.compacted, production, ids),
+            "compacted": Int8Array.of(list(production.compacted.values())),
         }
         statements.append((ids.queries["compact_journal"], parameters))
-    bundles = {fence.range_id: fence.bundle for fence in production.fences}
     first = 0
     for some in portions(production.journal, lambda entry: len(entry.payload), portion_bytes):
         range_ids, cells, payloads = zip(*some, strict=True)
@@ -239,13 +239,24 @@ def _ends(channels: Iterable[Channel], ids: JobIds) -> dict[str, PackedArray]:
     }
 
 
+def _fenced(
+    range_ids: Iterable[RangeId], production: Production, ids: JobIds
+) -> dict[str, PackedArray]:
+    """Ranges that the production fences, and the bundles that these have once their fences are taken."""
+    bundles = {fence.range_id: fence.bundle for fence in production.fences}
+    fenced = list(range_ids)
+    return {
+        "range_ids": Int4Array.of([ids.range(range_id).number for range_id in fenced]),
+        "bundles": Int8Array.of([bundles[range_id] for range_id in fenced]),
+    }
+
+
 def _signal_marks(production: Production, ids: JobIds) -> list[Statement]:
     if not production.signal_marks:
         return []
     numbers, hashes = zip(*production.signal_marks.values(), strict=True)
-    ranges = [ids.range(range_id).number for range_id in production.signal_marks]
     parameters = {
-        "range_ids": Int4Array.of(ranges),
+        **_fenced(production.signal_marks, production, ids),
         "numbers": Int8Array.of(numbers),
         "hashes": Int8Array.of(list(map(to_signed, hashes))),
     }
@@ -257,7 +268,7 @@ def _percentiles(production: Production, ids: JobIds) -> list[Statement]:
     if not percentiles_us:
         return []
     parameters = {
-        "range_ids": Int4Array.of([ids.range(range_id).number for range_id in percentiles_us]),
+        **_fenced(percentiles_us, production, ids),
         "percentiles_us": Int8Array.of(list(percentiles_us.values())),
     }
     return [(QUERIES["advance_percentiles"], parameters)]

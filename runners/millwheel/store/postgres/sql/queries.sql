@@ -8,6 +8,8 @@
 -- How this session works, whatever the role or the database default to.
 -- Every statement below finds its rows by key.  Generic plans made while a table is still small
 -- would scan it for ever, so scans and hashes are priced out; that leaves the plan we mean.
+-- Of two tables in a nested loop the wrong one would come first, where the right one has few rows: so rows that are to be
+-- changed are looked up before, each by its whole key, and changed by their places (ctid), which nobody else changes.
 SELECT set_config('synchronous_commit',
                   CASE WHEN current_setting('synchronous_commit') = 'remote_apply'
                        THEN 'remote_apply' ELSE 'on' END, FALSE),
@@ -22,8 +24,11 @@ SELECT set_config('synchronous_commit',
        set_config('timezone', 'UTC', FALSE),
        set_config('plan_cache_mode', 'force_generic_plan', FALSE),
        set_config('enable_seqscan', 'off', FALSE),
+       -- It would collect all versions that a snapshot keeps, and then take the last.
+       set_config('enable_bitmapscan', 'off', FALSE),
        set_config('enable_hashjoin', 'off', FALSE),
        set_config('enable_mergejoin', 'off', FALSE),
+       set_config('enable_memoize', 'off', FALSE),
        set_config('jit', 'off', FALSE);
 
 -- name: server_facts
@@ -121,13 +126,21 @@ WHERE t.computation_id = gone.computation_id AND t.key_hash = gone.key_hash
 
 -- name: advance_deliveries
 -- What was delivered, in the same transaction as its effects: that is the deduplication.
+-- A channel has one row, because only the owner of its receiver writes it, behind the fence: the row of the last
+-- generation, with which a new one is made to conflict.
 INSERT INTO {deliveries} AS d
-    (receiver_range_id, sender_range_id, delivered, sender_token, sender_bundle)
-SELECT * FROM unnest(%(receiver_range_ids)b, %(sender_range_ids)b, %(sequences)b,
-                     %(tokens)b, %(bundles)b)
-ON CONFLICT (receiver_range_id, sender_range_id)
+    (receiver_range_id, sender_range_id, delivered, sender_token, sender_bundle, generation)
+SELECT s.*, COALESCE(l.generation, s.delivered >> 6)
+FROM unnest(%(receiver_range_ids)b, %(sender_range_ids)b, %(sequences)b, %(tokens)b, %(bundles)b)
+     AS s (receiver, sender, delivered, token, bundle)
+LEFT JOIN LATERAL (
+    SELECT i.generation FROM {deliveries} i
+    WHERE i.receiver_range_id = s.receiver AND i.sender_range_id = s.sender
+    ORDER BY i.generation DESC LIMIT 1
+) l ON TRUE
+ON CONFLICT (receiver_range_id, sender_range_id, generation)
 DO UPDATE SET delivered = EXCLUDED.delivered, sender_token = EXCLUDED.sender_token,
-              sender_bundle = EXCLUDED.sender_bundle
+              sender_bundle = EXCLUDED.sender_bundle, generation = EXCLUDED.delivered >> 6
 WHERE d.delivered < EXCLUDED.delivered;
 
 -- name: insert_productions
@@ -139,23 +152,38 @@ SELECT * FROM unnest(%(sender_range_ids)b, %(receiver_range_ids)b, %(sequences)b
 
 -- name: acknowledge_productions
 -- Their numbers must stay taken when the rows are gone, so the mark moves with the deletion.
-WITH acknowledged AS (
+-- As advance_deliveries.  What was acknowledged before is gone, and is not looked for.
+WITH given AS MATERIALIZED (
+    SELECT s.*, l.generation, l.acknowledged AS before
+    FROM unnest(%(sender_range_ids)b, %(receiver_range_ids)b, %(sequences)b, %(tokens)b, %(bundles)b,
+                %(are_remembered)b) AS s (sender, receiver, acknowledged, token, bundle, is_remembered)
+    LEFT JOIN LATERAL (
+        SELECT i.generation, i.acknowledged FROM {acknowledgements} i
+        WHERE i.sender_range_id = s.sender AND i.receiver_range_id = s.receiver
+        ORDER BY i.generation DESC LIMIT 1
+    ) l ON TRUE
+), noted AS (
     INSERT INTO {acknowledgements} AS a
         (sender_range_id, receiver_range_id, acknowledged, receiver_token, receiver_bundle,
-         is_remembered)
-    SELECT * FROM unnest(%(sender_range_ids)b, %(receiver_range_ids)b, %(sequences)b,
-                         %(tokens)b, %(bundles)b, %(are_remembered)b)
-    ON CONFLICT (sender_range_id, receiver_range_id)
+         is_remembered, generation)
+    SELECT sender, receiver, acknowledged, token, bundle, is_remembered,
+           COALESCE(generation, acknowledged >> 6)
+    FROM given
+    ON CONFLICT (sender_range_id, receiver_range_id, generation)
     DO UPDATE SET acknowledged = EXCLUDED.acknowledged, receiver_token = EXCLUDED.receiver_token,
                   receiver_bundle = EXCLUDED.receiver_bundle,
-                  is_remembered = EXCLUDED.is_remembered
+                  is_remembered = EXCLUDED.is_remembered, generation = EXCLUDED.acknowledged >> 6
     WHERE a.acknowledged < EXCLUDED.acknowledged
-    RETURNING a.sender_range_id, a.receiver_range_id, a.acknowledged
 )
 DELETE FROM {productions} p
-USING acknowledged a
-WHERE p.sender_range_id = a.sender_range_id AND p.receiver_range_id = a.receiver_range_id
-  AND p.sequence <= a.acknowledged;
+USING given g
+CROSS JOIN LATERAL (
+    SELECT i.ctid AS place FROM {productions} i
+    WHERE i.sender_range_id = g.sender AND i.receiver_range_id = g.receiver
+      AND i.sequence > COALESCE(g.before, -9223372036854775808) AND i.sequence <= g.acknowledged
+    OFFSET 0
+) l
+WHERE p.ctid = l.place;
 
 -- name: insert_late
 -- Not in any result, but not lost either.
@@ -175,15 +203,26 @@ SELECT * FROM unnest(%(job_ids)b, %(stages)b, %(errors)b, %(tracebacks)b, %(trie
 -- How far ranges have come with the job's signals; only when it has changed, and never back.
 UPDATE dataflow.fences f
 SET signal_number = s.number, signal_hash = s.hash
-FROM unnest(%(range_ids)b, %(numbers)b, %(hashes)b) AS s (range_id, number, hash)
-WHERE f.range_id = s.range_id AND (f.signal_number, f.signal_hash) < (s.number, s.hash);
+FROM unnest(%(range_ids)b, %(bundles)b, %(numbers)b, %(hashes)b)
+     AS s (range_id, bundle, number, hash)
+CROSS JOIN LATERAL (
+    SELECT i.ctid AS place FROM dataflow.fences i
+    WHERE i.range_id = s.range_id AND i.generation = s.bundle >> 6
+    OFFSET 0
+) l
+WHERE f.ctid = l.place AND (f.signal_number, f.signal_hash) < (s.number, s.hash);
 
 -- name: advance_percentiles
 -- Percentile watermarks up to which ranges have fired; GREATEST passes over what was NULL.
 UPDATE dataflow.fences f
 SET percentile_us = GREATEST(f.percentile_us, s.percentile_us)
-FROM unnest(%(range_ids)b, %(percentiles_us)b) AS s (range_id, percentile_us)
-WHERE f.range_id = s.range_id;
+FROM unnest(%(range_ids)b, %(bundles)b, %(percentiles_us)b) AS s (range_id, bundle, percentile_us)
+CROSS JOIN LATERAL (
+    SELECT i.ctid AS place FROM dataflow.fences i
+    WHERE i.range_id = s.range_id AND i.generation = s.bundle >> 6
+    OFFSET 0
+) l
+WHERE f.ctid = l.place;
 
 -- name: remember_record_ids
 -- New ids, in the same transaction as what their records cause.  The owner has asked before, so none is there.
@@ -198,15 +237,34 @@ INSERT INTO {journal} (range_id, bundle, part, cells, payload)
 SELECT * FROM unnest(%(range_ids)b, %(bundles)b, %(parts)b, %(cells)b, %(payloads)b);
 
 -- name: compact_journal
--- Cells and timers have it now.
+-- Cells and timers have it now.  What was deleted before is not looked for.
+WITH given AS MATERIALIZED (
+    SELECT s.range_id, s.compacted, l.place, l.compacted AS before
+    FROM unnest(%(range_ids)b, %(bundles)b, %(compacted)b) AS s (range_id, bundle, compacted)
+    CROSS JOIN LATERAL (
+        SELECT f.ctid AS place, f.compacted FROM dataflow.fences f
+        WHERE f.range_id = s.range_id AND f.generation = s.bundle >> 6
+        OFFSET 0
+    ) l
+), noted AS (
+    UPDATE dataflow.fences f SET compacted = g.compacted
+    FROM given g
+    WHERE f.ctid = g.place AND g.before < g.compacted
+)
 DELETE FROM {journal} w
-USING unnest(%(range_ids)b, %(bundles)b) AS compacted (range_id, bundle)
-WHERE w.range_id = compacted.range_id AND w.bundle <= compacted.bundle;
+USING given g
+CROSS JOIN LATERAL (
+    SELECT i.ctid AS place FROM {journal} i
+    WHERE i.range_id = g.range_id AND i.bundle > g.before AND i.bundle <= g.compacted
+    OFFSET 0
+) l
+WHERE w.ctid = l.place;
 
 -- name: read_journal
 -- Of ranges just taken over, oldest first.
-SELECT w.range_id, w.payload FROM {journal} w
-WHERE w.range_id = ANY(%(range_ids)b)
+SELECT w.range_id, w.payload
+FROM dataflow.fences f JOIN {journal} w ON w.range_id = f.range_id AND w.bundle > f.compacted
+WHERE f.range_id = ANY(%(range_ids)b)
 ORDER BY w.range_id, w.bundle, w.part;
 
 -- name: forget_record_ids
@@ -530,7 +588,8 @@ ORDER BY r.range_id;
 WITH held AS MATERIALIZED (
     SELECT count(*) AS ranges
     FROM unnest(%(range_ids)b, %(tokens)b) AS o (range_id, token)
-    JOIN dataflow.fences f USING (range_id, token)
+    WHERE o.token = (SELECT f.token FROM dataflow.fences f WHERE f.range_id = o.range_id
+                     ORDER BY f.generation DESC LIMIT 1)
 )
 SELECT h.ranges, c.key_hash, c.cell_key, c.value
 FROM held h
@@ -543,8 +602,10 @@ LEFT JOIN (
 -- name: read_cell_page
 -- The next cells of a range, to its owner; those of one hash are not divided.
 WITH held AS MATERIALIZED (
-    SELECT f.range_id FROM dataflow.fences f
-    WHERE f.range_id = %(range_id)b AND f.token = %(token)b
+    SELECT l.range_id
+    FROM (SELECT f.range_id, f.token FROM dataflow.fences f WHERE f.range_id = %(range_id)b
+          ORDER BY f.generation DESC LIMIT 1) l
+    WHERE l.token = %(token)b
 )
 SELECT h.range_id, p.key_hash, p.cell_key, p.value
 FROM held h
