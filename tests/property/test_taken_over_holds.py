@@ -27,6 +27,7 @@ from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.productions import note_committed, production_of
 from runners.millwheel.worker.router import Router
+from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.stored.partials import decode_partials
 from runners.testing.scripted_source import ScriptedSource
@@ -82,7 +83,14 @@ class Job:
     ) -> GroupingComputation:
         """Whoever takes ranges over, and has done nothing else yet."""
         found = GroupingComputation(
-            JOB, self._plan, self._stage, self._router, self._store, cache_bytes=cache_bytes
+            JOB,
+            self._plan,
+            self._stage,
+            self._router,
+            self._store,
+            cache_bytes=cache_bytes,
+            # Cells are read one by one, so that a few are many pages.
+            steps=StepLimits(first=1, nbytes=1),
         )
         for each in self._store.acquire(JOB, ranges, "somebody").values():
             found.take(each)

@@ -338,6 +338,7 @@ class Journal:
             is_gone: whether a cell belongs to it.
         """
         self._ranges.pop(range_id, None)
+        self._noted.discard(range_id)
         self._round = None
         for timer in [timer for timer in self._timers if is_gone(timer[0])]:
             del self._timers[timer]
