@@ -316,6 +316,18 @@ def release_what_waits_to_be_committed(patch: Patch) -> None:
     patch.setattr(Worker, "_release", broken)
 
 
+def end_handovers_beside_what_waits(patch: Patch) -> None:
+    """The end of a handover is to be committed together with steps that are only in memory."""
+    end_handovers = Worker._end_handovers
+
+    def broken(worker: Worker, message: EndHandover) -> None:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(worker._committer, "flush", lambda _: None)
+            end_handovers(worker, message)
+
+    patch.setattr(Worker, "_end_handovers", broken)
+
+
 def keep_what_waits_for_a_released_range(patch: Patch) -> None:
     """What had arrived for a range is taken in when it comes back, after its next owner took it in."""
     patch.setattr(Inbox, "forget", lambda *_: None)
@@ -520,3 +532,15 @@ def test_ranges_that_do_not_cover_all_keys_are_refused(monkeypatch: Patch) -> No
         (JobFailedError, SimulationError), match=r"(?s)(have|has) no range.*replay: .*seeds=\[\d+\]"
     ):
         simulate(dense.chain, seeds=SEEDS_MAX, faults=RESHAPING)
+
+
+def test_what_waits_to_be_committed_is_committed_before_a_handover_ends(monkeypatch: Patch) -> None:
+    """Where it is not, the committer itself refuses to make one commit of the two."""
+    faults = {Fault.SPLIT: 0.1, Fault.MERGE: 0.1, Fault.MOVE: 0.1, Fault.DELAY: 1.0}
+    simulate(dense.always_sending, seeds=3, faults=faults, guarantees=ALL_WEAK)
+    end_handovers_beside_what_waits(monkeypatch)
+
+    with pytest.raises(
+        (JobFailedError, SimulationError), match=r"(?s)a commit of its own.*replay: .*seeds=\[\d+\]"
+    ):
+        simulate(dense.always_sending, seeds=SEEDS_MAX, faults=faults, guarantees=ALL_WEAK)

@@ -271,6 +271,38 @@ def test_a_range_that_has_nothing_to_do_is_waited_for_by_nobody(
         cluster.run_until(lambda it=cluster: it.master.is_at_rest)  # type: ignore[misc]
 
 
+def test_what_a_former_run_has_sent_is_waited_for_by_nobody_where_productions_are_weak() -> None:
+    """It is durable and acknowledged; its range has nothing to do, and its worker always has steps that wait."""
+    pipeline = df.Pipeline(DirectRunner())
+    build_counts(pipeline, BusyBesideQuiet())
+    quiet = RangeId("read", 0)
+    for seed in range(3):
+        before = Cluster(pipeline.graph(), seed, faults=NO_FAULTS, workers=1)
+        with pytest.MonkeyPatch.context() as patch:
+            # It is stopped before it has deleted anything.
+            patch.setattr(Worker, "_flush_acknowledged", lambda *_, **__: None)
+            before.run_until(lambda it=before: _has_stored(it, quiet))  # type: ignore[misc]
+        cluster = Cluster(
+            pipeline.graph(),
+            seed,
+            faults=NO_FAULTS,
+            store=before.store,
+            workers=1,
+            options=WorkerOptions(guarantees={"read": Guarantees(strong_productions=False)}),
+        )
+        cluster.run_until(
+            lambda it=cluster: it.master.is_at_rest and it.master.statistics().records_read > 10  # type: ignore[misc]
+        )
+        cluster.master.split(FIRST)
+        cluster.run_until(lambda it=cluster: it.master.is_at_rest)  # type: ignore[misc]
+
+
+def _has_stored(cluster: Cluster, sender: RangeId) -> bool:
+    """Whether the store has something that a range has sent."""
+    checkpoints = cluster.store._jobs[JOB].checkpoints
+    return any(pending for channel, pending in checkpoints.items() if channel.sender == sender)
+
+
 def driver_that_looked_too_early(seed: int) -> None:
     run_with_a_driver_that_looked_too_early(MERGED, NO_FAULTS, seed)
 
