@@ -115,15 +115,15 @@ class ListedColumns(ColumnCombineFn):
     single: ColumnCombineFn
 
     def lift(self, values: pa.Array, groups: ColumnGroups) -> Accumulators | None:
-        """As without lists."""
+        """Do what `lift` of the single function does."""
         return self.single.lift(values, groups)
 
     def merge(self, accumulators: Accumulators, groups: ColumnGroups) -> Accumulators | None:
-        """As without lists."""
+        """Do what `merge` of the single function does."""
         return self.single.merge(accumulators, groups)
 
     def results(self, accumulators: Accumulators) -> pa.Array:
-        """As without lists."""
+        """Do what `results` of the single function does."""
         return self.single.results(accumulators)
 
     def rows(self, accumulators: Accumulators) -> Sequence[Any]:

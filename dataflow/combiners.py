@@ -21,7 +21,7 @@ class CountCombineFn(CombineFn):
         return accumulator + 1
 
     def add_inputs(self, accumulator: int, values: Iterable[Any]) -> int:
-        """As many more."""
+        """Count the values."""
         return accumulator + len(values if isinstance(values, list | tuple) else list(values))
 
     def merge_accumulators(self, accumulators: Iterable[int]) -> int:
@@ -81,7 +81,7 @@ class MeanCombineFn(CombineFn):
     """The arithmetic mean of numbers, NaN of none; an accumulator is sum and number.  Retracts as `SumCombineFn`."""
 
     def create_accumulator(self) -> tuple[Any, int]:
-        """Of none."""
+        """The sum and the number of no values."""
         return 0, 0
 
     def add_input(self, accumulator: tuple[Any, int], value: Any) -> tuple[Any, int]:
@@ -89,7 +89,7 @@ class MeanCombineFn(CombineFn):
         return accumulator[0] + value, accumulator[1] + 1
 
     def add_inputs(self, accumulator: tuple[Any, int], values: Iterable[Any]) -> tuple[Any, int]:
-        """As many more."""
+        """Add the values to the sum, and count them."""
         several = list(values)
         return sum(several, accumulator[0]), accumulator[1] + len(several)
 
@@ -123,14 +123,14 @@ class TupleCombineFn(CombineFn):
         return tuple([each.create_accumulator() for each in self.combine_fns])
 
     def add_input(self, accumulator: tuple[Any, ...], value: tuple[Any, ...]) -> tuple[Any, ...]:
-        """To each its own."""
+        """Add each part of a tuple to the accumulator of its function."""
         places = zip(self.combine_fns, accumulator, value, strict=True)
         return tuple([each.add_input(inner, part) for each, inner, part in places])
 
     def add_inputs(
         self, accumulator: tuple[Any, ...], values: Iterable[tuple[Any, ...]]
     ) -> tuple[Any, ...]:
-        """To each its own, as lists."""
+        """Add each part of tuples to the accumulator of its function, as one list."""
         parts = list(zip(*values, strict=True))
         if not parts:
             return accumulator
@@ -159,7 +159,7 @@ class _RetractableTupleCombineFn(TupleCombineFn):
     def retract_input(
         self, accumulator: tuple[Any, ...], value: tuple[Any, ...]
     ) -> tuple[Any, ...]:
-        """From each its own."""
+        """Retract each part of a tuple from the accumulator of its function."""
         places = zip(self.combine_fns, accumulator, value, strict=True)
         return tuple([each.retract_input(inner, part) for each, inner, part in places])
 

@@ -51,7 +51,7 @@ copyreg.add_extension(tagged.__module__, tagged.__qualname__, EXTENSION_CODE)
 
 #: How instances of a class are written.  Of our own, so that nobody else's pickles depend on the extension code.
 _reducers: dict[type, Any] = dict(copyreg.dispatch_table)
-#: The classes of it that user code has registered in `copyreg`, or the standard library.
+#: The classes in it that are registered in `copyreg`, by user code or the standard library.
 _public: set[type] = set(_reducers)
 
 

@@ -124,7 +124,7 @@ def duration_text(duration_us: int) -> str:
 
 
 def in_words(duration_us: int) -> str:
-    """A length of microseconds as a person says it, exactly: ``1 hour 30 minutes``."""
+    """A length of microseconds in words, exactly: ``1 hour 30 minutes``."""
     words = " ".join(
         f"{count} {name}{'' if count == '1' else 's'}" for name, _, count in _counted(duration_us)
     )

@@ -1,6 +1,6 @@
-"""Whether an optional method may stand for others that say the same, although classes can be derived from.
+"""Whether an optional method may be called in place of others with the same results, although subclasses may override.
 
-A subclass that overrides how single elements are treated does not mean what its base says of columns of them.
+A subclass that overrides how single elements are treated does not agree with what its base does with columns of them.
 """
 
 from functools import lru_cache

@@ -46,7 +46,7 @@ class PhaseShiftedWindows(WindowFn):
     size_us: int
 
     def __init__(self, size: DurationLike) -> None:
-        FixedWindows(size)  # the same demands on a size, in the same words
+        FixedWindows(size)  # raises where the size is not valid, in the same words
         self.__attrs_init__(to_duration_us(size))
 
     def shift_us(self, key: Any) -> int:

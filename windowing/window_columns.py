@@ -1,7 +1,7 @@
 """WindowColumns: the windows of a whole column of event times, as arrays; what `WindowFn.assign_columns` returns.
 
-It is optional for a window function to know columns.  One that does says the same with them as one by one; where it
-cannot, it returns None, and is called for each element.
+It is optional for a window function to know columns.  One that does assigns the same windows to a column as one by one;
+where it cannot, it returns None, and is called for each element.
 """
 
 import attrs

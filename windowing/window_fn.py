@@ -106,7 +106,7 @@ class FrozenWindows(WindowFn):
 
 
 def assigns_columns(window_fn: WindowFn) -> bool:
-    """Whether `WindowFn.assign_columns` of a function may be used: its class, or a base that says the same, has one."""
+    """Whether `WindowFn.assign_columns` may be used: its class has one, or a base that assigns the same windows."""
     return type(window_fn).assign_columns is not WindowFn.assign_columns and stands_for(
         window_fn, "assign_columns", ("assign_windows", "assign_bundle")
     )

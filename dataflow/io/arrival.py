@@ -137,9 +137,8 @@ class _ArrivalReader(SourceReader):
     def read(self, max_records: int) -> SourceBatch:
         batch, status = self._inner.read(max_records), SplitStatus.ACTIVE
         if self._now_us is None or batch.status is SplitStatus.FINISHED:
-            status = (
-                batch.status
-            )  # else it is never idle: it knows how far time has come, whatever there is to read
+            # Otherwise it is never idle: it knows how far time has come, even with nothing to read.
+            status = batch.status
         if self._now_us is not None:
             self._last_us = max(self._last_us, self._arrival_us(batch, self._now_us))
         return attrs.evolve(

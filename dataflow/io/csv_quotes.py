@@ -54,7 +54,7 @@ class QuoteScan:
             self._at = _At.FIELD_START if piece[-1] in _SEPARATORS else _At.PLAIN
 
     def _pass_over_regular(self, piece: bytes) -> bool:
-        """As `pass_over`, but quickly, if every quote opens or closes a field, or is one of two.
+        """Do what `pass_over` does, but quickly, if every quote opens or closes a field, or is one of two.
 
         Returns whether that was so.
         """

@@ -60,7 +60,7 @@ class FileReader(SourceReader):
         self._open_lines()
 
     def begin(self) -> None:
-        """Nothing has been read of `lines`."""
+        """Prepare for new `lines`, of which nothing has been read."""
 
     @abstractmethod
     def take(self, max_records: int) -> Sequence[Any]:

@@ -285,7 +285,7 @@ class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
             pattern=str(path),
             event_time=time_of,
             max_disorder_us=disorder_us,
-            # Without it nobody's event time follows the records.
+            # Without max_disorder the watermark does not follow the event times, so none can mislead it.
             max_ahead=None if disorder_us is None else ahead,
         )
 

@@ -85,7 +85,7 @@ class Folding:
     def _by_place(
         self, changes: Iterable[Change[Any]]
     ) -> dict[tuple[Any, Window], list[Change[Any]]]:
-        """By key and window; a window that was merged is where it has gone to."""
+        """The changes by key and window; those of a window that was merged are with the window that it went into."""
         by_key: dict[Any, list[Change[Any]]] = defaultdict(list)
         for change in changes:
             by_key[self.key(change.value)].append(change)

@@ -148,10 +148,10 @@ class WholeSplit:
         return None
 
     def finish(self, ids: SplitIds | None) -> None:
-        """Nothing is left: no stream will look for duplicates."""
+        """Keep no ids of records: no stream follows that would look for duplicates."""
 
     def reports(self) -> Iterable[Shipment]:
-        """Receivers are told nothing: they know when all input is there."""
+        """Report nothing: receivers know when all input is there."""
         return ()
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ class AllGroups:
         self._task.writer.commit(is_last=True, sent=self._task.gatherer.digests())
 
     def reports(self) -> Iterable[Shipment]:
-        """Receivers are told nothing: they know when all input is there."""
+        """Report nothing: receivers know when all input is there."""
         return ()
 
     def close(self) -> None:

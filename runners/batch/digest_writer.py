@@ -40,7 +40,7 @@ class DigestWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     @property
     def has_sent(self) -> bool:
@@ -49,10 +49,10 @@ class DigestWriter:
             return writer.has_sent
 
     def resume(self) -> None:
-        """Nothing is committed that could be continued."""
+        """Do nothing: no earlier attempt has committed anything that could be continued."""
 
     def pass_over(self, dead: Sequence[DeadLetter]) -> None:
-        """Nothing is committed that could come again."""
+        """Do nothing: no committed letter could come again."""
 
     def write(self, writes: Iterable[TableWrite], dead: Sequence[DeadLetter] = ()) -> None:
         """There is nothing to write."""

@@ -192,7 +192,7 @@ class _Lane:
             table.fold()
             if not table.is_of_numbers():
                 return True
-            # Looking costs as much as there is, so not for every bundle.
+            # Looking at all records is not worth its cost for every bundle.
             self._records_max = 2 * table.records
         return table.size >= self._partials_max
 

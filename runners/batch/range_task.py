@@ -64,21 +64,21 @@ class Reading(Protocol):
         """How many records to read in one go."""
 
     def read(self, records_max: int) -> SourceBatch | None:
-        """At most so many more records, at least one, which may be set aside; None: there are no more.
+        """Read at most so many more records, at least one, which may be set aside; None: there are no more.
 
         Raises:
             InputError: the input cannot be read on.
         """
 
     def finish(self, ids: SplitIds | None) -> None:
-        """Everything is read, and the last commit comes next.
+        """Prepare the last commit: everything is read.
 
         Args:
             ids: the ids of the records that were read; None: they have none.
         """
 
     def reports(self) -> Iterable[Shipment]:
-        """What receivers are told when everything is committed."""
+        """What is sent to receivers when everything is committed, beside the partials."""
 
     def close(self) -> None:
         """Release the resources of the source."""
@@ -111,7 +111,7 @@ class Groups(Protocol):
         """Commit the end of the range, when everything is worked off."""
 
     def reports(self) -> Iterable[Shipment]:
-        """What receivers are told when everything is committed."""
+        """What is sent to receivers when everything is committed, beside the partials."""
 
     def close(self) -> None:
         """Release files."""

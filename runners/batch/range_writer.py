@@ -89,8 +89,8 @@ class RangeWriter:
         self._pending: list[_TableBuffer] = []
         self._dead: list[StoredDeadLetter] = []
         self._repeated = repeated
-        # Letters that wait, and those that this attempt has come upon before them: they should be all that are
-        # committed, by whichever attempt.
+        # Dead letters that wait for a commit; those that this attempt has met among records that were committed before;
+        # and those that are committed, by whichever attempt.  The last two have to be the same.
         self._dead_waiting = self._dead_behind = self._dead_committed = Letters()
         self._row: RangeRow | None = None
         self._before = ReadSoFar()
@@ -345,7 +345,7 @@ class _TableBuffer:
         self._inserts: list[Row] = []
         self._rows: dict[Row, Row] = {}
         self._changes = RowChanges(table)
-        #: Before all of these.
+        #: Rows as columns, which come before all of these.
         self._columns: list[TableColumns] = []
 
     @property

@@ -7,8 +7,8 @@ passed over.
 Everything that can be checked is checked, in this order, before Spark starts: sources, the plan,
 that it can be pickled, the store, the job.
 
-The memory of a task for its key range is bounded (spilled_groups.py), and what does not fit waits in files.
-Absent, so far: one key with more values than fit into memory, and a range with more rows to write.
+The memory of a task for its key range is bounded (spilled_groups.py), and what does not fit waits in files; so does a
+group of `GroupByKey` that does not fit by itself (large_key.py).  The rows that a key range writes have to fit.
 """
 
 import os

@@ -95,7 +95,7 @@ def release_embedded_postgres(data_dir: Path | None = None) -> None:
                 if server is not None and _is_last_user(lease.lock_file):
                     lease.cluster.stop(server)
         finally:
-            os.close(lease.lock_file)  # and with it goes the share
+            os.close(lease.lock_file)  # gives up this process's share of the server
 
 
 def stop_unused_postgres(data_dir: Path) -> bool:

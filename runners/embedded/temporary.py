@@ -17,7 +17,7 @@ from runners.embedded.postgres import (
 )
 from runners.temporary_dirs import abandoned_dir, make_temporary_dir, remove_temporary_dir
 
-#: Of the directories, in that of the system: the path of a socket must be short.
+#: Of directories in the system's temporary directory, because the path of a socket must be short.
 _PREFIX = "dataflow-temporary-pg-"
 
 

@@ -166,7 +166,7 @@ def _trigger_fields(trigger: Progress, own: list[Any]) -> Sequence[Any]:
     kind = type(state)
     if state is None or kind is bool or (kind is int and -_INT64 <= state < _INT64):
         return (is_finished, state)
-    # The state of a trigger with a class of its own for it, of this package or of a user.
+    # Some triggers have a class for their state, which may be a user's.
     own.append(state)
     return (is_finished,)
 

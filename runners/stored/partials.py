@@ -41,7 +41,7 @@ _NAMES: dict[str, ColumnCombineFn] = {
     "max": ExtremeColumns(is_greatest=True),
 }
 _NAME_OF = {each: name for name, each in _NAMES.items()}
-#: They are of a function of the user's: that of the grouping which reads them.
+#: The name of those of a user's function: the reader takes the function of its grouping.
 _OF_USER = "own"
 
 #: The functions of a grouping that fold columns, one for each; None if it has none.

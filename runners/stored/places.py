@@ -189,6 +189,6 @@ def _by_target(
             packings.setdefault(_PACKINGS - target, []).append(number)
         else:
             by_target[target] = number
-    # Where nothing is left out there is none, and neither is there where an earlier version has left it out.
+    # Without dead letters there is no digest of them.  Earlier versions stored none in any case: then it is not known.
     letters = by_target.pop(_LETTERS, None if dead else 0)
     return by_target or None, letters, packings

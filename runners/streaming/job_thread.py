@@ -312,7 +312,7 @@ class StreamingJob:
             self._state = PipelineState.PAUSED
 
     def _housekeeper(self, master: Master) -> Housekeeper:
-        # By what was committed before this run: the next driver need not know yet what ranges have done since.
+        # Only what was processed before this run began: the next driver may not know what ranges have processed since.
         processed = master.latest_signal
         return Housekeeper(self._prepared.job.job, self._retention, self._clock, lambda: processed)
 
@@ -427,7 +427,7 @@ def _note(
             f"watermark {to_datetime(reached_us):%Y-%m-%d %H:%M}, {behind(reached_us, now_us)}"
         )
     if 0 < statistics.workers_ready < workers:
-        # It may be for ever: who asked for more workers than there are cores would not know.
+        # It lasts for ever where workers are more than cores, and nothing else shows it.
         parts.append(f"{statistics.workers_ready} of {workers} workers")
     counted = (
         (statistics.records_late, "too late"),

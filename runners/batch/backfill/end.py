@@ -148,7 +148,7 @@ def _reports(
 
 
 class ReadToPoint:
-    """A split, read up to the point at which the stream is to go on; receivers are told how far that is.
+    """A split, read up to the point at which the stream is to go on; how far that is, is reported to receivers.
 
     Args:
         end: of the backfill.

@@ -135,7 +135,7 @@ class SpilledGroups:
                 if divided is not None:
                     yield from divided
                     return
-                # Counting costs as much as there is, so not for every chunk.
+                # Counting looks at everything, which is not worth its cost for every chunk.
                 limit_bytes = max(self._spill_bytes, 2 * memory.size_bytes)
         while (step := windows.advance(self._at_the_end, timers_max=BUNDLE_TIMERS)) is not None:
             yield step

@@ -108,7 +108,7 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
     def schema(self) -> tuple[Any, ...]:
         """The properties that must be the same for partials of a grouping to be concatenated."""
         dtypes = [[each.dtype for each in found] for found in self.accumulators]
-        # Functions by their type: whoever reads partials and whoever makes some have instances of their own.
+        # Functions by their type: those who make partials and those who read them have different instances.
         kinds = list(map(type, self.combiners))
         return ([each.type for each in self.keys], self.is_single, kinds, dtypes)
 

@@ -48,7 +48,7 @@ class StreamWindows(OpenWindows):
             is_gone: whether a cell is its.
         """
 
-    # What is kept by owner, beside cells; nothing, unless a way of keeping windows has it.
+    # The rest is about what is kept for each owner beside cells: nothing, unless a subclass keeps something.
 
     @property
     def nbytes(self) -> int:

@@ -61,7 +61,7 @@ class Panes:
         accumulator = self._accumulator(state)
         if accumulator is NOTHING:
             if self._whole is None and state.accumulator is not NOTHING:
-                # No emission is left to be retracted at its event time: that of the next pane is its own.
+                # Nothing is left that must be retracted at its event time, so the next pane has one of its own.
                 state.accumulator = self._accumulation.unstamped(state.accumulator)
             return
         result = (key, self._accumulation.result(accumulator))
@@ -110,7 +110,7 @@ class Panes:
         _emit_part(effects, key, gone, emitted, -1)
         _emit_part(effects, key, come, emitted, +1)
         if accumulation.is_retracted and accumulation.shrinking.size(whole) <= 0:
-            # No emission is left to be retracted at its event time: that of the next pane is its own.
+            # Nothing is left that must be retracted at its event time, so the next pane has one of its own.
             state.accumulator = accumulation.unstamped(whole)
         else:
             state.emitted = (emitted,)

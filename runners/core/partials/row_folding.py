@@ -134,7 +134,7 @@ class RowFolding:
                 kept.append(pair)
                 kept_windows.append(window)
             else:
-                hash(key)  # nothing else looks at it here
+                hash(key)  # raises for a key that cannot be hashed: nothing else on this path does
                 record = LateElement(element[1], timestamp_us, sign)
                 late.append(
                     LatePartial.of((canonical_key(key), window, self._folded([value]), 1), record)

@@ -35,7 +35,7 @@ class Released:
     windows: Sequence[Window]
 
 
-#: Any of the three; or partials, which were added.
+#: One of these three, or partials that were added.
 Entry = Changes | Whole | Released | Sequence[Partial]
 
 

@@ -105,7 +105,7 @@ class StageExecutor:
         #: Not called if failing records are left out, as the outputs of such a record must not count.
         self.overflow: Callable[[Mapping[str, Sequence[Partial]]], None] | None = None
         self._overflow_in = math.inf
-        #: Runs code on trial before it is run; None: it is run at once.
+        #: Runs user code on trial before it is run here; None: it is run here at once.
         self.trial: Trial | None = None
         self._codecs = {node.label: KeyCodec(str(node)) for node in stage.groups}
         for node in (*stage.nodes, *stage.groups):

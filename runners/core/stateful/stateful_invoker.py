@@ -82,7 +82,7 @@ class StatefulInvoker:
         assert isinstance(node.operation, StatefulParDo)
         self._node, self._operation, self._fn, self._tries = node, node.operation, fn, tries
         self._dead: list[DeadLetter] = []
-        #: Where failing elements are left out: runs code on trial before it is run; None: it is run at once.
+        #: Runs user code on trial first, where failing elements are left out; None: it is run here at once.
         self.trial: Trial | None = None
         self._process: Callable[..., Any] = fn.process
         self._process_params = _resolvers(signature.process.requests)

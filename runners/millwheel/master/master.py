@@ -229,7 +229,7 @@ class Master:
             ShapeError: there is no such range, or it is changing its owner or its keys.
         """
         asked = self._shapes.split(range_id, at, self.is_stable)
-        # It counts before it exists, so that its hold is in place by then.
+        # The new range counts for watermarks before it exists, so that its hold is in place when it does.
         self._adopt(asked.born, range_id)
         self._ask(asked)
         return asked.born
@@ -266,7 +266,7 @@ class Master:
 
     def statistics(self) -> MasterStatistics:
         """Counts since this master started."""
-        # Of a range that has just got another owner nothing is known, which says nothing of the job.
+        # Nothing is known of a range that has just got another owner; what is shown does not go back by that.
         self._shown_us = max(self._shown_us, self._authority.lowest_output_us())
         return MasterStatistics.of(
             self._slots,
@@ -347,7 +347,7 @@ class Master:
         slot.last_seen_ms = self._clock.monotonic_ms()
         if isinstance(message, Ready):
             slot.confirm()
-            # Also its own worker may have taken them once more, to reshape them.
+            # Not only a new owner: the same worker may have taken them over again, to reshape them.
             self._authority.begin_anew(message.ranges)
             for range_id, head in self._shapes.learn(message.shapes).items():
                 self._adopt(range_id, head)
@@ -456,7 +456,7 @@ class Master:
         strays = [each for each in report.watermarks_us if slots.get(each, -1) != report.slot]
         strays = [each for each in strays if each in slots or each in self._retired]
         if strays:
-            # They came with a range that is in handover with them, unknown here, or were retired while it was asleep.
+            # It got them with a range that is in handover with them, unknown here, or slept while they were retired.
             self._send(slot, Revoke(ranges=tuple(strays)))
             return
         if not all(map(self._authority.knows, report.watermarks_us)):

@@ -2,7 +2,7 @@
 
 A consumer's input watermark is the minimum over every range of every computation that sends to it.  A range that has
 not reported counts with its last value, so a lost worker stops the watermark instead of letting it jump.  What an owner
-of a key range has reported says nothing of what the next one sends from it (ADR 0050).
+of a key range has reported does not show what the next owner sends from it (ADR 0050).
 A consumer that follows a percentile has a second watermark, which leaves the slowest records out of account
 (`runners.core.stages.percentile_watermark`).
 

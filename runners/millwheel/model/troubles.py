@@ -64,7 +64,7 @@ class StoredTrouble:
     last_at: datetime
 
 
-#: What makes two of them the same.
+#: Troubles with the same key are counted as one.
 _Key = tuple[TroubleKind, str, str]
 
 
@@ -78,7 +78,7 @@ class TroubleBook:
     def __init__(self) -> None:
         self._counts: dict[_Key, int] = {}
         self._unreported: dict[_Key, Trouble] = {}
-        #: With how often there has been such a one.
+        #: The one noted last, with the number of times that it has been noted.
         self.latest: Trouble | None = None
 
     def note(self, kind: TroubleKind, place: str, reason: str) -> None:

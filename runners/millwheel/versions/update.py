@@ -170,7 +170,7 @@ def plan_update(
     _check_renamed(renamed, known, shapes)
     names = {name: renamed.get(name, name) for name in known}
     before = {after: name for name, after in names.items()}
-    # A computation whose name was given away by a renamed one is a new one.
+    # The name of a renamed computation is free: a computation that has it now is a new one.
     before = {after: name for after, name in before.items() if after in shapes}
     reasons = {
         name: _unreadable(known[name], shapes[after]) for after, name in before.items()

@@ -137,7 +137,7 @@ def _mapping(keys: Layout, values: Layout) -> Layout:
     write_key, write, read_key, read = keys.write, values.write, keys.read, values.read
     return Layout(
         lambda value: [(write_key(key), write(each)) for key, each in value.items()],
-        # A pair that is none does not come apart.
+        # Unpacking raises where a field is not a pair.
         lambda fields: {read_key(key): read(each) for key, each in _list(fields)},
         ("mapping", keys.shape, values.shape),
     )
@@ -154,7 +154,7 @@ def _optional(each: Layout) -> Layout:
 
 def _instance(kind: type, names: list[tuple[str, str]]) -> Layout:
     if kind is RangeId:
-        # Most of what messages have: without the loop.
+        # The most frequent value in messages, so it is converted without the loop.
         return Layout(lambda each: (each.computation, each.index), _range_id, "range")
     if kind is KeyRange:
         bounds = layout_of(tuple[int, int])

@@ -83,7 +83,7 @@ class Caution:
     def _are_suspect(self, at: Mapping[RangeId, int]) -> bool:
         known = self._suspects.keys() & at.keys()
         if any(at[each] != self._suspects[each] for each in known):
-            # A step is of several ranges: it is behind them when one of them has committed it.
+            # A step is of several ranges: it is over for all when one of them has committed it.
             for each in known:
                 del self._suspects[each]
             return False

@@ -38,7 +38,7 @@ class Outbox:
         #: Productions that are not durable.
         self._volatile: set[tuple[Channel, int]] = set()
         self._open: dict[Channel, deque[Checkpoint]] = {}
-        #: Of each channel the open entries before which no later one holds less: the first has the lowest hold.
+        #: Of each channel the open entries after which none has a lower hold: the first of them has the lowest of all.
         self._holding: dict[Channel, deque[Checkpoint]] = {}
         self._sent = dict(sent)
         self._acknowledged: dict[Channel, int] = {}

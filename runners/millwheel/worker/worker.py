@@ -101,7 +101,7 @@ class Worker:
     """One worker; not thread-safe.
 
     Args:
-        spec: what it is told apart by, and its options.
+        spec: what distinguishes it from other workers, and its options.
         plan: the pipeline.
         store: the durable state of the job.
         transport: its endpoint of the network, to the master and the other workers.
@@ -294,9 +294,8 @@ class Worker:
     def _read(self, computation: SourceComputation) -> bool:
         worked, unfinished = False, computation.unfinished()
         for owned in unfinished:
-            owned.is_idle = (
-                False  # an earlier poll does not count, unless the split is polled again now
-            )
+            # An earlier poll does not count any more.
+            owned.is_idle = False
         if self._is_pausing:
             return False
         sources = [owned for owned in self._ranges.values() if owned.keys is None]

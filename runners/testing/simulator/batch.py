@@ -191,7 +191,7 @@ class SimulatedBatch:
         settings = TaskSettings(
             job=JOB,
             layout=found,
-            # Whoever is waited for does nothing meanwhile.
+            # There is one thread: an attempt that is waited for does nothing meanwhile.
             end=BatchEnd(run=job.version, bound=bound, fenced_wait_s=0.0),
             tries=self._tries,
             nondeterministic=nondeterministic(execution.graph),
@@ -308,7 +308,7 @@ class _Run:
                 raise AttemptDiedError("while it was sending")
 
     def _attempt(self, range_id: RangeId) -> Iterator[Shipment]:
-        # Always the first: what passes is tried again by `_done`.
+        # Always as the first attempt of a task: `_done` tries again what may pass.
         attempt = Attempt(self._work, range_id, (0, self._batch.number()))
         split = self._job.ranges[range_id].split
         if split is not None:

@@ -472,7 +472,7 @@ class Cluster:
         self._is_driver_dead = True
 
     def _allow_more(self, error: Exception) -> None:
-        """Start the job again with the usual limit of sizes, as a user does who was told of a value above it."""
+        """Start the job again with the usual limit of sizes, as a user does after an error about a value above it."""
         self.trace.note("user", f"allows larger values: {error}".splitlines()[0])
         self.dice.struck[Fault.SIZE_LIMIT] += 1
         self._bytes_max = None

@@ -23,10 +23,9 @@ The numbers are those of the fault matrix that the core is built against:
 | F23 faults during recovery | points before and after a takeover; nothing waits for a recovery to end |
 
 Left to tests on real processes, because there is no process, disk or server here: F7 (a replica), F15
-(disk full), F19 (slow consumers), F25 (bloat) and F26 (refused settings).  F17 (poison records),
-F21 (changes of the graph) come with the parts that they are about; F24 (drain) changes what the results are, and so
-has tests of its own, which ask for it at a random moment (`Cluster.send_request`). F18 is the user's own code: a
-pipeline whose functions roll dice.
+(disk full), F19 (slow consumers), F25 (bloat) and F26 (refused settings).  F17 (poison records), F21 (changes of the
+graph) and F24 (drain) change what the results are, so they are arguments of `simulate` instead: ``tries``, ``update``
+and ``drain``.  F18 (user code that is not deterministic) is a matter of the pipeline: one whose functions roll dice.
 """
 
 from enum import StrEnum

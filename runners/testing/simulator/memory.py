@@ -71,7 +71,7 @@ def check_memory(
 
 
 def _check_keys(state: OwnedState) -> None:
-    """Check that each cell, timer and hold in memory has a key of a range that is owned, and that ranges are held."""
+    """Check that each cell, timer and hold in memory has a key of an owned range, and that the first hold is right."""
     windows: Any = state.windows
     holds_us = {owned.window_hold_us for owned in state.ranges.values()}
     if holds_us | {state.time.window_hold_us} != {windows.hold_us}:

@@ -31,7 +31,7 @@ class Resends:
         self._clock = clock
         self._looked_ms = 0
         self._sent_ms: dict[Channel, int] = {}
-        #: Since when both ends of a channel with something undelivered have been what they are.
+        #: By channel with something undelivered: the workers at both ends, and since when it has been these.
         self._since_ms: dict[Channel, tuple[str, str, int]] = {}
 
     @property

@@ -342,7 +342,7 @@ def _recorded(direct: DirectResult, tapped: Tap) -> list[Change[Any]]:
 
 
 def _row_text(row: Mapping[str, Any]) -> tuple[str, str]:
-    # Whose row it is, the simulator cannot know; the first column often is the key.
+    # The simulator cannot know the key of a row; the first column often is it.
     return str(next(iter(row.values()))), repr(tuple(row.values()))
 
 

@@ -83,7 +83,7 @@ def job_spec(job: str = JOB, *, fingerprint: str = "f1", mode: str = "streaming"
             RangeSpec(range_id=HIGH, keys=RANGES[1]),
             RangeSpec(range_id=SPLIT, split=b"file 1\x00"),
         ],
-        # Those of the first job, which lets others in.
+        # Other jobs write to the tables of the first one, and declare them as shared.
         tables=[attrs.evolve(each, is_shared=job != JOB) for each in (SCORES, LOG)],
         signals=SIGNALS,
     )

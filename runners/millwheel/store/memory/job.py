@@ -132,7 +132,7 @@ def new_range(spec: RangeSpec, token: int) -> RangeRow:
     """A range of a job that has just been created.
 
     Args:
-        spec: what the job says of it.
+        spec: the range as the job's spec declares it.
         token: unlike that of any other range of the store, ever.
     """
     return RangeRow(

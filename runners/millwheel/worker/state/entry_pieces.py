@@ -81,7 +81,7 @@ class EntryPieces:
             pieces = self._windows.of(entry.windows, _encoded_release)
             return [(0, payload) for _, payload in pieces]
         if noted.received is not None:
-            # It was no larger when it was sent.
+            # It was sent in this form, so its size has been limited.
             return [(len(entry), noted.received)]
         return [(len(piece), payload) for piece, payload in self._rows.of(entry, encode_partials)]
 
