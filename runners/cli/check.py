@@ -1,19 +1,24 @@
 """The command ``dataflow check``: in which format jobs are stored, and whether this version can go on with them.
 
 It looks at numbers alone: no state of a job is read, and nothing is changed.
+It also names who keeps the store from freeing what jobs overwrite and delete.
 """
 
 import argparse
 from collections.abc import Sequence
 
+from dataflow import times
 from dataflow.errors import DataflowError
-from runners.cli.text import print_table
+from runners.cli.text import print_line, print_table
 from runners.millwheel.store.port import JobSummary, Store
 from runners.stored.framing import current_format
 
+#: Snapshots that are younger do no harm.
+OLD_SNAPSHOT_S = 60.0
+
 
 def check_formats(store: Store, _: argparse.Namespace) -> None:
-    """Print a line for each job, and what running it with this version would do.
+    """Print a line for each job, and what running it with this version would do; and a line for each old snapshot.
 
     Args:
         store: whose jobs are listed.
@@ -43,6 +48,7 @@ def check_formats(store: Store, _: argparse.Namespace) -> None:
             for job in jobs
         ),
     )
+    _print_snapshots(store)
     _refuse_if_any(jobs)
 
 
@@ -58,6 +64,16 @@ def outcome(job: JobSummary) -> str:
     if job.stored_format > current.number:
         return "is refused: it needs a later version"
     return "is refused: it needs the version that wrote it, or fresh=True to start over"
+
+
+def _print_snapshots(store: Store) -> None:
+    for each in store.old_snapshots(OLD_SNAPSHOT_S):
+        known = [each.application, each.user and f"user {each.user}", each.state]
+        print_line(
+            f"{each.holder} ({', '.join(filter(None, known))}) has held a snapshot for "
+            f"{times.in_words(round(each.age_s) * 1_000_000)}: tables grow until it ends, because nothing that is "
+            f"overwritten or deleted is freed"
+        )
 
 
 def _refuse_if_any(jobs: Sequence[JobSummary]) -> None:

@@ -44,6 +44,11 @@ def print_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> N
         print("  ".join(padded).rstrip())
 
 
+def print_line(text: str) -> None:
+    """Print a text on one line; what a terminal would obey is escaped."""
+    print(_shown(text))
+
+
 def shown_watermark(watermark_us: int | None, *, is_finished: bool) -> tuple[str, str]:
     """A watermark as an instant, and how far it is behind the clock of this machine; a dash for what it is not.
 

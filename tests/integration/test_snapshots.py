@@ -1,8 +1,12 @@
 """A session that holds a snapshot of the database: commits look at as few pages as without it."""
 
+from contextlib import closing
+
+import psycopg
 import pytest
 
 from benchmarks import held_snapshot, stores
+from runners.millwheel.store.postgres import PostgresStore
 
 pytestmark = pytest.mark.postgres
 
@@ -26,3 +30,45 @@ def test_commits_do_not_look_through_what_a_snapshot_keeps(shape: str) -> None:
         # Cells are overwritten in place, by a compaction of the journal now and then.
         if table != "cells":
             assert pages <= found.free_pages[table] + MORE_PAGES, (table, found)
+
+
+def test_a_row_whose_key_moves_on_stays_one_row(store_dsn: str) -> None:
+    """Several generations of fences and of both ends of a channel, of which no index says that they are one."""
+    committer = held_snapshot.Committer(store_dsn, "sent")
+    with closing(committer.store) as store:
+        committer.commit(200, rate=0)
+        rows = {
+            table: store.connect().execute(
+                f"SELECT count(*), min(generation) FROM dataflow.{table}".encode()
+            )
+            for table in ("fences", "deliveries", "acknowledgements")
+        }
+
+        found = {table: each.fetchall() for table, each in rows.items()}
+    assert found == {
+        "fences": [(2, 200 >> 6)],
+        "deliveries": [(1, 200 >> 6)],
+        "acknowledgements": [(1, 199 >> 6)],
+    }
+
+
+def test_whoever_keeps_old_versions_of_rows_is_named(store_dsn: str) -> None:
+    """A reader with a snapshot, and a writer that has not ended; not a session that waits for work, nor the store's."""
+    with closing(PostgresStore(store_dsn)) as store, psycopg.connect(store_dsn) as idle:
+        assert store.old_snapshots(0) == []
+        idle.execute("SELECT 1")
+        idle.commit()
+        with (
+            held_snapshot.open_snapshot(store_dsn) as reader,
+            psycopg.connect(store_dsn, application_name="a writer") as writer,
+        ):
+            writer.execute("SELECT pg_current_xact_id()")
+            found = store.old_snapshots(0)
+            assert [each.holder for each in found] == [
+                f"session {reader.info.backend_pid}",
+                f"session {writer.info.backend_pid}",
+            ]
+            assert [each.application for each in found] == ["held_snapshot", "a writer"]
+            assert {each.state for each in found} == {"idle in transaction"}
+            assert found[0].age_s >= found[1].age_s > 0
+            assert store.old_snapshots(3_600) == []

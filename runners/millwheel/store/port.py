@@ -271,6 +271,25 @@ class TakenRange:
     journal: Sequence[bytes] = ()
 
 
+@attrs.frozen(kw_only=True)
+class OldSnapshot:
+    """What keeps a database from freeing all that was overwritten or deleted since it began.
+
+    Attributes:
+        holder: what it is and its number or name, such as "session 4711" or "prepared transaction x".
+        application: the name that it gives itself; may be empty.
+        user: its role.
+        state: what it does, in the database's words, such as "idle in transaction".
+        age_s: for how long, in seconds.
+    """
+
+    holder: str
+    application: str
+    user: str
+    state: str
+    age_s: float
+
+
 class Store(Protocol):
     """Durable state of jobs.  Not thread-safe: one instance per thread (an adapter may have one connection).
 
@@ -376,6 +395,15 @@ class Store(Protocol):
 
     def read_troubles(self, job: str) -> Sequence[StoredTrouble]:
         """The troubles of a job, the latest first; none of an unknown job."""
+
+    def old_snapshots(self, older_than_s: float) -> Sequence[OldSnapshot]:
+        """Who keeps the store from freeing what was overwritten or deleted, the oldest first; not the caller.
+
+        None where a store frees that at once; and none that the caller has no right to see.
+
+        Args:
+            older_than_s: only those that began so many seconds ago or earlier.
+        """
 
     def send_request(self, job: str, request: Request) -> int:
         """Keep a request for the job, and return its number: from 1 without a gap, in the order of sending.

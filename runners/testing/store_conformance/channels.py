@@ -82,6 +82,26 @@ def check_delivered_marks(connect: StoreFactory) -> None:
     expect_equal(store.statistics(JOB)["channels"], 2, "number of channels")
 
 
+def check_marks_of_long_channels(connect: StoreFactory) -> None:
+    """A channel has one mark at each end, however far its numbers have come and by which steps."""
+    store = opened(connect)
+    owner = Owner(store, LOW, HIGH)
+    there, back = Channel(LOW, HIGH), Channel(HIGH, LOW)
+    for number in (1, 63, 64, 65, 640, 128, 100_000, 99_999):
+        sent = [Checkpoint(there, number, 0, b"")] if number in (65, 100_000) else []
+        owner.commit(
+            delivered={there: number, back: number + 1},
+            checkpoints=sent,
+            acknowledged={there: number - 1},
+        )
+    low, high = take_over(connect(), LOW), take_over(connect(), HIGH)
+    expect_equal(dict(high.delivered), {there: 100_000}, "delivered")
+    expect_equal(dict(low.delivered), {back: 100_001}, "delivered to the sender")
+    expect_equal(dict(low.sent), {there: 100_000}, "sent")
+    expect_equal([each.sequence for each in low.checkpoints], [100_000], "productions")
+    expect_equal(store.statistics(JOB)["channels"], 2, "number of channels")
+
+
 def check_sequences_are_given_out_once(connect: StoreFactory) -> None:
     """A second production with the same number is refused as a bug, with nothing done."""
     store = opened(connect)

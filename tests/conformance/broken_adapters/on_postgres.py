@@ -10,13 +10,20 @@ import pytest
 
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.port import Fenced
-from runners.millwheel.store.postgres import PostgresStore, session, statements, store, takeover
+from runners.millwheel.store.postgres import (
+    PostgresStore,
+    catalog,
+    session,
+    statements,
+    store,
+    takeover,
+)
 from runners.millwheel.store.postgres.arrays import Int4Array, PackedArray
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.outcomes import Verdict, classify
 from runners.millwheel.store.postgres.pipeline_mode import Pipeline
 from runners.millwheel.store.postgres.portions import portions
-from runners.millwheel.store.postgres.queries import QUERIES
+from runners.millwheel.store.postgres.queries import QUERIES, job_queries
 from runners.millwheel.store.postgres.tables import CopyRows, Statement
 
 #: What is changed, until the test ends.
@@ -118,6 +125,24 @@ def writes_one_portion(patch: pytest.MonkeyPatch) -> None:
         return islice(portions(rows, size_of, bytes_max), 1)
 
     patch.setattr(statements, "portions", first)
+
+
+def _with_query(patch: pytest.MonkeyPatch, name: str, before: bytes, after: bytes) -> None:
+    """Change one statement on tables of jobs."""
+    queries = job_queries
+
+    def changed(number: int) -> Mapping[str, bytes]:
+        found = queries(number)
+        assert before in found[name]
+        return {**found, name: found[name].replace(before, after)}
+
+    patch.setattr(catalog, "job_queries", changed)
+
+
+def compacts_what_comes_with_it(patch: pytest.MonkeyPatch) -> None:
+    """Takes entries of the journal for deleted that come with a compaction."""
+    before = b"SET compacted = g.compacted"
+    _with_query(patch, "compact_journal", before, before + b" + 1")
 
 
 def numbers_each_portion_anew(patch: pytest.MonkeyPatch) -> None:

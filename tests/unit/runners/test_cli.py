@@ -23,7 +23,7 @@ from runners.millwheel.model.requests import Answer, Request, Verb
 from runners.millwheel.model.signals import Signal
 from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import JobSpec, RangeSpec, Store
+from runners.millwheel.store.port import JobSpec, OldSnapshot, RangeSpec, Store
 from runners.stored.framing import Format, writing
 from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_timestamp_us
@@ -174,6 +174,35 @@ def test_check_is_content_where_all_jobs_go_on(
     open_job(store)
     assert main(["check"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("goes on")
+
+
+def test_check_names_who_has_an_old_snapshot(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names are another program's, and do not reach the terminal as they are."""
+    asked = list[float]()
+
+    def old_snapshots(older_than_s: float) -> list[OldSnapshot]:
+        asked.append(older_than_s)
+        return [
+            OldSnapshot(
+                holder="session 4711",
+                application="pg_dump\x1b[2J",
+                user="me",
+                state="idle in transaction",
+                age_s=185.2,
+            )
+        ]
+
+    monkeypatch.setattr(store, "old_snapshots", old_snapshots)
+    open_job(store)
+
+    assert main(["check"]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert "session 4711" in line
+    assert "pg_dump\\x1b[2J, user me, idle in transaction" in line
+    assert "for 3 minutes" in line
+    assert asked == [60.0]
 
 
 def test_no_jobs_are_reported_as_none(

@@ -88,6 +88,7 @@ from runners.millwheel.store.port import (
     JobSummary,
     JobUpdate,
     KeptKind,
+    OldSnapshot,
     ResultTable,
     StateCounts,
     TakenRange,
@@ -205,6 +206,10 @@ class MemoryStore:
         """The troubles of a job, the latest first."""
         with self._lock:
             return self._troubles.read(job)
+
+    def old_snapshots(self, older_than_s: float) -> Sequence[OldSnapshot]:
+        """None: memory has one version of everything."""
+        return []
 
     def send_signal(self, job: str, name: str) -> int:
         """Keep a signal for the job, and return its number."""

@@ -54,6 +54,7 @@ from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.seen_ids import RecordIdVerbs
 from runners.millwheel.store.postgres.session import Session
 from runners.millwheel.store.postgres.signals_and_requests import SignalAndRequestVerbs
+from runners.millwheel.store.postgres.snapshots import SnapshotVerbs
 from runners.millwheel.store.postgres.statements import (
     check_messages,
     commit_statements,
@@ -67,7 +68,13 @@ _Work = Callable[[psycopg.Connection[Any]], _T]
 
 
 class PostgresStore(
-    RecordIdVerbs, CellVerbs, KeptRowVerbs, SignalAndRequestVerbs, TroubleVerbs, UpdateVerbs
+    RecordIdVerbs,
+    CellVerbs,
+    KeptRowVerbs,
+    SignalAndRequestVerbs,
+    SnapshotVerbs,
+    TroubleVerbs,
+    UpdateVerbs,
 ):
     """The store port on Postgres; see `runners.millwheel.store.port.Store` for the contract.
 

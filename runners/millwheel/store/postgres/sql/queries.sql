@@ -947,6 +947,26 @@ SELECT pg_terminate_backend(%(pid)s);
 -- The name by which other drivers find out which one has the lock.
 SELECT set_config('application_name', %(name)s, FALSE);
 
+-- name: old_snapshots
+-- Whatever makes a vacuum keep versions of rows: sessions with a snapshot or that have written something, standbys that
+-- report theirs, and prepared transactions.  A vacuum itself does not count.
+SELECT o.holder, o.application, o.role, o.state, EXTRACT(epoch FROM clock_timestamp() - o.since)::float8
+FROM (
+    SELECT CASE a.backend_type WHEN 'walsender' THEN 'standby in session ' ELSE 'session ' END || a.pid
+               AS holder,
+           COALESCE(a.application_name, '') AS application, COALESCE(a.usename, '') AS role,
+           COALESCE(a.state, '') AS state, COALESCE(a.xact_start, a.backend_start) AS since
+    FROM pg_stat_activity a
+    WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+      AND a.pid <> pg_backend_pid() AND a.backend_type <> 'autovacuum worker'
+      AND (a.datname = current_database() OR a.backend_type = 'walsender')
+    UNION ALL
+    SELECT 'prepared transaction ' || p.gid, '', p.owner, 'prepared', p.prepared
+    FROM pg_prepared_xacts p WHERE p.database = current_database()
+) o
+WHERE o.since <= clock_timestamp() - %(older_than_s)s * INTERVAL '1 second'
+ORDER BY o.since;
+
 -- name: is_alive
 -- Whether the session is still there, and with it what it holds.
 SELECT 1;
