@@ -17,7 +17,7 @@ class CountCombineFn(CombineFn):
         return 0
 
     def add_input(self, accumulator: int, value: Any) -> int:
-        """One more."""
+        """Count the value."""
         return accumulator + 1
 
     def add_inputs(self, accumulator: int, values: Iterable[Any]) -> int:
@@ -33,7 +33,7 @@ class CountCombineFn(CombineFn):
         return accumulator
 
     def retract_input(self, accumulator: int, value: Any) -> int:
-        """One less."""
+        """Count the value no more."""
         return accumulator - 1
 
     def columns(self) -> ColumnCombineFn:
@@ -85,7 +85,7 @@ class MeanCombineFn(CombineFn):
         return 0, 0
 
     def add_input(self, accumulator: tuple[Any, int], value: Any) -> tuple[Any, int]:
-        """One more."""
+        """Add the value to the sum, and count it."""
         return accumulator[0] + value, accumulator[1] + 1
 
     def add_inputs(self, accumulator: tuple[Any, int], values: Iterable[Any]) -> tuple[Any, int]:
@@ -104,7 +104,7 @@ class MeanCombineFn(CombineFn):
         return total / count if count else float("nan")
 
     def retract_input(self, accumulator: tuple[Any, int], value: Any) -> tuple[Any, int]:
-        """One less."""
+        """Subtract the value from the sum, and count it no more."""
         return accumulator[0] - value, accumulator[1] - 1
 
     def columns(self) -> ColumnCombineFn:
@@ -119,7 +119,7 @@ class TupleCombineFn(CombineFn):
         self.combine_fns = tuple(combine_fns)
 
     def create_accumulator(self) -> tuple[Any, ...]:
-        """One of each."""
+        """The empty accumulator of each function, as a tuple."""
         return tuple([each.create_accumulator() for each in self.combine_fns])
 
     def add_input(self, accumulator: tuple[Any, ...], value: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ class Steps(Protocol):
     """A worker, or something around one."""
 
     def step(self) -> object:
-        """One round; true if there was something to do."""
+        """Run one round; true if there was something to do."""
 
 
 @attrs.define(eq=False)

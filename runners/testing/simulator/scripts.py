@@ -58,7 +58,7 @@ def guessing(random: Random) -> ScriptedSource:
 
 
 def retrying(random: Random, slack_s: int) -> ScriptedSource:
-    """As `truthful`, from producers that send some records again, in the same batch or later ones.
+    """The script of `truthful`, from producers that send some records again, in the same batch or later ones.
 
     The watermark knows nothing of copies: some come more than the slack behind it.
 

@@ -12,7 +12,7 @@ class _Zone(tzinfo):
     """One whose clocks are an hour ahead of UTC, and two in the summer."""
 
     def utcoffset(self, at: datetime | None) -> timedelta:
-        """By what the clocks show; in an hour that they show twice or never by the fold (PEP 495)."""
+        """The offset by what the clocks show; in an hour that they show twice or never by the fold (PEP 495)."""
         return _HOUR + self.dst(at)
 
     def dst(self, at: datetime | None) -> timedelta:

@@ -12,7 +12,7 @@ class Unanswered:
         self._fences: set[tuple[Fence, ...]] = set()
 
     def note(self, production: Production) -> None:
-        """Whoever has sent this does not know its outcome."""
+        """Note that the sender of a commit does not know its outcome."""
         self._fences.add(tuple(production.fences))
 
     def check(self, production: Production) -> None:

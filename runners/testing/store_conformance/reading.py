@@ -47,7 +47,7 @@ def check_cells_are_read_by_their_keys(connect: StoreFactory) -> None:
 
 
 def check_pages_are_all_cells_in_order(connect: StoreFactory) -> None:
-    """Of one range, by hash from any hash on; the cells of one hash are on one page."""
+    """Pages have the cells of one range, by hash from any hash on; the cells of one hash are on one page."""
     store = opened(connect)
     owner = Owner(store, LOW, HIGH, SPLIT)
     low, high = _HIGH_KEYS.low, KEY_SPACE_END - 1

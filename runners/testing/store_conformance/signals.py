@@ -144,7 +144,7 @@ def check_reset_forgets_signals(connect: StoreFactory) -> None:
 
 
 def check_list_of_jobs(connect: StoreFactory) -> None:
-    """By name, with what is left to do; a watermark only when every split of a source has one."""
+    """Jobs are listed by name, with what is left to do; a watermark only when every split of a source has one."""
     store = opened(connect)
     expect(len(store.read_jobs()) == 1, "one job is not one job")
     store.open_job(attrs.evolve(job_spec("a batch", mode="batch"), tables=[], signals=frozenset()))

@@ -11,7 +11,7 @@ from runners.testing.store_conformance.world import (
 
 
 def check_troubles_are_counted(connect: StoreFactory) -> None:
-    """By kind, place and first line; the last reason is kept, the latest trouble comes first."""
+    """Troubles are counted by kind, place and first line; the last reason is kept, the latest trouble comes first."""
     store = opened(connect)
     death = Trouble(kind=TroubleKind.DEATH, place="sum[0]", reason="boom\nfirst")
     wait = Trouble(kind=TroubleKind.WAIT, place="sum[0]", reason="boom")
