@@ -103,7 +103,9 @@ class Sessions:
         for cell_id, cell in self.cells.items():
             assert isinstance(cell, dict)
             for window in cell:
-                assert expiries[cell_id, window, TimeDomain.EVENT] <= self.strategy.expiry_us(window)
+                assert expiries[cell_id, window, TimeDomain.EVENT] <= self.strategy.expiry_us(
+                    window
+                )
 
 
 @settings(max_examples=by_profile(dev=100, ci=500, nightly=10_000))

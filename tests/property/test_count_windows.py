@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -116,6 +116,7 @@ def test_in_time_order_the_order_of_arrival_does_not_matter(
 
 
 @given(ELEMENTS, SIZES, SIZES, st.booleans(), st.booleans())
+@example([("a", 0, 0)] * 9, 5, 2, False, True)  # the size is no multiple of the period
 def test_windows_with_too_few_can_be_left_out(
     elements: list[tuple[str, int, int]], size: int, period: int, leading: bool, trailing: bool
 ) -> None:

@@ -18,6 +18,7 @@ from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.effort import costly
 from tests.ids import shown
 from tests.oracle.evaluator import Arrivals, Windowing, closes_us, evaluate
+from tests.oracle.hard_streams import arrivals_of
 from tests.oracle.laws import microseconds, window_fn, windowed
 from tests.pane_log import in_cells
 from tests.strategies import (
@@ -201,6 +202,7 @@ def check_nothing_is_left(
         "accumulation_mode": mode,
         "allowed_lateness": microseconds(windowing.lateness_us),
         "timestamp_combiner": combiner,
+        "watermark_percentile": windowing.percentile,
     }
 
     def build(pipeline: df.Pipeline) -> None:
@@ -236,6 +238,19 @@ def test_nothing_is_left_when_all_windows_have_expired(
     combiner: df.TimestampCombiner,
 ) -> None:
     """No state, no timer and no hold: whatever the windows, the trigger, the mode, and the times of panes."""
+    check_nothing_is_left(windowing, arrivals, ALL_OVER_US, trigger, mode, combiner)
+
+
+@pytest.mark.parametrize("mode", df.AccumulationMode)
+def test_no_clock_is_left_behind_by_a_window_that_fired_by_a_percentile(
+    mode: df.AccumulationMode,
+) -> None:
+    """Of what waits for several clocks, one comes first, and the others are not waited for any more."""
+    windowing = Windowing("fixed", 10, percentile=20)
+    arrivals = arrivals_of(([("a", 3), ("a", 4)], -9), ([("a", 35), ("a", 36)], -9))
+    trigger = df.AfterWatermark(early=df.AfterProcessingTime(1_000), late=df.AfterCount(1))
+    combiner = df.TimestampCombiner.END_OF_WINDOW
+
     check_nothing_is_left(windowing, arrivals, ALL_OVER_US, trigger, mode, combiner)
 
 

@@ -122,6 +122,17 @@ def test_one_record_of_a_source_is_not_taken_for_another(
     assert before.differ(now)
 
 
+@given(LETTERS, WINDOWS, KINDS)
+def test_neither_the_window_nor_the_sign_is_left_out(
+    one: DeadLetter, window: Window, kind: Repeated
+) -> None:
+    """All else may be equal: an element is in several windows, and is retracted as it was emitted."""
+    others = [attrs.evolve(one, sign=-one.sign)]
+    others += [attrs.evolve(one, window=window)] * (window != one.window)
+    for other in others:
+        assert Letters.of([one], kind).differ(Letters.of([other], kind))
+
+
 @given(LETTERS, LETTERS)
 def test_groups_are_known_by_key_and_window_alone(one: DeadLetter, other: DeadLetter) -> None:
     same = [(typed(each.element[0]), tuple(each.window), each.sign) for each in (one, other)]

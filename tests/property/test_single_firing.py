@@ -63,6 +63,18 @@ def test_only_windows_that_can_emit_nothing_more_are_emitted_once(
     assert [panes is not None for panes in panes_of(**options)] == [replayed, streamed]
 
 
+class EagerTrigger(df.DefaultTrigger):
+    """Of one's own: fires whenever anything has come."""
+
+    def should_fire(self, state: Any, window: Window, clocks: df.Clocks) -> bool:
+        return True
+
+
+def test_a_trigger_made_of_the_default_one_is_not_the_default_one() -> None:
+    """What it overrides may let a window emit earlier, or again."""
+    assert panes_of(trigger=EagerTrigger()) == [None, None]
+
+
 def columns_of(partials: Sequence[tuple[int, int, int]]) -> PartialColumns:
     """Partials (key, start, length) of sums, in microseconds."""
     keys, starts, lengths = np.array(partials, np.int64).reshape(-1, 3).T

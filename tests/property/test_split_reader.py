@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -154,3 +154,66 @@ def test_the_watermark_is_that_of_the_source_and_never_the_end_of_time(
 
     assert backfill.watermark_us <= max(newest_us - source.disorder_us, MIN_TIMESTAMP_US)
     assert backfill.is_source_finished <= (len(found) == len(source.times_us))
+
+
+class Scripted(df.SourceReader, df.Source):
+    """Batches of one record each, with the watermark behind each, which may go back."""
+
+    def __init__(self, script: Sequence[tuple[int, int]]) -> None:
+        self._script, self._next = script, 0
+
+    def splits(self, desired: int) -> Sequence[int]:
+        return [0]
+
+    def open(self, split: int, position: int | None) -> df.SourceReader:
+        again = Scripted(self._script)
+        again._next = position or 0
+        return again
+
+    def read(self, max_records: int) -> df.SourceBatch:
+        if self._next == len(self._script):
+            return df.SourceBatch(
+                values=[],
+                timestamps_us=[],
+                position=self._next,
+                watermark_us=MIN_TIMESTAMP_US,
+                status=df.SplitStatus.IDLE,
+            )
+        time_us, watermark_us = self._script[self._next]
+        self._next += 1
+        return df.SourceBatch(
+            values=[self._next],
+            timestamps_us=[time_us],
+            position=self._next,
+            watermark_us=watermark_us,
+        )
+
+
+@given(
+    script=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 12)), max_size=8),
+    until_us=st.integers(5, 12),
+    begin=st.integers(0, 4),
+)
+def test_the_point_is_there_when_the_watermark_is(
+    script: list[tuple[int, int]], until_us: int, begin: int
+) -> None:
+    """What is late by then is left to the stream; and the watermark does not go back, nor does one that goes on."""
+    begin = min(begin, len(script))
+    known_us = max((watermark_us for _, watermark_us in script[:begin]), default=MIN_TIMESTAMP_US)
+    assume(known_us < until_us)
+    mark = SplitMark(records=begin, position=begin, watermark_us=known_us)
+    backfill = SplitReader(
+        Scripted(script), 0, begin=mark, end=None, until_us=until_us, where="the read"
+    )
+    expected = begin
+    for time_us, watermark_us in script[begin:]:
+        if time_us >= until_us:
+            break
+        known_us, expected = max(known_us, watermark_us), expected + 1
+        if known_us >= until_us:
+            break
+    while backfill.read(1) is not None:
+        pass
+
+    assert backfill.records == expected
+    assert backfill.watermark_us == known_us

@@ -76,6 +76,8 @@ def test_whole_seconds(seconds: int) -> None:
     )
 )
 @example(values=[1.8e302])
+@example(values=[1.0, math.nan])
+@example(values=[1.0, math.inf])
 @example(values=[1.8e302, -1.8e302])
 def test_many_instants_at_once(values: list[Any]) -> None:
     """They are what each is by itself, and refused for the first that is refused."""

@@ -104,7 +104,6 @@ class SplitReader:
         batch = self._reader.read(beyond)
         if self._first_beyond(batch) is not None:
             return None  # it comes in one piece: all of it is left to the stream
-        self._is_over = False
         return self._advance(batch)
 
     def _advance(self, batch: SourceBatch) -> SourceBatch | None:

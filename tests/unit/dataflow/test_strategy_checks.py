@@ -290,6 +290,32 @@ def test_the_worst_of_several_inputs_counts(pipeline: df.Pipeline) -> None:
         (pairs, skewed) | df.Flatten() | late(60, 1, "one") | df.GroupByKey()
 
 
+COUNT = df.CombiningValueStateSpec("count", df.CountCombineFn())
+
+
+class Counting(df.DoFn):
+    """Passes elements on, each at its own event time."""
+
+    def process(
+        self,
+        element: Any,
+        /,
+        count: Any = df.DoFn.StateParam(COUNT),
+    ) -> Any:
+        count.add(1)
+        yield element
+
+
+def test_what_a_stateful_do_fn_passes_on_is_as_late_as_it_was(pipeline: df.Pipeline) -> None:
+    """Its own window may be open for much longer than the lateness that it allows."""
+    pairs = pipeline | df.Create([df.TimestampedValue(("k", 1), 1)])
+    results = pairs | late(60, 600, "minutes") | "first" >> df.GroupByKey()
+    passed_on = results | "all" >> df.WindowInto(df.GlobalWindows()) | df.ParDo(Counting())
+    with pytest.warns(df.DataLossWarning, match=r"less than 10 minutes: transform 'first'"):
+        passed_on | late(60, 599, "less") | "less lateness" >> df.GroupByKey()
+    passed_on | late(60, 600, "enough") | "enough lateness" >> df.GroupByKey()
+
+
 def test_lateness_of_zero_is_not_warned_of(tmp_path: Any) -> None:
     """The most ordinary pipeline there is: what is dropped is counted when it happens."""
     path = tmp_path / "a.jsonl"

@@ -476,6 +476,18 @@ def test_a_part_has_fired_only_if_it_has_in_all_windows_that_merge() -> None:
     assert ["abcO"] == stage.watermark(30).emitted
 
 
+def test_the_end_is_news_unless_it_was_in_all_windows_that_merge() -> None:
+    """One of them has fired at its end; the watermark has come to that of the other, which nobody has asked yet."""
+    trigger = df.AfterWatermark(late=df.AfterCount(9))
+    clocks = df.Clocks(watermark_us=50, now_us=0)
+    fired = trigger.on_fire(trigger.initial_state(), df.Window(0, 10), clocks)
+    others = [fired, Progress(trigger.initial_state())]
+    for sources, is_news in ((others, True), (others[::-1], True), ([fired, fired], False)):
+        merged = trigger.on_merge(sources, df.Window(0, 30), clocks)
+
+        assert trigger.should_fire(merged.state, df.Window(0, 30), clocks) is is_news
+
+
 def test_a_first_record_at_the_end_of_its_window_is_late() -> None:
     assert ["aL"] == emitted_by_trigger(df.AfterCount(1), ("watermark", END_S), ("add", "a"))
 

@@ -153,6 +153,19 @@ def test_windows_end_where_time_ends(make: Any, zone: str) -> None:
     assert last.start_us < last.end_us == MAX_TIMESTAMP_US
 
 
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Honolulu", "Etc/GMT+1"])
+def test_the_first_date_of_all_begins_at_its_midnight(zone: str) -> None:
+    """West of Greenwich, where the beginning of time is still the date before that."""
+    midnight = datetime(1, 1, 1, tzinfo=ZoneInfo(zone))
+    midnight_us = to_timestamp_us(datetime(1, 1, 1, tzinfo=UTC) - midnight.utcoffset())  # type: ignore[operator]
+    days = Calendar.days(time_zone=zone)
+    (before,) = days.assign_windows(midnight_us - 1, None)
+    (first,) = days.assign_windows(midnight_us, None)
+
+    assert (before.start_us, before.end_us) == (MIN_TIMESTAMP_US, midnight_us)
+    assert first.start_us == midnight_us
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -1,9 +1,13 @@
 """Targets, levels, and which ranges still have something to do."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import attrs
 
 import dataflow as df
 from runners.batch.layout import Layout, layout
+from runners.batch.tasks import GroupingWave
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.millwheel.model.ids import RangeId
@@ -99,3 +103,16 @@ def test_effects_without_a_table_are_always_wanted() -> None:
     assert found.wanted["leaf"] == {0}
     assert found.wanted["a/Read(MemorySource)"] == {0, 1}
     assert found.wanted["one"] == frozenset()
+
+
+def test_a_wave_passes_on_what_is_for_later_ones() -> None:
+    """Before the last input of a later level has come, none of its ranges is worked off."""
+    work: Any = SimpleNamespace(settings=SimpleNamespace(layout=laid_out()))
+    layout = work.settings.layout
+    later = [target for target in layout.targets(1) if layout.range_of(target).computation == "two"]
+    for target in later:
+        shipments = [(target, b"one"), (target, b"other")]
+        wave = GroupingWave(work, level=1)
+
+        assert shipments == list(wave(layout.targets(1).index(target), iter(shipments)))
+    assert later

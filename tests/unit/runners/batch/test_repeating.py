@@ -138,3 +138,28 @@ def test_marked_code_is_not_continued_behind_rows() -> None:
         UnrepeatableError, match=r"cannot be continued(.|\n)*'key'.*nondeterministic"
     ):
         check_continuable(planned, job, binding_ranges(planned, job.ranges))
+
+
+def test_marked_code_that_sends_nothing_is_continued() -> None:
+    """A read without a grouping behind it goes on where its commits end: nothing of it is emitted twice."""
+    store, pipeline = MemoryStore(), df.Pipeline(DirectRunner())
+    (
+        pipeline
+        | "read" >> df.Create([1, 2])
+        | "row" >> df.Map(_marked_row)
+        | "rows" >> df.WriteToPostgres("rows", columns=dict(TABLE.columns))
+    )
+    planned = plan(pipeline.graph())
+    job = opened(store, planned)
+    (read,) = planned.sources()
+    committed(store, job, RangeId(read.name, 0), rows=1)
+    job = opened(store, planned)
+    bound = binding_ranges(planned, job.ranges)
+
+    assert bound
+    check_continuable(planned, job, bound)
+
+
+@df.nondeterministic
+def _marked_row(value: int) -> dict[str, int]:
+    return {"n": value}

@@ -378,3 +378,47 @@ def test_what_comes_when_its_window_expires_is_late_and_kept_as_it_would_have_be
 
     assert not cells
     assert accumulation.result(late.accumulator) == 7
+
+
+class Own(df.CombineFn):
+    """Collects values in a list, which is inside of so many tuples; the accumulator is the result."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+
+    def create_accumulator(self) -> Any:
+        accumulator: Any = []
+        for _ in range(self._depth):
+            accumulator = (accumulator,)
+        return accumulator
+
+    def add_input(self, accumulator: Any, value: Any) -> Any:
+        self._list_in(accumulator).append(value)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Any) -> Any:
+        first, *others = accumulators
+        for other in others:
+            self._list_in(first).extend(self._list_in(other))
+        return first
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return accumulator
+
+    def _list_in(self, accumulator: Any) -> list[Any]:
+        for _ in range(self._depth):
+            (accumulator,) = accumulator
+        return accumulator  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_what_was_emitted_does_not_change_when_more_comes(depth: int) -> None:
+    """Or what is retracted later would not be what was emitted."""
+    accumulation = Accumulation(Own(depth), WindowingStrategy(window_fn=df.FixedWindows(60)))
+    accumulator = accumulation.folded([1])
+    emitted = accumulation.result(accumulator)
+    before = repr(emitted)
+
+    accumulation.combine_fn.add_inputs(accumulator, [2])
+
+    assert before == repr(emitted)

@@ -74,6 +74,49 @@ def test_a_source_of_nothing() -> None:
     assert [] == emitted(run([]))
 
 
+def followed(percentile: float) -> df.WindowInto:
+    return df.WindowInto(
+        df.FixedWindows(microseconds(10)),
+        watermark_percentile=percentile,
+        accumulation_mode=df.AccumulationMode.DISCARDING,
+    )
+
+
+def test_while_all_splits_are_idle_no_percentile_is_ahead() -> None:
+    """There may be more to come, and nobody knows of when."""
+    pipeline = df.Pipeline(DirectRunner())
+    script = [Batch(["a"], [1], 2), Batch([], [], 2, IDLE), Batch(["b"], [6], 7)]
+    (
+        pipeline
+        | df.Read(ScriptedSource(script))
+        | df.Map(lambda value: ("k", value))
+        | followed(50)
+        | df.GroupByKey()
+    )
+
+    assert [(["a", "b"], 0)] == emitted(run_logged(pipeline))
+
+
+@pytest.mark.parametrize(("second", "is_followed"), [(19, True), (20, True), (21, False)])
+def test_a_grouping_follows_one_that_waits_for_as_many(second: float, is_followed: bool) -> None:
+    """Or for more; behind one that waits for fewer, it waits for the watermark."""
+    pipeline = df.Pipeline(DirectRunner())
+    early = Batch(["a", "b", "c"], [3, 35, 36], MIN_TIMESTAMP_US)
+    (
+        pipeline
+        | df.Read(ScriptedSource([early, early]))
+        | df.Map(lambda value: ("k", value))
+        | "first windows" >> followed(20)
+        | "first" >> df.GroupByKey()
+        | df.Map(lambda pair: (pair[0], len(pair[1])))
+        | "second windows" >> followed(second)
+        | "second" >> df.GroupByKey()
+    )
+    log = run_logged(pipeline)
+
+    assert is_followed is any(pane.transform == "second" for pane in log.panes[: log.steps[0]])
+
+
 def test_processing_time_stands_still_until_the_input_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
