@@ -1,5 +1,7 @@
 """The pages tell the truth: their programs print what is written there, their links lead somewhere."""
 
+import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -8,6 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from runners.backfill_then_live import BackfillThenLiveRunner
+from runners.batch import BackfillRunner, BatchRunner
+from runners.direct import DirectRunner
+from runners.streaming import StreamingRunner
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -81,6 +88,50 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
     broken = [target for target in links(page) if target and not (page.parent / target).exists()]
 
     assert broken == []
+
+
+#: Runners by the names that pages give them: programs that are not run have options of these.
+RUNNERS: dict[str, type] = {
+    "direct": DirectRunner,
+    "batch": BatchRunner,
+    "streaming": StreamingRunner,
+    "backfill": BackfillRunner,
+    "backfill-then-live": BackfillThenLiveRunner,
+}
+
+
+def unknown_options(program: str) -> list[str]:
+    """Keyword arguments that the runner which a program makes, or names for its pipeline, does not have."""
+    unknown = []
+    by_class = {kind.__name__: kind for kind in RUNNERS.values()}
+    for call in ast.walk(ast.parse(program)):
+        if not isinstance(call, ast.Call):
+            continue
+        named = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+        given = {each.arg: each.value for each in call.keywords}
+        runner = by_class.get(named)
+        if named == "Pipeline":
+            name = call.args[0] if call.args else given.pop("runner", ast.Constant("direct"))
+            runner = RUNNERS.get(ast.literal_eval(name)) if isinstance(name, ast.Constant) else None
+        if runner is not None:
+            options = inspect.signature(runner).parameters
+            unknown += [f"{named}({each}=)" for each in given if each and each not in options]
+    return unknown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_options_of_runners_are_there(page: Path) -> None:
+    programs = [text for language, text in fences(page) if language in ("py", "python")]
+    programs += re.findall(r"`((?:df\.Pipeline|\w+Runner)\([^`.]*\))`", page.read_text("utf-8"))
+
+    assert [each for program in programs for each in unknown_options(program)] == []
+
+
+def test_an_option_that_is_not_there_is_found() -> None:
+    assert unknown_options("p = df.Pipeline('batch', job='a', workers=2)") == ["Pipeline(workers=)"]
+    assert unknown_options("StreamingRunner(job='a', spill_bytes=2)") == [
+        "StreamingRunner(spill_bytes=)"
+    ]
 
 
 def test_every_decision_is_in_the_index() -> None:
