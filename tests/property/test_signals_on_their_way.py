@@ -1,6 +1,6 @@
 """Signals do not overtake data, however ranges are divided, united, moved and reported on meanwhile.
 
-The master's board and what ranges pass on, both real, in histories of a grouping of which several ranges are with
+The master's board and what ranges pass on, both real, in scripts of a grouping of which several ranges are with
 several workers.  A worker behaves as `Worker` does: it processes the news that comes with a range before anything else,
 and what several of its ranges emit in one step is sent by any of them.
 """
@@ -30,11 +30,11 @@ Patch = pytest.MonkeyPatch
 #: What is done, and three numbers that choose with what.
 WHAT = [
     *["move", "ask_for_a_split", "split", "merge", "retire", "restart"],
-    *["emit", "post", "split_at_once"] * 2,
-    *["hear"] * 3,
+    *["emit", "post", "split_at_once", "commit"] * 2,
+    *["act_on_news"] * 3,
     *["acknowledge", "report", "deliver_report", "report_at_once"] * 4,
 ]
-HISTORIES = st.lists(
+SCRIPTS = st.lists(
     st.tuples(st.sampled_from(WHAT), st.integers(0, 7), st.integers(0, 7), st.integers(0, 7)),
     min_size=10,
     max_size=100,
@@ -81,15 +81,28 @@ class Range:
     def mark(self) -> int:
         return self.owned.signal_mark.number
 
+    @property
+    def stored(self) -> int:
+        return self.owned.signal_mark_committed.number
 
-class History:
-    """What happens to a job; `check` after each of it."""
+    def commit(self) -> None:
+        self.owned.signal_mark_committed = self.owned.signal_mark
 
-    def __init__(self, listening: str) -> None:
+
+class SimulatedJob:
+    """What happens to a job; `check` after each of it.
+
+    Args:
+        listening: which groupings listen.
+        is_weak: whether productions are weak, so that steps are committed some time after they are done.
+    """
+
+    def __init__(self, listening: str, *, is_weak: bool) -> None:
         self._plan, self._is_listening = PLANS[listening], "group" in listening
+        self._is_weak = is_weak
         self._posted: list[Signal] = []
         self._ranges = {
-            RangeId("group", index): Range(owned(RangeId("group", index)), index % WORKERS)
+            RangeId("group", index): Range(self._owned(RangeId("group", index)), index % WORKERS)
             for index in range(2)
         }
         self._born, self._next_mark = len(self._ranges), 0
@@ -110,14 +123,14 @@ class History:
                 assert processed >= number, f"{checkpoint} was sent before signal {number}"
             if self._is_listening:
                 due = {each.number for each in self._posted if each.number <= inputs["group"]}
-                lost = {signal for signal in due if signal > each.mark} - known
+                lost = {signal for signal in due if signal > each.stored} - known
                 assert not lost, f"{range_id} is never notified of {lost}"
         self._next_mark = inputs["next"]
 
     def _begin(self) -> None:
         """As a driver that has started: it knows what is committed."""
         marks = {
-            range_id: SignalMark(each.mark) if self._is_listening else NO_SIGNALS
+            range_id: SignalMark(each.stored) if self._is_listening else NO_SIGNALS
             for range_id, each in self._ranges.items()
         }
         marks |= {READ: NO_SIGNALS, NEXT: SignalMark(self._next_mark)}
@@ -136,11 +149,18 @@ class History:
         self.board.report({READ: len(self._posted)})
         self.board.pass_on()
 
-    def hear(self, worker: int, *_: int) -> None:
+    def act_on_news(self, worker: int, *_: int) -> None:
         """A worker processes what the master has sent it, in all of its ranges."""
         number = self.board.news.inputs["group"]
         for each in self._of(worker % WORKERS):
             each.owned.act_on_signals(SignalMark(number))
+            if not self._is_weak:
+                each.commit()
+
+    def commit(self, worker: int, *_: int) -> None:
+        """What waited is committed."""
+        for each in self._of(worker % WORKERS):
+            each.commit()
 
     def emit(self, worker: int, which: int, sender: int) -> None:
         """A step of several ranges of a worker."""
@@ -185,7 +205,7 @@ class History:
         head = self._gone.get(range_id, range_id)
         for each in (head, *(gone for gone, of in self._gone.items() if of == head)):
             self._take(self._ranges[each], worker % WORKERS)
-        self.hear(worker)
+        self.act_on_news(worker)
 
     def ask_for_a_split(self, which: int, *_: int) -> None:
         range_id = self._one(which)
@@ -200,12 +220,14 @@ class History:
             return
         born = [*self._asked][which % len(self._asked)]
         head = self._ranges[self._asked.pop(born)]
+        head.commit()
         mark = head.owned.signal_mark
-        self._ranges[born] = Range(owned(born), head.worker)
+        self._ranges[born] = Range(self._owned(born), head.worker)
         self._take(head, head.worker)
         # Where it is not stored, as the worker had it from the master.
         for each in (head, self._ranges[born]):
             each.owned.act_on_signals(mark)
+            each.commit()
 
     def split_at_once(self, which: int, *_: int) -> None:
         self.ask_for_a_split(which)
@@ -224,6 +246,8 @@ class History:
             and self._is_free(gone)
         ):
             assert ours.mark == others.mark, "or cells would get a signal twice, or never"
+            for each in (ours, others):
+                each.commit()
             others.has_keys, self._gone[gone] = False, head
 
     def retire(self, which: int, *_: int) -> None:
@@ -245,13 +269,20 @@ class History:
             self._ranges[gone].worker = self._ranges[head].worker
         self._begin()
         for worker in range(WORKERS):
-            self.hear(worker)
+            self.act_on_news(worker)
 
     def _take(self, each: Range, worker: int) -> None:
-        found = owned(each.owned.range_id, [checkpoint for checkpoint, _ in each.sent])
+        found = self._owned(each.owned.range_id, [checkpoint for checkpoint, _ in each.sent])
         if self._is_listening:
-            found.act_on_signals(each.owned.signal_mark)
+            found.signal_mark_committed = each.owned.signal_mark_committed
+            found.act_on_signals(each.owned.signal_mark_committed)
         each.owned, each.worker = found, worker
+
+    def _owned(self, range_id: RangeId, checkpoints: Sequence[Checkpoint] = ()) -> OwnedRange:
+        newest = {each.channel: each.sequence for each in checkpoints}
+        found = OwnedRange(range_id, 1, 0, Outbox(checkpoints, newest), {}, 0)
+        found.keeps_signal_mark = self._is_listening
+        return found
 
     def _of(self, worker: int) -> list[Range]:
         return [each for each in self._ranges.values() if each.worker == worker]
@@ -264,62 +295,77 @@ class History:
         return range_id not in busy
 
 
-def owned(range_id: RangeId, checkpoints: Sequence[Checkpoint] = ()) -> OwnedRange:
-    newest = {each.channel: each.sequence for each in checkpoints}
-    return OwnedRange(range_id, 1, 0, Outbox(checkpoints, newest), {}, 0)
-
-
-def check_history(listening: str, history: Sequence[tuple[Any, ...]]) -> None:
+def check_script(
+    listening: str, script: Sequence[tuple[Any, ...]], *, is_weak: bool = False
+) -> None:
     """Let it all happen, and look each time."""
-    job = History(listening)
-    for what, *chosen in history:
+    job = SimulatedJob(listening, is_weak=is_weak)
+    for what, *chosen in script:
         getattr(job, what)(*chosen)
         job.check()
 
 
-def history_of(*happened: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def script_of(*happened: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     return [(*each, 0, 0, 0)[:4] for each in happened]
 
 
 #: A range is born and sends; its neighbours have passed the next signal on.
-BORN = history_of(
+BORN = script_of(
     ("post",),
     ("split_at_once",),
     ("emit", 0, 1),
-    *[("hear", worker) for worker in range(WORKERS)],
+    *[("act_on_news", worker) for worker in range(WORKERS)],
     *[("report_at_once", worker) for worker in range(WORKERS)],
 )
 #: A range is born and has moved; all others, on another worker, are notified first.
-BORN_AND_MOVED = history_of(
+BORN_AND_MOVED = script_of(
     ("split_at_once",),
     ("move", 2, 1),
     ("move", 1, 0),
     ("post",),
-    ("hear", 0),
+    ("act_on_news", 0),
     ("report_at_once", 0),
 )
 #: One that has passed a signal on comes to one that has not; the first then sends what both emit.
-MET = history_of(
+MET = script_of(
     ("post",),
-    ("hear", 1),
+    ("act_on_news", 1),
     ("report_at_once", 1),
     ("move", 1, 0),
     ("emit", 0, 2, 1),
-    ("hear", 0),
+    ("act_on_news", 0),
     ("report_at_once", 0),
 )
 
 
 @pytest.mark.parametrize("listening", PLANS)
-@example(history=BORN)
-@example(history=BORN_AND_MOVED)
-@example(history=MET)
-@given(history=HISTORIES)
+@example(script=BORN)
+@example(script=BORN_AND_MOVED)
+@example(script=MET)
+@given(script=SCRIPTS)
 def test_the_next_grouping_is_notified_when_all_that_was_sent_before_has_arrived(
-    listening: str, history: list[tuple[Any, ...]]
+    listening: str, script: list[tuple[Any, ...]]
 ) -> None:
     """And every range gets every signal, while there is a range that has not."""
-    check_history(listening, history)
+    check_script(listening, script)
+
+
+#: All have processed a signal, and one of them has not committed that.
+UNCOMMITTED = script_of(
+    ("post",),
+    *[("act_on_news", worker) for worker in range(WORKERS)],
+    *[("report_at_once", worker) for worker in range(WORKERS)],
+)
+
+
+@pytest.mark.parametrize("listening", ["group", "group and next"])
+@example(script=UNCOMMITTED)
+@given(script=SCRIPTS)
+def test_a_signal_is_kept_until_all_have_committed_that_they_have_processed_it(
+    listening: str, script: list[tuple[Any, ...]]
+) -> None:
+    """Also where productions are weak, and arrive before the step that has made them is committed."""
+    check_script(listening, script, is_weak=True)
 
 
 # --- broken on purpose ------------------------------------------------------------------------
@@ -365,16 +411,16 @@ def what_a_former_owner_has_sent_does_not_count(patch: Patch) -> None:
 
 def a_range_is_taken_over_before_the_news(patch: Patch) -> None:
     """So that a range which is further sends what one that is behind has emitted."""
-    move = History.move
+    move = SimulatedJob.move
 
-    def moved(job: History, which: int, worker: int, *_: int) -> None:
-        hear, patched = History.hear, pytest.MonkeyPatch()
-        patched.setattr(History, "hear", lambda *_: None)
+    def moved(job: SimulatedJob, which: int, worker: int, *_: int) -> None:
+        act_on_news, patched = SimulatedJob.act_on_news, pytest.MonkeyPatch()
+        patched.setattr(SimulatedJob, "act_on_news", lambda *_: None)
         move(job, which, worker)
         patched.undo()
-        assert History.hear is hear
+        assert SimulatedJob.act_on_news is act_on_news
 
-    patch.setattr(History, "move", moved)
+    patch.setattr(SimulatedJob, "move", moved)
 
 
 @pytest.mark.parametrize(
@@ -394,9 +440,9 @@ def test_what_lets_a_signal_overtake_is_found(
     mutate(monkeypatch)
 
     def look() -> None:
-        for history in (BORN, BORN_AND_MOVED, MET):
+        for script in (BORN, BORN_AND_MOVED, MET):
             for listening in PLANS:
-                check_history(listening, history)
+                check_script(listening, script)
 
     with pytest.raises(AssertionError):
         look()

@@ -9,7 +9,7 @@ grouping emitted because of it.
 **Invariants**
 
 * A key range processes signals in the order of their numbers, each once.  How far it has come (`SignalMark`) is
-  committed with the state that results, so it does not depend on who owns the range.
+  committed with the state that results, so it does not depend on who owns the range; only then is a signal passed on.
 * That is so even if no window has changed: a window that opens afterwards does not receive an earlier signal, not even
   after a crash.
 

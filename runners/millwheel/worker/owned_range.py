@@ -33,6 +33,7 @@ class OwnedRange:
         is_idle: a source split that was polled and had nothing.
         signal_mark: up to which of the job's signals it has fired.
         signal_mark_committed: the signal mark of its last commit.
+        keeps_signal_mark: whether its signal mark is committed: its windows may fire by signals.
         percentile_us: the percentile watermark up to which the range has fired; None where its triggers follow none.
         accepted: how far its channels have been taken in, in memory.
         remembers: whether the numbers of the deliveries that were taken in are durable, to deduplicate by them.
@@ -52,6 +53,7 @@ class OwnedRange:
     is_idle: bool = False
     signal_mark: SignalMark = NO_SIGNALS
     signal_mark_committed: SignalMark = NO_SIGNALS
+    keeps_signal_mark: bool = False
     percentile_us: int | None = None
     accepted: dict[Channel, int] = attrs.field(factory=dict)
     remembers: bool = True
@@ -72,7 +74,12 @@ class OwnedRange:
 
     @classmethod
     def taken(
-        cls, taken: TakenRange, *, is_weak: bool = False, remembers: bool = True
+        cls,
+        taken: TakenRange,
+        *,
+        is_weak: bool = False,
+        remembers: bool = True,
+        keeps_signal_mark: bool = False,
     ) -> "OwnedRange":
         """Make one of a range just acquired.
 
@@ -81,6 +88,7 @@ class OwnedRange:
             is_weak: whether what it sends is not durable at once; its sequences then begin above those of all former
                 owners.
             remembers: whether the numbers of the deliveries that it takes in are to be durable.
+            keeps_signal_mark: whether its windows may fire by signals.
         """
         row = taken.row
         # Above all numbers that an earlier owner can have used, and within the numbers of the store.
@@ -95,6 +103,7 @@ class OwnedRange:
             remembers=remembers,
             watermark_us=MIN_TIMESTAMP_US if row.watermark_us is None else row.watermark_us,
             signal_mark_committed=row.signal_mark,
+            keeps_signal_mark=keeps_signal_mark,
             percentile_us=row.percentile_us,
             keys=row.keys,
             handover_with=row.handover_with,
@@ -164,8 +173,12 @@ class OwnedRange:
         self.signal_mark = max(self.signal_mark, mark)
 
     def passed_signal(self) -> int:
-        """The number of the last signal that receivers may fire by; 0 if there is none."""
-        return self._signals.passed()
+        """The number of the last signal that receivers may fire by; 0 if there is none.
+
+        Not one that the next owner may have to process again: the master may forget a signal that all have passed on.
+        """
+        passed = self._signals.passed()
+        return min(passed, self.signal_mark_committed.number) if self.keeps_signal_mark else passed
 
     def passed_percentile_us(self) -> int | None:
         """The percentile watermark of the range, as far as receivers have what was sent before; None: not known."""

@@ -56,6 +56,7 @@ class OwnedState:
     ) -> None:
         self._name, self._codec, self._guarantees = name, stage.codec, guarantees
         self._is_merging, self._can_hold = stage.machine.is_merging, can_hold
+        self._keeps_signal_mark = bool(stage.signals)
         self.ranges: dict[RangeId, OwnedRange] = {}
         #: The load of the ranges.
         self.meter = LoadMeter()
@@ -94,6 +95,7 @@ class OwnedState:
             taken,
             is_weak=not self._guarantees.strong_productions,
             remembers=self._guarantees.exactly_once,
+            keeps_signal_mark=self._keeps_signal_mark,
         )
         timers: dict[TimerId, int | None] = {
             decode_timer(timer, is_merging=self._is_merging): timer.fire_us
