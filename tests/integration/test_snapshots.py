@@ -72,3 +72,21 @@ def test_whoever_keeps_old_versions_of_rows_is_named(store_dsn: str) -> None:
             assert {each.state for each in found} == {"idle in transaction"}
             assert found[0].age_s >= found[1].age_s > 0
             assert store.old_snapshots(3_600) == []
+
+
+def test_a_compaction_does_not_look_through_former_entries(store_dsn: str) -> None:
+    committer, every = held_snapshot.Committer(store_dsn, "entry"), held_snapshot.COMPACT_EVERY
+
+    def pages_of_a_compaction() -> int:
+        committer.commit(every - 1, rate=0)
+        before = committer.pages()["journal"]
+        committer.commit(1, rate=0)
+        return committer.pages()["journal"] - before
+
+    with closing(committer.store), held_snapshot.open_snapshot(store_dsn):
+        first = pages_of_a_compaction()
+        committer.commit(14 * every, rate=0)
+        last = pages_of_a_compaction()
+
+    # The first deletes one entry less.
+    assert last <= first + 20, (first, last)
